@@ -1,0 +1,136 @@
+//! What happened, counted per block access; the one place that defines the figures.
+
+use crate::access::Op;
+use crate::policy::Outcome;
+
+/// What became of the accesses of one kind of op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounters {
+    /// Accesses that found their block in the cache.
+    pub hits: u64,
+    /// Misses that put their block into free cache space.
+    pub fills: u64,
+    /// Misses that put their block into the place of an evicted one: LARC's R, section IV.C.
+    pub replacements: u64,
+    /// Misses that left the cache as it was.
+    pub bypasses: u64,
+}
+
+impl OpCounters {
+    /// All accesses.
+    pub fn accesses(&self) -> u64 {
+        self.hits + self.admissions() + self.bypasses
+    }
+
+    /// Misses whose block was put into the cache.
+    pub fn admissions(&self) -> u64 {
+        self.fills + self.replacements
+    }
+}
+
+/// Counters of one run of a policy over accesses, reads and writes apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// `[read, write]`, by [`Op`].
+    by_op: [OpCounters; 2],
+}
+
+impl Counters {
+    /// Counts one access.
+    #[inline]
+    pub fn record<K>(&mut self, op: Op, outcome: &Outcome<K>) {
+        let counters = &mut self.by_op[op as usize];
+        match outcome {
+            Outcome::Hit => counters.hits += 1,
+            Outcome::Admit { evicted: None } => counters.fills += 1,
+            Outcome::Admit { evicted: Some(_) } => counters.replacements += 1,
+            Outcome::Bypass => counters.bypasses += 1,
+        }
+    }
+
+    /// The counters of one op.
+    pub fn of(&self, op: Op) -> &OpCounters {
+        &self.by_op[op as usize]
+    }
+
+    fn sum(&self, figure: impl Fn(&OpCounters) -> u64) -> u64 {
+        self.by_op.iter().map(figure).sum()
+    }
+
+    /// Block accesses.
+    pub fn accesses(&self) -> u64 {
+        self.sum(OpCounters::accesses)
+    }
+
+    /// Accesses that found their block in the cache.
+    pub fn hits(&self) -> u64 {
+        self.sum(|op| op.hits)
+    }
+
+    /// Misses whose block was put into the cache.
+    pub fn admissions(&self) -> u64 {
+        self.sum(OpCounters::admissions)
+    }
+
+    /// Admissions that evicted a block: LARC's R, section IV.C.
+    pub fn replacements(&self) -> u64 {
+        self.sum(|op| op.replacements)
+    }
+
+    /// Blocks that left the cache. Every policy here evicts one block at a time and only to admit another, so this equals
+    /// [`replacements`](Self::replacements).
+    pub fn evictions(&self) -> u64 {
+        self.replacements()
+    }
+
+    /// Misses that left the cache as it was.
+    pub fn bypasses(&self) -> u64 {
+        self.sum(|op| op.bypasses)
+    }
+
+    /// Blocks written to flash: write hits and admissions. LARC's W = H_w + R (section IV.C) leaves out the admissions that
+    /// fill an empty cache.
+    pub fn flash_writes_blocks(&self) -> u64 {
+        self.of(Op::Write).hits + self.admissions()
+    }
+
+    /// Hits per access, 0 to 1; 0 when there was no access.
+    pub fn hit_ratio(&self) -> f64 {
+        ratio(self.hits(), self.accesses())
+    }
+
+    /// Read hits per read, 0 to 1; 0 when there was no read.
+    pub fn read_hit_ratio(&self) -> f64 {
+        ratio(self.of(Op::Read).hits, self.of(Op::Read).accesses())
+    }
+
+    /// Replacements per access, 0 to 1; 0 when there was no access (Figure 8 of the LARC paper).
+    pub fn replacement_rate(&self) -> f64 {
+        ratio(self.replacements(), self.accesses())
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_follow_their_definitions_on_six_accesses() {
+        let mut counters = Counters::default();
+        counters.record::<u32>(Op::Read, &Outcome::Admit { evicted: None });
+        counters.record::<u32>(Op::Read, &Outcome::Hit);
+        counters.record::<u32>(Op::Write, &Outcome::Hit);
+        counters.record::<u32>(Op::Write, &Outcome::Admit { evicted: Some(1) });
+        counters.record::<u32>(Op::Write, &Outcome::Bypass);
+        counters.record::<u32>(Op::Read, &Outcome::Bypass);
+        assert_eq!((counters.accesses(), counters.hits(), counters.bypasses()), (6, 2, 2));
+        assert_eq!((counters.admissions(), counters.replacements(), counters.evictions()), (2, 1, 1));
+        // One write hit and two admissions.
+        assert_eq!(counters.flash_writes_blocks(), 3);
+        assert_eq!((counters.hit_ratio(), counters.read_hit_ratio()), (2.0 / 6.0, 1.0 / 3.0));
+    }
+}

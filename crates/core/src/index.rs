@@ -1,0 +1,110 @@
+//! From a block's key to the node that remembers it: an array in the simulator, a hash table in the server.
+
+use std::fmt::Debug;
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+use crate::prefetch::prefetch;
+
+/// Maps block keys to node numbers. Node number 0 means "not there".
+///
+/// The index stores node numbers alone; where it needs the key of a node it asks `key_of`.
+pub trait Index {
+    /// What names a block.
+    type Key: Copy + Eq + Hash + Debug + Default;
+
+    /// The node of `key`, or 0.
+    fn get(&self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key) -> u32;
+
+    /// Records that `key`, which is not in the index, is remembered by `node`, which is not 0.
+    fn insert(&mut self, key: Self::Key, node: u32, key_of: impl Fn(u32) -> Self::Key);
+
+    /// Forgets `key`, which is in the index.
+    fn remove(&mut self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key);
+
+    /// A hint that `key` will be looked up soon.
+    fn prefetch(&self, key: Self::Key);
+}
+
+/// The index for dense 32-bit block ids: an array, 4 bytes per block id.
+#[derive(Clone, Debug)]
+pub struct Dense {
+    node_of: Vec<u32>,
+}
+
+impl Dense {
+    /// An index for the block ids `0..block_count`.
+    pub fn new(block_count: usize) -> Self {
+        Dense { node_of: vec![0; block_count] }
+    }
+}
+
+impl Index for Dense {
+    type Key = u32;
+
+    #[inline]
+    fn get(&self, key: u32, _key_of: impl Fn(u32) -> u32) -> u32 {
+        self.node_of[key as usize]
+    }
+
+    #[inline]
+    fn insert(&mut self, key: u32, node: u32, _key_of: impl Fn(u32) -> u32) {
+        self.node_of[key as usize] = node;
+    }
+
+    #[inline]
+    fn remove(&mut self, key: u32, _key_of: impl Fn(u32) -> u32) {
+        self.node_of[key as usize] = 0;
+    }
+
+    #[inline]
+    fn prefetch(&self, key: u32) {
+        prefetch(&self.node_of, key as usize);
+    }
+}
+
+/// The index for any other key, such as the server's 64-bit block addresses: a hash table of node numbers, about 10 bytes
+/// per block.
+#[derive(Clone, Debug)]
+pub struct Hashed<K> {
+    table: HashTable<u32>,
+    key: std::marker::PhantomData<K>,
+}
+
+impl<K> Hashed<K> {
+    /// An empty index.
+    pub fn new() -> Self {
+        Hashed { table: HashTable::new(), key: std::marker::PhantomData }
+    }
+}
+
+impl<K> Default for Hashed<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Copy + Eq + Hash + Debug + Default> Index for Hashed<K> {
+    type Key = K;
+
+    #[inline]
+    fn get(&self, key: K, key_of: impl Fn(u32) -> K) -> u32 {
+        self.table.find(FxBuildHasher.hash_one(key), |&node| key_of(node) == key).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: K, node: u32, key_of: impl Fn(u32) -> K) {
+        self.table.insert_unique(FxBuildHasher.hash_one(key), node, |&node| FxBuildHasher.hash_one(key_of(node)));
+    }
+
+    #[inline]
+    fn remove(&mut self, key: K, key_of: impl Fn(u32) -> K) {
+        let found = self.table.find_entry(FxBuildHasher.hash_one(key), |&node| key_of(node) == key);
+        found.expect("a block that is removed is in the index").remove();
+    }
+
+    #[inline]
+    fn prefetch(&self, _key: K) {}
+}

@@ -1,0 +1,15 @@
+//! The part of flashwise that decides and remembers.
+//!
+//! `core` has no I/O, clock, thread, lock or random seed of its own: time and seeds are arguments. The simulator charges
+//! what it decides to a model, the server performs it on real devices; both run this code.
+//!
+//! A [`Policy`](policy::Policy) answers each [`Access`](access::Access) with an [`Outcome`](policy::Outcome). Policies are
+//! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`].
+
+pub mod access;
+pub mod blocks;
+pub mod counters;
+pub mod index;
+pub mod options;
+pub mod policy;
+mod prefetch;

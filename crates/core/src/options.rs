@@ -1,0 +1,144 @@
+//! Options of policies, formats and generators as users write them: `name:key=value,key=value`.
+
+use std::fmt;
+
+/// What values an option takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// A real number from the first to the second bound, both allowed. Percentages such as `25%` are read as shares of 1.
+    Number(f64, f64),
+    /// A whole number from the first to the second bound, both allowed.
+    Count(u64, u64),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Number(min, max) if *max == f64::MAX => write!(f, "a number of at least {min}"),
+            Kind::Number(min, max) => write!(f, "a number from {min} to {max}"),
+            Kind::Count(min, u64::MAX) => write!(f, "a whole number of at least {min}"),
+            Kind::Count(min, max) => write!(f, "a whole number from {min} to {max}"),
+            Kind::Choice(words) => write!(f, "{}", words.join(" or ")),
+            Kind::Text => write!(f, "text"),
+        }
+    }
+}
+
+/// One option: a row in the documentation of what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// How users name it.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// Its value where none is given; must itself be of `kind`, or empty for an option that may be absent.
+    pub default: &'static str,
+    /// What it does, and where its default comes from.
+    pub meaning: &'static str,
+}
+
+/// Why options were refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum OptionError {
+    #[error("unknown {what} '{name}'{}; expected one of: {}", suggestion(.near), .expected.join(", "))]
+    UnknownName { what: &'static str, name: String, near: Option<&'static str>, expected: Vec<&'static str> },
+    #[error("{owner} has no option '{name}'{}; {}", suggestion(.near), options_of(.expected))]
+    UnknownOption { owner: String, name: String, near: Option<&'static str>, expected: Vec<&'static str> },
+    #[error("{owner}: option '{name}' is given twice")]
+    Repeated { owner: String, name: String },
+    #[error("{owner}: found '{found}' where an option was expected, as in {owner}:key=value,key=value")]
+    NotAnOption { owner: String, found: String },
+    #[error("{owner}: option '{name}' is '{found}', expected {expected}")]
+    BadValue { owner: String, name: String, found: String, expected: String },
+}
+
+fn suggestion(near: &Option<&'static str>) -> String {
+    near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
+}
+
+fn options_of(names: &[&str]) -> String {
+    if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) }
+}
+
+/// The name among `names` that `found` was probably meant to be.
+pub fn nearest(found: &str, names: &[&'static str]) -> Option<&'static str> {
+    let found = found.to_lowercase();
+    let distance = |name: &&&'static str| strsim::damerau_levenshtein(&found, name);
+    let near = names.iter().min_by_key(distance)?;
+    (distance(&near) <= 1 + found.len() / 3).then_some(*near)
+}
+
+/// Values for the parameters of one thing, checked against their kinds.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    parameters: &'static [Parameter],
+    given: Vec<(&'static str, String)>,
+}
+
+impl Options {
+    /// Reads `key=value,key=value` for `owner`, whose options are `parameters`. An empty text gives the defaults.
+    pub fn parse(owner: &str, parameters: &'static [Parameter], text: &str) -> Result<Options, OptionError> {
+        let mut given: Vec<(&'static str, String)> = Vec::new();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let owner = owner.to_owned();
+            let Some((name, value)) = pair.split_once('=') else {
+                return Err(OptionError::NotAnOption { owner, found: pair.to_owned() });
+            };
+            let Some(parameter) = parameters.iter().find(|parameter| parameter.name == name) else {
+                let expected: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
+                let near = nearest(name, &expected);
+                return Err(OptionError::UnknownOption { owner, name: name.to_owned(), near, expected });
+            };
+            if given.iter().any(|(earlier, _)| *earlier == name) {
+                return Err(OptionError::Repeated { owner, name: name.to_owned() });
+            }
+            if !allowed(parameter.kind, value) {
+                let expected = parameter.kind.to_string();
+                return Err(OptionError::BadValue { owner, name: name.to_owned(), found: value.to_owned(), expected });
+            }
+            given.push((parameter.name, value.to_owned()));
+        }
+        Ok(Options { parameters, given })
+    }
+
+    /// The value of option `name`, given or default. Panics if there is no such parameter.
+    pub fn text(&self, name: &str) -> &str {
+        if let Some((_, value)) = self.given.iter().find(|(given, _)| *given == name) {
+            return value;
+        }
+        let parameter = self.parameters.iter().find(|parameter| parameter.name == name);
+        parameter.unwrap_or_else(|| panic!("no parameter '{name}' is declared")).default
+    }
+
+    /// The value of a [`Kind::Number`] option.
+    pub fn number(&self, name: &str) -> f64 {
+        number(self.text(name)).unwrap_or_else(|| panic!("the default of '{name}' is a number"))
+    }
+
+    /// The value of a [`Kind::Count`] option.
+    pub fn count(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or_else(|_| panic!("the default of '{name}' is a whole number"))
+    }
+}
+
+fn allowed(kind: Kind, value: &str) -> bool {
+    match kind {
+        Kind::Number(min, max) => number(value).is_some_and(|value| (min..=max).contains(&value)),
+        Kind::Count(min, max) => value.parse().is_ok_and(|value: u64| (min..=max).contains(&value)),
+        Kind::Choice(words) => words.contains(&value),
+        Kind::Text => true,
+    }
+}
+
+fn number(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    }
+    .filter(|number: &f64| number.is_finite())
+}

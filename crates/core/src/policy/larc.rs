@@ -1,0 +1,282 @@
+//! LARC: admit a block on its second access, within a ghost queue that tunes its own length.
+//!
+//! Source: Huang, Wei, Chen, Chen, Feng: Improving Flash-based Disk Cache with Lazy Adaptive Replacement. MSST 2013,
+//! section III, Algorithm 1 and Table I.
+//!
+//! Departures from the paper:
+//! - While the cache is not full every miss is admitted, as section III.A says ("when cache is full, first-time accessed
+//!   blocks are stored in ghost cache"); Algorithm 1 sends first accesses to the ghost queue from the start, which
+//!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
+//! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
+//!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
+//! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
+
+use super::{Info, Outcome, Policy};
+use crate::access::{Access, Op};
+use crate::blocks::{Blocks, List};
+use crate::index::Index;
+use crate::options::{Kind, Options, Parameter};
+
+/// LARC's row in the table of policies.
+pub static INFO: Info = Info {
+    name: "larc",
+    title: "Lazy Adaptive Replacement Cache",
+    source: "Huang, Wei, Chen, Chen, Feng: Improving flash-based disk cache with lazy adaptive replacement. MSST 2013",
+    parameters: &[
+        Parameter {
+            name: "fill",
+            kind: Kind::Choice(&["admit", "ghost"]),
+            default: "admit",
+            meaning: "what happens to first accesses while the cache is not full: admit them (section III.A) or send them to \
+                      the ghost queue (Algorithm 1)",
+        },
+        Parameter {
+            name: "writes",
+            kind: Kind::Choice(&["filter", "admit"]),
+            default: "filter",
+            meaning: "whether write misses pass through the ghost queue like reads (Figure 2) or are always admitted",
+        },
+        Parameter {
+            name: "tuning",
+            kind: Kind::Choice(&["auto", "fixed"]),
+            default: "auto",
+            meaning: "whether C_r tunes itself (section III.B) or keeps its initial value (the basic algorithm, section III.A)",
+        },
+        Parameter {
+            name: "cr",
+            kind: Kind::Number(0.0, f64::MAX),
+            default: "10%",
+            meaning: "initial C_r, the capacity of the ghost queue, as a share of the cache size (Algorithm 1)",
+        },
+        Parameter {
+            name: "min",
+            kind: Kind::Number(0.0, 1.0),
+            default: "10%",
+            meaning: "lower bound of C_r, as a share of the cache size (section III.B)",
+        },
+        Parameter {
+            name: "max",
+            kind: Kind::Number(0.0, 1.0),
+            default: "90%",
+            meaning: "upper bound of C_r, as a share of the cache size (section III.B)",
+        },
+    ],
+    offline: false,
+};
+
+/// Cached blocks, most recently used first.
+const Q: List = List(0);
+/// Ghosts: blocks seen once and not cached, most recently seen first.
+const Q_R: List = List(1);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Larc<I: Index> {
+    c: usize,
+    c_r: f64,
+    c_r_min: f64,
+    c_r_max: f64,
+    tuning: bool,
+    fill_admits: bool,
+    writes_admit: bool,
+    blocks: Blocks<I, ()>,
+}
+
+impl<I: Index> Larc<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, options: &Options) -> Self {
+        let c = capacity as f64;
+        Larc {
+            c: capacity,
+            c_r: options.number("cr") * c,
+            c_r_min: options.number("min") * c,
+            c_r_max: options.number("max") * c,
+            tuning: options.text("tuning") == "auto",
+            fill_admits: options.text("fill") == "admit",
+            writes_admit: options.text("writes") == "admit",
+            blocks: Blocks::new(index, 2),
+        }
+    }
+
+    /// Shrinks `C_r` on a hit: the larger it is, the faster.
+    #[inline]
+    fn shrink_c_r(&mut self) {
+        if self.tuning {
+            let c = self.c as f64;
+            self.c_r = (self.c_r - c / (c - self.c_r)).max(self.c_r_min);
+        }
+    }
+
+    /// Grows `C_r` on a miss: the smaller it is, the faster.
+    #[inline]
+    fn grow_c_r(&mut self) {
+        if self.tuning {
+            self.c_r = (self.c_r + self.c as f64 / self.c_r).min(self.c_r_max);
+        }
+    }
+
+    /// Evicts the LRU block `D` of `Q` if the cache is full, so that `B` can have its place.
+    #[inline]
+    fn make_room(&mut self) -> Option<I::Key> {
+        let d = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
+        d.map(|d| self.blocks.remove(d))
+    }
+}
+
+impl<I: Index> Policy for Larc<I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        let b = self.blocks.find(access.block);
+        if let Some(b) = b
+            && self.blocks.list(b) == Q
+        {
+            self.blocks.move_front(b, Q);
+            self.shrink_c_r();
+            return Outcome::Hit;
+        }
+        self.grow_c_r();
+        if let Some(b) = b {
+            let evicted = self.make_room();
+            self.blocks.move_front(b, Q);
+            return Outcome::Admit { evicted };
+        }
+        let filling = self.fill_admits && self.blocks.len(Q) < self.c;
+        if filling || (self.writes_admit && access.op == Op::Write) {
+            let evicted = self.make_room();
+            self.blocks.insert_front(Q, access.block, ());
+            return Outcome::Admit { evicted };
+        }
+        self.blocks.insert_front(Q_R, access.block, ());
+        if self.blocks.len(Q_R) as f64 > self.c_r
+            && let Some(tail) = self.blocks.back(Q_R)
+        {
+            self.blocks.remove(tail);
+        }
+        Outcome::Bypass
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) == Q)
+    }
+
+    fn len(&self) -> usize {
+        self.blocks.len(Q)
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.blocks.prefetch_node(soon);
+        self.blocks.prefetch_index(later);
+    }
+
+    fn check(&self) {
+        assert!(self.blocks.len(Q) <= self.c);
+        if self.tuning {
+            assert!((self.c_r_min..=self.c_r_max.max(self.c_r_min)).contains(&self.c_r), "C_r = {}", self.c_r);
+        }
+        let ghosts_max = (self.c_r_max.max(self.c_r)).floor() as usize;
+        assert!(self.blocks.len(Q_R) <= ghosts_max, "{} ghosts, {ghosts_max} at most", self.blocks.len(Q_R));
+        self.blocks.check(self.c + ghosts_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+    use crate::policy::Spec;
+
+    fn larc(capacity: usize, options: &str) -> Larc<Dense> {
+        let options = Options::parse("larc", INFO.parameters, options).unwrap();
+        Larc::new(Dense::new(100), capacity, &options)
+    }
+
+    fn queues(larc: &Larc<Dense>) -> (Vec<u32>, Vec<u32>) {
+        (larc.blocks.keys(Q).collect(), larc.blocks.keys(Q_R).collect())
+    }
+
+    /// Table I: cache of 4 blocks that holds 0, 1, 2, 3 (most recently used first), ghost queue of 2. Each row of the table
+    /// shows the queues before the row's access, so a row here is checked, then accessed. The access of row 10 (3) leads to
+    /// the queues of row 11, and row 12's access of 1 is the eighth hit.
+    #[test]
+    fn table_i_of_the_paper() {
+        let mut larc = larc(4, "tuning=fixed,cr=50%");
+        for block in [3, 2, 1, 0] {
+            larc.access(Access::read(block));
+        }
+        let rows: [(u32, [u32; 4], &[u32]); 12] = [
+            (1, [0, 1, 2, 3], &[]),
+            (5, [1, 0, 2, 3], &[]),
+            (3, [1, 0, 2, 3], &[5]),
+            (4, [3, 1, 0, 2], &[5]),
+            (3, [3, 1, 0, 2], &[4, 5]),
+            (1, [3, 1, 0, 2], &[4, 5]),
+            (0, [1, 3, 0, 2], &[4, 5]),
+            (4, [0, 1, 3, 2], &[4, 5]),
+            (0, [4, 0, 1, 3], &[5]),
+            (3, [0, 4, 1, 3], &[5]),
+            (6, [3, 0, 4, 1], &[5]),
+            (1, [3, 0, 4, 1], &[6, 5]),
+        ];
+        let (mut hits, mut replacements) = (0, 0);
+        for (block, q, q_r) in rows {
+            assert_eq!(queues(&larc), (q.to_vec(), q_r.to_vec()), "before the access to {block}");
+            match larc.access(Access::read(block)) {
+                Outcome::Hit => hits += 1,
+                Outcome::Admit { evicted } => {
+                    assert_eq!(evicted, Some(2));
+                    replacements += 1;
+                }
+                Outcome::Bypass => {}
+            }
+            larc.check();
+        }
+        assert_eq!((hits, replacements), (8, 1));
+    }
+
+    /// C = 10, so C_r starts at 1 and stays within 1 and 9.
+    ///
+    ///     miss: 1 + 10/1 = 11, at most 9               -> 9
+    ///     hit:  9 - 10/(10 - 9) = -1, at least 1       -> 1
+    ///     hit:  1 - 10/(10 - 1) = -0.11, at least 1    -> 1
+    #[test]
+    fn c_r_moves_as_algorithm_1_says() {
+        let mut larc = larc(10, "");
+        larc.access(Access::read(1));
+        assert_eq!(larc.c_r, 9.0);
+        larc.access(Access::read(1));
+        assert_eq!(larc.c_r, 1.0);
+        larc.access(Access::read(1));
+        assert_eq!(larc.c_r, 1.0);
+    }
+
+    #[test]
+    fn fill_ghost_sends_the_first_access_to_the_ghost_queue_and_admits_the_second() {
+        let mut larc = larc(10, "fill=ghost");
+        assert_eq!(larc.access(Access::read(1)), Outcome::Bypass);
+        assert_eq!(queues(&larc), (vec![], vec![1]));
+        assert_eq!(larc.access(Access::read(1)), Outcome::Admit { evicted: None });
+        assert_eq!(queues(&larc), (vec![1], vec![]));
+    }
+
+    #[test]
+    fn writes_admit_lets_write_misses_in_and_still_filters_reads() {
+        let mut larc = larc(1, "writes=admit");
+        assert_eq!(larc.access(Access::read(1)), Outcome::Admit { evicted: None });
+        assert_eq!(larc.access(Access::read(2)), Outcome::Bypass);
+        assert_eq!(larc.access(Access::write(3)), Outcome::Admit { evicted: Some(1) });
+    }
+
+    #[test]
+    fn options_are_read_by_name_and_misspellings_are_answered_with_the_nearest() {
+        assert!(Spec::parse("larc:fill=ghost,cr=50%").is_ok());
+        let error = Spec::parse("lrac").unwrap_err().to_string();
+        assert!(error.starts_with("unknown policy 'lrac' (did you mean 'larc'?)"), "{error}");
+        let error = Spec::parse("larc:fil=ghost").unwrap_err().to_string();
+        assert!(error.starts_with("larc has no option 'fil' (did you mean 'fill'?)"), "{error}");
+        let error = Spec::parse("larc:fill=gost").unwrap_err().to_string();
+        assert_eq!(error, "larc: option 'fill' is 'gost', expected admit or ghost");
+    }
+}

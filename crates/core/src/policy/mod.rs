@@ -1,0 +1,141 @@
+//! Replacement policies: one file each, and one row each in the table at the end of this file.
+
+use std::fmt;
+
+use crate::access::Access;
+use crate::index::Index;
+use crate::options::{OptionError, Options, Parameter, nearest};
+
+/// What a policy decided about one access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<K> {
+    /// The block is in the cache.
+    Hit,
+    /// The block was not in the cache and now is, in the place of `evicted` or in free space.
+    Admit {
+        /// The block that left the cache.
+        evicted: Option<K>,
+    },
+    /// The block is not in the cache, and the cache is as it was.
+    Bypass,
+}
+
+/// A replacement policy: decides what a cache of a fixed number of blocks holds.
+///
+/// A policy never counts, logs, times or allocates cache space. It is told every access once, in order.
+pub trait Policy {
+    /// What names a block.
+    type Key: Copy + Eq;
+
+    /// Decides about one access.
+    fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
+
+    /// Whether `block` is in the cache.
+    fn contains(&self, block: Self::Key) -> bool;
+
+    /// Number of blocks in the cache.
+    fn len(&self) -> usize;
+
+    /// Whether the cache is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    fn prefetch(&self, soon: Self::Key, later: Self::Key) {
+        let _ = (soon, later);
+    }
+
+    /// Asserts the policy's invariants, its memory bound included. Slow; for tests.
+    fn check(&self);
+}
+
+/// What a policy is called, where it comes from and what can be set.
+#[derive(Debug)]
+pub struct Info {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its name in full.
+    pub title: &'static str,
+    /// The paper that introduced it.
+    pub source: &'static str,
+    /// What can be set, with the defaults of that paper.
+    pub parameters: &'static [Parameter],
+    /// Whether it reads [`Access::next_use`], so that it can only be simulated.
+    pub offline: bool,
+}
+
+/// A policy and its options as a user wrote them: `lru`, `larc:fill=ghost`.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    text: String,
+    info: &'static Info,
+    options: Options,
+}
+
+impl Spec {
+    /// Reads a policy's name and options.
+    pub fn parse(text: &str) -> Result<Spec, OptionError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let Some(info) = POLICIES.iter().find(|info| info.name == name) else {
+            let expected: Vec<_> = POLICIES.iter().map(|info| info.name).collect();
+            let near = nearest(name, &expected);
+            return Err(OptionError::UnknownName { what: "policy", name: name.to_owned(), near, expected });
+        };
+        let options = Options::parse(name, info.parameters, options)?;
+        Ok(Spec { text: text.to_owned(), info, options })
+    }
+
+    /// The policy that is meant.
+    pub fn info(&self) -> &'static Info {
+        self.info
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Spec {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Spec, OptionError> {
+        Spec::parse(text)
+    }
+}
+
+/// What to do with a policy once it is built; lets callers run each policy as its own, inlined type.
+pub trait Visitor<K> {
+    /// What comes of it.
+    type Output;
+
+    /// Uses the policy.
+    fn visit<P: Policy<Key = K>>(self, policy: P) -> Self::Output;
+}
+
+macro_rules! policies {
+    ($($module:ident::$policy:ident,)*) => {
+        $(pub mod $module;)*
+
+        /// Every policy, in the order in which they are listed.
+        pub static POLICIES: &[&Info] = &[$(&$module::INFO),*];
+
+        impl Spec {
+            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`.
+            pub fn build<I: Index, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
+                assert!(capacity > 0, "a cache has room for at least one block");
+                $(if self.info.name == $module::INFO.name {
+                    return visitor.visit($module::$policy::new(index, capacity, &self.options));
+                })*
+                unreachable!("a parsed policy is one of the table")
+            }
+        }
+    };
+}
+
+policies! {
+    lru::Lru,
+    larc::Larc,
+}

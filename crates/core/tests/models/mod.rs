@@ -1,0 +1,30 @@
+//! Slow and obvious versions of the policies, written from the papers and not from the policies' code: vectors searched from
+//! end to end. One file per policy, one row per policy and set of options.
+
+use flashwise_core::access::Access;
+use flashwise_core::policy::Outcome;
+
+mod larc;
+mod lru;
+
+/// What a policy should do.
+pub trait Model {
+    fn access(&mut self, access: Access<u32>) -> Outcome<u32>;
+}
+
+/// Makes a model of a cache of so many blocks.
+pub type Make = fn(usize) -> Box<dyn Model>;
+
+/// Policies as named on the command line, with their models.
+pub const MODELS: &[(&str, Make)] = &[
+    ("lru", |c| Box::new(lru::Lru { c, q: vec![] })),
+    ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
+    ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
+    ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
+];
+
+/// Takes `block` out of `queue` if it is there.
+pub fn take(queue: &mut Vec<u32>, block: u32) -> bool {
+    let at = queue.iter().position(|&queued| queued == block);
+    at.map(|at| queue.remove(at)).is_some()
+}
