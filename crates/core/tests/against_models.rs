@@ -44,7 +44,7 @@ fn workload(kind: &str) -> Vec<Access<u32>> {
         .map(|position| {
             let block = blocks[position];
             let next_use = std::mem::replace(&mut next_use_of[block as usize], position as u32);
-            let op = if random(&mut state) % 3 == 0 { Op::Write } else { Op::Read };
+            let op = if random(&mut state).is_multiple_of(3) { Op::Write } else { Op::Read };
             Access { block, op, request_blocks: 1, next_use }
         })
         .collect();
@@ -77,7 +77,7 @@ impl Visitor<u32> for Compare<'_> {
             if let Outcome::Admit { evicted: Some(evicted) } = outcome {
                 assert!(!policy.contains(evicted), "{what}");
             }
-            if position % 16 == 0 {
+            if position.is_multiple_of(16) {
                 policy.check();
             }
             outcomes.push(outcome);
