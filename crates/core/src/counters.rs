@@ -110,6 +110,17 @@ impl Counters {
     }
 }
 
+impl std::ops::AddAssign for Counters {
+    fn add_assign(&mut self, other: Counters) {
+        for (counters, other) in self.by_op.iter_mut().zip(other.by_op) {
+            counters.hits += other.hits;
+            counters.fills += other.fills;
+            counters.replacements += other.replacements;
+            counters.bypasses += other.bypasses;
+        }
+    }
+}
+
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,1 +1,21 @@
-//! x
+//! The part of flashwise that answers from a trace: trace formats, the normaliser, simulation, figures and reports.
+//!
+//! A trace goes through [`input`] (decompression), a row of [`formats::FORMATS`] (bytes to [`Request`](request::Request)s) and
+//! the [`normalise`]r (requests to block accesses with dense ids) into a [`trace::Trace`], an Arrow IPC file that is mapped
+//! into memory. [`simulate`] runs policies over it.
+
+pub mod error;
+pub mod formats;
+pub mod info;
+pub mod input;
+pub mod normalise;
+pub mod numbering;
+pub mod progress;
+pub mod request;
+pub mod results;
+pub mod reuse;
+pub mod simulate;
+pub mod size;
+
+pub mod trace;
+mod trace_file;

@@ -1,0 +1,38 @@
+//! How the program ends: 0, 2 where it was misused, 1 where it failed.
+
+use std::process::ExitCode;
+
+use flashwise_core::options::OptionError;
+use flashwise_sim::error::TraceError;
+use flashwise_sim::size::SizeError;
+
+/// Wrong use that only shows once the work has begun, such as two options that exclude each other.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Misuse(pub String);
+
+/// Prints what went wrong, if anything did, and says how to exit.
+pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    if is_closed_pipe(&error) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("flashwise: {error:#}");
+    ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
+}
+
+/// Whoever read the output has seen enough: `flashwise ... | head`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+fn is_misuse(error: &anyhow::Error) -> bool {
+    let choice_of_format = |error: &TraceError| {
+        matches!(error, TraceError::Option(_) | TraceError::Ambiguous { .. } | TraceError::Unrecognised { .. })
+    };
+    error.is::<Misuse>()
+        || error.is::<SizeError>()
+        || error.is::<OptionError>()
+        || error.downcast_ref::<TraceError>().is_some_and(choice_of_format)
+}

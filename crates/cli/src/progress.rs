@@ -1,0 +1,41 @@
+//! Progress bars: on a terminal only, for work that takes longer than a moment.
+
+use std::io::IsTerminal;
+
+use flashwise_sim::progress::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar on standard error, which is gone when dropped.
+#[derive(Debug)]
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar for `total` bytes.
+    pub fn bytes(what: String, total: u64) -> Bar {
+        Self::new(what, total, "{prefix} {wide_bar} {bytes}/{total_bytes} {eta}")
+    }
+
+    /// A bar for `total` block accesses.
+    pub fn accesses(what: String, total: u64) -> Bar {
+        Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} accesses {eta}")
+    }
+
+    fn new(what: String, total: u64, template: &str) -> Bar {
+        let hidden = !std::io::stderr().is_terminal();
+        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };
+        let style = ProgressStyle::with_template(template).expect("the template is valid");
+        Bar(ProgressBar::with_draw_target(Some(total), target).with_style(style).with_prefix(what))
+    }
+}
+
+impl Progress for Bar {
+    fn advance(&self, amount: u64) {
+        self.0.inc(amount);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

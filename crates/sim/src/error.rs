@@ -1,0 +1,61 @@
+//! What can go wrong with a trace.
+
+use std::path::PathBuf;
+
+use crate::formats::Framing;
+
+/// Why a trace could not be read, converted or written.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TraceError {
+    #[error("{path}: {source}")]
+    Io { path: String, source: std::io::Error },
+    #[error("{path}: damaged {compression} data after byte {byte} of its contents: {source}")]
+    Compression { path: String, compression: &'static str, byte: u64, source: std::io::Error },
+    #[error("{path}, {place}: found {found}, expected {expected}")]
+    Malformed { path: String, place: Place, found: String, expected: String },
+    #[error("{path}: it holds no requests")]
+    Empty { path: String },
+    #[error(
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}"
+    )]
+    Unrecognised { path: String, found: String, formats: String },
+    #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
+    Ambiguous { path: String, formats: String },
+    #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]
+    NotATrace { path: PathBuf, found: String, expected: String },
+    #[error("{path}: {what}: found {found}, at most {most} are possible")]
+    TooLarge { path: String, what: &'static str, found: u64, most: u64 },
+    #[error(transparent)]
+    Option(#[from] flashwise_core::options::OptionError),
+    #[error("{path}: {source}")]
+    Arrow { path: String, source: arrow::error::ArrowError },
+}
+
+/// Where in a trace something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line, from 1.
+    Line(u64),
+    /// A byte of the decompressed contents, from 0.
+    Byte(u64),
+}
+
+impl Place {
+    /// The place of the record with this number, from 0.
+    pub fn of_record(framing: Framing, record: u64) -> Place {
+        match framing {
+            Framing::Lines => Place::Line(record + 1),
+            Framing::Records { bytes } => Place::Byte(record * bytes as u64),
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a trace is like: LARC's Table II and more.
+
+use serde::Serialize;
+
+use crate::trace::Trace;
+
+/// Characteristics of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// The trace as the user named it.
+    pub trace: String,
+    /// The format it was read from.
+    pub format: String,
+    /// Length of a block.
+    pub block_size_bytes: u64,
+    /// Requests of the original.
+    pub requests: u64,
+    /// Read requests among them.
+    pub read_requests: u64,
+    /// Write requests among them.
+    pub write_requests: u64,
+    /// Shortest request.
+    pub request_bytes_min: u64,
+    /// Mean length of requests.
+    pub request_bytes_mean: f64,
+    /// Longest request.
+    pub request_bytes_max: u64,
+    /// Bytes that read requests ask for.
+    pub read_bytes: u64,
+    /// Bytes that write requests bring.
+    pub write_bytes: u64,
+    /// Block accesses: Table II's requests.
+    pub accesses: u64,
+    /// Reads among them.
+    pub reads: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Reads per access, 0 to 1.
+    pub read_share: f64,
+    /// Different blocks.
+    pub unique_blocks: u64,
+    /// Different blocks that are read.
+    pub unique_blocks_read: u64,
+    /// Different blocks that are written.
+    pub unique_blocks_written: u64,
+    /// Accesses to a block accessed before, per access, 0 to 1: the hit ratio of a cache without bound.
+    pub reaccess_ratio: f64,
+    /// Reads of a block accessed before, per read, 0 to 1.
+    pub read_reaccess_ratio: f64,
+    /// Time from the first to the last request; 0 in traces without times.
+    pub duration_us: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// Records of the original passed over because they ask for no data.
+    pub skipped_records: u64,
+    /// Records of the original passed over because they were malformed.
+    pub malformed_records: u64,
+}
+
+impl Info {
+    /// The characteristics of `trace`.
+    pub fn of(trace: &Trace) -> Info {
+        let about = trace.description();
+        const READ: u8 = 1;
+        const WRITTEN: u8 = 2;
+        let mut seen = vec![0_u8; trace.unique_blocks()];
+        let (mut reads, mut reaccesses, mut read_reaccesses) = (0_u64, 0_u64, 0_u64);
+        let mut duration_us = 0;
+        for columns in trace.batches() {
+            for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+                let seen = &mut seen[block as usize];
+                let (again, read) = (u64::from(*seen != 0), u64::from(op == 0));
+                reads += read;
+                reaccesses += again;
+                read_reaccesses += again & read;
+                *seen |= if op == 0 { READ } else { WRITTEN };
+            }
+            duration_us = columns.time_us.iter().copied().fold(duration_us, i64::max);
+        }
+        let accesses = trace.len() as u64;
+        let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
+        let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        Info {
+            trace: trace.name().to_owned(),
+            format: about.format.clone(),
+            block_size_bytes: trace.block_size_bytes(),
+            requests: about.requests,
+            read_requests: about.read_requests,
+            write_requests: about.requests - about.read_requests,
+            request_bytes_min: about.request_bytes_min,
+            request_bytes_mean: ratio(about.read_bytes + about.write_bytes, about.requests),
+            request_bytes_max: about.request_bytes_max,
+            read_bytes: about.read_bytes,
+            write_bytes: about.write_bytes,
+            accesses,
+            reads,
+            writes: accesses - reads,
+            read_share: ratio(reads, accesses),
+            unique_blocks: trace.unique_blocks() as u64,
+            unique_blocks_read: count(READ),
+            unique_blocks_written: count(WRITTEN),
+            reaccess_ratio: ratio(reaccesses, accesses),
+            read_reaccess_ratio: ratio(read_reaccesses, reads),
+            duration_us: duration_us.unsigned_abs(),
+            volumes: about.volumes.len() as u64,
+            skipped_records: about.skipped_records,
+            malformed_records: about.malformed_records,
+        }
+    }
+}

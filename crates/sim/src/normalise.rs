@@ -1,0 +1,318 @@
+//! From a trace in any format to a normalised trace: requests are cut into blocks, blocks numbered, times rebased.
+//!
+//! Source: Cachesim's preprocessor, LARC (MSST 2013), section IV.A: "I/O requests are normalized so that every single request
+//! accesses only one block. Requests spanning across more than one blocks are broken up into multiple normalized requests with
+//! the same timestamp."
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, Write};
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use flashwise_core::access::Op;
+
+use crate::error::{Place, TraceError};
+use crate::formats::{Batch, FormatSpec, Framing, Parse, Sample};
+use crate::input::Input;
+use crate::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
+use crate::progress::Progress;
+use crate::request::Request;
+use crate::trace::{Description, Trace};
+use crate::trace_file::{BATCH_ROWS, Rows, TraceWriter, is_arrow};
+
+/// Bytes from which a trace's format is recognised.
+const SAMPLE_BYTES: usize = 64 << 10;
+/// Bytes that are parsed at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The longest record: one that fills more than this is an error and not a line.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+/// The longest request; what is longer is damage.
+const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
+
+/// How to read a trace.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The trace's format; recognised from its contents if absent.
+    pub format: Option<FormatSpec>,
+    /// Length of a block.
+    pub block_size_bytes: u64,
+    /// Whether malformed records are passed over and counted, rather than being errors.
+    pub lenient: bool,
+}
+
+impl Default for Settings {
+    /// Recognised format, blocks of 4 KiB, malformed records are errors.
+    fn default() -> Self {
+        Settings { format: None, block_size_bytes: 4096, lenient: false }
+    }
+}
+
+/// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then
+/// mapped and is gone when the trace is dropped. `progress` is told of the bytes read from `path`.
+pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
+    let io = |source| TraceError::Io { path: path.to_owned(), source };
+    if path != "-" && settings.format.is_none() {
+        let mut magic = [0; 8];
+        let mut file = File::open(path).map_err(io)?;
+        let is_file = file.metadata().map_err(io)?.is_file();
+        if is_file && file.read(&mut magic).is_ok_and(|read| is_arrow(&magic[..read])) {
+            file.rewind().map_err(io)?;
+            return Trace::map(path, &file);
+        }
+    }
+    let temporary =
+        tempfile::tempfile().map_err(|source| TraceError::Io { path: "temporary file".to_owned(), source })?;
+    let mut input = Input::open(path, progress)?;
+    let temporary = normalise(&mut input, settings, temporary)?;
+    Trace::map(path, &temporary)
+}
+
+/// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and 13 to 37 bytes per
+/// unique block.
+pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
+    let path = input.path().to_owned();
+    let mut head = vec![0; SAMPLE_BYTES];
+    let filled = input.fill(&mut head)?;
+    head.truncate(filled);
+    if head.is_empty() {
+        return Err(TraceError::Empty { path });
+    }
+    let sample = Sample { bytes: &head, whole: filled < SAMPLE_BYTES };
+    let format = match &settings.format {
+        Some(format) => format.clone(),
+        None => FormatSpec::recognise(&path, &sample)?,
+    };
+    let parser = format.parser(&sample)?;
+    let mut normaliser = Normaliser::new(&path, settings.block_size_bytes, BufWriter::with_capacity(1 << 20, out))?;
+    normaliser.description.format = format.format().name.to_owned();
+    parse(input, head, &*parser, |batch, first_record| {
+        normaliser.batch(batch, first_record, parser.framing(), settings.lenient)
+    })?;
+    let out = normaliser.finish()?;
+    out.into_inner().map_err(|error| TraceError::Io { path, source: error.into_error() })
+}
+
+/// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
+/// number of its first record.
+pub fn parse(
+    input: &mut Input,
+    head: Vec<u8>,
+    parser: &dyn Parse,
+    mut consume: impl FnMut(Batch, u64) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get()).clamp(1, 8);
+    thread::scope(|scope| {
+        let (chunks_in, chunks): (Sender<(u64, Vec<u8>)>, Receiver<_>) = bounded(2 * workers);
+        let (batches_in, batches) = bounded(2 * workers);
+        for _ in 0..workers {
+            let (chunks, batches_in) = (chunks.clone(), batches_in.clone());
+            scope.spawn(move || {
+                for (number, chunk) in chunks {
+                    let mut batch = Batch::default();
+                    parser.parse(&chunk, &mut batch);
+                    if batches_in.send((number, batch)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop((chunks, batches_in));
+        let reader = scope.spawn(move || read_chunks(input, head, parser.framing(), &chunks_in));
+        let mut early = BTreeMap::new();
+        let (mut next, mut records) = (0, 0);
+        for (number, batch) in &batches {
+            early.insert(number, batch);
+            while let Some(batch) = early.remove(&next) {
+                let in_batch = batch.records;
+                consume(batch, records)?;
+                records += in_batch;
+                next += 1;
+            }
+        }
+        drop(batches);
+        reader.join().expect("reading does not panic")
+    })
+}
+
+/// Sends the input in numbered chunks of whole records. Stops early when nobody receives.
+fn read_chunks(
+    input: &mut Input,
+    head: Vec<u8>,
+    framing: Framing,
+    chunks: &Sender<(u64, Vec<u8>)>,
+) -> Result<(), TraceError> {
+    let mut rest = head;
+    let mut first_byte = 0;
+    for number in 0.. {
+        let mut chunk = rest;
+        let kept = chunk.len();
+        let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
+        chunk.resize(wanted, 0);
+        let read = input.fill(&mut chunk[kept..])?;
+        chunk.truncate(kept + read);
+        let last = kept + read < wanted;
+        let end = match framing {
+            _ if last => chunk.len(),
+            Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
+            Framing::Records { bytes } => chunk.len() / bytes * bytes,
+        };
+        if end == 0 && chunk.len() > RECORD_BYTES_MAX {
+            let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
+            let found = format!("a line of more than {} bytes", chunk.len());
+            return Err(TraceError::Malformed {
+                path: input.path().to_owned(),
+                place: Place::Byte(first_byte),
+                found,
+                expected,
+            });
+        }
+        rest = chunk[end..].to_vec();
+        chunk.truncate(end);
+        first_byte += end as u64;
+        if chunks.send((number, chunk)).is_err() || last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Turns requests into the rows of a trace file.
+pub struct Normaliser<W: Write> {
+    path: String,
+    block_size_bytes: u64,
+    writer: TraceWriter<W>,
+    rows: Rows,
+    numbering: Numbering,
+    volumes: BTreeMap<Vec<u8>, u32>,
+    /// What will be said of the trace.
+    pub description: Description,
+}
+
+impl<W: Write> Normaliser<W> {
+    /// Begins a trace file in `out`; errors call the trace `path`.
+    pub fn new(path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
+        let path = path.to_owned();
+        let writer = TraceWriter::new(out, block_size_bytes)
+            .map_err(|source| TraceError::Arrow { path: path.clone(), source })?;
+        Ok(Normaliser {
+            path,
+            block_size_bytes,
+            writer,
+            rows: Rows::default(),
+            numbering: Numbering::default(),
+            volumes: BTreeMap::new(),
+            description: Description::default(),
+        })
+    }
+
+    fn batch(&mut self, batch: Batch, first_record: u64, framing: Framing, lenient: bool) -> Result<(), TraceError> {
+        self.description.malformed_records += batch.malformed.len() as u64;
+        self.description.skipped_records += batch.skipped;
+        if let Some((record, malformed)) = batch.malformed.into_iter().next()
+            && !lenient
+        {
+            let place = Place::of_record(framing, first_record + record);
+            let (path, found, expected) = (self.path.clone(), malformed.found, malformed.expected);
+            return Err(TraceError::Malformed { path, place, found, expected });
+        }
+        let mut volumes = Vec::new();
+        for name in batch.volumes.names() {
+            volumes.push(self.volume(name)?);
+        }
+        for request in &batch.requests {
+            self.request(&Request { volume: volumes[request.volume as usize], ..*request })?;
+        }
+        Ok(())
+    }
+
+    /// The number of the volume called `name` in this trace.
+    pub fn volume(&mut self, name: &[u8]) -> Result<u32, TraceError> {
+        if let Some(&number) = self.volumes.get(name) {
+            return Ok(number);
+        }
+        let number = self.volumes.len() as u64;
+        if number == VOLUMES_MAX {
+            return Err(self.too_large("volumes", number + 1, VOLUMES_MAX));
+        }
+        self.volumes.insert(name.to_vec(), number as u32);
+        self.description.volumes.push(String::from_utf8_lossy(name).into_owned());
+        Ok(number as u32)
+    }
+
+    fn too_large(&self, what: &'static str, found: u64, most: u64) -> TraceError {
+        TraceError::TooLarge { path: self.path.clone(), what, found, most }
+    }
+
+    /// Adds the blocks of one request, whose volume is numbered by [`volume`](Self::volume).
+    pub fn request(&mut self, request: &Request) -> Result<(), TraceError> {
+        let first = request.offset_bytes / self.block_size_bytes;
+        let last = (request.offset_bytes + (request.length_bytes - 1)) / self.block_size_bytes;
+        let blocks = last - first + 1;
+        if blocks > REQUEST_BLOCKS_MAX {
+            return Err(self.too_large("blocks of one request", blocks, REQUEST_BLOCKS_MAX));
+        }
+        if self.numbering.len() as u64 + blocks > BLOCKS_MAX {
+            return Err(self.too_large("unique blocks", self.numbering.len() as u64 + blocks, BLOCKS_MAX));
+        }
+        let number = self.description.requests;
+        if number > u64::from(u32::MAX) {
+            return Err(self.too_large("requests", number + 1, 1 << 32));
+        }
+        let Some(last) = BlockAddress::new(request.volume, last) else {
+            return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
+        };
+        let first = last.0 - (blocks - 1);
+        self.describe(request);
+        let time_us = request.time_us.saturating_sub(self.description.start_us);
+        for block in 0..blocks {
+            self.rows.time_us.push(time_us);
+            self.rows.op.push(request.op as u8);
+            self.rows.block.push(self.numbering.id(BlockAddress(first + block)) as i32);
+            self.rows.request.push(number as u32);
+            self.rows.request_blocks.push(blocks as u32);
+        }
+        if self.rows.block.len() >= BATCH_ROWS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn describe(&mut self, request: &Request) {
+        let about = &mut self.description;
+        if about.requests == 0 {
+            about.start_us = request.time_us;
+            about.request_bytes_min = u64::MAX;
+        }
+        about.requests += 1;
+        match request.op {
+            Op::Read => {
+                about.read_requests += 1;
+                about.read_bytes += request.length_bytes;
+            }
+            Op::Write => about.write_bytes += request.length_bytes,
+        }
+        about.request_bytes_min = about.request_bytes_min.min(request.length_bytes);
+        about.request_bytes_max = about.request_bytes_max.max(request.length_bytes);
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let rows = std::mem::take(&mut self.rows);
+        self.writer.write(rows).map_err(|source| TraceError::Arrow { path: self.path.clone(), source })
+    }
+
+    /// Ends the trace file.
+    ///
+    /// # Errors
+    /// A trace without requests is refused.
+    pub fn finish(mut self) -> Result<W, TraceError> {
+        if self.description.requests == 0 {
+            return Err(TraceError::Empty { path: self.path });
+        }
+        if !self.rows.block.is_empty() {
+            self.flush()?;
+        }
+        let arrow = |source| TraceError::Arrow { path: self.path, source };
+        self.writer.finish(self.numbering.into_addresses(), &self.description).map_err(arrow)
+    }
+}

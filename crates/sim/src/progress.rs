@@ -1,0 +1,15 @@
+//! How long work reports how far it is.
+
+/// Receives how much has been done since the last call: bytes of input, or block accesses, as the work's documentation says.
+pub trait Progress: Sync {
+    /// `amount` more is done.
+    fn advance(&self, amount: u64);
+}
+
+/// Reports to nobody.
+#[derive(Debug)]
+pub struct Silent;
+
+impl Progress for Silent {
+    fn advance(&self, _amount: u64) {}
+}

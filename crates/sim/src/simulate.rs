@@ -1,0 +1,158 @@
+//! Runs policies over traces and counts: every (trace, policy, size), in parallel, each trace read once.
+
+use flashwise_core::access::{Access, NEVER, Op};
+use flashwise_core::counters::Counters;
+use flashwise_core::index::Dense;
+use flashwise_core::policy::{Policy, Spec, Visitor};
+use rayon::prelude::*;
+
+use crate::error::TraceError;
+use crate::progress::Progress;
+use crate::trace::{Accesses, Trace};
+
+/// Accesses between the hints that a block will be accessed: its node this far ahead, its index entry twice as far.
+const PREFETCH_DISTANCE: usize = 12;
+/// Accesses between two reports of progress.
+const PROGRESS_ACCESSES: u64 = 1 << 20;
+
+/// Which accesses are run but not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Warmup {
+    /// So many at the start of the trace.
+    Accesses(u64),
+    /// A share of the trace, 0 to 1, rounded down.
+    Share(f64),
+}
+
+impl Warmup {
+    fn accesses(self, len: usize) -> u64 {
+        match self {
+            Warmup::Accesses(accesses) => accesses,
+            Warmup::Share(share) => (len as f64 * share) as u64,
+        }
+    }
+}
+
+/// A policy and a cache size to run over one trace.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Position of the trace among the traces.
+    pub trace: usize,
+    /// The policy.
+    pub policy: Spec,
+    /// The size as it was asked for.
+    pub size: String,
+    /// The size.
+    pub capacity_blocks: usize,
+}
+
+/// How to count.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting {
+    /// Accesses not counted.
+    pub warmup: Warmup,
+    /// Length in accesses of an epoch, for figures over time.
+    pub epoch: Option<u64>,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The job.
+    pub job: Job,
+    /// Counters of all accesses after the warm-up.
+    pub counters: Counters,
+    /// Counters of each epoch, warm-up included; the last may be shorter. Empty if no epoch was asked for.
+    pub epochs: Vec<Counters>,
+}
+
+/// Runs all jobs, on all cores; the runs come in the order of the jobs, whatever the number of threads. `progress` is told of
+/// block accesses.
+pub fn simulate(
+    traces: &[Trace],
+    jobs: Vec<Job>,
+    counting: Counting,
+    progress: &dyn Progress,
+) -> Result<Vec<Run>, TraceError> {
+    let offline = |trace: usize| jobs.iter().any(|job| job.trace == trace && job.policy.info().offline);
+    let next_uses: Vec<Option<Vec<u32>>> = (0..traces.len())
+        .into_par_iter()
+        .map(|trace| if offline(trace) { traces[trace].next_uses().map(Some) } else { Ok(None) })
+        .collect::<Result<_, _>>()?;
+    let run = |job: Job| {
+        let trace = &traces[job.trace];
+        let next_uses = if job.policy.info().offline { next_uses[job.trace].as_deref() } else { None };
+        let replay = Replay { trace, next_uses, counting, progress };
+        let (counters, epochs) = job.policy.build(Dense::new(trace.unique_blocks()), job.capacity_blocks, replay);
+        Run { job, counters, epochs }
+    };
+    Ok(jobs.into_par_iter().with_max_len(1).map(run).collect())
+}
+
+struct Replay<'a> {
+    trace: &'a Trace,
+    next_uses: Option<&'a [u32]>,
+    counting: Counting,
+    progress: &'a dyn Progress,
+}
+
+impl Visitor<u32> for Replay<'_> {
+    type Output = (Counters, Vec<Counters>);
+
+    fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Self::Output {
+        let warmup = self.counting.warmup.accesses(self.trace.len());
+        let epoch = self.counting.epoch.unwrap_or(u64::MAX);
+        let (mut counted, mut in_epoch, mut epochs) = (Counters::default(), Counters::default(), Vec::new());
+        let mut position = 0;
+        for columns in self.trace.batches() {
+            let batch_end = position + columns.block.len() as u64;
+            let batch_start = position;
+            while position < batch_end {
+                // A segment ends with the batch, the warm-up, an epoch or when progress is due.
+                let multiple_after = |step: u64| (position / step).saturating_add(1).saturating_mul(step);
+                let mut end = batch_end.min(multiple_after(epoch)).min(multiple_after(PROGRESS_ACCESSES));
+                if position < warmup {
+                    end = end.min(warmup);
+                }
+                let range = (position - batch_start) as usize..(end - batch_start) as usize;
+                let next_uses = self.next_uses.map(|next_uses| &next_uses[position as usize..end as usize]);
+                let segment = replay(&mut policy, columns, range, next_uses);
+                if position >= warmup {
+                    counted += segment;
+                }
+                in_epoch += segment;
+                if end.is_multiple_of(epoch) {
+                    epochs.push(std::mem::take(&mut in_epoch));
+                }
+                self.progress.advance(end - position);
+                position = end;
+            }
+        }
+        if self.counting.epoch.is_some() && in_epoch.accesses() > 0 {
+            epochs.push(in_epoch);
+        }
+        (counted, epochs)
+    }
+}
+
+/// Runs the accesses of `range` and counts them. `next_uses` begins at the start of the range.
+#[inline(never)]
+fn replay<P: Policy<Key = u32>>(
+    policy: &mut P,
+    columns: &Accesses,
+    range: std::ops::Range<usize>,
+    next_uses: Option<&[u32]>,
+) -> Counters {
+    let mut counters = Counters::default();
+    let blocks = &columns.block[..];
+    let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
+    for (in_range, at) in range.enumerate() {
+        policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
+        let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
+        let next_use = next_uses.map_or(NEVER, |next_uses| next_uses[in_range]);
+        let access = Access { block: blocks[at] as u32, op, request_blocks: columns.request_blocks[at], next_use };
+        let outcome = policy.access(access);
+        counters.record(op, &outcome);
+    }
+    counters
+}

@@ -1,0 +1,347 @@
+//! The file of a normalised trace: an Arrow IPC file, written as a stream and read by mapping it.
+//!
+//! One row per block access: `time_us`, `op`, `block`, `request`, `request_blocks`. `block` is dictionary-encoded: its indices
+//! are the dense block ids, its dictionary is the table of block addresses. Since the dictionary is complete only when the whole
+//! trace has been seen, it is written after the record batches, as the IPC file format allows; Arrow's own `FileWriter` cannot
+//! do that, so the footer is put together here from the same parts.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
+};
+use arrow::buffer::{Buffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Field, Int32Type, Int64Type, Metadata, Schema, SchemaRef, UInt8Type, UInt32Type, UInt64Type,
+};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::{
+    DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
+};
+use arrow::ipc::{Block, FooterBuilder, MetadataVersion, convert, root_as_footer};
+use flatbuffers::FlatBufferBuilder;
+
+use crate::trace::Description;
+
+/// The version of the file's layout; a reader refuses any other.
+pub const VERSION: &str = "1";
+/// Rows of a record batch, except the last.
+pub const BATCH_ROWS: usize = 1 << 18;
+
+const VERSION_KEY: &str = "flashwise.trace.version";
+const BLOCK_SIZE_KEY: &str = "flashwise.trace.block_size_bytes";
+const DESCRIPTION_KEY: &str = "flashwise.trace.description";
+const MAGIC: &[u8; 6] = b"ARROW1";
+
+fn fields(block: DataType) -> Vec<Field> {
+    vec![
+        Field::new("time_us", DataType::Int64, false),
+        Field::new("op", DataType::UInt8, false),
+        Field::new("block", block, false),
+        Field::new("request", DataType::UInt32, false),
+        Field::new("request_blocks", DataType::UInt32, false),
+    ]
+}
+
+fn schema(block_size_bytes: u64) -> Schema {
+    let addresses = DataType::Dictionary(DataType::Int32.into(), DataType::UInt64.into());
+    let metadata = [(VERSION_KEY, VERSION.to_owned()), (BLOCK_SIZE_KEY, block_size_bytes.to_string())];
+    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value));
+    Schema::new(fields(addresses)).with_metadata(metadata.collect::<Metadata>())
+}
+
+/// The columns of a run of accesses, one element each per access.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// Microseconds since the first request.
+    pub time_us: Vec<i64>,
+    /// [`Op`](flashwise_core::access::Op) codes.
+    pub op: Vec<u8>,
+    /// Dense block ids.
+    pub block: Vec<i32>,
+    /// The request's number, from 0.
+    pub request: Vec<u32>,
+    /// The request's length in blocks.
+    pub request_blocks: Vec<u32>,
+}
+
+/// Writes a trace file.
+pub struct TraceWriter<W: Write> {
+    out: W,
+    written: i64,
+    options: IpcWriteOptions,
+    generator: IpcDataGenerator,
+    context: IpcWriteContext,
+    batch_schema: SchemaRef,
+    schema: Schema,
+    batches: Vec<Block>,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Begins a file.
+    pub fn new(mut out: W, block_size_bytes: u64) -> Result<Self, ArrowError> {
+        out.write_all(MAGIC)?;
+        out.write_all(&[0, 0])?;
+        let schema = schema(block_size_bytes);
+        let mut writer = TraceWriter {
+            out,
+            written: 8,
+            options: IpcWriteOptions::try_new(64, false, MetadataVersion::V5)?,
+            generator: IpcDataGenerator::default(),
+            context: IpcWriteContext::default(),
+            batch_schema: Arc::new(Schema::new(fields(DataType::Int32))),
+            schema,
+            batches: Vec::new(),
+        };
+        let mut tracker = DictionaryTracker::new(true);
+        let message =
+            writer.generator.schema_to_bytes_with_dictionary_tracker(&writer.schema, &mut tracker, &writer.options);
+        writer.message(message)?;
+        Ok(writer)
+    }
+
+    fn message(&mut self, message: EncodedData) -> Result<Block, ArrowError> {
+        let offset = self.written;
+        let (metadata, body) = write_message(&mut self.out, message, &self.options)?;
+        self.written += (metadata + body) as i64;
+        Ok(Block::new(offset, metadata as i32, body as i64))
+    }
+
+    /// Writes `rows` as one record batch. The message of a batch with a dictionary column is that of the same batch with the
+    /// column's indices.
+    pub fn write(&mut self, rows: Rows) -> Result<(), ArrowError> {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(rows.time_us)),
+            Arc::new(UInt8Array::from(rows.op)),
+            Arc::new(Int32Array::from(rows.block)),
+            Arc::new(UInt32Array::from(rows.request)),
+            Arc::new(UInt32Array::from(rows.request_blocks)),
+        ];
+        let batch = RecordBatch::try_new(self.batch_schema.clone(), columns)?;
+        let mut tracker = DictionaryTracker::new(true);
+        let (_, message) = self.generator.encode(&batch, &mut tracker, &self.options, &mut self.context)?;
+        let block = self.message(message)?;
+        self.batches.push(block);
+        Ok(())
+    }
+
+    /// Writes the block addresses and the footer, and returns what was written to.
+    pub fn finish(mut self, addresses: Vec<u64>, description: &Description) -> Result<W, ArrowError> {
+        let addresses = DictionaryArray::<Int32Type>::try_new(
+            Int32Array::from(Vec::<i32>::new()),
+            Arc::new(UInt64Array::from(addresses)),
+        )?;
+        let field = self.schema.field_with_name("block")?.clone();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(addresses)])?;
+        let mut tracker = DictionaryTracker::new(true);
+        let generator = &self.generator;
+        generator.schema_to_bytes_with_dictionary_tracker(&batch.schema(), &mut tracker, &self.options);
+        let (messages, _) = generator.encode(&batch, &mut tracker, &self.options, &mut self.context)?;
+        drop(batch);
+        let mut dictionaries = Vec::new();
+        for message in messages {
+            dictionaries.push(self.message(message)?);
+        }
+        self.footer(&dictionaries, description)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn footer(&mut self, dictionaries: &[Block], description: &Description) -> Result<(), ArrowError> {
+        const END_OF_STREAM: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
+        self.out.write_all(&END_OF_STREAM)?;
+        let description =
+            serde_json::to_string(description).map_err(|error| ArrowError::ExternalError(error.into()))?;
+        let metadata = BTreeMap::from([(DESCRIPTION_KEY.to_owned(), description)]).into_iter().collect();
+        let mut builder = FlatBufferBuilder::new();
+        let dictionaries = builder.create_vector(dictionaries);
+        let batches = builder.create_vector(&self.batches);
+        let mut tracker = DictionaryTracker::new(true);
+        let schema = convert::IpcSchemaEncoder::new()
+            .with_dictionary_tracker(&mut tracker)
+            .schema_to_fb_offset(&mut builder, &self.schema);
+        let metadata = convert::metadata_to_fb(&mut builder, &metadata);
+        let mut footer = FooterBuilder::new(&mut builder);
+        footer.add_version(MetadataVersion::V5);
+        footer.add_schema(schema);
+        footer.add_dictionaries(dictionaries);
+        footer.add_recordBatches(batches);
+        footer.add_custom_metadata(metadata);
+        let footer = footer.finish();
+        builder.finish(footer, None);
+        let footer = builder.finished_data();
+        self.out.write_all(footer)?;
+        self.out.write_all(&(footer.len() as i32).to_le_bytes())?;
+        self.out.write_all(MAGIC)?;
+        Ok(())
+    }
+}
+
+/// The mapped columns of a record batch.
+#[derive(Clone, Debug)]
+pub struct Columns {
+    /// See [`Rows::time_us`].
+    pub time_us: ScalarBuffer<i64>,
+    /// See [`Rows::op`].
+    pub op: ScalarBuffer<u8>,
+    /// See [`Rows::block`]; never negative.
+    pub block: ScalarBuffer<i32>,
+    /// See [`Rows::request`].
+    pub request: ScalarBuffer<u32>,
+    /// See [`Rows::request_blocks`].
+    pub request_blocks: ScalarBuffer<u32>,
+}
+
+/// A mapped trace file.
+#[derive(Debug)]
+pub struct TraceFile {
+    /// Record batches in order.
+    pub batches: Vec<Columns>,
+    /// Addresses by block id.
+    pub addresses: ScalarBuffer<u64>,
+    /// Length of a block.
+    pub block_size_bytes: u64,
+    /// What the footer says of the trace.
+    pub description: Description,
+}
+
+/// Why a file is not a trace file: what was found and what was expected.
+pub struct Refused {
+    pub found: String,
+    pub expected: String,
+}
+
+fn refused(found: impl ToString, expected: impl ToString) -> Refused {
+    Refused { found: found.to_string(), expected: expected.to_string() }
+}
+
+/// Whether these are the first bytes of an Arrow IPC file.
+pub fn is_arrow(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+impl TraceFile {
+    /// Maps a file and checks that all of it is as [`TraceWriter`] writes it. Columns stay in the file; pages are read as they are
+    /// used, and their contents are undefined if another process changes the file meanwhile.
+    #[allow(unsafe_code)]
+    pub fn map(file: &File) -> Result<Self, Refused> {
+        let expected = "an Arrow IPC file written by flashwise trace convert";
+        // SAFETY: the map is read only; that nobody else writes to the file is the caller's to see to, as documented.
+        let map = unsafe { memmap2::Mmap::map(file) }.map_err(|error| refused(error, expected))?;
+        Self::read(Buffer::from(bytes::Bytes::from_owner(map)))
+    }
+
+    fn read(buffer: Buffer) -> Result<Self, Refused> {
+        const TRAILER: usize = 4 + MAGIC.len();
+        let cut =
+            |bytes: usize| refused(format!("{bytes} bytes without a whole Arrow footer"), "a whole Arrow IPC file");
+        let len = buffer.len();
+        if len < 8 + TRAILER || !is_arrow(&buffer) || !buffer.ends_with(MAGIC) {
+            return Err(cut(len));
+        }
+        let footer_len = i32::from_le_bytes(buffer[len - TRAILER..len - MAGIC.len()].try_into().expect("four bytes"));
+        let footer_end = len - TRAILER;
+        let footer_start = usize::try_from(footer_len)
+            .ok()
+            .and_then(|footer_len| footer_end.checked_sub(footer_len))
+            .ok_or_else(|| cut(len))?;
+        let footer = root_as_footer(&buffer[footer_start..footer_end])
+            .map_err(|error| refused(format!("a damaged footer ({error})"), "an Arrow IPC footer"))?;
+        let found = footer.schema().ok_or_else(|| refused("a footer without a schema", "a schema"))?;
+        let found = convert::try_fb_to_schema(found).map_err(|error| refused(error, "an Arrow schema"))?;
+        let block_size_bytes = check_schema(&found)?;
+        let metadata = footer.custom_metadata().into_iter().flatten();
+        let description = metadata.filter(|pair| pair.key() == Some(DESCRIPTION_KEY)).find_map(|pair| pair.value());
+        let description = description.ok_or_else(|| refused("no description in the footer", DESCRIPTION_KEY))?;
+        let description = serde_json::from_str(description).map_err(|error| {
+            refused(format!("a description that does not parse ({error})"), "the description of a trace")
+        })?;
+
+        let damaged =
+            |error: ArrowError| refused(format!("a damaged record batch ({error})"), "record batches of the schema");
+        let slice = |block: &Block| {
+            let start = usize::try_from(block.offset()).ok();
+            let metadata = usize::try_from(block.metaDataLength()).ok();
+            let body = usize::try_from(block.bodyLength()).ok();
+            let len = metadata.zip(body).and_then(|(metadata, body)| metadata.checked_add(body));
+            match start.zip(len).and_then(|(start, len)| Some((start, len, start.checked_add(len)?))) {
+                Some((start, len, end)) if end <= footer_start && len >= 8 => Ok(buffer.slice_with_length(start, len)),
+                _ => Err(refused(format!("a block at {block:?}"), "blocks within the file")),
+            }
+        };
+        let mut decoder =
+            arrow::ipc::reader::FileDecoder::new(Arc::new(found), footer.version()).with_require_alignment(false);
+        for block in footer.dictionaries().iter().flatten() {
+            decoder.read_dictionary(block, &slice(block)?).map_err(damaged)?;
+        }
+        let mut file =
+            TraceFile { batches: Vec::new(), addresses: ScalarBuffer::from(vec![]), block_size_bytes, description };
+        for block in footer.recordBatches().iter().flatten() {
+            if let Some(batch) = decoder.read_record_batch(block, &slice(block)?).map_err(damaged)? {
+                file.push(&batch)?;
+            }
+        }
+        if file.batches.is_empty() {
+            return Err(refused("no accesses", "at least one"));
+        }
+        Ok(file)
+    }
+
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
+        use arrow::array::AsArray;
+        if batch.columns().iter().any(|column| column.null_count() > 0) {
+            return Err(refused("a column with nulls", "values only"));
+        }
+        let block = batch.column(2).as_dictionary::<Int32Type>();
+        self.addresses = block.values().as_primitive::<UInt64Type>().values().clone();
+        let columns = Columns {
+            time_us: batch.column(0).as_primitive::<Int64Type>().values().clone(),
+            op: batch.column(1).as_primitive::<UInt8Type>().values().clone(),
+            block: block.keys().values().clone(),
+            request: batch.column(3).as_primitive::<UInt32Type>().values().clone(),
+            request_blocks: batch.column(4).as_primitive::<UInt32Type>().values().clone(),
+        };
+        let block_max = columns.block.iter().map(|&block| block as u32).max().unwrap_or(0) as usize;
+        if !columns.block.is_empty() && block_max >= self.addresses.len() {
+            return Err(refused(format!("block id {block_max}"), format!("ids below {}", self.addresses.len())));
+        }
+        if let Some(op) = columns.op.iter().find(|&&op| op > 1) {
+            return Err(refused(format!("op {op}"), "0 (read) or 1 (write)"));
+        }
+        if !columns.block.is_empty() {
+            self.batches.push(columns);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that `found` is the schema of a trace of this version; returns the block size.
+fn check_schema(found: &Schema) -> Result<u64, Refused> {
+    match found.metadata().get(VERSION_KEY).map(String::as_str) {
+        None => {
+            return Err(refused(
+                "an Arrow file of another schema",
+                format!("schema metadata {VERSION_KEY} = {VERSION}"),
+            ));
+        }
+        Some(VERSION) => {}
+        Some(other) => return Err(refused(format!("a trace of version {other}"), format!("version {VERSION}"))),
+    }
+    let block_size = found.metadata().get(BLOCK_SIZE_KEY).map(String::as_str).unwrap_or_default();
+    let block_size_bytes = match block_size.parse() {
+        Ok(bytes) if bytes > 0 => bytes,
+        _ => return Err(refused(format!("{BLOCK_SIZE_KEY} = '{block_size}'"), "a number of bytes")),
+    };
+    let describe = |schema: &Schema| {
+        let fields = schema.fields().iter().map(|field| format!("{}: {}", field.name(), field.data_type()));
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let (found, expected) = (describe(found), describe(&schema(block_size_bytes)));
+    if found != expected {
+        return Err(refused(format!("columns {found}"), format!("columns {expected}")));
+    }
+    Ok(block_size_bytes)
+}
