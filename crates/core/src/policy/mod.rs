@@ -138,4 +138,5 @@ macro_rules! policies {
 policies! {
     lru::Lru,
     larc::Larc,
+    lirs::Lirs,
 }

@@ -5,6 +5,7 @@ use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
 mod larc;
+mod lirs;
 mod lru;
 
 /// What a policy should do.
@@ -21,6 +22,11 @@ pub const MODELS: &[(&str, Make)] = &[
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
+    ("lirs", |c| Box::new(lirs::Lirs::new(c, 0.01, f64::MAX))),
+    ("lirs:hirs=10%", |c| Box::new(lirs::Lirs::new(c, 0.1, f64::MAX))),
+    ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),
+    ("lirs:ghosts=30%", |c| Box::new(lirs::Lirs::new(c, 0.01, 0.3))),
+    ("lirs:hirs=5%,ghosts=0", |c| Box::new(lirs::Lirs::new(c, 0.05, 0.0))),
 ];
 
 /// Takes `block` out of `queue` if it is there.
