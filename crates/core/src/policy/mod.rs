@@ -139,4 +139,5 @@ policies! {
     lru::Lru,
     larc::Larc,
     lirs::Lirs,
+    s3_fifo::S3Fifo,
 }

@@ -7,6 +7,7 @@ use flashwise_core::policy::Outcome;
 mod larc;
 mod lirs;
 mod lru;
+mod s3_fifo;
 
 /// What a policy should do.
 pub trait Model {
@@ -27,6 +28,11 @@ pub const MODELS: &[(&str, Make)] = &[
     ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),
     ("lirs:ghosts=30%", |c| Box::new(lirs::Lirs::new(c, 0.01, 0.3))),
     ("lirs:hirs=5%,ghosts=0", |c| Box::new(lirs::Lirs::new(c, 0.05, 0.0))),
+    ("s3-fifo", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 1))),
+    ("s3-fifo:threshold=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 0))),
+    ("s3-fifo:small=50%,ghost=200%,threshold=2", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.5, 2.0, 2))),
+    ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
+    ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
 ];
 
 /// Takes `block` out of `queue` if it is there.
