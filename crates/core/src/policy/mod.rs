@@ -140,4 +140,5 @@ policies! {
     larc::Larc,
     lirs::Lirs,
     s3_fifo::S3Fifo,
+    sieve::Sieve,
 }

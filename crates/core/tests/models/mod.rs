@@ -8,6 +8,7 @@ mod larc;
 mod lirs;
 mod lru;
 mod s3_fifo;
+mod sieve;
 
 /// What a policy should do.
 pub trait Model {
@@ -33,6 +34,7 @@ pub const MODELS: &[(&str, Make)] = &[
     ("s3-fifo:small=50%,ghost=200%,threshold=2", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.5, 2.0, 2))),
     ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
     ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
+    ("sieve", |c| Box::new(sieve::Sieve { c, t: vec![], hand: None })),
 ];
 
 /// Takes `block` out of `queue` if it is there.
