@@ -141,4 +141,5 @@ policies! {
     lirs::Lirs,
     s3_fifo::S3Fifo,
     sieve::Sieve,
+    fif::Fif,
 }

@@ -4,6 +4,7 @@
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
+mod fif;
 mod larc;
 mod lirs;
 mod lru;
@@ -35,6 +36,7 @@ pub const MODELS: &[(&str, Make)] = &[
     ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
     ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
     ("sieve", |c| Box::new(sieve::Sieve { c, t: vec![], hand: None })),
+    ("fif", |c| Box::new(fif::Fif { c, cached: vec![] })),
 ];
 
 /// Takes `block` out of `queue` if it is there.
