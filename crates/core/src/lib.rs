@@ -14,3 +14,4 @@ pub mod options;
 pub mod policy;
 pub mod positions;
 mod prefetch;
+pub mod sketch;

@@ -141,5 +141,6 @@ policies! {
     lirs::Lirs,
     s3_fifo::S3Fifo,
     sieve::Sieve,
+    w_tinylfu::WTinyLfu,
     fif::Fif,
 }

@@ -10,6 +10,7 @@ mod lirs;
 mod lru;
 mod s3_fifo;
 mod sieve;
+mod w_tinylfu;
 
 /// What a policy should do.
 pub trait Model {
@@ -36,6 +37,11 @@ pub const MODELS: &[(&str, Make)] = &[
     ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
     ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
     ("sieve", |c| Box::new(sieve::Sieve { c, t: vec![], hand: None })),
+    ("w-tinylfu", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, false))),
+    ("w-tinylfu:doorkeeper=on", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, true))),
+    ("w-tinylfu:window=0,sample=3", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.0, 0.8, 3.0, false))),
+    ("w-tinylfu:window=30%,protected=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.3, 1.0, 10.0, false))),
+    ("w-tinylfu:window=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 1.0, 0.8, 10.0, false))),
     ("fif", |c| Box::new(fif::Fif { c, cached: vec![] })),
 ];
 
