@@ -138,4 +138,9 @@ macro_rules! policies {
 policies! {
     lru::Lru,
     larc::Larc,
+    lirs::Lirs,
+    s3_fifo::S3Fifo,
+    sieve::Sieve,
+    w_tinylfu::WTinyLfu,
+    fif::Fif,
 }

@@ -4,8 +4,13 @@
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
+mod fif;
 mod larc;
+mod lirs;
 mod lru;
+mod s3_fifo;
+mod sieve;
+mod w_tinylfu;
 
 /// What a policy should do.
 pub trait Model {
@@ -21,6 +26,23 @@ pub const MODELS: &[(&str, Make)] = &[
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
+    ("lirs", |c| Box::new(lirs::Lirs::new(c, 0.01, f64::MAX))),
+    ("lirs:hirs=10%", |c| Box::new(lirs::Lirs::new(c, 0.1, f64::MAX))),
+    ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),
+    ("lirs:ghosts=30%", |c| Box::new(lirs::Lirs::new(c, 0.01, 0.3))),
+    ("lirs:hirs=5%,ghosts=0", |c| Box::new(lirs::Lirs::new(c, 0.05, 0.0))),
+    ("s3-fifo", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 1))),
+    ("s3-fifo:threshold=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 0))),
+    ("s3-fifo:small=50%,ghost=200%,threshold=2", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.5, 2.0, 2))),
+    ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
+    ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
+    ("sieve", |c| Box::new(sieve::Sieve { c, t: vec![], hand: None })),
+    ("w-tinylfu", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, false))),
+    ("w-tinylfu:doorkeeper=on", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, true))),
+    ("w-tinylfu:window=0,sample=3", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.0, 0.8, 3.0, false))),
+    ("w-tinylfu:window=30%,protected=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.3, 1.0, 10.0, false))),
+    ("w-tinylfu:window=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 1.0, 0.8, 10.0, false))),
+    ("fif", |c| Box::new(fif::Fif { c, cached: vec![] })),
 ];
 
 /// Takes `block` out of `queue` if it is there.
