@@ -137,5 +137,6 @@ macro_rules! policies {
 
 policies! {
     lru::Lru,
+    fifo::Fifo,
     larc::Larc,
 }

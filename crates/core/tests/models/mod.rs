@@ -4,6 +4,7 @@
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
+mod fifo;
 mod larc;
 mod lru;
 
@@ -18,6 +19,7 @@ pub type Make = fn(usize) -> Box<dyn Model>;
 /// Policies as named on the command line, with their models.
 pub const MODELS: &[(&str, Make)] = &[
     ("lru", |c| Box::new(lru::Lru { c, q: vec![] })),
+    ("fifo", |c| Box::new(fifo::Fifo { c, q: vec![] })),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
