@@ -138,5 +138,6 @@ macro_rules! policies {
 policies! {
     lru::Lru,
     fifo::Fifo,
+    lfu::Lfu,
     larc::Larc,
 }

@@ -6,6 +6,7 @@ use flashwise_core::policy::Outcome;
 
 mod fifo;
 mod larc;
+mod lfu;
 mod lru;
 
 /// What a policy should do.
@@ -20,6 +21,7 @@ pub type Make = fn(usize) -> Box<dyn Model>;
 pub const MODELS: &[(&str, Make)] = &[
     ("lru", |c| Box::new(lru::Lru { c, q: vec![] })),
     ("fifo", |c| Box::new(fifo::Fifo { c, q: vec![] })),
+    ("lfu", |c| Box::new(lfu::Lfu { c, time: 0, cached: vec![] })),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
