@@ -139,5 +139,6 @@ policies! {
     lru::Lru,
     fifo::Fifo,
     lfu::Lfu,
+    two_q::TwoQ,
     larc::Larc,
 }

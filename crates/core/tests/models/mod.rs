@@ -8,6 +8,7 @@ mod fifo;
 mod larc;
 mod lfu;
 mod lru;
+mod two_q;
 
 /// What a policy should do.
 pub trait Model {
@@ -22,6 +23,10 @@ pub const MODELS: &[(&str, Make)] = &[
     ("lru", |c| Box::new(lru::Lru { c, q: vec![] })),
     ("fifo", |c| Box::new(fifo::Fifo { c, q: vec![] })),
     ("lfu", |c| Box::new(lfu::Lfu { c, time: 0, cached: vec![] })),
+    ("2q", |c| Box::new(two_q::TwoQ::new(c, 0.25, 0.5))),
+    ("2q:kin=50%,kout=200%", |c| Box::new(two_q::TwoQ::new(c, 0.5, 2.0))),
+    ("2q:kin=100%,kout=30%", |c| Box::new(two_q::TwoQ::new(c, 1.0, 0.3))),
+    ("2q:kin=0,kout=0", |c| Box::new(two_q::TwoQ::new(c, 0.0, 0.0))),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
