@@ -140,5 +140,6 @@ policies! {
     fifo::Fifo,
     lfu::Lfu,
     two_q::TwoQ,
+    arc::Arc,
     larc::Larc,
 }

@@ -4,6 +4,7 @@
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
+mod arc;
 mod fifo;
 mod larc;
 mod lfu;
@@ -27,6 +28,7 @@ pub const MODELS: &[(&str, Make)] = &[
     ("2q:kin=50%,kout=200%", |c| Box::new(two_q::TwoQ::new(c, 0.5, 2.0))),
     ("2q:kin=100%,kout=30%", |c| Box::new(two_q::TwoQ::new(c, 1.0, 0.3))),
     ("2q:kin=0,kout=0", |c| Box::new(two_q::TwoQ::new(c, 0.0, 0.0))),
+    ("arc", |c| Box::new(arc::Arc::new(c))),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
