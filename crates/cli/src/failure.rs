@@ -29,7 +29,13 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn is_misuse(error: &anyhow::Error) -> bool {
     let choice_of_format = |error: &TraceError| {
-        matches!(error, TraceError::Option(_) | TraceError::Ambiguous { .. } | TraceError::Unrecognised { .. })
+        matches!(
+            error,
+            TraceError::Option(_)
+                | TraceError::Ambiguous { .. }
+                | TraceError::Unsure { .. }
+                | TraceError::Unrecognised { .. }
+        )
     };
     error.is::<Misuse>()
         || error.is::<SizeError>()
