@@ -34,6 +34,8 @@ formats! {
     disksim,
     lis,
     blocks,
+    vscsi,
+    oracle_general,
 }
 
 /// A row of the table of formats.
