@@ -36,6 +36,7 @@ formats! {
     blocks,
     vscsi,
     oracle_general,
+    csv,
 }
 
 /// A row of the table of formats.
