@@ -3,12 +3,14 @@
 use clap::{Args, Subcommand};
 use flashwise_sim::info::Info;
 
+use crate::formats::Formats;
 use crate::input::InputOptions;
 
 /// Look at, convert, cut, join and generate traces
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     Info(InfoCommand),
+    Formats(Formats),
 }
 
 /// Show what traces are like: requests, blocks, sizes, duration, re-access
@@ -28,6 +30,7 @@ impl TraceCommand {
     pub fn run(&self) -> anyhow::Result<()> {
         match self {
             TraceCommand::Info(command) => command.run(),
+            TraceCommand::Formats(command) => command.run(),
         }
     }
 }

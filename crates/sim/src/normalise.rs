@@ -83,7 +83,7 @@ pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Re
         Some(format) => format.clone(),
         None => FormatSpec::recognise(&path, &sample)?,
     };
-    let parser = format.parser(&sample)?;
+    let parser = format.parser(&sample, settings.block_size_bytes)?;
     let mut normaliser = Normaliser::new(&path, settings.block_size_bytes, BufWriter::with_capacity(1 << 20, out))?;
     normaliser.description.format = format.format().name.to_owned();
     parse(input, head, &*parser, |batch, first_record| {
