@@ -28,9 +28,7 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {
-    let choice_of_format = |error: &TraceError| {
-        matches!(error, TraceError::Option(_) | TraceError::Ambiguous { .. } | TraceError::Unrecognised { .. })
-    };
+    let choice_of_format = |error: &TraceError| matches!(error, TraceError::Option(_) | TraceError::Ambiguous { .. });
     error.is::<Misuse>()
         || error.is::<SizeError>()
         || error.is::<OptionError>()

@@ -2,9 +2,11 @@
 
 mod failure;
 mod input;
+mod output;
 mod policies;
 mod progress;
 mod simulate;
+mod table;
 mod trace;
 
 use std::process::ExitCode;

@@ -1,15 +1,23 @@
 //! `flashwise simulate`: what each policy would do on each trace at each cache size.
 
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::Args;
-use flashwise_core::policy::Spec;
-use flashwise_sim::results::ResultRow;
-use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_sim::results::{self, ResultRow};
+use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
+use flashwise_sim::trace::Trace;
 
+use crate::failure::Misuse;
 use crate::input::InputOptions;
+use crate::output::OutputFile;
 use crate::progress::Bar;
+use crate::table;
 
-/// Simulate caches over traces
+/// Simulate caches over traces: hits and flash writes of each policy at each size
 #[derive(Debug, Args)]
 pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
@@ -18,15 +26,31 @@ pub struct Simulate {
     #[command(flatten)]
     input: InputOptions,
     /// A policy with its options, as listed by `flashwise policies`: lru, larc:fill=ghost; can be given many times
-    #[arg(long = "policy", value_name = "POLICY", required = true)]
+    /// [default: all policies]
+    #[arg(long = "policy", value_name = "POLICY")]
     policies: Vec<Spec>,
-    /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks; lists (1%,10%) and ranges
-    /// (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times
-    #[arg(long = "size", value_name = "SIZE", required = true, value_parser = parse_sizes)]
+    /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks; lists (1%,10%) and
+    /// ranges (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times [default: 1%,2%,5%,10%,20%,50%]
+    #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
+    /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10%
+    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    warmup: Warmup,
+    /// Report hit ratio, replacement rate and flash writes for every N accesses as well (not in the table or CSV)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    epoch: Option<u64>,
     /// Print a JSON array, one object per trace, policy and size
-    #[arg(long)]
+    #[arg(long, conflicts_with = "csv")]
     json: bool,
+    /// Print CSV, one line per trace, policy and size
+    #[arg(long, conflicts_with = "epoch")]
+    csv: bool,
+    /// Write the results to a Parquet file
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
+    /// Use so many threads [default: one per core]; the results do not depend on it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
 }
 
 /// The sizes of one `--size`.
@@ -37,25 +61,75 @@ fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
     Size::parse_list(text).map(Sizes)
 }
 
+fn parse_warmup(text: &str) -> Result<Warmup, String> {
+    text.parse()
+}
+
+/// Sizes where none are given.
+const SIZES: &str = "1%,2%,5%,10%,20%,50%";
+
 impl Simulate {
     pub fn run(&self) -> anyhow::Result<()> {
+        if self.traces.iter().filter(|trace| *trace == "-").count() > 1 {
+            return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
+        }
+        if let Some(threads) = self.threads {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
+            pool.build_global().context("starting threads")?;
+        }
+        let parquet = self.parquet.as_deref().map(OutputFile::create).transpose()?;
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let jobs = self.jobs(&traces, &self.policies()?)?;
+        let runs = self.simulate(&traces, jobs)?;
+        let rows: Vec<_> = runs.iter().map(|run| ResultRow::new(&traces[run.job.trace], run)).collect();
+        if let Some(parquet) = parquet {
+            parquet.write(|file| Ok(results::write_parquet(&rows, file)?))?;
+        }
+        self.print(&rows)
+    }
+
+    fn policies(&self) -> anyhow::Result<Vec<Spec>> {
+        if !self.policies.is_empty() {
+            return Ok(self.policies.clone());
+        }
+        POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect()
+    }
+
+    fn jobs(&self, traces: &[Trace], policies: &[Spec]) -> anyhow::Result<Vec<Job>> {
+        let sizes: Vec<Size> = match &self.sizes[..] {
+            [] => Size::parse_list(SIZES)?,
+            given => given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect(),
+        };
         let mut jobs = Vec::new();
         for (number, trace) in traces.iter().enumerate() {
-            for policy in &self.policies {
-                for size in self.sizes.iter().flat_map(|sizes| &sizes.0) {
+            for policy in policies {
+                for size in &sizes {
                     let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
-                    jobs.push(Job { trace: number, policy: policy.clone(), size: size.to_string(), capacity_blocks });
+                    let (policy, size) = (policy.clone(), size.to_string());
+                    jobs.push(Job { trace: number, policy, size, capacity_blocks });
                 }
             }
         }
+        Ok(jobs)
+    }
+
+    fn simulate(&self, traces: &[Trace], jobs: Vec<Job>) -> anyhow::Result<Vec<Run>> {
         let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
-        let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let runs = simulate(&traces, jobs, counting, &bar)?;
-        drop(bar);
-        let rows: Vec<_> = runs.iter().map(|run| ResultRow::new(&traces[run.job.trace], run)).collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        let counting = Counting { warmup: self.warmup, epoch: self.epoch };
+        Ok(simulate(traces, jobs, counting, &bar)?)
+    }
+
+    fn print(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, rows).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        } else if self.csv {
+            results::write_csv(rows, &mut out)?;
+        } else {
+            writeln!(out, "{}", table::results(rows))?;
+        }
         Ok(())
     }
 }

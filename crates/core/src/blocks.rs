@@ -67,6 +67,13 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.insert_after(list, after, key, data)
     }
 
+    /// Puts `key`, which must not be remembered yet, just before `other`: one step nearer to the front of its list.
+    #[inline]
+    pub fn insert_before(&mut self, other: NodeId, key: I::Key, data: T) -> NodeId {
+        let Node { prev, list, .. } = self.nodes[other.0 as usize];
+        self.insert_after(list, prev, key, data)
+    }
+
     #[inline]
     fn insert_after(&mut self, list: List, after: u32, key: I::Key, data: T) -> NodeId {
         let node = self.take_free(key, data);

@@ -12,4 +12,6 @@ pub mod counters;
 pub mod index;
 pub mod options;
 pub mod policy;
+pub mod positions;
 mod prefetch;
+pub mod sketch;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use crate::formats::Framing;
 
-/// Why a trace could not be read, converted or written.
+/// Why a trace could not be read, converted or written. A `source` is not part of the message: print the chain.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum TraceError {
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io { path: String, source: std::io::Error },
-    #[error("{path}: damaged {compression} data after byte {byte} of its contents: {source}")]
+    #[error("{path}: damaged {compression} data after byte {byte} of its contents")]
     Compression { path: String, compression: &'static str, byte: u64, source: std::io::Error },
     #[error("{path}, {place}: found {found}, expected {expected}")]
     Malformed { path: String, place: Place, found: String, expected: String },
@@ -28,7 +28,7 @@ pub enum TraceError {
     TooLarge { path: String, what: &'static str, found: u64, most: u64 },
     #[error(transparent)]
     Option(#[from] flashwise_core::options::OptionError),
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Arrow { path: String, source: arrow::error::ArrowError },
 }
 

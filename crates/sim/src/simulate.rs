@@ -24,6 +24,22 @@ pub enum Warmup {
     Share(f64),
 }
 
+impl std::str::FromStr for Warmup {
+    type Err = String;
+
+    /// Reads a number of accesses, or a share such as `10%`.
+    fn from_str(text: &str) -> Result<Warmup, String> {
+        let wrong = || format!("warm-up '{text}': expected a number of accesses or a share from 0% to 100%");
+        match text.strip_suffix('%') {
+            Some(percent) => match percent.parse::<f64>() {
+                Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Warmup::Share(percent / 100.0)),
+                _ => Err(wrong()),
+            },
+            None => text.parse().map(Warmup::Accesses).map_err(|_| wrong()),
+        }
+    }
+}
+
 impl Warmup {
     fn accesses(self, len: usize) -> u64 {
         match self {

@@ -137,5 +137,14 @@ macro_rules! policies {
 
 policies! {
     lru::Lru,
+    fifo::Fifo,
+    lfu::Lfu,
+    two_q::TwoQ,
+    arc::Arc,
     larc::Larc,
+    lirs::Lirs,
+    s3_fifo::S3Fifo,
+    sieve::Sieve,
+    w_tinylfu::WTinyLfu,
+    fif::Fif,
 }

@@ -4,8 +4,17 @@
 use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
+mod arc;
+mod fif;
+mod fifo;
 mod larc;
+mod lfu;
+mod lirs;
 mod lru;
+mod s3_fifo;
+mod sieve;
+mod two_q;
+mod w_tinylfu;
 
 /// What a policy should do.
 pub trait Model {
@@ -18,9 +27,33 @@ pub type Make = fn(usize) -> Box<dyn Model>;
 /// Policies as named on the command line, with their models.
 pub const MODELS: &[(&str, Make)] = &[
     ("lru", |c| Box::new(lru::Lru { c, q: vec![] })),
+    ("fifo", |c| Box::new(fifo::Fifo { c, q: vec![] })),
+    ("lfu", |c| Box::new(lfu::Lfu { c, time: 0, cached: vec![] })),
+    ("2q", |c| Box::new(two_q::TwoQ::new(c, 0.25, 0.5))),
+    ("2q:kin=50%,kout=200%", |c| Box::new(two_q::TwoQ::new(c, 0.5, 2.0))),
+    ("2q:kin=100%,kout=30%", |c| Box::new(two_q::TwoQ::new(c, 1.0, 0.3))),
+    ("2q:kin=0,kout=0", |c| Box::new(two_q::TwoQ::new(c, 0.0, 0.0))),
+    ("arc", |c| Box::new(arc::Arc::new(c))),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),
     ("larc:writes=admit", |c| Box::new(larc::Larc::new(c, true, true))),
+    ("lirs", |c| Box::new(lirs::Lirs::new(c, 0.01, f64::MAX))),
+    ("lirs:hirs=10%", |c| Box::new(lirs::Lirs::new(c, 0.1, f64::MAX))),
+    ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),
+    ("lirs:ghosts=30%", |c| Box::new(lirs::Lirs::new(c, 0.01, 0.3))),
+    ("lirs:hirs=5%,ghosts=0", |c| Box::new(lirs::Lirs::new(c, 0.05, 0.0))),
+    ("s3-fifo", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 1))),
+    ("s3-fifo:threshold=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 0))),
+    ("s3-fifo:small=50%,ghost=200%,threshold=2", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.5, 2.0, 2))),
+    ("s3-fifo:small=0,ghost=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.0, 0.0, 1))),
+    ("s3-fifo:small=100%", |c| Box::new(s3_fifo::S3Fifo::new(c, 1.0, 0.9, 1))),
+    ("sieve", |c| Box::new(sieve::Sieve { c, t: vec![], hand: None })),
+    ("w-tinylfu", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, false))),
+    ("w-tinylfu:doorkeeper=on", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.01, 0.8, 10.0, true))),
+    ("w-tinylfu:window=0,sample=3", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.0, 0.8, 3.0, false))),
+    ("w-tinylfu:window=30%,protected=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 0.3, 1.0, 10.0, false))),
+    ("w-tinylfu:window=100%", |c| Box::new(w_tinylfu::WTinyLfu::new(c, 1.0, 0.8, 10.0, false))),
+    ("fif", |c| Box::new(fif::Fif { c, cached: vec![] })),
 ];
 
 /// Takes `block` out of `queue` if it is there.

@@ -1,0 +1,56 @@
+//! Workloads and clocks that the benchmarks share.
+
+use std::time::Instant;
+
+use flashwise_core::access::Op;
+use flashwise_sim::normalise::Normaliser;
+use flashwise_sim::request::Request;
+use flashwise_sim::trace::Trace;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Accesses of the Zipf workload.
+pub const ZIPF_ACCESSES: usize = 20_000_000;
+/// Blocks that the Zipf workload draws from.
+pub const ZIPF_BLOCKS: u64 = 3_300_000;
+
+/// Block numbers of a Zipf workload of exponent 1, scattered over the address range so that popular blocks are not neighbours,
+/// and whether each is written (3 in 10).
+pub fn zipf(accesses: usize) -> impl Iterator<Item = (u64, Op)> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+    let zipf = Zipf::new(ZIPF_BLOCKS as f64, 1.0).expect("the parameters are valid");
+    (0..accesses).map(move |_| {
+        let rank = zipf.sample(&mut random) as u64;
+        // Multiplication by a number coprime to the modulus permutes the ranks.
+        let block = rank * 2_654_435_761 % ZIPF_BLOCKS;
+        let op = if random.random_range(0..10) < 3 { Op::Write } else { Op::Read };
+        (block, op)
+    })
+}
+
+/// The Zipf workload as a mapped trace of 4 KiB blocks.
+pub fn zipf_trace(accesses: usize) -> Trace {
+    let file = tempfile::tempfile().expect("a temporary file can be made");
+    let mut normaliser = Normaliser::new("zipf", 4096, std::io::BufWriter::new(file)).expect("a trace can be begun");
+    let volume = normaliser.volume(b"0").expect("one volume fits");
+    for (at, (block, op)) in zipf(accesses).enumerate() {
+        let request = Request { time_us: at as i64, op, volume, offset_bytes: block * 4096, length_bytes: 4096 };
+        normaliser.request(&request).expect("the request fits");
+    }
+    let file = normaliser.finish().expect("the trace can be written").into_inner().expect("the trace can be flushed");
+    Trace::map("zipf", &file).expect("what was written can be mapped")
+}
+
+/// Seconds that `work` takes: the least and the median of `runs` runs.
+pub fn seconds(runs: usize, mut work: impl FnMut()) -> (f64, f64) {
+    let mut times: Vec<f64> = (0..runs)
+        .map(|_| {
+            let start = Instant::now();
+            work();
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    (times[0], times[runs / 2])
+}

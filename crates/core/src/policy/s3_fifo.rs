@@ -1,0 +1,264 @@
+//! S3-FIFO: a small queue that blocks hit once at most leave soon, a main queue for the others, and a ghost queue for a second
+//! chance, all first in, first out.
+//!
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023, section 4, Algorithm 1.
+//!
+//! Departures from the paper:
+//! - A miss evicts one block. Where `evictS` moves a block to a full `M` and `evictM` evicts another for it, there is room and
+//!   `evictS` ends; Algorithm 1 goes on to evict a second one from `S`.
+//! - `M` is full, when `evictS` asks, if it holds more than its share of the cache with the block just moved to it.
+//! - A block that moves from `S` to `M` has its freq cleared, as section 4.1 says and Algorithm 1 does not show.
+//! - A ghost leaves `G` when it is hit. As in Algorithm 1, blocks are evicted before `x` is looked up in `G`: the block that
+//!   goes there may push `x` out.
+//! - An empty `S` evicts nothing, even where its share of the cache is 0 blocks.
+//!
+//! The authors' libCacheSim differs: it evicts from `M` whenever `M` is above its share (rounded to blocks),
+//! `evictS` lets `M` grow above it meanwhile, and it looks `x` up in `G` first. Since 2024 its misses go to `M` when `S` has
+//! its share and the cache is not full yet; the paper's go to `S`.
+
+use super::{Info, Outcome, Policy};
+use crate::access::Access;
+use crate::blocks::{Blocks, List};
+use crate::index::Index;
+use crate::options::{Kind, Options, Parameter};
+
+/// S3-FIFO's row in the table of policies.
+pub static INFO: Info = Info {
+    name: "s3-fifo",
+    title: "Simple, Scalable caching with three Static FIFO queues",
+    source: "Yang, Zhang, Qiu, Yue, Rashmi: FIFO queues are all you need for cache eviction. SOSP 2023",
+    parameters: &[
+        Parameter {
+            name: "small",
+            kind: Kind::Number(0.0, 1.0),
+            default: "10%",
+            meaning: "the small queue's share of the cache; the main queue has the rest (section 4.1)",
+        },
+        Parameter {
+            name: "ghost",
+            kind: Kind::Number(0.0, f64::MAX),
+            default: "90%",
+            meaning: "how many blocks the ghost queue remembers, as a share of the cache size; the paper has as many as the \
+                      main queue (section 4.1)",
+        },
+        Parameter {
+            name: "threshold",
+            kind: Kind::Count(0, 3),
+            default: "1",
+            meaning: "blocks hit more often than this in the small queue move to the main queue; hits are counted up to 3 \
+                      (Algorithm 1)",
+        },
+    ],
+    offline: false,
+};
+
+/// The small queue. In every queue the head is the front, the tail the back.
+const S: List = List(0);
+/// The main queue.
+const M: List = List(1);
+/// The ghost queue: blocks evicted from `S`.
+const G: List = List(2);
+
+const FREQ_MAX: u8 = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub struct S3Fifo<I: Index> {
+    c: usize,
+    /// `S` gives up blocks while it has this many.
+    s_target: f64,
+    /// `M` is full when it has more blocks.
+    m_target: f64,
+    g_max: usize,
+    threshold: u8,
+    /// Each block with its freq.
+    blocks: Blocks<I, u8>,
+}
+
+impl<I: Index> S3Fifo<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, options: &Options) -> Self {
+        let c = capacity as f64;
+        let s_target = options.number("small") * c;
+        S3Fifo {
+            c: capacity,
+            s_target,
+            m_target: c - s_target,
+            g_max: (options.number("ghost") * c) as usize,
+            threshold: options.count("threshold") as u8,
+            blocks: Blocks::new(index, 3),
+        }
+    }
+
+    fn evict(&mut self) -> Option<I::Key> {
+        let s = self.blocks.len(S);
+        if s > 0 && s as f64 >= self.s_target { self.evict_s() } else { self.evict_m() }
+    }
+
+    fn evict_s(&mut self) -> Option<I::Key> {
+        while let Some(t) = self.blocks.back(S) {
+            if *self.blocks.data(t) <= self.threshold {
+                let evicted = self.blocks.key(t);
+                self.blocks.move_front(t, G);
+                self.trim_g();
+                return Some(evicted);
+            }
+            *self.blocks.data_mut(t) = 0;
+            self.blocks.move_front(t, M);
+            if self.blocks.len(M) as f64 > self.m_target {
+                return self.evict_m();
+            }
+        }
+        None
+    }
+
+    fn evict_m(&mut self) -> Option<I::Key> {
+        while let Some(t) = self.blocks.back(M) {
+            let freq = self.blocks.data_mut(t);
+            if *freq == 0 {
+                return Some(self.blocks.remove(t));
+            }
+            *freq -= 1;
+            self.blocks.move_front(t, M);
+        }
+        None
+    }
+
+    fn trim_g(&mut self) {
+        if self.blocks.len(G) > self.g_max
+            && let Some(oldest) = self.blocks.back(G)
+        {
+            self.blocks.remove(oldest);
+        }
+    }
+
+    fn insert(&mut self, x: I::Key) -> Option<I::Key> {
+        let mut evicted = None;
+        while self.len() == self.c {
+            evicted = self.evict();
+        }
+        if let Some(ghost) = self.blocks.find(x) {
+            *self.blocks.data_mut(ghost) = 0;
+            self.blocks.move_front(ghost, M);
+        } else {
+            self.blocks.insert_front(S, x, 0);
+        }
+        evicted
+    }
+}
+
+impl<I: Index> Policy for S3Fifo<I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if let Some(x) = self.blocks.find(access.block)
+            && self.blocks.list(x) != G
+        {
+            let freq = self.blocks.data_mut(x);
+            *freq = (*freq + 1).min(FREQ_MAX);
+            return Outcome::Hit;
+        }
+        Outcome::Admit { evicted: self.insert(access.block) }
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != G)
+    }
+
+    fn len(&self) -> usize {
+        self.blocks.len(S) + self.blocks.len(M)
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.blocks.prefetch_node(soon);
+        self.blocks.prefetch_index(later);
+    }
+
+    fn check(&self) {
+        assert!(self.len() <= self.c);
+        assert!(self.blocks.len(G) <= self.g_max);
+        self.blocks.check(self.c.saturating_add(self.g_max));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    const HIT: Outcome<u32> = Outcome::Hit;
+    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+
+    fn evict(block: u32) -> Outcome<u32> {
+        Outcome::Admit { evicted: Some(block) }
+    }
+
+    /// `S | M | G`, each from its head; a block in `S` or `M` has a `'` for each hit counted.
+    fn queues(s3_fifo: &S3Fifo<Dense>) -> String {
+        let draw = |list| {
+            let mark = |block| {
+                let freq = s3_fifo.blocks.find(block).map_or(0, |node| *s3_fifo.blocks.data(node));
+                format!("{block}{}", if list == G { String::new() } else { "'".repeat(freq.into()) })
+            };
+            s3_fifo.blocks.keys(list).map(mark).collect::<Vec<_>>().join(" ")
+        };
+        format!("{} | {} | {}", draw(S), draw(M), draw(G))
+    }
+
+    fn compare(mut s3_fifo: S3Fifo<Dense>, rows: &[(u32, Outcome<u32>, &str)]) {
+        for &(block, outcome, after) in rows {
+            assert_eq!(s3_fifo.access(Access::read(block)), outcome, "access to {block}");
+            assert_eq!(queues(&s3_fifo), after, "after the access to {block}");
+            s3_fifo.check();
+        }
+    }
+
+    fn s3_fifo(capacity: usize, options: &str) -> S3Fifo<Dense> {
+        let options = Options::parse("s3-fifo", INFO.parameters, options).unwrap();
+        S3Fifo::new(Dense::new(100), capacity, &options)
+    }
+
+    /// C = 3: S gives up blocks while it has one (0.3, rounded up), M is full above 2.7, G remembers 2.
+    #[test]
+    fn blocks_hit_twice_move_to_main_and_a_ghost_comes_back_there() {
+        let rows = [
+            (1, FILL, "1 |  | "),
+            (2, FILL, "2 1 |  | "),
+            (3, FILL, "3 2 1 |  | "),
+            (1, HIT, "3 2 1' |  | "),
+            (2, HIT, "3 2' 1' |  | "),
+            (2, HIT, "3 2'' 1' |  | "),
+            // 1 was hit once: to G.
+            (4, evict(1), "4 3 2'' |  | 1"),
+            // 2 was hit twice: to M, its hits forgotten. 3 goes to G.
+            (5, evict(3), "5 4 | 2 | 3 1"),
+            // 4 goes to G, which forgets 1; then 3 is found in G.
+            (3, evict(4), "5 | 3 2 | 4"),
+            // 5 goes to G.
+            (6, evict(5), "6 | 3 2 | 5 4"),
+        ];
+        compare(s3_fifo(3, "ghost=67%"), &rows);
+    }
+
+    /// C = 2: M is full above 1.8, G remembers 1.
+    #[test]
+    fn a_full_main_queue_gives_blocks_another_round_for_each_hit() {
+        let rows = [
+            (1, FILL, "1 |  | "),
+            (1, HIT, "1' |  | "),
+            (1, HIT, "1'' |  | "),
+            (2, FILL, "2 1'' |  | "),
+            (3, evict(2), "3 | 1 | 2"),
+            (1, HIT, "3 | 1' | 2"),
+            (3, HIT, "3' | 1' | 2"),
+            (3, HIT, "3'' | 1' | 2"),
+            // 3 moves to M, which is full then: 1 goes to its head for its hit, and 3, whose hits are forgotten, leaves.
+            (4, evict(3), "4 | 1 | 2"),
+            // 4 goes to G, which forgets 2 before 2 is looked up there.
+            (2, evict(4), "2 | 1 | 4"),
+        ];
+        compare(s3_fifo(2, ""), &rows);
+    }
+}

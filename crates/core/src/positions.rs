@@ -1,0 +1,107 @@
+//! A set of positions in a trace that finds its greatest in six steps, for offline algorithms that ask which next use is
+//! furthest.
+
+/// Every level has a bit for each word of the level below: 64^6 positions and more than a 32-bit position needs.
+const LEVELS: usize = 6;
+
+/// A set of positions. Memory: one bit and 1/63 for each position up to the greatest that was ever in the set.
+#[derive(Clone, Debug, Default)]
+pub struct Positions {
+    /// A bit of level 0 is set if its position is in the set; of the others, if the word below is not 0.
+    levels: [Vec<u64>; LEVELS],
+}
+
+impl Positions {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts `position` into the set; whether it was not there yet.
+    #[inline]
+    pub fn insert(&mut self, position: u32) -> bool {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            let (word, bit) = (at / 64, 1 << (at % 64));
+            if word >= level.len() {
+                level.resize(word + 1, 0);
+            }
+            let before = level[word];
+            level[word] |= bit;
+            if before != 0 {
+                return before & bit == 0;
+            }
+            at = word;
+        }
+        true
+    }
+
+    /// Takes `position` out of the set; whether it was there.
+    #[inline]
+    pub fn remove(&mut self, position: u32) -> bool {
+        let mut at = position as usize;
+        for level in &mut self.levels {
+            let (word, bit) = (at / 64, 1 << (at % 64));
+            match level.get_mut(word) {
+                Some(bits) if *bits & bit != 0 => *bits &= !bit,
+                _ => return false,
+            }
+            if level[word] != 0 {
+                break;
+            }
+            at = word;
+        }
+        true
+    }
+
+    /// The greatest position in the set.
+    #[inline]
+    pub fn greatest(&self) -> Option<u32> {
+        let mut at = 0;
+        for level in self.levels.iter().rev() {
+            at = at * 64 + level.get(at)?.checked_ilog2()? as usize;
+        }
+        Some(at as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_greatest_position_is_found_across_words_and_levels() {
+        let mut positions = Positions::new();
+        assert_eq!(positions.greatest(), None);
+        let ascending = [0, 63, 64, 4095, 4096, 262_144, 20_000_000];
+        for position in ascending {
+            assert!(positions.insert(position));
+            assert!(!positions.insert(position));
+            assert_eq!(positions.greatest(), Some(position));
+        }
+        for position in ascending.into_iter().rev() {
+            assert_eq!(positions.greatest(), Some(position));
+            assert!(positions.remove(position));
+            assert!(!positions.remove(position));
+        }
+        assert_eq!(positions.greatest(), None);
+    }
+
+    #[test]
+    fn it_does_what_an_ordered_set_does() {
+        let mut positions = Positions::new();
+        let mut set = BTreeSet::new();
+        let mut state = 1_u32;
+        for _ in 0..100_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let position = (state >> 8) % [70, 5_000, 300_000][(state >> 30) as usize % 3];
+            if state & 0x20 == 0 {
+                assert_eq!(positions.insert(position), set.insert(position));
+            } else {
+                assert_eq!(positions.remove(position), set.remove(&position));
+            }
+            assert_eq!(positions.greatest(), set.last().copied());
+        }
+    }
+}

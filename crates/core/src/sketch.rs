@@ -1,0 +1,241 @@
+//! How often blocks were accessed lately, approximately and in little memory: TinyLFU's sketch.
+//!
+//! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4),
+//! 2017, section 3: a count-min sketch with small counters, the reset (3.3) and the doorkeeper (3.4.2).
+//!
+//! Each block has four counters of 4 bits, one in each row; its estimate is the least of them, which other blocks' accesses can
+//! only have made too great. After a sample of `W` accesses all counters are halved, and the sample counts as half full. With a
+//! doorkeeper, a Bloom filter emptied by each reset, the first access in a sample is recorded there and only further ones
+//! are counted.
+//!
+//! Departures from the paper:
+//! - The four counters of a block lie in one cache line of 64 bytes, each in a quarter of it: one memory access. There are
+//!   16 counters for each block of the cache, or up to 32 as lines are a power of two.
+//! - The bits of a block in the doorkeeper lie in one word. It has 8 bits for each access between two resets, or up to 16.
+//! - Hashing is fixed: the same accesses give the same estimates in every run.
+
+use std::hash::{BuildHasher, Hash};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::prefetch::prefetch;
+
+/// Rows of the sketch: counters per block.
+const ROWS: u32 = 4;
+/// The lowest bit of each of the 16 counters in a word.
+const LOW_BITS: u64 = 0x1111_1111_1111_1111;
+const COUNTER_MAX: u64 = 15;
+
+/// A block's hash, from which all its places in a [`Sketch`] follow.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockHash(u64);
+
+impl BlockHash {
+    /// The hash of `block`.
+    #[inline]
+    pub fn new<K: Hash>(block: &K) -> Self {
+        BlockHash(mix(FxBuildHasher.hash_one(block)))
+    }
+
+    /// Another hash of the same block, for the doorkeeper: blocks that share counters shall not share bits there.
+    #[inline]
+    fn second(self) -> Self {
+        BlockHash(mix(self.0.wrapping_add(0x9E37_79B9_7F4A_7C15)))
+    }
+}
+
+/// The finisher of SplitMix64: every bit of the result depends on every bit of `h`.
+#[inline]
+fn mix(mut h: u64) -> u64 {
+    h = (h ^ (h >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    h = (h ^ (h >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    h ^ (h >> 31)
+}
+
+/// A cache line of counters: row i has the two words from 2i, 32 counters.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line([u64; 8]);
+
+/// Approximate counts of recent accesses.
+#[derive(Clone, Debug)]
+pub struct Sketch {
+    lines: Vec<Line>,
+    /// Empty if there is none.
+    doorkeeper: Vec<u64>,
+    /// Accesses counted in this sample, those before the reset by half.
+    sampled: u64,
+    /// `W`: how many make the sample full.
+    sample: u64,
+}
+
+impl Sketch {
+    /// An empty sketch for a cache of `capacity` blocks, reset when `sample` accesses are counted.
+    pub fn new(capacity: usize, sample: u64, doorkeeper: bool) -> Self {
+        let lines = capacity.div_ceil(8).next_power_of_two();
+        let words = if doorkeeper { (sample / 2 / 8).max(1).next_power_of_two() as usize } else { 0 };
+        Sketch { lines: vec![Line::default(); lines], doorkeeper: vec![0; words], sampled: 0, sample: sample.max(2) }
+    }
+
+    /// How often `block` was accessed, approximately.
+    #[inline]
+    pub fn estimate(&self, block: BlockHash) -> u64 {
+        let line = &self.lines[self.line(block)].0;
+        let counter = |row| {
+            let (word, shift) = place(block, row);
+            line[word] >> shift & COUNTER_MAX
+        };
+        let counted = (0..ROWS).map(counter).min().unwrap_or(0);
+        counted + u64::from(self.in_doorkeeper(block))
+    }
+
+    /// Counts an access to `block`.
+    #[inline]
+    pub fn add(&mut self, block: BlockHash) {
+        if self.enter(block) {
+            self.count(block);
+        }
+        self.sampled += 1;
+        if self.sampled >= self.sample {
+            self.reset();
+        }
+    }
+
+    /// Records `block` in the doorkeeper; whether it was there already, or there is no doorkeeper.
+    #[inline]
+    fn enter(&mut self, block: BlockHash) -> bool {
+        if self.doorkeeper.is_empty() {
+            return true;
+        }
+        let (word, bits) = self.doorkeeper_place(block);
+        let before = self.doorkeeper[word];
+        self.doorkeeper[word] |= bits;
+        before & bits == bits
+    }
+
+    #[inline]
+    fn count(&mut self, block: BlockHash) {
+        let at = self.line(block);
+        let line = &mut self.lines[at].0;
+        for row in 0..ROWS {
+            let (word, shift) = place(block, row);
+            if line[word] >> shift & COUNTER_MAX < COUNTER_MAX {
+                line[word] += 1 << shift;
+            }
+        }
+    }
+
+    /// Halves all counts, rounding down.
+    #[cold]
+    fn reset(&mut self) {
+        for word in self.lines.iter_mut().flat_map(|line| &mut line.0) {
+            *word = *word >> 1 & !(LOW_BITS << 3);
+        }
+        self.doorkeeper.fill(0);
+        self.sampled /= 2;
+    }
+
+    #[inline]
+    fn line(&self, block: BlockHash) -> usize {
+        (block.0 >> 32) as usize & (self.lines.len() - 1)
+    }
+
+    #[inline]
+    fn in_doorkeeper(&self, block: BlockHash) -> bool {
+        if self.doorkeeper.is_empty() {
+            return false;
+        }
+        let (word, bits) = self.doorkeeper_place(block);
+        self.doorkeeper[word] & bits == bits
+    }
+
+    /// The word of `block` in the doorkeeper, and its four bits there, or fewer where they coincide.
+    #[inline]
+    fn doorkeeper_place(&self, block: BlockHash) -> (usize, u64) {
+        let h = block.second().0;
+        let word = (h >> 32) as usize & (self.doorkeeper.len() - 1);
+        (word, 1 << (h & 63) | 1 << (h >> 6 & 63) | 1 << (h >> 12 & 63) | 1 << (h >> 18 & 63))
+    }
+
+    /// A hint that `block` will be counted soon.
+    #[inline]
+    pub fn prefetch(&self, block: BlockHash) {
+        prefetch(&self.lines, self.line(block));
+        if !self.doorkeeper.is_empty() {
+            prefetch(&self.doorkeeper, self.doorkeeper_place(block).0);
+        }
+    }
+}
+
+/// Where `block`'s counter of `row` lies in its line: the word, and how far it is shifted.
+#[inline]
+fn place(block: BlockHash, row: u32) -> (usize, u32) {
+    let byte = (block.0 >> (8 * row)) as u32;
+    ((2 * row + (byte & 1)) as usize, (byte >> 1 & 15) * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(block: u32) -> BlockHash {
+        BlockHash::new(&block)
+    }
+
+    /// Adds blocks and returns the estimates of 1, 2 and 3.
+    fn add(sketch: &mut Sketch, blocks: &[u32]) -> [u64; 3] {
+        blocks.iter().for_each(|&block| sketch.add(hash(block)));
+        [1, 2, 3].map(|block| sketch.estimate(hash(block)))
+    }
+
+    #[test]
+    fn a_full_sample_halves_all_counts_and_is_then_half_full() {
+        let mut sketch = Sketch::new(100, 8, false);
+        assert_eq!(add(&mut sketch, &[1, 1, 1, 1, 1, 2, 2]), [5, 2, 0]);
+        // The eighth access: 6 / 2, 2 / 2.
+        assert_eq!(add(&mut sketch, &[1]), [3, 1, 0]);
+        assert_eq!(add(&mut sketch, &[3, 3, 3]), [3, 1, 3]);
+        // The fourth after that: 3 / 2, 1 / 2, 4 / 2.
+        assert_eq!(add(&mut sketch, &[3]), [1, 0, 2]);
+    }
+
+    #[test]
+    fn the_doorkeeper_has_the_first_access_and_forgets_it_at_the_reset() {
+        let mut sketch = Sketch::new(100, 8, true);
+        assert_eq!(add(&mut sketch, &[1, 1, 1, 1, 1, 2]), [5, 1, 0]);
+        assert_eq!(
+            sketch.lines.iter().flat_map(|line| line.0).map(u64::count_ones).sum::<u32>(),
+            4,
+            "four counters are 4"
+        );
+        // The eighth access: (4 + 1) / 2 counted, nothing in the doorkeeper.
+        assert_eq!(add(&mut sketch, &[1, 3]), [2, 0, 0]);
+    }
+
+    #[test]
+    fn counters_stop_at_15() {
+        let mut sketch = Sketch::new(100, 1000, false);
+        assert_eq!(add(&mut sketch, &[1; 100]), [15, 0, 0]);
+    }
+
+    /// The worst of samples, ten times as many accesses as the cache has blocks, each to another block: 9,999 blocks share
+    /// 4,096 counters a row, 2.44 each. A counter has no second block with a chance of e^-2.44 = 0.087, one of a block's
+    /// four with 1 - (1 - 0.087)^4 = 0.305.
+    #[test]
+    fn estimates_are_never_too_small_and_seldom_too_great() {
+        let mut sketch = Sketch::new(1000, 10_000, false);
+        for block in 0..9_999 {
+            sketch.add(hash(block));
+        }
+        let estimates: Vec<_> = (0..9_999).map(|block| sketch.estimate(hash(block))).collect();
+        assert!(estimates.iter().all(|&estimate| estimate >= 1));
+        let right = estimates.iter().filter(|&&estimate| estimate == 1).count();
+        assert!((2_900..3_200).contains(&right), "{right} of 9,999 are right");
+    }
+
+    /// Results of simulations depend on this.
+    #[test]
+    fn hashes_do_not_change() {
+        assert_eq!(hash(1).0, 2_791_328_109_449_727_256);
+    }
+}

@@ -1,0 +1,71 @@
+use flashwise_core::sketch::{BlockHash, Sketch};
+
+use super::{Access, Model, Outcome, take};
+
+/// The window and the two segments of the main cache, each most recently used first. The sketch is the policy's own, which
+/// has its own tests.
+pub struct WTinyLfu {
+    window_max: usize,
+    main_max: usize,
+    protected_max: usize,
+    window: Vec<u32>,
+    probation: Vec<u32>,
+    protected: Vec<u32>,
+    sketch: Sketch,
+}
+
+impl WTinyLfu {
+    pub fn new(c: usize, window: f64, protected: f64, sample: f64, doorkeeper: bool) -> Self {
+        let window_max = (window * c as f64).ceil() as usize;
+        let main_max = c - window_max;
+        WTinyLfu {
+            window_max,
+            main_max,
+            protected_max: (protected * main_max as f64) as usize,
+            window: vec![],
+            probation: vec![],
+            protected: vec![],
+            sketch: Sketch::new(c, (sample * c as f64) as u64, doorkeeper),
+        }
+    }
+
+    fn estimate(&self, block: u32) -> u64 {
+        self.sketch.estimate(BlockHash::new(&block))
+    }
+}
+
+impl Model for WTinyLfu {
+    fn access(&mut self, access: Access<u32>) -> Outcome<u32> {
+        let x = access.block;
+        self.sketch.add(BlockHash::new(&x));
+        if take(&mut self.window, x) {
+            self.window.insert(0, x);
+            return Outcome::Hit;
+        }
+        if take(&mut self.probation, x) || take(&mut self.protected, x) {
+            self.protected.insert(0, x);
+            if self.protected.len() > self.protected_max {
+                self.probation.splice(0..0, self.protected.pop());
+            }
+            return Outcome::Hit;
+        }
+        self.window.insert(0, x);
+        if self.window.len() <= self.window_max {
+            return Outcome::Admit { evicted: None };
+        }
+        let candidate = self.window.remove(self.window_max);
+        let mut evicted = None;
+        if self.probation.len() + self.protected.len() == self.main_max {
+            let segment = if self.probation.is_empty() { &self.protected } else { &self.probation };
+            let victim = segment.last().copied();
+            if victim.is_none_or(|victim| self.estimate(candidate) <= self.estimate(victim)) {
+                return if candidate == x { Outcome::Bypass } else { Outcome::Admit { evicted: Some(candidate) } };
+            }
+            evicted = victim;
+            self.probation.retain(|block| victim != Some(*block));
+            self.protected.retain(|block| victim != Some(*block));
+        }
+        self.probation.insert(0, candidate);
+        Outcome::Admit { evicted }
+    }
+}
