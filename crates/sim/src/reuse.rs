@@ -43,7 +43,46 @@ pub struct ReuseDistances {
     pub writes: Histogram,
 }
 
+/// A row of the table of reuse distances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The longest of them: `2^5` for 17 to 32. The shortest row, `2^0`, holds 0 and 1; the last one is called `first access`.
+    pub distance: String,
+    /// Reads with these distances.
+    pub reads: u64,
+    /// Writes with these distances.
+    pub writes: u64,
+    /// Reads with these distances or shorter ones, per read.
+    pub reads_up_to: f64,
+    /// Writes with these distances or shorter ones, per write.
+    pub writes_up_to: f64,
+}
+
 impl ReuseDistances {
+    /// The table of distances, shortest first; the accesses to blocks not accessed before are last.
+    pub fn rows(&self) -> Vec<Row> {
+        let (reads, writes) = (self.reads.cumulative(), self.writes.cumulative());
+        let mut rows = Vec::new();
+        for log2 in 0..self.reads.by_log2.len() {
+            rows.push(Row {
+                distance: format!("2^{log2}"),
+                reads: self.reads.by_log2[log2],
+                writes: self.writes.by_log2[log2],
+                reads_up_to: reads[log2],
+                writes_up_to: writes[log2],
+            });
+        }
+        let all = |histogram: &Histogram| if histogram.accesses() == 0 { 0.0 } else { 1.0 };
+        rows.push(Row {
+            distance: "first access".to_owned(),
+            reads: self.reads.first_accesses,
+            writes: self.writes.first_accesses,
+            reads_up_to: all(&self.reads),
+            writes_up_to: all(&self.writes),
+        });
+        rows
+    }
+
     /// The reuse distances of `trace`, counted as `distance` says: an access right after one to the same block has distance 0.
     /// Both histograms end at the same power of two. Memory: 5 to 8 bytes per unique block. `progress` is told of block
     /// accesses.
