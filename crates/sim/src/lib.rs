@@ -11,6 +11,7 @@ pub mod input;
 pub mod normalise;
 pub mod numbering;
 pub mod progress;
+pub mod report;
 pub mod request;
 pub mod results;
 pub mod reuse;
