@@ -116,7 +116,7 @@ impl Chart {
     /// Width, height and everything within the `svg` element, its end included.
     fn body(&self) -> (f64, f64, String) {
         let legend = Legend::new(&self.series);
-        let top = 30.0 + f64::from(legend.rows) * LEGEND_ROW;
+        let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW;
         let height = top + PLOT_HEIGHT + BELOW;
         let frame = Frame { left: self.left(), top, chart: self };
         let mut plots = Vec::new();
