@@ -1,6 +1,7 @@
 //! Runs the program as a user would.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+#![allow(dead_code)] // Not every test uses all of it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -35,7 +36,6 @@ pub fn succeed(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// Standard error of a run that must fail with `code` and print no results.
-#[allow(dead_code)]
 pub fn fail(folder: &Path, arguments: &[&str], code: i32) -> String {
     let (out, err, found) = run(folder, arguments);
     assert_eq!(found, code, "{arguments:?}: {err}");

@@ -21,6 +21,7 @@ fn info(reaccesses: u64) -> Info {
         unique_blocks: 1000 - reaccesses,
         unique_blocks_read: 1000 - reaccesses,
         unique_blocks_written: 0,
+        working_set_bytes: 4096 * (1000 - reaccesses),
         reaccess_ratio: reaccesses as f64 / 1000.0,
         read_reaccess_ratio: reaccesses as f64 / 1000.0,
         duration_us: 0,
