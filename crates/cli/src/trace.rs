@@ -10,6 +10,8 @@ mod reuse;
 
 use clap::Subcommand;
 
+use crate::formats::Formats;
+
 /// Look at, convert, cut, join and generate traces
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -20,6 +22,7 @@ pub enum TraceCommand {
     Concat(concat::Concat),
     Generate(generate::Generate),
     Export(export::Export),
+    Formats(Formats),
 }
 
 impl TraceCommand {
@@ -32,6 +35,7 @@ impl TraceCommand {
             TraceCommand::Concat(command) => command.run(),
             TraceCommand::Generate(command) => command.run(),
             TraceCommand::Export(command) => command.run(),
+            TraceCommand::Formats(command) => command.run(),
         }
     }
 }

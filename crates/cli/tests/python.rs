@@ -1,5 +1,7 @@
 //! pandas and polars open what flashwise writes as it is. Needs the `.venv` that `run-tests` makes.
 
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
 mod common;
 
 use std::process::Command;
@@ -59,4 +61,26 @@ for row, (_, line) in zip(rows, frame.iterrows()):
     assert row == {**line.to_dict(), "epochs": list(line["epochs"])}
 "#,
     );
+}
+
+/// `tests/reference.py` reads the trace, cuts it into blocks and runs six policies by itself; every count must be the same.
+#[test]
+fn counts_equal_those_of_policies_written_in_python() {
+    let folder = TempDir::new().unwrap();
+    let trace = project().join("traces/netsfs.csv.zst");
+    let trace = trace.to_str().unwrap();
+    for size in ["6171", "61719"] {
+        let mut reference = Command::new(project().join(".venv/bin/python"));
+        reference.arg(project().join("tests/reference.py")).args([trace, size]);
+        let (reference, err, code) = parts(reference.output().unwrap());
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert_eq!(reference.lines().count(), 6);
+        for line in reference.lines() {
+            let (policy, counts) = line.split_once(' ').unwrap();
+            let json = succeed(folder.path(), &["simulate", trace, "--policy", policy, "--size", size, "--json"]);
+            let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let found = ["hits", "write_hits", "admissions", "replacements"].map(|key| rows[0][key].to_string());
+            assert_eq!(found.join(" "), counts, "{policy} with {size} blocks");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! `flashwise simulate` as its users see it.
 
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
 mod common;
 
 use std::io::Write;

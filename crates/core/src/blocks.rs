@@ -252,6 +252,12 @@ impl<I: Index, T> Blocks<I, T> {
         prefetch(&self.nodes, node as usize);
     }
 
+    /// A hint that the neighbour of `node` towards the front of its list will be used soon.
+    #[inline]
+    pub fn prefetch_toward_front(&self, node: NodeId) {
+        prefetch(&self.nodes, self.nodes[node.0 as usize].prev as usize);
+    }
+
     /// Asserts that lists, lengths and index agree, and that no more than `blocks_max` blocks are remembered.
     pub fn check(&self, blocks_max: usize) {
         let mut remembered = 0;

@@ -106,6 +106,11 @@ impl Options {
         Ok(Options { parameters, given })
     }
 
+    /// The defaults of `parameters`.
+    pub fn default_of(parameters: &'static [Parameter]) -> Options {
+        Options { parameters, given: Vec::new() }
+    }
+
     /// The value of option `name`, given or default. Panics if there is no such parameter.
     pub fn text(&self, name: &str) -> &str {
         if let Some((_, value)) = self.given.iter().find(|(given, _)| *given == name) {

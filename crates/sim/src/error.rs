@@ -22,6 +22,8 @@ pub enum TraceError {
     Unrecognised { path: String, found: String, formats: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
     Ambiguous { path: String, formats: String },
+    #[error("{path}: it looks like {format}, but {why}")]
+    Unsure { path: String, format: &'static str, why: &'static str },
     #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]
     NotATrace { path: PathBuf, found: String, expected: String },
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]

@@ -1,6 +1,10 @@
 //! One request of a trace, as a client sent it.
 
+use std::hash::BuildHasher;
+
 use flashwise_core::access::Op;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 /// A read or write of a range of bytes of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,26 +28,82 @@ pub fn blocks_of(request: &Request, block_size_bytes: u64) -> u64 {
 }
 
 /// The volumes of a trace, numbered in order of first appearance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Volumes {
     names: Vec<Vec<u8>>,
+    numbers: HashTable<u32>,
     last: usize,
 }
 
+/// What volumes are called in formats that tell none apart.
+pub const ONLY_VOLUME: &[u8] = b"0";
+
 impl Volumes {
     /// The number of the volume called `name`.
+    #[inline]
     pub fn number(&mut self, name: &[u8]) -> u32 {
         if self.names.get(self.last).is_none_or(|last| last != name) {
-            self.last = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
-                self.names.push(name.to_vec());
-                self.names.len() - 1
-            });
+            self.last = self.find(name);
         }
         self.last as u32
+    }
+
+    /// The number of the volume called by two names with `between` between them.
+    #[inline]
+    pub fn number_of_two(&mut self, first: &[u8], between: u8, second: &[u8]) -> u32 {
+        let is_last = self.names.get(self.last).is_some_and(|last| {
+            let (head, tail) = last.split_at(first.len().min(last.len()));
+            head == first && tail.split_first() == Some((&between, second))
+        });
+        if !is_last {
+            self.last = self.find(&[first, &[between], second].concat());
+        }
+        self.last as u32
+    }
+
+    fn find(&mut self, name: &[u8]) -> usize {
+        let Volumes { names, numbers, .. } = self;
+        let hash = FxBuildHasher.hash_one(name);
+        if let Some(&number) = numbers.find(hash, |&number| names[number as usize] == name) {
+            return number as usize;
+        }
+        let number = names.len();
+        names.push(name.to_vec());
+        numbers.insert_unique(hash, number as u32, |&number| FxBuildHasher.hash_one(names[number as usize].as_slice()));
+        number
     }
 
     /// The names, by number.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_are_numbered_in_order_of_first_appearance() {
+        let mut volumes = Volumes::default();
+        let names: Vec<_> = (0..100).map(|number| format!("volume {number}").into_bytes()).collect();
+        for _ in 0..2 {
+            for (number, name) in names.iter().enumerate() {
+                assert_eq!(volumes.number(name), number as u32);
+            }
+        }
+        assert_eq!(volumes.names(), names);
+    }
+
+    #[test]
+    fn a_volume_of_two_names_is_the_one_of_both_joined() {
+        let mut volumes = Volumes::default();
+        assert_eq!(volumes.number_of_two(b"src1", b'.', b"0"), 0);
+        assert_eq!(volumes.number_of_two(b"src1", b'.', b"0"), 0);
+        assert_eq!(volumes.number_of_two(b"src1", b'.', b"01"), 1);
+        assert_eq!(volumes.number_of_two(b"src", b'.', b""), 2);
+        assert_eq!(volumes.number_of_two(b"src1.0", b'.', b""), 3);
+        assert_eq!(volumes.number(b"src1.0"), 0);
+        assert_eq!(volumes.names()[2], b"src.");
     }
 }

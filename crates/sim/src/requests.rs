@@ -156,12 +156,6 @@ fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
 }
 
 impl Original {
-    /// Settles the format of what `input` holds.
-    pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
-        let head = head(input)?;
-        Original::new(input.path(), head, settings)
-    }
-
     fn new(path: &str, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
         if head.is_empty() {
             return Err(TraceError::Empty { path: path.to_owned() });
@@ -183,11 +177,12 @@ impl Original {
     pub fn for_each_batch(
         self,
         input: &mut Input,
-        _block_size_bytes: u64,
+        block_size_bytes: u64,
         mut consume: impl FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
     ) -> Result<(), TraceError> {
         let path = input.path().to_owned();
-        let parser = self.format.parser(&Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES })?;
+        let sample = Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES };
+        let parser = self.format.parser(&sample, block_size_bytes)?;
         let framing = parser.framing();
         let mut broken_off = false;
         let parsed = normalise::parse(input, self.head, &*parser, |batch, first_record| {

@@ -1,5 +1,7 @@
 //! Runs the program as a user would.
 
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

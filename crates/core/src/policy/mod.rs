@@ -140,6 +140,7 @@ policies! {
     fifo::Fifo,
     lfu::Lfu,
     two_q::TwoQ,
+    mq::Mq,
     arc::Arc,
     larc::Larc,
     lirs::Lirs,

@@ -11,6 +11,7 @@ mod larc;
 mod lfu;
 mod lirs;
 mod lru;
+mod mq;
 mod s3_fifo;
 mod sieve;
 mod two_q;
@@ -33,6 +34,11 @@ pub const MODELS: &[(&str, Make)] = &[
     ("2q:kin=50%,kout=200%", |c| Box::new(two_q::TwoQ::new(c, 0.5, 2.0))),
     ("2q:kin=100%,kout=30%", |c| Box::new(two_q::TwoQ::new(c, 1.0, 0.3))),
     ("2q:kin=0,kout=0", |c| Box::new(two_q::TwoQ::new(c, 0.0, 0.0))),
+    ("mq", |c| Box::new(mq::Mq::new(c, 8, None, 4.0))),
+    ("mq:life=20", |c| Box::new(mq::Mq::new(c, 8, Some(20), 4.0))),
+    ("mq:m=2,life=1,qout=50%", |c| Box::new(mq::Mq::new(c, 2, Some(1), 0.5))),
+    ("mq:m=3,qout=0", |c| Box::new(mq::Mq::new(c, 3, None, 0.0))),
+    ("mq:m=1", |c| Box::new(mq::Mq::new(c, 1, None, 4.0))),
     ("arc", |c| Box::new(arc::Arc::new(c))),
     ("larc", |c| Box::new(larc::Larc::new(c, true, false))),
     ("larc:fill=ghost", |c| Box::new(larc::Larc::new(c, false, false))),

@@ -1,8 +1,8 @@
-//! Fields of text records: cutting them and reading numbers.
+//! Fields of text records: cutting them, and reading numbers and times.
 
 use super::Malformed;
 
-/// The fields of a line.
+/// The fields of a line, parted by one separator.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     line: &'a [u8],
@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
     #[inline]
     pub fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
         let Some(rest) = self.rest else {
-            return Err(Malformed::new(self.line, format!("a line with one more field: {expected}")));
+            return Err(missing(self.line, expected));
         };
         match rest.iter().position(|&byte| byte == self.separator) {
             Some(end) => {
@@ -35,31 +35,270 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The next two fields with the separator between them.
+    /// The next field, a whole number in decimal digits.
     #[inline]
-    pub fn next_two(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
-        let start = self.rest.unwrap_or_default();
-        let first = self.next(expected)?;
-        let second = self.next(expected)?;
-        Ok(&start[..first.len() + 1 + second.len()])
+    pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
+        let rest = self.rest.unwrap_or_default();
+        let (number, digits) = leading_digits(rest);
+        if is_number(digits) {
+            match rest.get(digits) {
+                None => self.rest = None,
+                Some(&separator) if separator == self.separator => self.rest = Some(&rest[digits + 1..]),
+                Some(_) => return decimal(self.next(expected)?, expected),
+            }
+            return Ok(number);
+        }
+        decimal(self.next(expected)?, expected)
     }
+
+    /// The next field, a whole number of units of `unit_bytes`, in bytes.
+    #[inline]
+    pub fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
+        scaled(self.decimal(expected)?, unit_bytes, expected)
+    }
+
+    /// The next field, a time in microseconds.
+    #[inline]
+    pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
+        time_us(self.next(expected)?, unit, expected)
+    }
+
+    /// Refuses a line that has more fields.
+    #[inline]
+    pub fn end(&self, fields: usize) -> Result<(), Malformed> {
+        match self.rest {
+            None => Ok(()),
+            Some(_) => Err(Malformed::new(self.line, format!("a line of {fields} fields"))),
+        }
+    }
+}
+
+/// The words of a line, parted by runs of spaces and tabs.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    line: &'a [u8],
+    rest: &'a [u8],
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+impl<'a> Words<'a> {
+    /// The words of `line`.
+    #[inline]
+    pub fn new(line: &'a [u8]) -> Self {
+        Words { line, rest: line }
+    }
+
+    /// The next word, if there is one.
+    #[inline]
+    pub fn word(&mut self) -> Option<&'a [u8]> {
+        let start = self.rest.iter().position(|&byte| !is_blank(byte))?;
+        let rest = &self.rest[start..];
+        let end = rest.iter().position(|&byte| is_blank(byte)).unwrap_or(rest.len());
+        self.rest = &rest[end..];
+        Some(&rest[..end])
+    }
+
+    /// The next word, which should be `expected`.
+    #[inline]
+    pub fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
+        self.word().ok_or_else(|| missing(self.line, expected))
+    }
+
+    /// The next word, a whole number in decimal digits.
+    #[inline]
+    pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
+        decimal(self.next(expected)?, expected)
+    }
+
+    /// The next word, a whole number of units of `unit_bytes`, in bytes.
+    #[inline]
+    pub fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
+        scaled(self.decimal(expected)?, unit_bytes, expected)
+    }
+
+    /// The next word, a time in microseconds.
+    #[inline]
+    pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
+        time_us(self.next(expected)?, unit, expected)
+    }
+
+    /// The word after `before` others, if it is a whole number in decimal digits.
+    pub fn nth_decimal(mut self, before: usize) -> Option<u64> {
+        for _ in 0..before {
+            self.word()?;
+        }
+        decimal(self.word()?, "").ok()
+    }
+
+    /// Refuses a line that has more than `words` words, which have all been taken.
+    #[inline]
+    pub fn end(&mut self, words: usize) -> Result<(), Malformed> {
+        match self.word() {
+            None => Ok(()),
+            Some(_) => Err(Malformed::new(self.line, format!("a line of {words} fields"))),
+        }
+    }
+}
+
+#[cold]
+fn missing(line: &[u8], expected: &str) -> Malformed {
+    Malformed::new(line, format!("a line with one more field: {expected}"))
+}
+
+/// The number that the leading digits of `text` spell, and how many digits there are. Right up to 19 digits, since
+/// 9999999999999999999 < 2^64.
+#[inline]
+fn leading_digits(text: &[u8]) -> (u64, usize) {
+    let mut number: u64 = 0;
+    let mut digits = 0;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        digits += 1;
+    }
+    (number, digits)
+}
+
+/// Whether so many leading digits are a number that [`leading_digits`] gets right.
+#[inline]
+fn is_number(digits: usize) -> bool {
+    (1..=19).contains(&digits)
 }
 
 /// The number that `field` spells in decimal digits, blanks around it allowed.
 #[inline]
 pub fn decimal(field: &[u8], expected: &str) -> Result<u64, Malformed> {
+    let (number, digits) = leading_digits(field);
+    if digits == field.len() && is_number(digits) {
+        return Ok(number);
+    }
+    decimal_slowly(field, expected)
+}
+
+#[cold]
+fn decimal_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     let digits = field.trim_ascii();
-    let mut number: u64 = 0;
-    for &byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        let next = number.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit)));
-        match next {
-            Some(next) if digit < 10 => number = next,
-            _ => return Err(Malformed::new(field, expected)),
+    let is_decimal = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(digits).ok().filter(|_| is_decimal).and_then(|digits| digits.parse().ok());
+    number.ok_or_else(|| Malformed::new(field, expected))
+}
+
+/// `number` units of `unit_bytes`, in bytes.
+#[inline]
+pub fn scaled(number: u64, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
+    let bytes = number.checked_mul(unit_bytes);
+    bytes.ok_or_else(|| {
+        Malformed::new(number.to_string().as_bytes(), format!("{expected}, in units of {unit_bytes} bytes, below 2^64"))
+    })
+}
+
+/// What a trace counts time in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeUnit {
+    Seconds,
+    Milliseconds,
+    Microseconds,
+    Nanoseconds,
+    /// 100 ns.
+    Filetime,
+}
+
+impl TimeUnit {
+    /// A unit is so many microseconds, or, of the second number, so many make a microsecond.
+    #[inline]
+    fn ratio(self) -> (u64, u64) {
+        match self {
+            TimeUnit::Seconds => (1_000_000, 1),
+            TimeUnit::Milliseconds => (1000, 1),
+            TimeUnit::Microseconds => (1, 1),
+            TimeUnit::Nanoseconds => (1, 1000),
+            TimeUnit::Filetime => (1, 10),
         }
     }
-    if digits.is_empty() {
-        return Err(Malformed::new(field, expected));
+}
+
+/// The time that `field` spells in decimal digits with or without decimals, in whole microseconds; the rest is cut off.
+#[inline]
+pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
+    const NANO_DIGITS: usize = 9;
+    let wrong = || Malformed::new(field, expected);
+    let text = field.trim_ascii();
+    let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
+        Some(point) => (&text[..point], &text[point + 1..]),
+        None => (text, &text[..0]),
+    };
+    let whole = decimal(whole, expected).map_err(|_| wrong())?;
+    let (nano, digits) = leading_digits(&fraction[..fraction.len().min(NANO_DIGITS)]);
+    if digits < fraction.len() && !fraction.iter().all(u8::is_ascii_digit) {
+        return Err(wrong());
     }
-    Ok(number)
+    let nano = nano * 10_u64.pow((NANO_DIGITS - digits) as u32);
+    let (multiplier, divisor) = unit.ratio();
+    // Worked: 12.034567891 s = 12 * 1000000 + 34567891 * 1000000 / 10^9 = 12034567 us.
+    let fraction_us = nano * multiplier / 1_000_000_000 / divisor;
+    let us = whole.checked_mul(multiplier).map(|units| units / divisor + fraction_us);
+    us.and_then(|us| i64::try_from(us).ok()).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal_digits_with_blanks_around_them() {
+        assert_eq!(decimal(b"0", "a number"), Ok(0));
+        assert_eq!(decimal(b" 42\t", "a number"), Ok(42));
+        assert_eq!(decimal(b"18446744073709551615", "a number"), Ok(u64::MAX));
+        assert_eq!(decimal(b"000000000000000000000000000000007", "a number"), Ok(7));
+        for wrong in ["", " ", "-1", "+1", "1.0", "0x10", "18446744073709551616", "1 2"] {
+            let malformed = Malformed { found: format!("{wrong:?}"), expected: "a number".to_owned() };
+            assert_eq!(decimal(wrong.as_bytes(), "a number"), Err(malformed));
+        }
+    }
+
+    #[test]
+    fn fields_end_where_the_line_does() {
+        let mut fields = Fields::new(b"1, 2,,x", b',');
+        assert_eq!(fields.decimal("a number"), Ok(1));
+        assert_eq!(fields.decimal("a number"), Ok(2));
+        assert_eq!(fields.next("text"), Ok(&b""[..]));
+        assert!(fields.clone().end(3).is_err());
+        assert!(fields.clone().decimal("a number").is_err());
+        assert_eq!(fields.next("text"), Ok(&b"x"[..]));
+        assert_eq!(fields.end(4), Ok(()));
+        let error = fields.decimal("a number").unwrap_err();
+        assert_eq!(error.found, "\"1, 2,,x\"");
+        assert_eq!(error.expected, "a line with one more field: a number");
+    }
+
+    #[test]
+    fn words_are_parted_by_any_run_of_blanks() {
+        let mut words = Words::new(b"  8,16 \t\t 5 ");
+        assert_eq!(words.next("a device"), Ok(&b"8,16"[..]));
+        assert_eq!(words.decimal("a number"), Ok(5));
+        assert_eq!(words.end(2), Ok(()));
+        assert!(words.next("more").is_err());
+    }
+
+    #[test]
+    fn times_are_cut_to_whole_microseconds() {
+        let us = |text: &str, unit| time_us(text.as_bytes(), unit, "a time").map_err(|error| error.found);
+        assert_eq!(us("12.034567891", TimeUnit::Seconds), Ok(12_034_567));
+        assert_eq!(us("1538323200", TimeUnit::Seconds), Ok(1_538_323_200_000_000));
+        assert_eq!(us("7961.833", TimeUnit::Milliseconds), Ok(7_961_833));
+        assert_eq!(us("26.2", TimeUnit::Milliseconds), Ok(26_200));
+        assert_eq!(us("999", TimeUnit::Nanoseconds), Ok(0));
+        assert_eq!(us("1999.5", TimeUnit::Nanoseconds), Ok(1));
+        assert_eq!(us("128166372003061629", TimeUnit::Filetime), Ok(12_816_637_200_306_162));
+        assert_eq!(us("0.0000004999999999999", TimeUnit::Seconds), Ok(0));
+        for wrong in ["", ".5", "-1", "1.-5", "1e3", "9223372036855", "99999999999999999999"] {
+            assert_eq!(us(wrong, TimeUnit::Seconds), Err(format!("{wrong:?}")), "{wrong}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! into nothing (headers, comments, requests other than reads and writes). Records are parsed apart from each other, so that
 //! chunks of a trace parse in parallel.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use flashwise_core::options::{OptionError, Options, Parameter, nearest};
 
@@ -12,10 +12,32 @@ use crate::error::TraceError;
 use crate::request::{Request, Volumes};
 
 mod fields;
-mod msr;
 
-/// Every format, in the order in which they are listed.
-pub static FORMATS: &[&Format] = &[&msr::FORMAT];
+/// Declares the module of each format and the table of all of them.
+macro_rules! formats {
+    ($($module:ident),* $(,)?) => {
+        $(mod $module;)*
+
+        /// Every format, in the order in which they are listed.
+        pub static FORMATS: &[&Format] = &[$(&$module::FORMAT),*];
+    };
+}
+
+formats! {
+    msr,
+    spc,
+    alibaba,
+    tencent,
+    systor,
+    fiu,
+    blkparse,
+    disksim,
+    lis,
+    blocks,
+    vscsi,
+    oracle_general,
+    csv,
+}
 
 /// A row of the table of formats.
 #[derive(Debug)]
@@ -29,11 +51,31 @@ pub struct Format {
     /// What can be set: `--format name:key=value`.
     pub parameters: &'static [Parameter],
     /// Whether a trace that begins with this sample is in this format.
-    pub recognise: fn(&Sample) -> bool,
-    /// A parser for a trace that begins with this sample. The sample settles what holds for the whole trace, such as the order
-    /// of columns in a header or which of several versions it is.
-    pub parser: fn(&Options, &Sample) -> Result<Parser, OptionError>,
+    pub recognise: fn(&Sample) -> Fit,
+    /// A parser for a trace that begins with this sample and is cut into blocks of so many bytes. The sample settles what holds
+    /// for the whole trace, such as the order of columns in a header or which of several versions it is; the block size matters
+    /// where a trace numbers blocks and not bytes.
+    pub parser: fn(&Options, &Sample, u64) -> Result<Parser, OptionError>,
 }
+
+/// How well a trace's first bytes fit a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// They are not in this format.
+    No,
+    /// They are in this format, unless they are in another one too.
+    Yes,
+    /// They can be read so, if nothing more special fits.
+    Generic,
+    /// They have the shape of this format and of others with other units; this says which.
+    Unsure(&'static str),
+}
+
+/// The longest request, in bytes: Linux cannot make longer ones, and what is longer is damage.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 32;
+/// Where volumes end at the latest: far enough for any block size, and not yet too far for a
+/// [`BlockAddress`](crate::numbering::BlockAddress) in blocks of 512 bytes.
+pub const VOLUME_BYTES_MAX: u64 = 1 << (crate::numbering::BLOCK_BITS + 9);
 
 /// A parser of any format.
 pub type Parser = Box<dyn Parse>;
@@ -56,6 +98,24 @@ impl<'a> Sample<'a> {
         };
         let lines = self.bytes[..end].split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         lines.filter(|line| !line.is_empty())
+    }
+
+    /// Whether a format of lines fits: the first line that is not ignored parses, and most of the following do, so that a
+    /// damaged line is reported as such and not as an unknown format.
+    fn fit_lines(&self, parser: &impl ParseLine) -> Fit {
+        const LINES_MAX: usize = 100;
+        let mut volumes = Volumes::default();
+        let mut records = self.lines().map(|line| parser.line(line, &mut volumes));
+        let first = records.find(|record| !matches!(record, Ok(Record::Ignored)));
+        let (mut good, mut bad) = (1, 0);
+        for record in records.take(LINES_MAX) {
+            match record {
+                Ok(Record::Ignored) => {}
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+        }
+        if matches!(first, Some(Ok(_))) && bad < good { Fit::Yes } else { Fit::No }
     }
 }
 
@@ -104,6 +164,12 @@ pub struct Malformed {
     pub expected: String,
 }
 
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {}, expected {}", self.found, self.expected)
+    }
+}
+
 impl Malformed {
     /// `found` stands where `expected` should.
     pub fn new(found: &[u8], expected: impl Into<String>) -> Self {
@@ -126,24 +192,34 @@ pub enum Record {
 }
 
 impl Batch {
-    fn push(&mut self, record: Result<Record, Malformed>) {
+    #[inline]
+    fn push(&mut self, record: Result<Record, Malformed>, volume_bytes_max: u64) {
         match record {
-            Ok(Record::Request(request)) if request.length_bytes > 0 => {
-                match request.offset_bytes.checked_add(request.length_bytes) {
-                    Some(_) => self.requests.push(request),
-                    None => {
-                        let found = format!("offset {} and length {}", request.offset_bytes, request.length_bytes);
-                        let expected = "a range that ends before 2^64".to_owned();
-                        self.malformed.push((self.records, Malformed { found, expected }));
-                    }
-                }
-            }
+            Ok(Record::Request(request)) if request.length_bytes > 0 => match check(&request, volume_bytes_max) {
+                Ok(()) => self.requests.push(request),
+                Err(malformed) => self.malformed.push((self.records, malformed)),
+            },
             Ok(Record::Request(_) | Record::Skipped) => self.skipped += 1,
             Ok(Record::Ignored) => {}
             Err(malformed) => self.malformed.push((self.records, malformed)),
         }
         self.records += 1;
     }
+}
+
+/// Refuses requests that no device can have served.
+#[inline]
+fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
+    let Request { offset_bytes, length_bytes, .. } = *request;
+    if length_bytes > REQUEST_BYTES_MAX {
+        let expected = format!("at most {REQUEST_BYTES_MAX}");
+        return Err(Malformed { found: format!("a request of {length_bytes} bytes"), expected });
+    }
+    if offset_bytes > volume_bytes_max - length_bytes {
+        let found = format!("a request of {length_bytes} bytes at byte {offset_bytes}");
+        return Err(Malformed { found, expected: format!("one that ends at byte {volume_bytes_max} or before") });
+    }
+    Ok(())
 }
 
 /// A format of lines.
@@ -167,7 +243,7 @@ impl<P: ParseLine> Parse for Lines<P> {
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             let record = if line.is_empty() { Ok(Record::Ignored) } else { self.0.line(line, &mut batch.volumes) };
-            batch.push(record);
+            batch.push(record, VOLUME_BYTES_MAX);
             rest = rest.get(end + 1..).unwrap_or_default();
         }
     }
@@ -175,6 +251,9 @@ impl<P: ParseLine> Parse for Lines<P> {
 
 /// A format of records of `N` bytes.
 pub trait ParseRecord<const N: usize>: Debug + Send + Sync {
+    /// Where volumes end at the latest.
+    const VOLUME_BYTES_MAX: u64 = VOLUME_BYTES_MAX;
+
     /// What a record says.
     fn record(&self, record: &[u8; N], volumes: &mut Volumes) -> Result<Record, Malformed>;
 }
@@ -192,11 +271,12 @@ impl<P: ParseRecord<N>, const N: usize> Parse for Records<P, N> {
         let (whole, rest) = records.as_chunks::<N>();
         for record in whole {
             let record = self.0.record(record, &mut batch.volumes);
-            batch.push(record);
+            batch.push(record, P::VOLUME_BYTES_MAX);
         }
         if !rest.is_empty() {
             let expected = format!("a record of {N} bytes");
-            batch.push(Err(Malformed { found: format!("the last {} bytes", rest.len()), expected }));
+            let found = format!("the last {} bytes", rest.len());
+            batch.push(Err(Malformed { found, expected }), P::VOLUME_BYTES_MAX);
         }
     }
 }
@@ -230,22 +310,75 @@ impl FormatSpec {
 
     /// The format of the trace at `path` that begins with `sample`, recognised from its contents.
     pub fn recognise(path: &str, sample: &Sample) -> Result<FormatSpec, TraceError> {
-        let fitting: Vec<_> = FORMATS.iter().filter(|format| (format.recognise)(sample)).collect();
-        let names =
-            |formats: &[&&'static Format]| formats.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-        match fitting[..] {
-            [format] => Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? }),
-            [] => Err(TraceError::Unrecognised {
-                path: path.to_owned(),
-                found: Malformed::new(sample.bytes, "").found,
-                formats: names(&FORMATS.iter().collect::<Vec<_>>()),
-            }),
-            _ => Err(TraceError::Ambiguous { path: path.to_owned(), formats: names(&fitting) }),
+        let fits: Vec<_> = FORMATS.iter().map(|&format| (format, (format.recognise)(sample))).collect();
+        let with = |wanted: fn(Fit) -> bool| -> Vec<&'static Format> {
+            fits.iter().filter(|(_, fit)| wanted(*fit)).map(|(format, _)| *format).collect()
+        };
+        let names = |formats: &[&Format]| formats.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
+        let path = path.to_owned();
+        let special = with(|fit| matches!(fit, Fit::Yes | Fit::Unsure(_)));
+        let fitting = if special.is_empty() { with(|fit| fit == Fit::Generic) } else { special };
+        let [format] = fitting[..] else {
+            let found = Malformed::new(sample.bytes, "").found;
+            return Err(match fitting[..] {
+                [] => TraceError::Unrecognised { path, found, formats: names(FORMATS) },
+                _ => TraceError::Ambiguous { path, formats: names(&fitting) },
+            });
+        };
+        for (format, fit) in &fits {
+            if let Fit::Unsure(why) = fit {
+                return Err(TraceError::Unsure { path, format: format.name, why });
+            }
+        }
+        Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? })
+    }
+
+    /// A parser for a trace that begins with `sample` and is cut into blocks of `block_size_bytes`.
+    pub fn parser(&self, sample: &Sample, block_size_bytes: u64) -> Result<Parser, OptionError> {
+        (self.format.parser)(&self.options, sample, block_size_bytes)
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// What the format `spec` reads from `contents`, in blocks of 4 KiB.
+    pub(super) fn read(spec: &str, contents: &[u8]) -> Batch {
+        let sample = Sample { bytes: contents, whole: true };
+        let spec: FormatSpec = spec.parse().unwrap();
+        let mut batch = Batch::default();
+        spec.parser(&sample, 4096).unwrap().parse(contents, &mut batch);
+        batch
+    }
+
+    /// The same, each request as `time op volume offset length`.
+    pub(super) fn requests(spec: &str, contents: &[u8]) -> Vec<String> {
+        let batch = read(spec, contents);
+        assert_eq!(batch.malformed, []);
+        let one = |request: &Request| {
+            let volume = String::from_utf8_lossy(&batch.volumes.names()[request.volume as usize]).into_owned();
+            let Request { time_us, op, offset_bytes, length_bytes, .. } = request;
+            let op = if *op == flashwise_core::access::Op::Read { 'R' } else { 'W' };
+            format!("{time_us} {op} {volume} {offset_bytes} {length_bytes}")
+        };
+        batch.requests.iter().map(one).collect()
+    }
+
+    /// Asserts that each line alone is refused with `found FOUND, expected EXPECTED`.
+    pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
+        for (line, error) in cases {
+            let batch = read(spec, line.as_bytes());
+            let messages: Vec<_> =
+                batch.malformed.iter().map(|(record, malformed)| (*record, malformed.to_string())).collect();
+            assert_eq!(messages, [(0, (*error).to_owned())], "{line}");
+            assert_eq!((batch.records, batch.requests.len()), (1, 0), "{line}");
         }
     }
 
-    /// A parser for a trace that begins with `sample`.
-    pub fn parser(&self, sample: &Sample) -> Result<Parser, OptionError> {
-        (self.format.parser)(&self.options, sample)
+    /// The name of the format that is recognised, or the error.
+    pub(super) fn recognised(contents: &[u8]) -> Result<&'static str, String> {
+        let spec = FormatSpec::recognise("trace", &Sample { bytes: contents, whole: true });
+        spec.map(|spec| spec.format().name).map_err(|error| error.to_string())
     }
 }

@@ -1,0 +1,194 @@
+//! blkparse's text: `major,minor cpu sequence time pid action rwbs sector + sectors [process]`.
+//!
+//! Source: blktrace user guide and blkparse(1), "Output description and formatting"; the letters of RWBS are those of the kernel's
+//! `blk_fill_rwbs`. Times are in seconds, sectors of 512 bytes, a device is a volume.
+//!
+//! A request passes several actions, of which only one may count. By default that is Q (queued: as the file system asked, before
+//! merging) if the trace has any among its first events, else D (issued to the driver, after merging), else I (inserted), else C
+//! (completed). D stands before I since requests issued directly are never inserted. Merges (M, F) are of requests that have been queued.
+//! Of discards, flushes without data and other requests that are neither read nor write none counts. What is no event (messages,
+//! the summary at the end) is ignored.
+
+use flashwise_core::access::Op;
+use flashwise_core::options::{Kind, Parameter};
+
+use super::fields::{TimeUnit, Words, decimal, scaled};
+use super::{Format, Lines, Malformed, ParseLine, Record, Sample};
+use crate::request::{Request, Volumes};
+
+/// blkparse's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "blkparse",
+    title: "blkparse text",
+    source: "major,minor cpu sequence time pid action rwbs sector + sectors [process]; blkparse(1)",
+    parameters: &[Parameter {
+        name: "action",
+        kind: Kind::Choice(&["auto", "Q", "D", "I", "C"]),
+        default: "auto",
+        meaning: "the event that counts as the request; auto takes the first of Q, D, I, C that the trace begins with",
+    }],
+    recognise: |sample| sample.fit_lines(&Blkparse { action: ANY }),
+    parser: |options, sample, _| {
+        let action = match options.text("action") {
+            "auto" => counting_action(sample),
+            given => given.as_bytes()[0],
+        };
+        Ok(Box::new(Lines(Blkparse { action })))
+    },
+};
+
+/// Any action, for recognising.
+const ANY: u8 = b'*';
+
+fn counting_action(sample: &Sample) -> u8 {
+    let has = |action: u8| {
+        let is = |line: &[u8]| matches!(Event::new(line), Ok(Some(event)) if event.action == [action]);
+        sample.lines().any(is)
+    };
+    [b'Q', b'D', b'I'].into_iter().find(|&action| has(action)).unwrap_or(b'C')
+}
+
+/// The fields that every event has, and the words after them.
+struct Event<'a> {
+    device: &'a [u8],
+    time_us: i64,
+    action: &'a [u8],
+    rwbs: &'a [u8],
+    rest: Words<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// The event of a line, if it is one.
+    #[inline]
+    fn new(line: &'a [u8]) -> Result<Option<Self>, Malformed> {
+        let mut words = Words::new(line);
+        let Some(device) = words.word().filter(|device| is_device(device)) else { return Ok(None) };
+        words.decimal("a processor")?;
+        words.decimal("a sequence number")?;
+        let time_us = words.time_us(TimeUnit::Seconds, "a time in seconds")?;
+        words.decimal("a process id")?;
+        let action = words.next("an action")?;
+        let rwbs = words.word().unwrap_or_default();
+        Ok(Some(Event { device, time_us, action, rwbs, rest: words }))
+    }
+}
+
+/// Whether a word is `major,minor`.
+fn is_device(word: &[u8]) -> bool {
+    let number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let mut numbers = word.splitn(2, |&byte| byte == b',');
+    numbers.next().is_some_and(number) && numbers.next().is_some_and(number)
+}
+
+/// What RWBS says: read, write, or neither. F is a flush where it comes first, before a write or alone, and later forced unit access.
+fn op(rwbs: &[u8]) -> Result<Option<Op>, Malformed> {
+    const LETTERS: &[u8] = b"RWDEFNASMBUZOC";
+    let first = rwbs.iter().find(|&&letter| letter != b'F');
+    if rwbs.is_empty() || !rwbs.iter().all(|letter| LETTERS.contains(letter)) {
+        return Err(Malformed::new(rwbs, "letters of reads, writes and so on, such as R, WS or N"));
+    }
+    Ok(match first {
+        Some(b'R') => Some(Op::Read),
+        Some(b'W') => Some(Op::Write),
+        _ => None,
+    })
+}
+
+#[derive(Debug)]
+struct Blkparse {
+    action: u8,
+}
+
+impl ParseLine for Blkparse {
+    #[inline]
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        let Some(mut event) = Event::new(line)? else { return Ok(Record::Ignored) };
+        if event.action != [self.action] && self.action != ANY {
+            return Ok(Record::Ignored);
+        }
+        let Some(op) = op(event.rwbs)? else { return Ok(Record::Skipped) };
+        let (sector, plus, sectors) = (event.rest.word(), event.rest.word(), event.rest.word());
+        let (Some(sector), Some(b"+"), Some(sectors)) = (sector, plus, sectors) else {
+            // A flush in front of a write, or a command that passes through: neither has sectors.
+            return Ok(Record::Skipped);
+        };
+        let offset_bytes = scaled(decimal(sector, "a sector")?, 512, "a sector")?;
+        let length_bytes = scaled(decimal(sectors, "a number of sectors")?, 512, "a number of sectors")?;
+        let volume = volumes.number(event.device);
+        Ok(Record::Request(Request { time_us: event.time_us, op, volume, offset_bytes, length_bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{read, recognised, refuses, requests};
+
+    const QUEUED: &[u8] = b"  8,16   5        1     0.000000000 18615  A   R 1444645666 + 256 <- (8,17) 1444645632\n\
+        \x20 8,16   5        2     0.000001850 18615  Q   R 1444645666 + 256 [java]\n\
+        \x20 8,16   5        3     0.000006438 18615  G   R 1444645666 + 256 [java]\n\
+        \x20 8,16   5        4     0.000008750 18615  P   N [java]\n\
+        \x20 8,16   5        5     0.000009980 18615  I   R 1444645666 + 256 [java]\n\
+        \x20 8,16   5        0     0.000012990     0  m   N cfq18615S / insert_request\n\
+        \x20 8,16   5        6     0.000014000 18615  U   N [java] 1\n\
+        \x20 8,16   5        7     0.000015000 18615  D   R 1444645666 + 256 [java]\n\
+        259,0     0        8     1.500000000 18615  Q WFSM 8 + 16 [ext4 writer]\n\
+        259,0     0        9     1.600000000 18615  M   W 24 + 8 [ext4 writer]\n\
+        259,0     0       10     1.700000000 18615  Q FWS [jbd2]\n\
+        259,0     0       11     1.800000000 18615  Q   D 0 + 4096 [fstrim]\n\
+        \x20 8,16   5       12     2.000000000 18615  C   R 1444645666 + 256 [0]\n\
+        CPU0 (8,16):\n Reads Queued:           1,      128KiB\t Writes Queued:           1,        8KiB\n";
+
+    const ISSUED: &[u8] = b"  8,16   3        4     0.000011950  3645  I  RA 4938888 + 256 [java]\n\
+        \x20 8,16   3        5     0.000026421  3645  D  RA 4938888 + 256 [java]\n\
+        \x20 8,16   3        7     0.001795683  3557  C  RA 4938888 + 256 [0]\n";
+
+    #[test]
+    fn of_each_request_one_event_counts() {
+        // 1444645666 * 512 = 739658580992, 4938888 * 512 = 2528710656.
+        let expected = ["1 R 8,16 739658580992 131072", "1500000 W 259,0 4096 8192"];
+        assert_eq!(requests("blkparse", QUEUED), expected);
+        assert_eq!(read("blkparse", QUEUED).skipped, 2);
+        assert_eq!(requests("blkparse", ISSUED), ["26 R 8,16 2528710656 131072"]);
+        assert_eq!(requests("blkparse:action=I", ISSUED), ["11 R 8,16 2528710656 131072"]);
+        assert_eq!(requests("blkparse:action=C", ISSUED), ["1795 R 8,16 2528710656 131072"]);
+        assert_eq!(requests("blkparse:action=Q", ISSUED), [""; 0]);
+        assert_eq!(recognised(QUEUED), Ok("blkparse"));
+        assert_eq!(recognised(ISSUED), Ok("blkparse"));
+    }
+
+    #[test]
+    fn letters_say_what_a_request_does() {
+        use super::op;
+        use flashwise_core::access::Op;
+        for read in ["R", "RA", "RM", "RSM", "RS"] {
+            assert_eq!(op(read.as_bytes()), Ok(Some(Op::Read)), "{read}");
+        }
+        for write in ["W", "WS", "WM", "WSM", "WFS", "FWFS", "FW", "WBS"] {
+            assert_eq!(op(write.as_bytes()), Ok(Some(Op::Write)), "{write}");
+        }
+        for neither in ["N", "D", "DS", "DE", "F", "FN", "FF", "E"] {
+            assert_eq!(op(neither.as_bytes()), Ok(None), "{neither}");
+        }
+        assert!(op(b"[java]").is_err() && op(b"").is_err() && op(b"X").is_err());
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        refuses(
+            "blkparse:action=Q",
+            &[
+                ("8,16 5 2 x 1 Q R 8 + 8 [p]", r#"found "x", expected a time in seconds"#),
+                ("8,16 5 2 0.1 1", r#"found "8,16 5 2 0.1 1", expected a line with one more field: an action"#),
+                (
+                    "8,16 5 2 0.1 1 Q Rx 8 + 8 [p]",
+                    r#"found "Rx", expected letters of reads, writes and so on, such as R, WS or N"#,
+                ),
+                ("8,16 5 2 0.1 1 Q R -8 + 8 [p]", r#"found "-8", expected a sector"#),
+                (
+                    "8,16 5 2 0.1 1 Q R 8 + 8388609 [p]",
+                    "found a request of 4294967808 bytes, expected at most 4294967296",
+                ),
+            ],
+        );
+    }
+}

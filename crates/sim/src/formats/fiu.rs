@@ -1,0 +1,88 @@
+//! FIU traces: `ts_ns pid process lba size op major minor md5`.
+//!
+//! Source: SNIA IOTTA repository, FIU IODedup, README; Koller, Rangaswami: I/O deduplication. FAST 2010. LBA and size are in
+//! sectors of 512 bytes, the op is `R` or `W`, the device `major,minor` is the volume, the digests of the contents are not read. The
+//! process name may hold blanks, so the fields after it are counted from the end of the line.
+
+use flashwise_core::access::Op;
+
+use super::fields::{TimeUnit, Words, decimal, scaled};
+use super::{Format, Lines, Malformed, ParseLine, Record};
+use crate::request::{Request, Volumes};
+
+/// FIU's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "fiu",
+    title: "FIU blkparse",
+    source: "ts_ns pid process lba size op major minor md5; SNIA IOTTA, FIU IODedup; Koller, Rangaswami, FAST 2010",
+    parameters: &[],
+    recognise: |sample| sample.fit_lines(&Fiu),
+    parser: |_, _, _| Ok(Box::new(Lines(Fiu))),
+};
+
+/// The fields after the process name.
+const FIELDS_AFTER: usize = 6;
+
+#[derive(Debug)]
+struct Fiu;
+
+impl ParseLine for Fiu {
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        let mut words = Words::new(line);
+        let time_us = words.time_us(TimeUnit::Nanoseconds, "a time in nanoseconds")?;
+        words.decimal("a process id")?;
+        words.next("a process")?;
+        let mut after = [&b""[..]; FIELDS_AFTER];
+        let mut found = 0;
+        while let Some(word) = words.word() {
+            after.rotate_left(1);
+            after[FIELDS_AFTER - 1] = word;
+            found += 1;
+        }
+        if found < FIELDS_AFTER {
+            return Err(Malformed::new(line, "a line of 9 fields"));
+        }
+        let [lba, size, op, major, minor, _digest] = after;
+        let offset_bytes = scaled(decimal(lba, "an LBA")?, 512, "an LBA")?;
+        let length_bytes = scaled(decimal(size, "a size in sectors")?, 512, "a size in sectors")?;
+        let op = match op {
+            b"R" => Op::Read,
+            b"W" => Op::Write,
+            other => return Err(Malformed::new(other, "R or W")),
+        };
+        decimal(major, "a major device number")?;
+        decimal(minor, "a minor device number")?;
+        let volume = volumes.number_of_two(major, b',', minor);
+        Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{recognised, refuses, requests};
+
+    const TRACE: &[u8] = b"89966899165 4892 syslogd 904265560 8 W 6 0 531e779d14e1c0a1\n\
+        89966899999 4892 my process 8 16 R 6 1 531e779d14e1c0a1\n";
+
+    #[test]
+    fn reads_the_columns() {
+        // 904265560 * 512 = 462983966720.
+        let expected = ["89966899 W 6,0 462983966720 4096", "89966899 R 6,1 4096 8192"];
+        assert_eq!(requests("fiu", TRACE), expected);
+        assert_eq!(recognised(TRACE), Ok("fiu"));
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        refuses(
+            "fiu",
+            &[
+                ("1 2 p 8 8 W 6 0", r#"found "1 2 p 8 8 W 6 0", expected a line of 9 fields"#),
+                ("1 2 p 8 8 w 6 0 d", r#"found "w", expected R or W"#),
+                ("1 2 p x 8 W 6 0 d", r#"found "x", expected an LBA"#),
+                ("-1 2 p 8 8 W 6 0 d", r#"found "-1", expected a time in nanoseconds"#),
+                ("1 2 p 8 8 W sda 0 d", r#"found "sda", expected a major device number"#),
+            ],
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! ARC's and LIRS's `.lis` traces: `start_block blocks ignored request`.
+//!
+//! Source: Megiddo, Modha: ARC: A self-tuning, low overhead replacement cache. FAST 2003, and the traces published with it (OLTP, P1
+//! to P14, DS1, S1 to S3). Blocks are of 512 bytes, requests are numbered, there are no times, and all are taken for reads. ARC's
+//! figures count the blocks as they stand: read with a block size of 512 bytes, OLTP gives them.
+
+use flashwise_core::access::Op;
+
+use super::fields::Words;
+use super::{Fit, Format, Lines, Malformed, ParseLine, Record, Sample};
+use crate::request::{ONLY_VOLUME, Request, Volumes};
+
+/// The row of `.lis` traces in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "lis",
+    title: "ARC and LIRS .lis",
+    source: "start_block blocks ignored request, in blocks of 512 bytes, all reads; Megiddo, Modha, FAST 2003",
+    parameters: &[],
+    recognise,
+    parser: |_, _, _| Ok(Box::new(Lines(Lis))),
+};
+
+/// Besides its shape, a trace must have request numbers that count up or stand still.
+fn recognise(sample: &Sample) -> Fit {
+    let numbers: Vec<_> = sample.lines().take(100).filter_map(|line| Words::new(line).nth_decimal(3)).collect();
+    let counting = numbers.windows(2).all(|pair| pair[0] <= pair[1] && pair[1] - pair[0] <= 1);
+    if counting { sample.fit_lines(&Lis) } else { Fit::No }
+}
+
+#[derive(Debug)]
+struct Lis;
+
+impl ParseLine for Lis {
+    #[inline]
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        let mut words = Words::new(line);
+        let offset_bytes = words.bytes(512, "a block number")?;
+        let length_bytes = words.bytes(512, "a number of blocks")?;
+        words.decimal("a number, which is ignored")?;
+        words.decimal("a request number")?;
+        words.end(4)?;
+        let volume = volumes.number(ONLY_VOLUME);
+        Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{recognised, refuses, requests};
+
+    const TRACE: &[u8] = b"230027 8 0 0\n1842745 64 0 1\r\n216082 8 50 2\n";
+
+    #[test]
+    fn reads_the_columns() {
+        // 230027 * 512 = 117773824, 1842745 * 512 = 943485440, 216082 * 512 = 110633984.
+        let expected = ["0 R 0 117773824 4096", "0 R 0 943485440 32768", "0 R 0 110633984 4096"];
+        assert_eq!(requests("lis", TRACE), expected);
+        assert_eq!(recognised(TRACE), Ok("lis"));
+    }
+
+    #[test]
+    fn four_numbers_of_which_the_last_does_not_count_up_are_something_else() {
+        assert!(recognised(b"1 8 0 5\n2 8 0 900\n").is_err());
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        refuses(
+            "lis",
+            &[
+                ("x 8 0 0", r#"found "x", expected a block number"#),
+                ("1 -8 0 0", r#"found "-8", expected a number of blocks"#),
+                ("1 8 0", r#"found "1 8 0", expected a line with one more field: a request number"#),
+                ("1 8 0 0 0", r#"found "1 8 0 0 0", expected a line of 4 fields"#),
+                (
+                    "36028797018963967 8 0 0",
+                    "found a request of 4096 bytes at byte 18446744073709551104, expected one that ends at byte \
+                     144115188075855872 or before",
+                ),
+            ],
+        );
+    }
+}
