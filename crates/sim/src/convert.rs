@@ -1,7 +1,7 @@
 //! Converts a trace of any kind to a normalised one in a file.
 //!
-//! A normalised trace can be given larger blocks. The result is, byte for byte, what its original would have become if its addresses
-//! are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
+//! A normalised trace can be given larger blocks. The result is, byte for byte, what its original would have become if its
+//! addresses are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
 
 use std::ops::ControlFlow;
 

@@ -6,7 +6,8 @@ use crate::input::{InputOptions, reading};
 
 /// Write the requests of a trace as CSV
 ///
-/// The header tells what the columns are, so that flashwise reads it back as it is. Requests of a normalised trace span whole blocks.
+/// The header tells what the columns are, so that flashwise reads it back as it is. Requests of a normalised trace span whole
+/// blocks.
 #[derive(Debug, Args)]
 pub struct Export {
     /// A trace of any format, or a normalised one; - is standard input
