@@ -30,8 +30,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn is_misuse(error: &anyhow::Error) -> bool {
     use TraceError::{Ambiguous, BlockSizes, Generate, NoSuchVolume, Normalised, Option, OverwritesInput, Unsure};
     let of_trace = |error: &TraceError| {
-        let of_input = matches!(error, Option(_) | Ambiguous { .. } | Normalised { .. } | NoSuchVolume { .. });
-        of_input || matches!(error, Unsure { .. } | Generate(_) | BlockSizes { .. } | OverwritesInput { .. })
+        let of_input =
+            matches!(error, Option(_) | Ambiguous { .. } | Unsure { .. } | Normalised { .. } | NoSuchVolume { .. });
+        of_input || matches!(error, Generate(_) | BlockSizes { .. } | OverwritesInput { .. })
     };
     error.is::<Misuse>()
         || error.is::<SizeError>()

@@ -4,17 +4,17 @@ mod concat;
 mod convert;
 mod cut;
 mod export;
+mod formats;
 mod generate;
 mod info;
 mod reuse;
 
 use clap::Subcommand;
 
-use crate::formats::Formats;
-
 /// Look at, convert, cut, join and generate traces
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
+    Formats(formats::Formats),
     Info(info::Info),
     Reuse(reuse::Reuse),
     Convert(convert::Convert),
@@ -22,12 +22,12 @@ pub enum TraceCommand {
     Concat(concat::Concat),
     Generate(generate::Generate),
     Export(export::Export),
-    Formats(Formats),
 }
 
 impl TraceCommand {
     pub fn run(&self) -> anyhow::Result<()> {
         match self {
+            TraceCommand::Formats(command) => command.run(),
             TraceCommand::Info(command) => command.run(),
             TraceCommand::Reuse(command) => command.run(),
             TraceCommand::Convert(command) => command.run(),
@@ -35,7 +35,6 @@ impl TraceCommand {
             TraceCommand::Concat(command) => command.run(),
             TraceCommand::Generate(command) => command.run(),
             TraceCommand::Export(command) => command.run(),
-            TraceCommand::Formats(command) => command.run(),
         }
     }
 }

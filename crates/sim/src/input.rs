@@ -9,13 +9,13 @@ use crate::progress::Progress;
 /// How many layers of compression are taken off; the published Systor'17 samples come as gzip within zstd.
 const LAYERS_MAX: usize = 4;
 const BUFFER_BYTES: usize = 256 << 10;
+/// The longest window of zstd's format that 64-bit programs read: `zstd --long=31` writes it.
+const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 
 /// The decompressed contents of a trace.
 pub struct Input<'a> {
     path: String,
     reader: Box<dyn BufRead + Send + 'a>,
-    compression: Option<&'static str>,
-    bytes_read: u64,
 }
 
 impl<'a> Input<'a> {
@@ -40,17 +40,14 @@ impl<'a> Input<'a> {
     ) -> Result<Self, TraceError> {
         let counted = Counted { source, progress };
         let mut reader: Box<dyn BufRead + Send + 'a> = Box::new(BufReader::with_capacity(BUFFER_BYTES, counted));
-        let mut outermost = None;
         for _ in 0..LAYERS_MAX {
-            let (inner, found) = decompressed(reader).map_err(|source| match outermost {
-                None => TraceError::Io { path: path.to_owned(), source },
-                Some(compression) => TraceError::Compression { path: path.to_owned(), compression, byte: 0, source },
-            })?;
-            reader = inner;
-            let Some(compression) = found else { break };
-            outermost = outermost.or(Some(compression));
+            let is_compressed;
+            (reader, is_compressed) = decompressed(reader).map_err(|source| error(path, source))?;
+            if !is_compressed {
+                break;
+            }
         }
-        Ok(Input { path: path.to_owned(), reader, compression: outermost, bytes_read: 0 })
+        Ok(Input { path: path.to_owned(), reader })
     }
 
     /// What errors call this input.
@@ -65,20 +62,60 @@ impl<'a> Input<'a> {
             match self.reader.read(&mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.error(filled, source)),
+                Err(source) => return Err(error(&self.path, source)),
             }
         }
-        self.bytes_read += filled as u64;
         Ok(filled)
     }
+}
 
-    fn error(&self, filled: usize, source: io::Error) -> TraceError {
-        let path = self.path.clone();
-        match self.compression {
-            None => TraceError::Io { path, source },
-            Some(compression) => {
-                TraceError::Compression { path, compression, byte: self.bytes_read + filled as u64, source }
+/// What an error of the layers means: damage that one of them found, or a failure to read what is under all of them.
+fn error(path: &str, source: io::Error) -> TraceError {
+    let path = path.to_owned();
+    match source.downcast::<Damage>() {
+        Ok(Damage { compression, byte, source }) => TraceError::Compression { path, compression, byte, source },
+        Err(source) => TraceError::Io {
+            path,
+            source: source.downcast::<Unreadable>().map_or_else(|other| other, |unreadable| unreadable.0),
+        },
+    }
+}
+
+/// Data that a layer cannot decompress.
+#[derive(Debug, thiserror::Error)]
+#[error("damaged {compression} data")]
+struct Damage {
+    compression: &'static str,
+    /// Position in the layer's decompressed contents.
+    byte: u64,
+    source: io::Error,
+}
+
+/// A failure to read a file, which is not the fault of the layers above.
+#[derive(Debug, thiserror::Error)]
+#[error("unreadable")]
+struct Unreadable(#[source] io::Error);
+
+/// One layer of compression; says of its errors that they are its own.
+struct Layer<R> {
+    decoder: R,
+    compression: &'static str,
+    bytes_read: u64,
+}
+
+impl<R: Read> Read for Layer<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.decoder.read(buffer) {
+            Ok(read) => {
+                self.bytes_read += read as u64;
+                Ok(read)
+            }
+            Err(source) if source.get_ref().is_some_and(|inner| inner.is::<Damage>() || inner.is::<Unreadable>()) => {
+                Err(source)
+            }
+            Err(source) => {
+                let Layer { compression, bytes_read: byte, .. } = *self;
+                Err(io::Error::other(Damage { compression, byte, source }))
             }
         }
     }
@@ -91,16 +128,21 @@ struct Counted<'a> {
 
 impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(buffer)?;
-        self.progress.advance(read as u64);
-        Ok(read)
+        loop {
+            match self.source.read(buffer) {
+                Ok(read) => {
+                    self.progress.advance(read as u64);
+                    return Ok(read);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(io::Error::other(Unreadable(error))),
+            }
+        }
     }
 }
 
-type Layer<'a> = (Box<dyn BufRead + Send + 'a>, Option<&'static str>);
-
 /// Takes one layer of compression off, if there is one.
-fn decompressed<'a>(mut reader: Box<dyn BufRead + Send + 'a>) -> io::Result<Layer<'a>> {
+fn decompressed<'a>(mut reader: Box<dyn BufRead + Send + 'a>) -> io::Result<(Box<dyn BufRead + Send + 'a>, bool)> {
     let mut magic = [0; 6];
     let mut len = 0;
     while len < magic.len() {
@@ -112,18 +154,22 @@ fn decompressed<'a>(mut reader: Box<dyn BufRead + Send + 'a>) -> io::Result<Laye
     let magic = magic[..len].to_vec();
     let is = |wanted: &[u8]| magic.starts_with(wanted);
     let whole = Cursor::new(magic.clone()).chain(reader);
-    fn buffered<'a>(decoder: impl Read + Send + 'a) -> Box<dyn BufRead + Send + 'a> {
-        Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+    fn layer<'a>(compression: &'static str, decoder: impl Read + Send + 'a) -> (Box<dyn BufRead + Send + 'a>, bool) {
+        (Box::new(BufReader::with_capacity(BUFFER_BYTES, Layer { decoder, compression, bytes_read: 0 })), true)
     }
-    Ok(if is(&[0x28, 0xB5, 0x2F, 0xFD]) {
-        (buffered(zstd::Decoder::with_buffer(whole)?), Some("zstd"))
+    // Parallel compressors begin with a frame that is to be skipped.
+    let is_skippable_frame = matches!(magic[..], [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..]);
+    Ok(if is(&[0x28, 0xB5, 0x2F, 0xFD]) || is_skippable_frame {
+        let mut decoder = zstd::Decoder::with_buffer(whole)?;
+        decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+        layer("zstd", decoder)
     } else if is(&[0x1F, 0x8B]) {
-        (buffered(flate2::bufread::MultiGzDecoder::new(whole)), Some("gzip"))
+        layer("gzip", flate2::bufread::MultiGzDecoder::new(whole))
     } else if is(&[0xFD, b'7', b'z', b'X', b'Z', 0]) {
-        (buffered(liblzma::bufread::XzDecoder::new_multi_decoder(whole)), Some("xz"))
+        layer("xz", liblzma::bufread::XzDecoder::new_multi_decoder(whole))
     } else if is(b"BZh") && matches!(magic.get(3), Some(b'1'..=b'9')) {
-        (buffered(bzip2::bufread::MultiBzDecoder::new(whole)), Some("bzip2"))
+        layer("bzip2", bzip2::bufread::MultiBzDecoder::new(whole))
     } else {
-        (Box::new(whole), None)
+        (Box::new(whole), false)
     })
 }

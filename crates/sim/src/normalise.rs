@@ -60,7 +60,7 @@ pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<
         Requests::Original(mut input, original) => {
             let temporary =
                 tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })?;
-            let temporary = normalise(&mut input, original, settings, temporary)?;
+            let temporary = write_normalised(&mut input, original, settings, temporary)?;
             Trace::map(path, &temporary)
         }
     }
@@ -68,7 +68,17 @@ pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<
 
 /// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and 13 to 37 bytes per
 /// unique block.
-fn normalise<W: Write>(input: &mut Input, original: Original, settings: &Settings, out: W) -> Result<W, TraceError> {
+pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
+    let original = Original::recognise(input, settings)?;
+    write_normalised(input, original, settings, out)
+}
+
+fn write_normalised<W: Write>(
+    input: &mut Input,
+    original: Original,
+    settings: &Settings,
+    out: W,
+) -> Result<W, TraceError> {
     let block_size_bytes = settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES);
     let out = BufWriter::with_capacity(1 << 20, out);
     let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;

@@ -156,6 +156,12 @@ fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
 }
 
 impl Original {
+    /// Settles the format of what `input` holds.
+    pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
+        let head = head(input)?;
+        Original::new(input.path(), head, settings)
+    }
+
     fn new(path: &str, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
         if head.is_empty() {
             return Err(TraceError::Empty { path: path.to_owned() });

@@ -11,17 +11,15 @@ use std::io::Write;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
+    ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::datatypes::{
-    DataType, Field, Int32Type, Int64Type, Metadata, Schema, SchemaRef, UInt8Type, UInt32Type, UInt64Type,
-};
+use arrow::datatypes::{ArrowNativeType, DataType, Field, Int32Type, Metadata, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{
     DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
-use arrow::ipc::{Block, FooterBuilder, MetadataVersion, convert, root_as_footer};
+use arrow::ipc::{self, Block, FooterBuilder, MetadataVersion, convert, root_as_footer, root_as_message};
 use flatbuffers::FlatBufferBuilder;
 
 use crate::trace::Description;
@@ -262,29 +260,15 @@ impl TraceFile {
             refused(format!("a description that does not parse ({error})"), "the description of a trace")
         })?;
 
-        let damaged =
-            |error: ArrowError| refused(format!("a damaged record batch ({error})"), "record batches of the schema");
-        let slice = |block: &Block| {
-            let start = usize::try_from(block.offset()).ok();
-            let metadata = usize::try_from(block.metaDataLength()).ok();
-            let body = usize::try_from(block.bodyLength()).ok();
-            let len = metadata.zip(body).and_then(|(metadata, body)| metadata.checked_add(body));
-            match start.zip(len).and_then(|(start, len)| Some((start, len, start.checked_add(len)?))) {
-                Some((start, len, end)) if end <= footer_start && len >= 8 => Ok(buffer.slice_with_length(start, len)),
-                _ => Err(refused(format!("a block at {block:?}"), "blocks within the file")),
-            }
+        let blocks =
+            |blocks: Option<flatbuffers::Vector<'_, Block>>| blocks.into_iter().flatten().copied().collect::<Vec<_>>();
+        let [dictionary] = blocks(footer.dictionaries())[..] else {
+            return Err(refused("not one dictionary", "one, with all block addresses"));
         };
-        let mut decoder =
-            arrow::ipc::reader::FileDecoder::new(Arc::new(found), footer.version()).with_require_alignment(false);
-        for block in footer.dictionaries().iter().flatten() {
-            decoder.read_dictionary(block, &slice(block)?).map_err(damaged)?;
-        }
-        let mut file =
-            TraceFile { batches: Vec::new(), addresses: ScalarBuffer::from(vec![]), block_size_bytes, description };
-        for block in footer.recordBatches().iter().flatten() {
-            if let Some(batch) = decoder.read_record_batch(block, &slice(block)?).map_err(damaged)? {
-                file.push(&batch)?;
-            }
+        let addresses = Message::new(&buffer, &dictionary, footer_start)?.addresses()?;
+        let mut file = TraceFile { batches: Vec::new(), addresses, block_size_bytes, description };
+        for block in blocks(footer.recordBatches()) {
+            file.push(Message::new(&buffer, &block, footer_start)?.columns()?)?;
         }
         if file.batches.is_empty() {
             return Err(refused("no accesses", "at least one"));
@@ -292,20 +276,7 @@ impl TraceFile {
         Ok(file)
     }
 
-    fn push(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
-        use arrow::array::AsArray;
-        if batch.columns().iter().any(|column| column.null_count() > 0) {
-            return Err(refused("a column with nulls", "values only"));
-        }
-        let block = batch.column(2).as_dictionary::<Int32Type>();
-        self.addresses = block.values().as_primitive::<UInt64Type>().values().clone();
-        let columns = Columns {
-            time_us: batch.column(0).as_primitive::<Int64Type>().values().clone(),
-            op: batch.column(1).as_primitive::<UInt8Type>().values().clone(),
-            block: block.keys().values().clone(),
-            request: batch.column(3).as_primitive::<UInt32Type>().values().clone(),
-            request_blocks: batch.column(4).as_primitive::<UInt32Type>().values().clone(),
-        };
+    fn push(&mut self, columns: Columns) -> Result<(), Refused> {
         let block_max = columns.block.iter().map(|&block| block as u32).max().unwrap_or(0) as usize;
         if !columns.block.is_empty() && block_max >= self.addresses.len() {
             return Err(refused(format!("block id {block_max}"), format!("ids below {}", self.addresses.len())));
@@ -317,6 +288,84 @@ impl TraceFile {
             self.batches.push(columns);
         }
         Ok(())
+    }
+}
+
+/// A message of a mapped file. It is read here and not by arrow's own reader, since that one panics on damage.
+struct Message {
+    metadata: Buffer,
+    body: Buffer,
+}
+
+impl Message {
+    /// The message at `block`, which must end before byte `end` of the file.
+    fn new(file: &Buffer, block: &Block, end: usize) -> Result<Message, Refused> {
+        const CONTINUATION: [u8; 4] = [0xFF; 4];
+        let wrong = || refused(format!("a message at {block:?}"), "messages within the file");
+        let start = usize::try_from(block.offset()).map_err(|_| wrong())?;
+        let metadata = usize::try_from(block.metaDataLength()).map_err(|_| wrong())?;
+        let body = usize::try_from(block.bodyLength()).map_err(|_| wrong())?;
+        let whole = metadata.checked_add(body).and_then(|len| start.checked_add(len));
+        if whole.is_none_or(|whole| whole > end) || metadata < 8 || file[start..start + 4] != CONTINUATION {
+            return Err(wrong());
+        }
+        let metadata_len = i32::from_le_bytes(file[start + 4..start + 8].try_into().expect("four bytes"));
+        let metadata_len = usize::try_from(metadata_len).ok().filter(|len| *len <= metadata - 8).ok_or_else(wrong)?;
+        Ok(Message {
+            metadata: file.slice_with_length(start + 8, metadata_len),
+            body: file.slice_with_length(start + metadata, body),
+        })
+    }
+
+    fn parsed(&self) -> Result<arrow::ipc::Message<'_>, Refused> {
+        root_as_message(&self.metadata)
+            .map_err(|error| refused(format!("a damaged message ({error})"), "an Arrow message"))
+    }
+
+    fn columns(&self) -> Result<Columns, Refused> {
+        let message = self.parsed()?;
+        let rows = message.header_as_record_batch().ok_or_else(|| refused("another message", "a record batch"))?;
+        Ok(Columns {
+            time_us: self.column(&rows, 0)?,
+            op: self.column(&rows, 1)?,
+            block: self.column(&rows, 2)?,
+            request: self.column(&rows, 3)?,
+            request_blocks: self.column(&rows, 4)?,
+        })
+    }
+
+    fn addresses(&self) -> Result<ScalarBuffer<u64>, Refused> {
+        let message = self.parsed()?;
+        let dictionary = message.header_as_dictionary_batch().filter(|dictionary| !dictionary.isDelta());
+        let values = dictionary.and_then(|dictionary| dictionary.data());
+        self.column(&values.ok_or_else(|| refused("another message", "a whole dictionary"))?, 0)
+    }
+
+    /// The column of that number; each has a buffer that says which rows are null, and one of values.
+    fn column<T: ArrowNativeType>(&self, rows: &ipc::RecordBatch, number: usize) -> Result<ScalarBuffer<T>, Refused> {
+        let wrong =
+            |found: &str| refused(format!("column {number} with {found}"), "as many values as rows, uncompressed");
+        if rows.compression().is_some() {
+            return Err(wrong("compressed values"));
+        }
+        let node = rows.nodes().filter(|nodes| number < nodes.len()).map(|nodes| *nodes.get(number));
+        let values = rows.buffers().filter(|all| 2 * number + 1 < all.len()).map(|all| *all.get(2 * number + 1));
+        let (node, values) = node.zip(values).ok_or_else(|| wrong("no values"))?;
+        if node.null_count() != 0 || node.length() != rows.length() {
+            return Err(wrong("nulls or another number of rows"));
+        }
+        let bytes = usize::try_from(node.length()).ok().and_then(|rows| rows.checked_mul(size_of::<T>()));
+        let start = usize::try_from(values.offset()).ok();
+        let within = bytes.zip(start).filter(|(bytes, start)| {
+            let end = start.checked_add(*bytes);
+            end.is_some_and(|end| end <= self.body.len())
+                && i64::try_from(*bytes).is_ok_and(|bytes| bytes <= values.length())
+        });
+        let (bytes, start) = within.ok_or_else(|| wrong("values outside of its message"))?;
+        let values = self.body.slice_with_length(start, bytes);
+        let aligned = values.as_ptr().align_offset(align_of::<T>()) == 0;
+        // Files of this program are aligned; a copy is.
+        Ok(ScalarBuffer::from(if aligned { values } else { Buffer::from(values.as_slice()) }))
     }
 }
 

@@ -1,0 +1,158 @@
+//! Public traces, which the project may not carry: their formats are recognised, and their requests are as many as other programs
+//! count in them. The directory is that of the environment variable `FLASHWISE_TRACES`; a missing variable or file is a failure.
+//!
+//! The figures are those of wc and awk over the decompressed files, and of a Python struct over the binary one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use flashwise_core::policy::Spec;
+use flashwise_sim::info::Info;
+use flashwise_sim::normalise::{Settings, open};
+use flashwise_sim::progress::Silent;
+use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::trace::Trace;
+
+fn read(path: &str, format: Option<&str>) -> Result<Trace, String> {
+    let directory = std::env::var_os("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
+    let path = PathBuf::from(directory).join(path);
+    assert!(path.is_file(), "{} is missing", path.display());
+    let settings = Settings { format: format.map(|format| format.parse().unwrap()), ..Settings::default() };
+    open(path.to_str().unwrap(), &settings, &Silent).map_err(|error| error.to_string())
+}
+
+/// Format, requests, reads per thousand requests, volumes, skipped records.
+fn summary(trace: &Trace) -> (String, u64, u64, u64, u64) {
+    let info = Info::of(trace);
+    let reads = (1000.0 * info.read_requests as f64 / info.requests as f64).round() as u64;
+    (info.format, info.requests, reads, info.volumes, info.skipped_records)
+}
+
+#[test]
+fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
+    let cases: [(&str, &str, u64, u64, u64, u64); 24] = [
+        ("arc/OLTP.lis.zst", "lis", 914_145, 1000, 1, 0),
+        ("arc/P3.lis.zst", "lis", 238_578, 1000, 1, 0),
+        ("arc/P6.lis.zst", "lis", 519_711, 1000, 1, 0),
+        ("benchmarks/postmark-62k.disksim.zst", "disksim", 62_257, 832, 1, 0),
+        // 15,524 Q events of 50,000 events; 80 of them are reads.
+        ("blktrace/hadoop-50k-events.blkparse.zst", "blkparse", 15_524, 5, 1, 0),
+        // 9,887 D events, of which 848 are writes.
+        ("blktrace/java-ext4.blkparse.zst", "blkparse", 9_887, 914, 1, 0),
+        ("blktrace/java-f2fs.blkparse.zst", "blkparse", 5_727, 825, 1, 0),
+        ("cloudphysics/cloudPhysicsIO.vscsi.zst", "vscsi", 113_872, 413, 1, 0),
+        ("fiu/home1sample.blkparse.zst", "fiu", 1000, 0, 1, 0),
+        ("fiu/home2sample.blkparse.zst", "fiu", 1000, 88, 1, 0),
+        ("lirs/2_pools.zst", "blocks", 100_000, 1000, 1, 0),
+        ("lirs/gli.zst", "blocks", 6_015, 1000, 1, 0),
+        ("lirs/loop.trace.gz", "blocks", 505_500, 1000, 1, 0),
+        ("lirs/multi3.zst", "blocks", 30_241, 1000, 1, 0),
+        ("lirs/sprite.trace.gz", "blocks", 133_996, 1000, 1, 0),
+        ("msr/hm-sample1000.csv.zst", "msr", 1000, 508, 1, 0),
+        ("msr/src1_0-head10000.csv.zst", "msr", 10_000, 0, 1, 0),
+        ("systor17/additional-sample.csv.gz.zst", "systor", 999, 701, 1, 0),
+        ("systor17/traces-sample.csv.gz.zst", "systor", 999, 827, 1, 0),
+        ("tencent/cbs-sample50000.csv.zst", "tencent", 50_000, 490, 2038, 0),
+        ("tencent/tencent-cut50k-490.csv.zst", "csv", 50_000, 600, 1, 0),
+        ("umass/Financial1-head10000.spc.zst", "spc", 10_000, 408, 22, 0),
+        ("captured/netsfs.csv.zst", "msr", 232_202, 464, 1, 0),
+        ("captured/tpcc-pg.csv.zst", "msr", 1_723_057, 527, 1, 0),
+    ];
+    for (path, format, requests, reads, volumes, skipped) in cases {
+        let expected = (format.to_owned(), requests, reads, volumes, skipped);
+        assert_eq!(summary(&read(path, None).unwrap()), expected, "{path}");
+    }
+}
+
+#[test]
+fn accesses_and_unique_blocks_are_as_others_count() {
+    let cases: [(&str, usize, usize); 6] = [
+        ("cloudphysics/cloudPhysicsIO.vscsi.zst", 1_141_869, 269_210),
+        ("captured/webserver.csv.zst", 5_346_008, 1_130_898),
+        ("captured/netsfs.csv.zst", 1_126_563, 617_197),
+        ("captured/rocksdb-rww.csv.zst", 3_127_482, 1_596_595),
+        ("captured/tpcc-pg.csv.zst", 5_917_286, 917_841),
+        ("captured/homes.csv.zst", 2_493_758, 577_631),
+    ];
+    for (path, accesses, unique_blocks) in cases {
+        let trace = read(path, None).unwrap();
+        assert_eq!((trace.len(), trace.unique_blocks()), (accesses, unique_blocks), "{path}");
+    }
+}
+
+#[test]
+fn traces_without_a_format_are_read_by_naming_their_columns() {
+    let five_columns = "csv:delimiter=space,time=0,volume=1,offset=2,length=3,op=4,read=1,offset-unit=512";
+    let meta = "csv:time=op_time,time-unit=s,op=op_name,offset=io_offset,length=io_size,volume=block_id,\
+        read=getChunkData.Permanent/getChunkData.NotInitialized";
+    let nexus = "csv:delimiter=space,offset=0,length=2,op=3,time=4,time-unit=s,offset-unit=512,read=0/4";
+    let cases: [(&str, String, u64, u64, u64, u64); 6] = [
+        ("msps/DTRS-300s.ssdsim.ts_us.zst", format!("{five_columns},length-unit=512"), 127_043, 890, 1, 0),
+        (
+            "umass/Financial1-head50000.flashsim.zst",
+            format!("{five_columns},length-unit=4096,time-unit=ms"),
+            50_000,
+            584,
+            1,
+            0,
+        ),
+        (
+            "umass/WebSearch1-head24783.mqsim.zst",
+            format!("{five_columns},length-unit=512,time-unit=ns"),
+            24_783,
+            1000,
+            6,
+            0,
+        ),
+        // 312 reads (0 and 4) of 17,952 requests.
+        ("nexus5/Installing_log181.txt.zst", nexus.to_owned(), 17_952, 17, 1, 0),
+        // 231 discards; 1 read of 64,189 requests.
+        ("opencas/rocksdb-ycsbA-load-0702.csv.zst", "csv:read=1,write=2".to_owned(), 64_189, 0, 1, 231),
+        ("meta/block_traces_1.csv.zst", meta.to_owned(), 999, 600, 625, 0),
+    ];
+    for (path, spec, requests, reads, volumes, skipped) in &cases {
+        let expected = ("csv".to_owned(), *requests, *reads, *volumes, *skipped);
+        assert_eq!(summary(&read(path, Some(spec)).unwrap()), expected, "{path}");
+    }
+    let trace = read("msps/DTRS-300s.ssdsim.ts_us.zst", Some(&cases[0].1)).unwrap();
+    assert_eq!((trace.unique_blocks(), Info::of(&trace).duration_us), (1_272_267, 299_999_516));
+}
+
+#[test]
+fn what_could_be_another_simulators_trace_is_asked_about() {
+    for path in [
+        "msps/DTRS-300s.ssdsim.ts_us.zst",
+        "umass/Financial1-head50000.flashsim.zst",
+        "umass/WebSearch1-head24783.mqsim.zst",
+    ] {
+        let error = read(path, None).unwrap_err();
+        assert!(error.contains("it looks like disksim, but traces of SSDSim, MQSim and FlashSim"), "{error}");
+    }
+    for path in ["nexus5/Installing_log181.txt.zst", "opencas/rocksdb-ycsbA-load-0702.csv.zst"] {
+        assert!(read(path, None).unwrap_err().contains("its format is not recognised"), "{path}");
+    }
+    let flushes_only = read("captured/flushes/homes.ctl.csv.zst", None).unwrap_err();
+    assert!(flushes_only.ends_with("it holds no requests"), "{flushes_only}");
+}
+
+/// N. Megiddo, D. Modha: ARC. FAST 2003, table on OLTP: LRU 32.83, 42.47, 53.65, 60.70 and 64.63 %.
+#[test]
+fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
+    let directory = std::env::var("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
+    let settings = Settings { block_size_bytes: Some(512), ..Settings::default() };
+    let trace = open(&format!("{directory}/arc/OLTP.lis.zst"), &settings, &Silent).unwrap();
+    let lru = Spec::parse("lru").unwrap();
+    let sizes = [1000, 2000, 5000, 10_000, 15_000];
+    let job = |capacity_blocks: usize| Job {
+        trace: 0,
+        policy: lru.clone(),
+        size: capacity_blocks.to_string(),
+        capacity_blocks,
+    };
+    let jobs = sizes.into_iter().map(job).collect();
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+    let runs = simulate(&[trace], jobs, counting, &Silent).unwrap();
+    let percent = runs.iter().map(|run| format!("{:.2}", 100.0 * run.counters.hit_ratio()));
+    assert_eq!(percent.collect::<Vec<_>>(), ["32.83", "42.47", "53.65", "60.70", "64.63"]);
+}
