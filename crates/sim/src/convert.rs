@@ -1,7 +1,7 @@
 //! Converts a trace of any kind to a normalised one in a file.
 //!
-//! A normalised trace can be given larger blocks: the result is, byte for byte, what its original would have become, since a
-//! large block that a request touches is one of whose smaller blocks it touches one.
+//! A normalised trace can be given larger blocks. The result is, byte for byte, what its original would have become if its
+//! addresses are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
 
 use std::ops::ControlFlow;
 

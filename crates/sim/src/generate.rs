@@ -19,10 +19,8 @@ use crate::normalise::Normaliser;
 use crate::numbering::BLOCKS_MAX;
 use crate::output::write_whole;
 use crate::progress::Progress;
-use crate::request::Request;
+use crate::request::{ONLY_VOLUME, Request};
 
-/// Name of the only volume of a generated trace.
-const VOLUME: &str = "generated";
 /// Requests between two reports of progress.
 const PROGRESS_REQUESTS: u64 = 1 << 14;
 
@@ -325,7 +323,7 @@ impl Iterator for Generator {
 pub enum Written {
     /// As a normalised trace.
     Normalised,
-    /// As MSR-Cambridge CSV.
+    /// As CSV.
     Csv,
 }
 
@@ -343,13 +341,13 @@ pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn 
         if written == Written::Csv {
             let mut csv = CsvWriter::new(out, file)?;
             for request in generator {
-                csv.write(&request?, VOLUME.as_bytes())?;
+                csv.write(&request?, ONLY_VOLUME)?;
             }
-            return Ok(());
+            return csv.finish();
         }
         let mut normaliser = Normaliser::to(out, out, block_size_bytes, file)?;
         normaliser.description.format = "generated".to_owned();
-        let volume = normaliser.volume(VOLUME.as_bytes())?;
+        let volume = normaliser.volume(ONLY_VOLUME)?;
         for request in generator {
             normaliser.request(&Request { volume, ..request? })?;
         }

@@ -312,3 +312,73 @@ impl<'a> Rebuilding<'a> {
 fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError {
     TraceError::NotATrace { path: trace.name().into(), found, expected: expected.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+    use crate::trace::Description;
+    use crate::trace_file::{Rows, TraceWriter};
+
+    /// A normalised trace of one op and time with these rows (block, request, request_blocks) in record batches.
+    fn trace(batches: &[&[(i32, u32, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
+        let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096).unwrap();
+        for batch in batches {
+            let mut rows = Rows { time_us: vec![7; batch.len()], op: vec![1; batch.len()], ..Rows::default() };
+            for &(block, request, request_blocks) in *batch {
+                rows.block.push(block);
+                rows.request.push(request);
+                rows.request_blocks.push(request_blocks);
+            }
+            writer.write(rows).unwrap();
+        }
+        let volumes = volumes.iter().map(|&name| name.to_owned()).collect();
+        let description = Description { start_us: 100, volumes, ..Description::default() };
+        Trace::map("test", &writer.finish(addresses.to_vec(), &description).unwrap()).unwrap()
+    }
+
+    fn requests(trace: Trace) -> Result<Vec<Request>, TraceError> {
+        let mut requests = Vec::new();
+        Requests::Normalised(trace, &Silent).for_each_batch(4096, |batch| {
+            requests.extend(batch.requests);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(requests)
+    }
+
+    const SECOND: u64 = 1 << 48;
+
+    #[test]
+    fn requests_are_put_together_again_across_record_batches() {
+        let request = |volume, block: u64, blocks: u64| Request {
+            time_us: 107,
+            op: Op::Write,
+            volume,
+            offset_bytes: 4096 * block,
+            length_bytes: 4096 * blocks,
+        };
+        let batches: &[&[_]] = &[&[(0, 0, 1), (0, 1, 3), (1, 1, 3)], &[(2, 1, 3), (3, 2, 1)]];
+        let trace = trace(batches, &[5, 6, 7, SECOND | 9], &["a", "b"]);
+        assert_eq!(requests(trace).unwrap(), [request(0, 5, 1), request(0, 5, 3), request(1, 9, 1)]);
+    }
+
+    #[test]
+    fn rows_that_make_no_requests_are_refused() {
+        let refused = |batch: &[(i32, u32, u32)], addresses: &[u64], volumes: &[&str]| {
+            requests(trace(&[batch], addresses, volumes)).unwrap_err().to_string()
+        };
+        let errors = [
+            refused(&[(0, 0, 2), (1, 0, 2)], &[5, 7], &["a"]),
+            refused(&[(0, 0, 2)], &[5], &["a"]),
+            refused(&[(0, 0, 1)], &[SECOND | 5], &["a"]),
+            refused(&[(0, 0, 1)], &[5], &["a", "a"]),
+        ];
+        let expected = [
+            "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
+            "found request 0 of 2 blocks with 1 accesses, expected one access for each block of a request",
+            "found a block of volume 1, expected 1 volumes",
+            "found 2 volumes of which two have one name, expected different names",
+        ];
+        assert_eq!(errors, expected.map(|expected| format!("test: not a flashwise trace: {expected}")));
+    }
+}

@@ -7,8 +7,8 @@ use crate::input::{InputOptions, reading, warn_of_passed_over};
 
 /// Join traces one after another into a normalised trace
 ///
-/// The same address of the same volume is the same block in all of them, unless --apart is given. Each trace begins when the one before
-/// ends. Normalised traces must have one block size; the others are read with it.
+/// The same address of the same volume is the same block in all of them, unless --apart is given. Each trace begins when the
+/// one before ends. Normalised traces must have one block size; the others are read with it.
 #[derive(Debug, Args)]
 pub struct Concat {
     /// Traces of any format, or normalised ones; - is standard input

@@ -9,8 +9,8 @@ use crate::input::{InputOptions, reading, warn_of_passed_over};
 
 /// Cut a part out of a trace: the requests of a range, of a time, of some volumes
 ///
-/// Keeps the requests for which all that is given holds, whole, and writes them as a normalised trace with numbers and times of its
-/// own. Requests of a normalised trace span whole blocks: cut the original where their lengths in bytes matter.
+/// Keeps the requests for which all that is given holds, whole, and writes them as a normalised trace with numbers and times
+/// of its own. Requests of a normalised trace span whole blocks: cut the original where their lengths in bytes matter.
 #[derive(Debug, Args)]
 #[group(id = "part", required = true, multiple = true, args = ["requests", "accesses", "time", "volumes"])]
 pub struct Cut {

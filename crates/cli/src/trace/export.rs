@@ -4,9 +4,10 @@ use clap::Args;
 
 use crate::input::{InputOptions, reading};
 
-/// Write the requests of a trace as MSR-Cambridge CSV
+/// Write the requests of a trace as CSV
 ///
-/// Requests of a normalised trace span whole blocks.
+/// The header tells what the columns are, so that flashwise reads it back as it is. Requests of a normalised trace span whole
+/// blocks.
 #[derive(Debug, Args)]
 pub struct Export {
     /// A trace of any format, or a normalised one; - is standard input

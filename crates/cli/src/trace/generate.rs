@@ -19,7 +19,7 @@ pub struct Generate {
     /// The file to write; - is standard output
     #[arg(value_name = "OUT.arrow", required_unless_present = "csv", default_value_if("csv", "true", "-"))]
     out: Option<String>,
-    /// Write MSR-Cambridge CSV instead of a normalised trace, to standard output if no file is named
+    /// Write CSV instead of a normalised trace, to standard output if no file is named
     #[arg(long)]
     csv: bool,
     /// Which blocks are asked for: a pattern with its options, as listed below: zipf, phases:skew=1.1,requests=50000

@@ -12,8 +12,8 @@ use crate::table::plain;
 
 /// Show how long it takes until blocks are used again, reads and writes apart (LARC, Figure 3)
 ///
-/// The distance of an access is what lies between it and the access to the same block before it. An LRU cache of C blocks hits the
-/// accesses with fewer than C different blocks between.
+/// The distance of an access is what lies between it and the access to the same block before it. An LRU cache of C blocks hits
+/// the accesses with fewer than C different blocks between.
 #[derive(Debug, Args)]
 pub struct Reuse {
     /// A trace of any format, or a normalised one; - is standard input
