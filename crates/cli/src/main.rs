@@ -2,7 +2,6 @@
 
 mod failure;
 mod input;
-mod output;
 mod policies;
 mod progress;
 mod simulate;

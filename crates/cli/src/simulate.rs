@@ -1,12 +1,12 @@
 //! `flashwise simulate`: what each policy would do on each trace at each cache size.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_sim::info::Info;
+use flashwise_sim::output::{check_writable, write_whole};
 use flashwise_sim::report::{self, Report, Section};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::reuse::{Distance, ReuseDistances};
@@ -17,7 +17,6 @@ use rayon::prelude::*;
 
 use crate::failure::Misuse;
 use crate::input::InputOptions;
-use crate::output::OutputFile;
 use crate::progress::Bar;
 use crate::table;
 
@@ -51,11 +50,11 @@ pub struct Simulate {
     csv: bool,
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
-    parquet: Option<PathBuf>,
+    parquet: Option<String>,
     /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), which is
     /// simulated for it
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    html: Option<String>,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -83,28 +82,33 @@ impl Simulate {
         if self.traces.iter().filter(|trace| *trace == "-").count() > 1 {
             return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
         }
+        if self.html.iter().chain(&self.parquet).any(|path| path == "-") {
+            return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
+        }
         if let Some(threads) = self.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
             pool.build_global().context("starting threads")?;
         }
-        let parquet = self.parquet.as_deref().map(OutputFile::create).transpose()?;
-        let html = self.html.as_deref().map(OutputFile::create).transpose()?;
+        for path in self.html.iter().chain(&self.parquet) {
+            check_writable(path, &self.traces)?;
+        }
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
-        if html.is_some() && !policies.iter().any(|policy| policy.info().offline) {
+        if self.html.is_some() && !policies.iter().any(|policy| policy.info().offline) {
             policies.push(Spec::parse(BEST)?);
         }
         let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
-        if let Some(html) = html {
+        if let Some(html) = &self.html {
             let report = self.report(&traces, &runs)?;
-            html.write(|file| Ok(file.write_all(report.as_bytes())?))?;
+            write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))?;
         }
         let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
-        if let Some(parquet) = parquet {
-            parquet.write(|file| Ok(results::write_parquet(&rows, file)?))?;
+        if let Some(parquet) = &self.parquet {
+            let contents = results::parquet(&rows)?;
+            write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))?;
         }
         self.print(&rows)
     }
@@ -166,7 +170,7 @@ impl Simulate {
         } else {
             writeln!(out, "{}", table::results(rows))?;
             if let Some(html) = &self.html {
-                writeln!(out, "\nReport: {}", html.display())?;
+                writeln!(out, "\nReport: {html}")?;
             }
         }
         Ok(())

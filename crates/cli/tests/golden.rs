@@ -40,7 +40,7 @@ fn compare(name: &str, trace: &Path, rows: &[[String; 4]]) {
     let runs: Vec<Value> = serde_json::from_str(&succeed(&project(), &arguments)).unwrap();
     for [accesses, capacity, policy, hits] in rows {
         let is_meant =
-            |run: &&Value| run["policy"] == policy.as_str() && run["capacity_blocks"].to_string() == *capacity;
+            |run: &&Value| run["policy"] == policy.as_str() && run["capacity_blocks"].as_u64() == capacity.parse().ok();
         let run = runs.iter().find(is_meant).unwrap();
         let found = [&run["accesses"], &run["hits"]].map(Value::to_string);
         assert_eq!(

@@ -15,28 +15,19 @@ const BUFFER_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// `path` must be none of `inputs`.
-pub fn write_whole<T>(
+pub fn write_whole<T, E: From<TraceError>>(
     path: &str,
     inputs: &[String],
-    write: impl FnOnce(&mut dyn Write) -> Result<T, TraceError>,
-) -> Result<T, TraceError> {
+    write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+) -> Result<T, E> {
     let io = |source| TraceError::Io { path: path.to_owned(), source };
-    if path == "-" {
-        return buffered(io::stdout().lock(), "standard output", write);
-    }
-    // A link is followed, so that the file behind it is replaced and not the link.
-    let place = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
-    let is_input = |input: &String| input != "-" && fs::canonicalize(input).is_ok_and(|input| input == place);
-    if inputs.iter().any(is_input) {
-        return Err(TraceError::OverwritesInput { path: path.to_owned() });
-    }
-    match fs::metadata(&place) {
-        Ok(found) if found.is_dir() => Err(io(io::ErrorKind::IsADirectory.into())),
-        Ok(found) if !found.is_file() => {
+    match Place::find(path, inputs)? {
+        Place::StandardOutput => buffered(io::stdout().lock(), "standard output", write),
+        Place::Device(place) => {
             let file = File::options().write(true).open(&place).map_err(io)?;
             buffered(file, path, write)
         }
-        _ => {
+        Place::File(place) => {
             let beside = beside(path, &place)?;
             let written = buffered(beside.as_file(), path, write)?;
             beside.persist(&place).map_err(|error| io(error.error))?;
@@ -45,11 +36,52 @@ pub fn write_whole<T>(
     }
 }
 
-fn buffered<T>(
+/// Tells whether [`write_whole`] could begin to write, before long work that ends with it.
+///
+/// # Errors
+/// Those with which it would refuse to begin.
+pub fn check_writable(path: &str, inputs: &[String]) -> Result<(), TraceError> {
+    if let Place::File(place) = Place::find(path, inputs)? {
+        beside(path, &place)?;
+    }
+    Ok(())
+}
+
+/// Where output goes.
+enum Place {
+    StandardOutput,
+    /// A pipe or device, written to as it is.
+    Device(PathBuf),
+    /// A file, there or to be.
+    File(PathBuf),
+}
+
+impl Place {
+    fn find(path: &str, inputs: &[String]) -> Result<Place, TraceError> {
+        if path == "-" {
+            return Ok(Place::StandardOutput);
+        }
+        // A link is followed, so that the file behind it is replaced and not the link.
+        let place = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+        let is_input = |input: &String| input != "-" && fs::canonicalize(input).is_ok_and(|input| input == place);
+        if inputs.iter().any(is_input) {
+            return Err(TraceError::OverwritesInput { path: path.to_owned() });
+        }
+        match fs::metadata(&place) {
+            Ok(found) if found.is_dir() => {
+                Err(TraceError::Io { path: path.to_owned(), source: io::ErrorKind::IsADirectory.into() })
+            }
+            Ok(found) if !found.is_file() => Ok(Place::Device(place)),
+            _ => Ok(Place::File(place)),
+        }
+    }
+}
+
+fn buffered<T, E: From<TraceError>>(
     out: impl Write,
     path: &str,
-    write: impl FnOnce(&mut dyn Write) -> Result<T, TraceError>,
-) -> Result<T, TraceError> {
+    write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+) -> Result<T, E> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
     let written = write(&mut out);
     if written.is_err() {
@@ -118,7 +150,7 @@ mod tests {
         let path = place.to_str().unwrap().to_owned();
         let detour = format!("{}/./trace", directory.path().display());
         for (out, input) in [(&path, &path), (&detour, &path), (&path, &detour)] {
-            let refused = write_whole(out, std::slice::from_ref(input), text("other"));
+            let refused: Result<(), TraceError> = write_whole(out, std::slice::from_ref(input), text("other"));
             assert!(matches!(refused, Err(TraceError::OverwritesInput { .. })));
         }
         assert_eq!(fs::read_to_string(&place).unwrap(), "trace");

@@ -174,8 +174,8 @@ pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
     csv.flush()
 }
 
-/// Writes rows as Parquet; the epochs of a row are a list in the last column.
-pub fn write_parquet(rows: &[ResultRow], out: impl Write + Send) -> Result<(), ParquetError> {
+/// Rows as the contents of a Parquet file; the epochs of a row are a list in the last column.
+pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
     for (name, column) in COLUMNS {
@@ -192,10 +192,9 @@ pub fn write_parquet(rows: &[ResultRow], out: impl Write + Send) -> Result<(), P
     arrays.push(Arc::new(epochs));
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties))?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
     writer.write(&batch)?;
-    writer.close()?;
-    Ok(())
+    writer.into_inner()
 }
 
 fn epoch_lists(rows: &[ResultRow]) -> ListArray {

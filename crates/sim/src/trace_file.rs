@@ -183,15 +183,15 @@ impl<W: Write> TraceWriter<W> {
 /// The mapped columns of a record batch.
 #[derive(Clone, Debug)]
 pub struct Columns {
-    /// See [`Rows::time_us`].
+    /// See `Rows::time_us`.
     pub time_us: ScalarBuffer<i64>,
-    /// See [`Rows::op`].
+    /// See `Rows::op`.
     pub op: ScalarBuffer<u8>,
-    /// See [`Rows::block`]; never negative.
+    /// See `Rows::block`; never negative.
     pub block: ScalarBuffer<i32>,
-    /// See [`Rows::request`].
+    /// See `Rows::request`.
     pub request: ScalarBuffer<u32>,
-    /// See [`Rows::request_blocks`].
+    /// See `Rows::request_blocks`.
     pub request_blocks: ScalarBuffer<u32>,
 }
 
