@@ -10,6 +10,7 @@ pub mod info;
 pub mod input;
 pub mod normalise;
 pub mod numbering;
+mod prefetch;
 pub mod progress;
 pub mod request;
 pub mod results;
