@@ -1,11 +1,11 @@
-//! What reading a trace costs, from a file in the page cache to a mapped trace on all cores: nanoseconds per access of an
-//! oracleGeneral trace with Zipf-distributed objects, and lines per second of CSV traces, parsed alone and normalised.
+//! What reading a trace costs per access on all cores, from a file in the page cache to parsed requests, and to a mapped trace: an
+//! oracleGeneral trace and CSV traces of requests of one block each, drawn by Zipf's law.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use flashwise_benches::{ZIPF_ACCESSES, seconds, zipf};
+use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, seconds, zipf};
 use flashwise_core::access::Op;
 use flashwise_sim::formats::{FormatSpec, Sample};
 use flashwise_sim::input::Input;
@@ -19,32 +19,31 @@ fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |title: &str| only.is_empty() || only.iter().any(|name| title.starts_with(name.as_str()));
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let accesses = ZIPF_ACCESSES as f64;
-    println!("{:40} {:>12} {:>12}", "", "least", "median");
-    let path = directory.path().join("objects");
-    if wanted("oracle-general") {
-        write(&path, |out, _, block, _| {
-            let record = [&[0; 4][..], &block.to_le_bytes(), &512_u32.to_le_bytes(), &(-1_i64).to_le_bytes()];
-            out.write_all(&record.concat())
-        });
-        let (least, median) = seconds(RUNS, || normalised(&path, "oracle-general"));
-        let ns = 1e9 / accesses;
-        println!("{:40} {:9.1} ns {:9.1} ns", "oracle-general, per access", least * ns, median * ns);
+    println!("{:34} {:>12} {:>12} {:>18}", "", "wall, least", "wall, median", "processor, mean");
+    let path = directory.path().join("trace");
+    for (title, spec, record) in TRACES.into_iter().filter(|(title, ..)| wanted(title)) {
+        write(&path, record);
+        show(&format!("{title}, parsed"), || parsed(&path, spec));
+        show(&format!("{title}, normalised"), || normalised(&path, spec));
     }
-    for (title, spec, line) in CSV.into_iter().filter(|(title, ..)| wanted(title)) {
-        write(&path, line);
-        let show = |what: &str, (least, median): (f64, f64)| {
-            let rate = accesses / 1e6;
-            println!("{:40} {:8.2} M/s {:8.2} M/s", format!("{title}, {what}"), rate / least, rate / median);
-        };
-        show("lines parsed", seconds(RUNS, || parsed(&path, spec)));
-        show("lines normalised", seconds(RUNS, || normalised(&path, spec)));
-    }
+}
+
+/// Prints what `work` costs per access.
+fn show(what: &str, work: impl FnMut()) {
+    let before = processor_seconds();
+    let (least, median) = seconds(RUNS, work);
+    let processor = (processor_seconds() - before) / RUNS as f64;
+    let ns = 1e9 / ZIPF_ACCESSES as f64;
+    println!("{what:34} {:9.1} ns {:9.1} ns {:15.1} ns", least * ns, median * ns, processor * ns);
 }
 
 type Line = fn(&mut dyn Write, usize, u64, Op) -> std::io::Result<()>;
 
-const CSV: [(&str, &str, Line); 3] = [
+const TRACES: [(&str, &str, Line); 4] = [
+    ("oracle-general", "oracle-general", |out, _, block, _| {
+        let record = [&[0; 4][..], &block.to_le_bytes(), &512_u32.to_le_bytes(), &(-1_i64).to_le_bytes()];
+        out.write_all(&record.concat())
+    }),
     ("csv of 4 columns", "csv:time=0,op=1,offset=2,length=3", |out, at, block, op| {
         writeln!(out, "{at},{},{},4096", letter(op), block * BLOCK_SIZE_BYTES)
     }),

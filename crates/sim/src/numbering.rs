@@ -174,7 +174,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Sequences, strides, two volumes, hashes, and 0 and the greatest address.
             let address =
-                [at, at * 4096, at % 1000, 1 << 48 | at % 5000, random, u64::from(at % 2 == 0).wrapping_neg()];
+                [at, at * 4096, at % 1000, (1 << 48) + at % 5000, random, u64::from(at % 2 == 0).wrapping_neg()];
             addresses.extend(address);
         }
         let expected: Vec<_> = addresses
