@@ -194,7 +194,7 @@ pub enum Record {
 }
 
 impl Batch {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, record: Result<Record, Malformed>, volume_bytes_max: u64) {
         match record {
             Ok(Record::Request(request)) if request.length_bytes > 0 => match check(&request, volume_bytes_max) {
@@ -210,7 +210,7 @@ impl Batch {
 }
 
 /// Refuses requests that no device can have served.
-#[inline]
+#[inline(always)]
 fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
     let Request { offset_bytes, length_bytes, .. } = *request;
     if length_bytes > REQUEST_BYTES_MAX {
