@@ -28,17 +28,14 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {
-    let choice_of_format = |error: &TraceError| {
-        matches!(
-            error,
-            TraceError::Option(_)
-                | TraceError::Ambiguous { .. }
-                | TraceError::Unsure { .. }
-                | TraceError::Unrecognised { .. }
-        )
+    use TraceError::{Ambiguous, BlockSizes, Generate, NoSuchVolume, Normalised, Option, OverwritesInput, Unsure};
+    let of_trace = |error: &TraceError| {
+        let of_input =
+            matches!(error, Option(_) | Ambiguous { .. } | Unsure { .. } | Normalised { .. } | NoSuchVolume { .. });
+        of_input || matches!(error, Generate(_) | BlockSizes { .. } | OverwritesInput { .. })
     };
     error.is::<Misuse>()
         || error.is::<SizeError>()
         || error.is::<OptionError>()
-        || error.downcast_ref::<TraceError>().is_some_and(choice_of_format)
+        || error.downcast_ref::<TraceError>().is_some_and(of_trace)
 }

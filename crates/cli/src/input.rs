@@ -5,7 +5,7 @@ use flashwise_sim::error::TraceError;
 use flashwise_sim::formats::FormatSpec;
 use flashwise_sim::normalise::{self, Settings};
 use flashwise_sim::size::{SizeError, parse_block_size};
-use flashwise_sim::trace::Trace;
+use flashwise_sim::trace::{Description, Trace};
 
 use crate::progress::Bar;
 
@@ -24,31 +24,34 @@ pub struct InputOptions {
     lenient: bool,
 }
 
-fn parse_block_size_argument(text: &str) -> Result<u64, SizeError> {
+/// Reads a block size; clap wants a function of its own.
+pub fn parse_block_size_argument(text: &str) -> Result<u64, SizeError> {
     parse_block_size(text)
 }
 
 impl InputOptions {
-    /// How to read a trace that is not normalised yet.
+    /// How to read a trace.
     pub fn settings(&self) -> Settings {
-        let default = Settings::default();
-        let block_size_bytes = self.block_size.unwrap_or(default.block_size_bytes);
-        Settings { format: self.format.clone(), block_size_bytes, lenient: self.lenient }
+        Settings { format: self.format.clone(), block_size_bytes: self.block_size, lenient: self.lenient }
     }
 
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
     pub fn open(&self, path: &str) -> Result<Trace, TraceError> {
-        let total = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let trace = normalise::open(path, &self.settings(), &Bar::bytes(format!("reading {path}"), total))?;
-        warn_of_passed_over(&trace);
+        let trace = normalise::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
+        warn_of_passed_over(trace.name(), trace.description());
         Ok(trace)
     }
 }
 
-/// Says on standard error how many malformed records were passed over, if any were.
-pub fn warn_of_passed_over(trace: &Trace) {
-    let malformed = trace.description().malformed_records;
-    if malformed > 0 {
-        eprintln!("flashwise: {}: {malformed} malformed records were passed over", trace.name());
+/// A progress bar for reading traces.
+pub fn reading(paths: &[String]) -> Bar {
+    let bytes = |path: &String| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    Bar::bytes(format!("reading {}", paths.join(", ")), paths.iter().map(bytes).sum())
+}
+
+/// Says on standard error how many malformed records of a trace were passed over, if any were.
+pub fn warn_of_passed_over(name: &str, about: &Description) {
+    if about.malformed_records > 0 {
+        eprintln!("flashwise: {name}: {} malformed records were passed over", about.malformed_records);
     }
 }

@@ -1,7 +1,6 @@
 //! flashwise: what a flash cache buys and what it wears. Argument parsing, progress and output; no logic.
 
 mod failure;
-mod formats;
 mod input;
 mod output;
 mod policies;

@@ -20,6 +20,11 @@ impl Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} accesses {eta}")
     }
 
+    /// A bar for `total` requests.
+    pub fn requests(what: String, total: u64) -> Bar {
+        Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} requests {eta}")
+    }
+
     fn new(what: String, total: u64, template: &str) -> Bar {
         let hidden = !std::io::stderr().is_terminal();
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };

@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_sim::info::Info;
+use flashwise_sim::report::{self, Report, Section};
 use flashwise_sim::results::{self, ResultRow};
+use flashwise_sim::reuse::{Distance, ReuseDistances};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::trace::Trace;
+use rayon::prelude::*;
 
 use crate::failure::Misuse;
 use crate::input::InputOptions;
@@ -48,6 +52,10 @@ pub struct Simulate {
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
+    /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), which is
+    /// simulated for it
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -65,6 +73,8 @@ fn parse_warmup(text: &str) -> Result<Warmup, String> {
     text.parse()
 }
 
+/// The bound that the report compares with.
+const BEST: &str = "fif";
 /// Sizes where none are given.
 const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
@@ -78,14 +88,37 @@ impl Simulate {
             pool.build_global().context("starting threads")?;
         }
         let parquet = self.parquet.as_deref().map(OutputFile::create).transpose()?;
+        let html = self.html.as_deref().map(OutputFile::create).transpose()?;
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
-        let jobs = self.jobs(&traces, &self.policies()?)?;
-        let runs = self.simulate(&traces, jobs)?;
-        let rows: Vec<_> = runs.iter().map(|run| ResultRow::new(&traces[run.job.trace], run)).collect();
+        let asked = self.policies()?;
+        let mut policies = asked.clone();
+        if html.is_some() && !policies.iter().any(|policy| policy.info().offline) {
+            policies.push(Spec::parse(BEST)?);
+        }
+        let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
+        let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
+        if let Some(html) = html {
+            let report = self.report(&traces, &runs)?;
+            html.write(|file| Ok(file.write_all(report.as_bytes())?))?;
+        }
+        let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
+        let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
         if let Some(parquet) = parquet {
             parquet.write(|file| Ok(results::write_parquet(&rows, file)?))?;
         }
         self.print(&rows)
+    }
+
+    fn report(&self, traces: &[Trace], runs: &[Run]) -> anyhow::Result<String> {
+        let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
+        let section = |(number, trace): (usize, &Trace)| Section {
+            info: Info::of(trace),
+            reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
+            rows: runs.iter().filter(|run| run.job.trace == number).map(|run| ResultRow::new(trace, run)).collect(),
+        };
+        let sections = traces.par_iter().enumerate().map(section).collect();
+        let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
+        Ok(report::render(&Report { command, counting: self.counting(), sections })?)
     }
 
     fn policies(&self) -> anyhow::Result<Vec<Spec>> {
@@ -116,8 +149,11 @@ impl Simulate {
     fn simulate(&self, traces: &[Trace], jobs: Vec<Job>) -> anyhow::Result<Vec<Run>> {
         let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let counting = Counting { warmup: self.warmup, epoch: self.epoch };
-        Ok(simulate(traces, jobs, counting, &bar)?)
+        Ok(simulate(traces, jobs, self.counting(), &bar)?)
+    }
+
+    fn counting(&self) -> Counting {
+        Counting { warmup: self.warmup, epoch: self.epoch }
     }
 
     fn print(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
@@ -129,7 +165,15 @@ impl Simulate {
             results::write_csv(rows, &mut out)?;
         } else {
             writeln!(out, "{}", table::results(rows))?;
+            if let Some(html) = &self.html {
+                writeln!(out, "\nReport: {}", html.display())?;
+            }
         }
         Ok(())
     }
+}
+
+/// What follows the program's name on the command line.
+fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }

@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::Spec;
+use flashwise_sim::human;
 use flashwise_sim::results::ResultRow;
-use flashwise_sim::size::format_bytes;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {
@@ -16,18 +16,6 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
         }
     }
     table
-}
-
-/// `1234567` as `1,234,567`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
-    groups.join(",")
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:.2}%", 100.0 * ratio)
 }
 
 /// One line per trace, policy and size. The last column tells how much of the best possible hit ratio a policy reaches, where
@@ -44,11 +32,11 @@ pub fn results(rows: &[ResultRow]) -> String {
             row.trace.clone(),
             row.policy.clone(),
             row.size.clone(),
-            format_bytes_short(row.capacity_blocks * row.block_size_bytes),
-            percent(row.hit_ratio),
-            percent(row.read_hit_ratio),
-            thousands(row.flash_writes_blocks),
-            thousands(row.replacements),
+            human::bytes((row.capacity_blocks * row.block_size_bytes) as f64),
+            human::percent(row.hit_ratio),
+            human::percent(row.read_hit_ratio),
+            human::count(row.flash_writes_blocks),
+            human::count(row.replacements),
             of_best(rows, row),
         ]);
         previous = Some(row);
@@ -67,14 +55,4 @@ fn of_best(rows: &[ResultRow], row: &ResultRow) -> String {
         Some(best) if best.hits > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best.hits as f64),
         _ => "-".to_owned(),
     }
-}
-
-/// `bytes` in the unit that keeps it readable: `1.2 GiB`.
-pub fn format_bytes_short(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let power = (bytes.max(1).ilog2() / 10).min(4);
-    if power == 0 {
-        return format_bytes(bytes);
-    }
-    format!("{:.1} {}", bytes as f64 / (1_u64 << (10 * power)) as f64, UNITS[power as usize])
 }

@@ -67,6 +67,13 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.insert_after(list, after, key, data)
     }
 
+    /// Puts `key`, which must not be remembered yet, just before `other`: one step nearer to the front of its list.
+    #[inline]
+    pub fn insert_before(&mut self, other: NodeId, key: I::Key, data: T) -> NodeId {
+        let Node { prev, list, .. } = self.nodes[other.0 as usize];
+        self.insert_after(list, prev, key, data)
+    }
+
     #[inline]
     fn insert_after(&mut self, list: List, after: u32, key: I::Key, data: T) -> NodeId {
         let node = self.take_free(key, data);
@@ -243,6 +250,12 @@ impl<I: Index, T> Blocks<I, T> {
     pub fn prefetch_node(&self, key: I::Key) {
         let node = self.index.get(key, |node| self.nodes[node as usize].key);
         prefetch(&self.nodes, node as usize);
+    }
+
+    /// A hint that the neighbour of `node` towards the front of its list will be used soon.
+    #[inline]
+    pub fn prefetch_toward_front(&self, node: NodeId) {
+        prefetch(&self.nodes, self.nodes[node.0 as usize].prev as usize);
     }
 
     /// Asserts that lists, lengths and index agree, and that no more than `blocks_max` blocks are remembered.

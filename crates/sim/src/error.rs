@@ -26,10 +26,24 @@ pub enum TraceError {
     Unsure { path: String, format: &'static str, why: &'static str },
     #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]
     NotATrace { path: PathBuf, found: String, expected: String },
+    #[error("{path}: a normalised trace: found {found}, expected {expected}")]
+    Normalised { path: String, found: String, expected: String },
+    #[error("{path}: none of its requests is in the cut")]
+    NothingLeft { path: String },
+    #[error("{path}: found no volume '{volume}', expected one of: {volumes}")]
+    NoSuchVolume { path: String, volume: String, volumes: String },
+    #[error("{path}: found blocks of {found}, expected blocks of {expected} as in {other}")]
+    BlockSizes { path: String, found: String, expected: String, other: String },
+    #[error("{path}: it is read too; name another file for the output")]
+    OverwritesInput { path: String },
+    #[error("{path}: found no directory {directory}, expected it to exist")]
+    NoDirectory { path: String, directory: String },
     #[error("{path}: {what}: found {found}, at most {most} are possible")]
     TooLarge { path: String, what: &'static str, found: u64, most: u64 },
     #[error(transparent)]
     Option(#[from] flashwise_core::options::OptionError),
+    #[error(transparent)]
+    Generate(#[from] crate::generate::GenerateError),
     #[error("{path}")]
     Arrow { path: String, source: arrow::error::ArrowError },
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::human;
 use crate::trace::Trace;
 
 /// Characteristics of a trace.
@@ -43,6 +44,8 @@ pub struct Info {
     pub unique_blocks_read: u64,
     /// Different blocks that are written.
     pub unique_blocks_written: u64,
+    /// Length of all different blocks together.
+    pub working_set_bytes: u64,
     /// Accesses to a block accessed before, per access, 0 to 1: the hit ratio of a cache without bound.
     pub reaccess_ratio: f64,
     /// Reads of a block accessed before, per read, 0 to 1.
@@ -99,6 +102,7 @@ impl Info {
             unique_blocks: trace.unique_blocks() as u64,
             unique_blocks_read: count(READ),
             unique_blocks_written: count(WRITTEN),
+            working_set_bytes: trace.unique_blocks() as u64 * trace.block_size_bytes(),
             reaccess_ratio: ratio(reaccesses, accesses),
             read_reaccess_ratio: ratio(read_reaccesses, reads),
             duration_us: duration_us.unsigned_abs(),
@@ -106,5 +110,36 @@ impl Info {
             skipped_records: about.skipped_records,
             malformed_records: about.malformed_records,
         }
+    }
+
+    /// The characteristics as people read them, each with what it is called. Every trace has the same ones in the same order.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let bytes = |bytes: u64| human::bytes(bytes as f64);
+        vec![
+            ("format", self.format.clone()),
+            ("block size", bytes(self.block_size_bytes)),
+            ("volumes", human::count(self.volumes)),
+            ("duration", human::duration(self.duration_us)),
+            ("requests", human::count(self.requests)),
+            ("  reads", human::count(self.read_requests)),
+            ("  writes", human::count(self.write_requests)),
+            ("request size, least", bytes(self.request_bytes_min)),
+            ("  mean", human::bytes(self.request_bytes_mean)),
+            ("  most", bytes(self.request_bytes_max)),
+            ("bytes read", bytes(self.read_bytes)),
+            ("bytes written", bytes(self.write_bytes)),
+            ("block accesses", human::count(self.accesses)),
+            ("  reads", human::count(self.reads)),
+            ("  writes", human::count(self.writes)),
+            ("  read share", human::percent(self.read_share)),
+            ("unique blocks", human::count(self.unique_blocks)),
+            ("  read", human::count(self.unique_blocks_read)),
+            ("  written", human::count(self.unique_blocks_written)),
+            ("working set", bytes(self.working_set_bytes)),
+            ("re-accesses", human::percent(self.reaccess_ratio)),
+            ("  of reads", human::percent(self.read_reaccess_ratio)),
+            ("records without data", human::count(self.skipped_records)),
+            ("malformed records", human::count(self.malformed_records)),
+        ]
     }
 }

@@ -4,15 +4,25 @@
 //! the [`normalise`]r (requests to block accesses with dense ids) into a [`trace::Trace`], an Arrow IPC file that is mapped
 //! into memory. [`simulate`] runs policies over it.
 
+pub mod concat;
+pub mod convert;
+pub mod cut;
+pub mod duration;
 pub mod error;
+pub mod export;
 pub mod formats;
+pub mod generate;
+pub mod human;
 pub mod info;
 pub mod input;
 pub mod normalise;
 pub mod numbering;
+pub mod output;
 mod prefetch;
 pub mod progress;
+pub mod report;
 pub mod request;
+pub mod requests;
 pub mod results;
 pub mod reuse;
 pub mod simulate;

@@ -5,24 +5,30 @@
 //! the same timestamp."
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Read, Seek, Write};
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::thread;
 
+use arrow::error::ArrowError;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flashwise_core::access::Op;
 
 use crate::error::{Place, TraceError};
-use crate::formats::{Batch, FormatSpec, Framing, Parse, Sample};
+use crate::formats::{Batch, FormatSpec, Framing, Parse};
 use crate::input::Input;
 use crate::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
 use crate::progress::Progress;
 use crate::request::Request;
+use crate::requests::{Original, Requests};
 use crate::trace::{Description, Trace};
-use crate::trace_file::{BATCH_ROWS, Rows, TraceWriter, is_arrow};
+use crate::trace_file::{BATCH_ROWS, Rows, TraceWriter};
 
+/// Length of a block where nothing else is said.
+pub const DEFAULT_BLOCK_SIZE_BYTES: u64 = 4096;
 /// Bytes from which a trace's format is recognised.
-const SAMPLE_BYTES: usize = 64 << 10;
+pub const SAMPLE_BYTES: usize = 64 << 10;
+/// What errors call the file behind a trace that is not kept.
+const TEMPORARY_FILE: &str = "temporary file";
 /// Bytes that are parsed at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 /// The longest record: one that fills more than this is an error and not a line.
@@ -30,67 +36,56 @@ const RECORD_BYTES_MAX: usize = 1 << 20;
 /// The longest request; what is longer is damage.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
 
-/// How to read a trace.
-#[derive(Clone, Debug)]
+/// How to read a trace. The default: recognised format, blocks of 4 KiB, malformed records are errors.
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The trace's format; recognised from its contents if absent.
     pub format: Option<FormatSpec>,
-    /// Length of a block.
-    pub block_size_bytes: u64,
+    /// Length of a block; if absent [`DEFAULT_BLOCK_SIZE_BYTES`], or that of a normalised trace.
+    pub block_size_bytes: Option<u64>,
     /// Whether malformed records are passed over and counted, rather than being errors.
     pub lenient: bool,
 }
 
-impl Default for Settings {
-    /// Recognised format, blocks of 4 KiB, malformed records are errors.
-    fn default() -> Self {
-        Settings { format: None, block_size_bytes: 4096, lenient: false }
-    }
-}
-
 /// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then
 /// mapped and is gone when the trace is dropped. `progress` is told of the bytes read from `path`.
+///
+/// # Errors
+/// A normalised trace is refused if `settings` name a format or another block size than its own.
 pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
-    let io = |source| TraceError::Io { path: path.to_owned(), source };
-    if path != "-" && settings.format.is_none() {
-        let mut magic = [0; 8];
-        let mut file = File::open(path).map_err(io)?;
-        let is_file = file.metadata().map_err(io)?.is_file();
-        if is_file && file.read(&mut magic).is_ok_and(|read| is_arrow(&magic[..read])) {
-            file.rewind().map_err(io)?;
-            return Trace::map(path, &file);
+    let requests = Requests::open(path, settings, progress)?;
+    requests.block_size_bytes(settings)?;
+    match requests {
+        Requests::Normalised(trace, _) => Ok(trace),
+        Requests::Original(mut input, original) => {
+            let temporary =
+                tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })?;
+            let temporary = write_normalised(&mut input, original, settings, temporary)?;
+            Trace::map(path, &temporary)
         }
     }
-    let temporary =
-        tempfile::tempfile().map_err(|source| TraceError::Io { path: "temporary file".to_owned(), source })?;
-    let mut input = Input::open(path, progress)?;
-    let temporary = normalise(&mut input, settings, temporary)?;
-    Trace::map(path, &temporary)
 }
 
 /// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
 /// [`Numbering`] takes per unique block.
 pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
-    let path = input.path().to_owned();
-    let mut head = vec![0; SAMPLE_BYTES];
-    let filled = input.fill(&mut head)?;
-    head.truncate(filled);
-    if head.is_empty() {
-        return Err(TraceError::Empty { path });
-    }
-    let sample = Sample { bytes: &head, whole: filled < SAMPLE_BYTES };
-    let format = match &settings.format {
-        Some(format) => format.clone(),
-        None => FormatSpec::recognise(&path, &sample)?,
-    };
-    let parser = format.parser(&sample, settings.block_size_bytes)?;
-    let mut normaliser = Normaliser::new(&path, settings.block_size_bytes, BufWriter::with_capacity(1 << 20, out))?;
-    normaliser.description.format = format.format().name.to_owned();
-    parse(input, head, &*parser, |batch, first_record| {
-        normaliser.batch(batch, first_record, parser.framing(), settings.lenient)
-    })?;
+    let original = Original::recognise(input, settings)?;
+    write_normalised(input, original, settings, out)
+}
+
+fn write_normalised<W: Write>(
+    input: &mut Input,
+    original: Original,
+    settings: &Settings,
+    out: W,
+) -> Result<W, TraceError> {
+    let block_size_bytes = settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES);
+    let out = BufWriter::with_capacity(1 << 20, out);
+    let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;
+    normaliser.description.format = original.format().to_owned();
+    original.for_each_batch(input, block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
     let out = normaliser.finish()?;
-    out.into_inner().map_err(|error| TraceError::Io { path, source: error.into_error() })
+    out.into_inner().map_err(|error| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source: error.into_error() })
 }
 
 /// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
@@ -180,6 +175,7 @@ fn read_chunks(
 /// Turns requests into the rows of a trace file.
 pub struct Normaliser<W: Write> {
     path: String,
+    out: String,
     block_size_bytes: u64,
     /// The power of two that the block size is, if it is one.
     block_size_shift: Option<u32>,
@@ -194,13 +190,17 @@ pub struct Normaliser<W: Write> {
 }
 
 impl<W: Write> Normaliser<W> {
-    /// Begins a trace file in `out`; errors call the trace `path`.
+    /// Begins a trace file in `out`; errors call what is read `path`, and what is written a temporary file.
     pub fn new(path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
-        let path = path.to_owned();
-        let writer = TraceWriter::new(out, block_size_bytes)
-            .map_err(|source| TraceError::Arrow { path: path.clone(), source })?;
+        Self::to(TEMPORARY_FILE, path, block_size_bytes, out)
+    }
+
+    /// Begins a trace file in `out`; errors call what is read `path`, and what is written `out_path`.
+    pub fn to(out_path: &str, path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
+        let writer = TraceWriter::new(out, block_size_bytes).map_err(|source| unwritten(out_path, source))?;
         Ok(Normaliser {
-            path,
+            path: path.to_owned(),
+            out: out_path.to_owned(),
             block_size_bytes,
             block_size_shift: block_size_bytes.is_power_of_two().then(|| block_size_bytes.trailing_zeros()),
             writer,
@@ -212,16 +212,15 @@ impl<W: Write> Normaliser<W> {
         })
     }
 
-    fn batch(&mut self, batch: Batch, first_record: u64, framing: Framing, lenient: bool) -> Result<(), TraceError> {
+    /// Length of a block.
+    pub fn block_size_bytes(&self) -> u64 {
+        self.block_size_bytes
+    }
+
+    /// Adds the requests of a batch and counts the records that were passed over.
+    pub fn batch(&mut self, batch: Batch) -> Result<(), TraceError> {
         self.description.malformed_records += batch.malformed.len() as u64;
         self.description.skipped_records += batch.skipped;
-        if let Some((record, malformed)) = batch.malformed.into_iter().next()
-            && !lenient
-        {
-            let place = Place::of_record(framing, first_record + record);
-            let (path, found, expected) = (self.path.clone(), malformed.found, malformed.expected);
-            return Err(TraceError::Malformed { path, place, found, expected });
-        }
         let mut volumes = Vec::new();
         for name in batch.volumes.names() {
             volumes.push(self.volume(name)?);
@@ -242,7 +241,7 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("volumes", number + 1, VOLUMES_MAX));
         }
         self.volumes.insert(name.to_vec(), number as u32);
-        self.description.volumes.push(String::from_utf8_lossy(name).into_owned());
+        self.description.volumes.push(volume_name(name));
         Ok(number as u32)
     }
 
@@ -316,7 +315,7 @@ impl<W: Write> Normaliser<W> {
         if blocks > BLOCKS_MAX {
             return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
         }
-        self.writer.write(rows).map_err(|source| TraceError::Arrow { path: self.path.clone(), source })
+        self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
     }
 
     /// Ends the trace file.
@@ -330,7 +329,23 @@ impl<W: Write> Normaliser<W> {
         if !self.addresses.is_empty() {
             self.flush()?;
         }
-        let arrow = |source| TraceError::Arrow { path: self.path, source };
-        self.writer.finish(self.numbering.into_addresses(), &self.description).map_err(arrow)
+        let finished = self.writer.finish(self.numbering.into_addresses(), &self.description);
+        finished.map_err(|source| unwritten(&self.out, source))
+    }
+}
+
+/// How a volume is called in descriptions and on the command line: its name, or what stands for it where it is not UTF-8.
+pub fn volume_name(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(name) => name.to_owned(),
+        Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
+fn unwritten(out: &str, source: ArrowError) -> TraceError {
+    let path = out.to_owned();
+    match source {
+        ArrowError::IoError(_, source) => TraceError::Io { path, source },
+        source => TraceError::Arrow { path, source },
     }
 }

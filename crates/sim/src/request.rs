@@ -21,6 +21,12 @@ pub struct Request {
     pub length_bytes: u64,
 }
 
+/// Number of blocks that a request touches.
+pub fn blocks_of(request: &Request, block_size_bytes: u64) -> u64 {
+    let last_byte = request.offset_bytes + (request.length_bytes - 1);
+    last_byte / block_size_bytes - request.offset_bytes / block_size_bytes + 1
+}
+
 /// The volumes of a trace, numbered in order of first appearance.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {

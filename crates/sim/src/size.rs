@@ -114,7 +114,7 @@ fn split_unit(text: &str) -> Option<(&str, u32)> {
 }
 
 /// A decimal number in billionths.
-fn nano(text: &str) -> Option<u64> {
+pub(crate) fn nano(text: &str) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !digits(whole) || !digits(decimals) || decimals.len() > 9 || text.ends_with('.') {

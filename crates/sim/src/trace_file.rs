@@ -29,6 +29,8 @@ use crate::trace::Description;
 pub const VERSION: &str = "1";
 /// Rows of a record batch, except the last.
 pub const BATCH_ROWS: usize = 1 << 18;
+/// Bytes of a row in the file.
+pub const ROW_BYTES: usize = 8 + 1 + 4 + 4 + 4;
 
 const VERSION_KEY: &str = "flashwise.trace.version";
 const BLOCK_SIZE_KEY: &str = "flashwise.trace.block_size_bytes";

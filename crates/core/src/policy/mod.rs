@@ -137,6 +137,11 @@ macro_rules! policies {
 
 policies! {
     lru::Lru,
+    fifo::Fifo,
+    lfu::Lfu,
+    two_q::TwoQ,
+    mq::Mq,
+    arc::Arc,
     larc::Larc,
     lirs::Lirs,
     s3_fifo::S3Fifo,

@@ -1,0 +1,43 @@
+//! `flashwise trace concat`: traces one after another.
+
+use clap::Args;
+use flashwise_sim::duration::{RangeError, parse_duration};
+
+use crate::input::{InputOptions, reading, warn_of_passed_over};
+
+/// Join traces one after another into a normalised trace
+///
+/// The same address of the same volume is the same block in all of them, unless --apart is given. Each trace begins when the
+/// one before ends. Normalised traces must have one block size; the others are read with it.
+#[derive(Debug, Args)]
+pub struct Concat {
+    /// Traces of any format, or normalised ones; - is standard input
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<String>,
+    /// The file to write; - is standard output
+    #[arg(long, value_name = "OUT.arrow")]
+    out: String,
+    /// Let the traces share no blocks: volume V of the n-th trace becomes n:V
+    #[arg(long)]
+    apart: bool,
+    /// Time from the last request of a trace to the first of the next
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
+    gap: u64,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+fn duration(text: &str) -> Result<u64, RangeError> {
+    parse_duration(text)
+}
+
+impl Concat {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let bar = reading(&self.traces);
+        let how = flashwise_sim::concat::Concat { apart: self.apart, gap_us: self.gap };
+        let about = flashwise_sim::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
+        drop(bar);
+        warn_of_passed_over(&self.out, &about);
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! `flashwise trace convert`: a trace of any kind to a normalised one.
+
+use clap::Args;
+
+use crate::input::{InputOptions, reading, warn_of_passed_over};
+
+/// Convert a trace to a normalised one, an Arrow IPC file
+///
+/// Requests are cut into block accesses and blocks numbered. Other commands then map the file instead of reading the original
+/// again. Blocks of a normalised trace can be made larger with --block-size.
+#[derive(Debug, Args)]
+pub struct Convert {
+    /// A trace of any format, or a normalised one; - is standard input
+    trace: String,
+    /// The file to write; - is standard output
+    #[arg(value_name = "OUT.arrow")]
+    out: String,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+impl Convert {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let bar = reading(std::slice::from_ref(&self.trace));
+        let about = flashwise_sim::convert::convert(&self.trace, &self.out, &self.input.settings(), &bar)?;
+        drop(bar);
+        warn_of_passed_over(&self.trace, &about);
+        Ok(())
+    }
+}

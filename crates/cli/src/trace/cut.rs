@@ -1,0 +1,61 @@
+//! `flashwise trace cut`: a part of a trace.
+
+use std::ops::Range;
+
+use clap::Args;
+use flashwise_sim::duration::{RangeError, parse_counts, parse_durations};
+
+use crate::input::{InputOptions, reading, warn_of_passed_over};
+
+/// Cut a part out of a trace: the requests of a range, of a time, of some volumes
+///
+/// Keeps the requests for which all that is given holds, whole, and writes them as a normalised trace with numbers and times
+/// of its own. Requests of a normalised trace span whole blocks: cut the original where their lengths in bytes matter.
+#[derive(Debug, Args)]
+#[group(id = "part", required = true, multiple = true, args = ["requests", "accesses", "time", "volumes"])]
+pub struct Cut {
+    /// A trace of any format, or a normalised one; - is standard input
+    trace: String,
+    /// The file to write; - is standard output
+    #[arg(value_name = "OUT.arrow")]
+    out: String,
+    /// Requests by number, from 0: from A, without B; 1000.. and ..1000 leave one end open
+    #[arg(long, visible_alias = "rows", value_name = "A..B", value_parser = counts)]
+    requests: Option<Range<u64>>,
+    /// Requests by the number, from 0, of their first block access: from A, without B
+    #[arg(long, value_name = "A..B", value_parser = counts)]
+    accesses: Option<Range<u64>>,
+    /// Requests by their time since the first: 10s..60s, ..1.5h; units us, ms, s, min, h, d
+    #[arg(long, value_name = "A..B", value_parser = durations)]
+    time: Option<Range<i64>>,
+    /// Requests for this volume; can be given many times
+    #[arg(long = "volume", value_name = "NAME")]
+    volumes: Vec<String>,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+fn counts(text: &str) -> Result<Range<u64>, RangeError> {
+    parse_counts(text)
+}
+
+fn durations(text: &str) -> Result<Range<i64>, RangeError> {
+    parse_durations(text)
+}
+
+impl Cut {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let all = flashwise_sim::cut::Cut::default();
+        let cut = flashwise_sim::cut::Cut {
+            requests: self.requests.clone().unwrap_or(all.requests),
+            accesses: self.accesses.clone().unwrap_or(all.accesses),
+            time_us: self.time.clone().unwrap_or(all.time_us),
+            volumes: self.volumes.clone(),
+        };
+        let bar = reading(std::slice::from_ref(&self.trace));
+        let about = flashwise_sim::cut::cut(&self.trace, &self.out, &cut, &self.input.settings(), &bar)?;
+        drop(bar);
+        warn_of_passed_over(&self.trace, &about);
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! `flashwise trace export`: the requests of a trace as text.
+
+use clap::Args;
+
+use crate::input::{InputOptions, reading};
+
+/// Write the requests of a trace as CSV
+///
+/// The header tells what the columns are, so that flashwise reads it back as it is. Requests of a normalised trace span whole
+/// blocks.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// A trace of any format, or a normalised one; - is standard input
+    trace: String,
+    /// The file to write; - is standard output
+    #[arg(value_name = "OUT.csv", default_value = "-")]
+    out: String,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+impl Export {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let bar = reading(std::slice::from_ref(&self.trace));
+        flashwise_sim::export::export(&self.trace, &self.out, &self.input.settings(), &bar)?;
+        Ok(())
+    }
+}

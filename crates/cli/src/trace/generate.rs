@@ -1,0 +1,112 @@
+//! `flashwise trace generate`: a trace made to a pattern.
+
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+
+use clap::{Args, ValueEnum};
+use flashwise_sim::generate::{
+    GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, parse_rate, parse_request_blocks,
+    parse_share,
+};
+
+use crate::input::parse_block_size_argument;
+use crate::progress::Bar;
+
+/// Generate a trace, always the same one for the same options
+#[derive(Debug, Args)]
+#[command(after_help = patterns())]
+pub struct Generate {
+    /// The file to write; - is standard output
+    #[arg(value_name = "OUT.arrow", required_unless_present = "csv", default_value_if("csv", "true", "-"))]
+    out: Option<String>,
+    /// Write CSV instead of a normalised trace, to standard output if no file is named
+    #[arg(long)]
+    csv: bool,
+    /// Which blocks are asked for: a pattern with its options, as listed below: zipf, phases:skew=1.1,requests=50000
+    #[arg(long, value_name = "PATTERN", default_value = "zipf")]
+    pattern: PatternSpec,
+    /// Blocks of the address range
+    #[arg(long, value_name = "N")]
+    blocks: u64,
+    /// Generate so many requests
+    #[arg(long, value_name = "N", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
+    requests: Option<u64>,
+    /// Generate so many block accesses
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    accesses: Option<u64>,
+    /// Reads per request: 0.7 or 70%
+    #[arg(long, value_name = "SHARE", default_value = "0.7", value_parser = share)]
+    read_share: f64,
+    /// Blocks of a request: a number, or a range such as 1..16, both ends included, of which all are equally likely
+    #[arg(long, value_name = "N", default_value = "1", value_parser = request_blocks)]
+    request_blocks: RangeInclusive<u64>,
+    /// Mean number of requests per second
+    #[arg(long, value_name = "N/s", default_value = "1000/s", value_parser = rate)]
+    rate: f64,
+    /// When requests come: at random, independently of each other, or at equal intervals
+    #[arg(long, value_enum, default_value = "poisson")]
+    arrivals: Arrivals,
+    /// Seed of all that is random
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Length of a block: a power of two from 512 to 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_block_size_argument)]
+    block_size: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Arrivals {
+    Poisson,
+    Constant,
+}
+
+fn share(text: &str) -> Result<f64, GenerateError> {
+    parse_share(text)
+}
+
+fn request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateError> {
+    parse_request_blocks(text)
+}
+
+fn rate(text: &str) -> Result<f64, GenerateError> {
+    parse_rate(text)
+}
+
+fn patterns() -> String {
+    let mut text = "Patterns:\n".to_owned();
+    for pattern in PATTERNS {
+        let _ = writeln!(text, "  {:<7} {}", pattern.name, pattern.title);
+        for parameter in pattern.parameters {
+            let _ = writeln!(text, "          {}={}  {}", parameter.name, parameter.default, parameter.meaning);
+        }
+    }
+    text
+}
+
+impl Generate {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let length = match (self.requests, self.accesses) {
+            (Some(requests), _) => Length::Requests(requests),
+            (None, Some(accesses)) => Length::Accesses(accesses),
+            (None, None) => Length::WholePattern,
+        };
+        let workload = Workload {
+            pattern: self.pattern.clone(),
+            blocks: self.blocks,
+            length,
+            read_share: self.read_share,
+            request_blocks: self.request_blocks.clone(),
+            rate: self.rate,
+            arrivals: match self.arrivals {
+                Arrivals::Poisson => flashwise_sim::generate::Arrivals::Poisson,
+                Arrivals::Constant => flashwise_sim::generate::Arrivals::Constant,
+            },
+            seed: self.seed,
+            block_size_bytes: self.block_size,
+        };
+        let written = if self.csv { Written::Csv } else { Written::Normalised };
+        let bar = Bar::requests("generating".to_owned(), self.requests.or(self.accesses).unwrap_or(self.blocks));
+        generate(workload, self.out.as_deref().unwrap_or("-"), written, &bar)?;
+        Ok(())
+    }
+}

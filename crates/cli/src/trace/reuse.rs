@@ -1,0 +1,61 @@
+//! `flashwise trace reuse`: how long it takes until blocks are used again.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use flashwise_sim::human;
+use flashwise_sim::reuse::ReuseDistances;
+
+use crate::input::InputOptions;
+use crate::progress::Bar;
+use crate::table::plain;
+
+/// Show how long it takes until blocks are used again, reads and writes apart (LARC, Figure 3)
+///
+/// The distance of an access is what lies between it and the access to the same block before it. An LRU cache of C blocks hits
+/// the accesses with fewer than C different blocks between.
+#[derive(Debug, Args)]
+pub struct Reuse {
+    /// A trace of any format, or a normalised one; - is standard input
+    trace: String,
+    #[command(flatten)]
+    input: InputOptions,
+    /// What lies between: different blocks, or accesses
+    #[arg(long, value_enum, default_value = "unique")]
+    distance: Distance,
+    /// Print JSON: the numbers of accesses by distance
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Distance {
+    Unique,
+    Accesses,
+}
+
+impl Reuse {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let trace = self.input.open(&self.trace)?;
+        let distance = match self.distance {
+            Distance::Unique => flashwise_sim::reuse::Distance::Unique,
+            Distance::Accesses => flashwise_sim::reuse::Distance::Accesses,
+        };
+        let bar = Bar::accesses("reuse distances".to_owned(), trace.len() as u64);
+        let distances = ReuseDistances::of(&trace, distance, &bar);
+        drop(bar);
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&distances)?)?;
+            return Ok(());
+        }
+        let mut table = plain(&["distance", "reads", "writes", "reads <=", "writes <="], 1);
+        for row in distances.rows() {
+            let counts = [row.reads, row.writes].map(human::count);
+            let shares = [row.reads_up_to, row.writes_up_to].map(human::percent);
+            table.add_row([row.distance].into_iter().chain(counts).chain(shares));
+        }
+        writeln!(out, "{}", table.trim_fmt())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! `flashwise simulate` as its users see it.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod common;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use common::{fail, flashwise, parts, project, run, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Twelve reads and writes of blocks 0 to 6: the accesses of Table I of the LARC paper, after four that fill the cache.
+const TABLE_I: &str = "\
+0,h,0,Read,12288,4096,0
+0,h,0,Read,8192,4096,0
+0,h,0,Write,4096,4096,0
+0,h,0,Write,0,4096,0
+10,h,0,Read,4096,4096,0
+20,h,0,Read,20480,4096,0
+30,h,0,Read,12288,4096,0
+40,h,0,Read,16384,4096,0
+50,h,0,Read,12288,4096,0
+60,h,0,Read,4096,4096,0
+70,h,0,Write,0,4096,0
+80,h,0,Read,16384,4096,0
+90,h,0,Read,0,4096,0
+100,h,0,Read,12288,4096,0
+110,h,0,Read,24576,4096,0
+120,h,0,Read,4096,4096,0
+";
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("table1.csv"), TABLE_I).unwrap();
+    std::os::unix::fs::symlink(project().join("traces"), folder.path().join("traces")).unwrap();
+    folder
+}
+
+/// Table I: LARC has 8 hits and 1 replacement after the first four accesses, LRU 6 and 6. Of the accesses, only block 0 is
+/// written after those four, a hit in LARC but not in LRU: LARC
+/// writes 1 write hit and 1 admission to flash, LRU 6 admissions.
+#[test]
+fn table_i_of_the_larc_paper_comes_out_in_json() {
+    let folder = folder();
+    let arguments =
+        ["simulate", "table1.csv", "--policy", "larc:tuning=fixed,cr=50%", "--policy", "lru", "--size", "4"];
+    let json = succeed(folder.path(), &[&arguments[..], &["--warmup", "4", "--json"]].concat());
+    let rows: Vec<Value> = serde_json::from_str(&json).unwrap();
+    let figures =
+        |row: &Value| ["hits", "replacements", "flash_writes_blocks", "accesses"].map(|key| row[key].as_u64().unwrap());
+    assert_eq!(figures(&rows[0]), [8, 1, 2, 12]);
+    assert_eq!(figures(&rows[1]), [6, 6, 6, 12]);
+    assert_eq!(rows.len(), 2);
+}
+
+#[test]
+fn json_has_the_promised_keys() {
+    let folder = folder();
+    let json =
+        succeed(folder.path(), &["simulate", "table1.csv", "--policy", "larc:fill=ghost", "--size", "50%", "--json"]);
+    insta::assert_snapshot!(json);
+}
+
+#[test]
+fn csv_and_the_table_show_the_same_rows() {
+    let folder = folder();
+    let arguments = ["simulate", "table1.csv", "--policy", "lru", "--policy", "fif", "--size", "2,4"];
+    insta::assert_snapshot!("table", succeed(folder.path(), &arguments));
+    insta::assert_snapshot!("csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
+}
+
+#[test]
+fn epochs_add_up_to_the_whole() {
+    let folder = folder();
+    let arguments = ["simulate", "table1.csv", "--policy", "lru", "--size", "4", "--epoch", "5", "--json"];
+    let rows: Vec<Value> = serde_json::from_str(&succeed(folder.path(), &arguments)).unwrap();
+    let epochs = rows[0]["epochs"].as_array().unwrap();
+    let column = |key: &str| epochs.iter().map(|epoch| epoch[key].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((column("first_access"), column("accesses")), (vec![0, 5, 10, 15], vec![5, 5, 5, 1]));
+    assert_eq!(column("flash_writes_blocks").iter().sum::<u64>(), rows[0]["flash_writes_blocks"].as_u64().unwrap());
+}
+
+#[test]
+fn every_policy_runs_when_none_is_named_and_results_do_not_depend_on_threads() {
+    let folder = folder();
+    let run = |threads: &str| {
+        let arguments = ["simulate", "traces/netsfs.csv.zst", "table1.csv", "--json", "--threads", threads];
+        succeed(folder.path(), &[&arguments[..], &["--size", "1%,10%", "--epoch", "400000"]].concat())
+    };
+    let one = run("1");
+    assert_eq!(one, run("4"));
+    let rows: Vec<Value> = serde_json::from_str(&one).unwrap();
+    assert_eq!(rows.len(), 2 * 2 * flashwise_core::policy::POLICIES.len());
+    for row in rows {
+        let count = |key: &str| row[key].as_u64().unwrap();
+        assert_eq!(count("reads") + count("writes"), count("accesses"));
+        assert_eq!(count("hits") + count("admissions") + count("bypasses"), count("accesses"));
+        assert_eq!(count("flash_writes_blocks"), count("write_hits") + count("admissions"));
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = folder();
+    let mut child = flashwise(folder.path(), &["simulate", "-", "--policy", "lru", "--size", "4", "--csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(TABLE_I.as_bytes()).unwrap();
+    let (out, err, code) = parts(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("\n-,lru,4,"), "{out}");
+    let err = fail(folder.path(), &["simulate", "-", "-", "--policy", "lru"], 2);
+    assert!(err.contains("given more than once"), "{err}");
+}
+
+#[test]
+fn parquet_is_written_whole_or_not_at_all() {
+    let folder = folder();
+    let arguments = |trace| ["simulate", trace, "--policy", "lru", "--size", "4", "--parquet", "out.parquet"];
+    fail(folder.path(), &arguments("missing.csv"), 1);
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(files(), 2, "nothing is left behind");
+    succeed(folder.path(), &arguments("table1.csv"));
+    assert_eq!(files(), 3);
+    let err = fail(folder.path(), &["simulate", "table1.csv", "--size", "4", "--parquet", "no/such/folder.parquet"], 1);
+    assert!(err.starts_with("flashwise: no/such/folder.parquet: cannot be written"), "{err}");
+}
+
+#[test]
+fn misuse_ends_with_2_and_says_what_was_expected() {
+    let folder = folder();
+    let errors = [
+        &["--policy", "lrc", "--size", "4"][..],
+        &["--policy", "larc:fill=gost", "--size", "4"],
+        &["--policy", "lru:x=1", "--size", "4"],
+        &["--size", "0"],
+        &["--size", "120%"],
+        &["--size", "99999999999"],
+        &["--size", "1KiB"],
+        &["--size", "5%..1%:1%"],
+        &["--block-size", "3000"],
+        &["--format", "mrs"],
+        &["--warmup", "many"],
+        &["--epoch", "0"],
+        &["--json", "--csv"],
+    ]
+    .map(|arguments| {
+        let err = fail(folder.path(), &[&["simulate", "table1.csv"], arguments].concat(), 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!(errors.join("\n\n"));
+}
+
+#[test]
+fn failures_end_with_1_and_name_the_file_and_line() {
+    let folder = folder();
+    let write = |name: &str, contents: &[u8]| std::fs::write(folder.path().join(name), contents).unwrap();
+    write("bad.csv", TABLE_I.replace("80,h,0,Read", "80,h,0,Fetch").as_bytes());
+    write("short.csv", &TABLE_I.as_bytes()[..TABLE_I.len() - 12]);
+    write("header.csv", b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n");
+    write("empty.csv", b"");
+    let whole = std::fs::read(folder.path().join("traces/netsfs.csv.zst")).unwrap();
+    write("cut.csv.zst", &whole[..whole.len() / 2]);
+    write("cut.arrow", b"ARROW1\0\0and no more");
+    let names = ["bad.csv", "short.csv", "header.csv", "empty.csv", "cut.csv.zst", "cut.arrow", "missing.csv", "."];
+    let errors = names.map(|name| fail(folder.path(), &["simulate", name, "--policy", "lru", "--size", "4"], 1));
+    insta::assert_snapshot!(errors.concat());
+}
+
+#[test]
+fn lenient_passes_over_bad_lines_and_says_how_many() {
+    let folder = folder();
+    std::fs::write(folder.path().join("bad.csv"), format!("{TABLE_I}not a line\n1,2\n")).unwrap();
+    let arguments = ["simulate", "bad.csv", "--format", "msr", "--lenient", "--policy", "lru", "--size", "4", "--csv"];
+    let (lenient, err, code) = run(folder.path(), &arguments);
+    assert_eq!((code, err.as_str()), (0, "flashwise: bad.csv: 2 malformed records were passed over\n"));
+    let strict = succeed(folder.path(), &["simulate", "table1.csv", "--policy", "lru", "--size", "4", "--csv"]);
+    assert_eq!(lenient.replace("bad.csv", "table1.csv"), strict);
+}

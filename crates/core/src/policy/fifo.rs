@@ -1,0 +1,105 @@
+//! FIFO: evict the block that has been in the cache for the longest time.
+//!
+//! Source: Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966.
+//!
+//! Departures from the paper: none.
+
+use super::{Info, Outcome, Policy};
+use crate::access::Access;
+use crate::blocks::{Blocks, List};
+use crate::index::Index;
+use crate::options::Options;
+
+/// FIFO's row in the table of policies.
+pub static INFO: Info = Info {
+    name: "fifo",
+    title: "First In, First Out",
+    source: "Belady: A study of replacement algorithms for a virtual-storage computer. IBM Systems Journal 5(2), 1966",
+    parameters: &[],
+    offline: false,
+};
+
+/// The cached blocks, last admitted first.
+const Q: List = List(0);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Fifo<I: Index> {
+    c: usize,
+    blocks: Blocks<I, ()>,
+}
+
+impl<I: Index> Fifo<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
+        Fifo { c: capacity, blocks: Blocks::new(index, 1) }
+    }
+}
+
+impl<I: Index> Policy for Fifo<I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if self.blocks.find(access.block).is_some() {
+            return Outcome::Hit;
+        }
+        let first = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
+        let evicted = first.map(|first| self.blocks.remove(first));
+        self.blocks.insert_front(Q, access.block, ());
+        Outcome::Admit { evicted }
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.blocks.find(block).is_some()
+    }
+
+    fn len(&self) -> usize {
+        self.blocks.len(Q)
+    }
+
+    /// A hit touches no node, so only the index is fetched ahead.
+    #[inline]
+    fn prefetch(&self, _soon: I::Key, later: I::Key) {
+        self.blocks.prefetch_index(later);
+    }
+
+    fn check(&self) {
+        self.blocks.check(self.c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    /// A cache of 3 blocks. The hit on 1 does not save it: the miss of 4 evicts it all the same.
+    ///
+    ///     access   queue after it, last admitted first
+    ///     1        1
+    ///     2        2 1
+    ///     3        3 2 1
+    ///     1  hit   3 2 1
+    ///     4        4 3 2    1 leaves
+    ///     1        1 4 3    2 leaves
+    ///     3  hit   1 4 3
+    #[test]
+    fn a_hit_does_not_delay_eviction() {
+        let mut fifo = Fifo::new(Dense::new(100), 3, &Options::default());
+        let rows: [(u32, Outcome<u32>, &[u32]); 7] = [
+            (1, Outcome::Admit { evicted: None }, &[1]),
+            (2, Outcome::Admit { evicted: None }, &[2, 1]),
+            (3, Outcome::Admit { evicted: None }, &[3, 2, 1]),
+            (1, Outcome::Hit, &[3, 2, 1]),
+            (4, Outcome::Admit { evicted: Some(1) }, &[4, 3, 2]),
+            (1, Outcome::Admit { evicted: Some(2) }, &[1, 4, 3]),
+            (3, Outcome::Hit, &[1, 4, 3]),
+        ];
+        for (block, outcome, queue) in rows {
+            assert_eq!(fifo.access(Access::read(block)), outcome);
+            assert_eq!(fifo.blocks.keys(Q).collect::<Vec<_>>(), queue, "after the access to {block}");
+            fifo.check();
+        }
+    }
+}

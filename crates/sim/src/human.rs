@@ -1,0 +1,63 @@
+//! Numbers as people read them: `1,234,567`, `1.5 GiB`, `2 h 3 min`, `97.59%`.
+
+/// A whole number in groups of three digits.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A length in the largest binary unit of which there is one.
+pub fn bytes(bytes: f64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut amount, mut unit) = (bytes, 0);
+    // 1023.95 would be shown as 1024.0.
+    while amount >= 1023.95 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0 || amount.fract() != 0.0);
+    format!("{amount:.decimals$} {}", UNITS[unit])
+}
+
+/// A duration in its two largest units.
+pub fn duration(us: u64) -> String {
+    const UNITS: [(&str, u64); 6] =
+        [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
+    let Some(first) = UNITS.iter().position(|(_, unit_us)| us >= *unit_us) else { return "0 s".to_owned() };
+    let (name, unit_us) = UNITS[first];
+    let rest = match UNITS.get(first + 1) {
+        Some((smaller, smaller_us)) if us % unit_us >= *smaller_us => {
+            format!(" {} {smaller}", us % unit_us / smaller_us)
+        }
+        _ => String::new(),
+    };
+    format!("{} {name}{rest}", us / unit_us)
+}
+
+/// A share of 1 as a percentage.
+pub fn percent(share: f64) -> String {
+    format!("{:.2}%", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_rounded_and_named() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        let lengths = [0.0, 512.0, 1023.0, 1024.0, 1536.0, 10240.0, 1048575.0, 1.5 * 1024.0 * 1024.0 * 1024.0, 2.5];
+        let shown = ["0 B", "512 B", "1023 B", "1.0 KiB", "1.5 KiB", "10.0 KiB", "1.0 MiB", "1.5 GiB", "2.5 B"];
+        assert_eq!(lengths.map(bytes), shown);
+        let durations = [0, 7, 1500, 60_000_000, 7_380_000_000, 90_000_000_000];
+        assert_eq!(durations.map(duration), ["0 s", "7 us", "1 ms 500 us", "1 min", "2 h 3 min", "1 d 1 h"]);
+        assert_eq!(percent(0.97591), "97.59%");
+    }
+}

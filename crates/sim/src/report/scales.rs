@@ -1,0 +1,130 @@
+//! Axes that fit the data: where they begin and end, and where their ticks are.
+
+use std::sync::Arc;
+
+use super::charts::{Axis, TickText};
+use super::numbers;
+
+/// Sizes that span more than this factor are drawn on a logarithmic axis.
+const LINEAR_SPAN_MAX: f64 = 8.0;
+
+/// A step of 1, 2 or 5 times a power of ten that divides `span` into at most `ticks` parts.
+fn step(span: f64, ticks: f64) -> f64 {
+    let least = span / ticks;
+    let power = 10_f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0].map(|factor| factor * power).into_iter().find(|&step| step >= least * 0.999).unwrap_or(10.0 * power)
+}
+
+/// An axis from 0, or from below it if values are, to the tick at or after the largest value, of numbers with a suffix.
+pub fn linear(label: impl Into<String>, values: impl Iterator<Item = f64>, suffix: &'static str) -> Axis {
+    let (min, max) = values.fold((0.0_f64, 0.0_f64), |(min, max), value| (min.min(value), max.max(value)));
+    let max = if min == max { 1.0 } else { max };
+    let step = step(max - min, 6.0);
+    let decimals = usize::try_from(-step.log10().floor() as i64).unwrap_or(0);
+    let tick: TickText = Arc::new(move |value| format!("{}{suffix}", grouped(value, decimals)));
+    Axis {
+        label: label.into(),
+        min: (min / step + 1e-9).floor() * step,
+        max: (max / step - 1e-9).ceil() * step,
+        step,
+        tick,
+    }
+}
+
+/// A number with its thousands separated, a true minus sign and at most so many decimals.
+fn grouped(value: f64, decimals: usize) -> String {
+    let sign = if value < 0.0 { "\u{2212}" } else { "" };
+    let text = numbers::shortest(value.abs(), decimals);
+    match text.parse::<u64>() {
+        Ok(whole) => format!("{sign}{}", numbers::count(whole)),
+        Err(_) => format!("{sign}{text}"),
+    }
+}
+
+/// An axis of powers of two, whose values are the exponents: from 0 to `exponent_max`.
+pub fn powers_of_two(label: impl Into<String>, exponent_max: usize) -> Axis {
+    let max = exponent_max.max(1) as f64;
+    let tick: TickText = Arc::new(|exponent: f64| numbers::count(exponent.exp2().round() as u64));
+    Axis { label: label.into(), min: 0.0, max, step: (max / 5.0).ceil(), tick }
+}
+
+/// The horizontal axis of charts against the cache size.
+pub struct SizeAxis {
+    /// The axis.
+    pub axis: Axis,
+    logarithmic: bool,
+}
+
+impl SizeAxis {
+    /// An axis for these sizes in bytes, linear or, if they span a wide range, logarithmic.
+    pub fn new(sizes_bytes: impl Iterator<Item = u64>) -> SizeAxis {
+        let (min, max) = sizes_bytes.fold((u64::MAX, 0), |(min, max), bytes| (min.min(bytes), max.max(bytes)));
+        let (min, max) = if min > max { (1.0, 2.0) } else { (min.max(1) as f64, max.max(1) as f64) };
+        let logarithmic = max / min > LINEAR_SPAN_MAX;
+        let tick: TickText;
+        let (min, max, step) = if logarithmic {
+            tick = Arc::new(|exponent: f64| numbers::bytes(exponent.exp2().round() as u64));
+            let (min, max) = (min.log2(), max.log2());
+            let margin = (max - min) * 0.04;
+            (min - margin, max + margin, ((max - min) / 7.0).ceil())
+        } else {
+            tick = Arc::new(|bytes: f64| numbers::bytes(bytes.round() as u64));
+            (0.0, max * 1.06, (max / 6.0).log2().ceil().exp2())
+        };
+        let label = if logarithmic { "Cache size (logarithmic)" } else { "Cache size" };
+        SizeAxis { axis: Axis { label: label.to_owned(), min, max, step, tick }, logarithmic }
+    }
+
+    /// Where a size lies on the axis.
+    pub fn place(&self, bytes: u64) -> f64 {
+        let bytes = bytes.max(1) as f64;
+        if self.logarithmic { bytes.log2() } else { bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(axis: &Axis) -> Vec<String> {
+        let first = (axis.min / axis.step - 1e-9).ceil() as i64;
+        let last = (axis.max / axis.step + 1e-9).floor() as i64;
+        (first..=last).map(|tick| (axis.tick)(tick as f64 * axis.step)).collect()
+    }
+
+    #[test]
+    fn linear_axes_hold_their_values_between_round_ticks() {
+        assert_eq!(ticks(&linear("", [45.2].into_iter(), "%")), ["0%", "10%", "20%", "30%", "40%", "50%"]);
+        assert_eq!(ticks(&linear("", [0.3, 0.1].into_iter(), "")), ["0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3"]);
+        assert_eq!(ticks(&linear("", [-3.0, 5.9].into_iter(), "")), ["\u{2212}4", "\u{2212}2", "0", "2", "4", "6"]);
+        assert_eq!(ticks(&linear("", [4321.0].into_iter(), "")), ["0", "1,000", "2,000", "3,000", "4,000", "5,000"]);
+    }
+
+    #[test]
+    fn an_axis_of_nothing_is_still_an_axis() {
+        for values in [vec![], vec![0.0], vec![0.0, 0.0]] {
+            let axis = linear("", values.into_iter(), "%");
+            assert!(axis.min < axis.max && axis.step > 0.0);
+        }
+        let axis = SizeAxis::new([].into_iter()).axis;
+        assert!(axis.min < axis.max && axis.step > 0.0);
+    }
+
+    #[test]
+    fn sizes_are_on_a_logarithmic_axis_when_they_span_more_than_a_factor_of_eight() {
+        let mib = |sizes: &[u64]| SizeAxis::new(sizes.iter().map(|size| size << 20).collect::<Vec<_>>().into_iter());
+        assert_eq!(ticks(&mib(&[64, 128, 512]).axis), ["0 B", "128 MiB", "256 MiB", "384 MiB", "512 MiB"]);
+        assert_eq!(ticks(&mib(&[24, 1205]).axis), ["32 MiB", "64 MiB", "128 MiB", "256 MiB", "512 MiB", "1 GiB"]);
+        assert_eq!(
+            ticks(&mib(&[1, 1 << 20]).axis),
+            ["2 MiB", "16 MiB", "128 MiB", "1 GiB", "8 GiB", "64 GiB", "512 GiB"]
+        );
+        assert_eq!(ticks(&mib(&[240]).axis), ["0 B", "64 MiB", "128 MiB", "192 MiB"]);
+    }
+
+    #[test]
+    fn powers_of_two_are_written_out() {
+        assert_eq!(ticks(&powers_of_two("", 20)), ["1", "16", "256", "4,096", "65,536", "1,048,576"]);
+        assert_eq!(ticks(&powers_of_two("", 0)), ["1", "2"]);
+    }
+}
