@@ -66,8 +66,8 @@ pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<
     }
 }
 
-/// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and 13 to 37 bytes per
-/// unique block.
+/// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
+/// [`Numbering`] takes per unique block.
 pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
     let original = Original::recognise(input, settings)?;
     write_normalised(input, original, settings, out)
@@ -177,8 +177,12 @@ pub struct Normaliser<W: Write> {
     path: String,
     out: String,
     block_size_bytes: u64,
+    /// The power of two that the block size is, if it is one.
+    block_size_shift: Option<u32>,
     writer: TraceWriter<W>,
     rows: Rows,
+    /// Addresses of the blocks of `rows`, which are numbered when the rows are written: many at once is faster.
+    addresses: Vec<u64>,
     numbering: Numbering,
     volumes: BTreeMap<Vec<u8>, u32>,
     /// What will be said of the trace.
@@ -198,8 +202,10 @@ impl<W: Write> Normaliser<W> {
             path: path.to_owned(),
             out: out_path.to_owned(),
             block_size_bytes,
+            block_size_shift: block_size_bytes.is_power_of_two().then(|| block_size_bytes.trailing_zeros()),
             writer,
-            rows: Rows::default(),
+            rows: Rows::with_capacity(BATCH_ROWS),
+            addresses: Vec::with_capacity(BATCH_ROWS),
             numbering: Numbering::default(),
             volumes: BTreeMap::new(),
             description: Description::default(),
@@ -244,15 +250,13 @@ impl<W: Write> Normaliser<W> {
     }
 
     /// Adds the blocks of one request, whose volume is numbered by [`volume`](Self::volume).
+    #[inline]
     pub fn request(&mut self, request: &Request) -> Result<(), TraceError> {
-        let first = request.offset_bytes / self.block_size_bytes;
-        let last = (request.offset_bytes + (request.length_bytes - 1)) / self.block_size_bytes;
+        let first = self.block_of(request.offset_bytes);
+        let last = self.block_of(request.offset_bytes + (request.length_bytes - 1));
         let blocks = last - first + 1;
         if blocks > REQUEST_BLOCKS_MAX {
             return Err(self.too_large("blocks of one request", blocks, REQUEST_BLOCKS_MAX));
-        }
-        if self.numbering.len() as u64 + blocks > BLOCKS_MAX {
-            return Err(self.too_large("unique blocks", self.numbering.len() as u64 + blocks, BLOCKS_MAX));
         }
         let number = self.description.requests;
         if number > u64::from(u32::MAX) {
@@ -261,20 +265,28 @@ impl<W: Write> Normaliser<W> {
         let Some(last) = BlockAddress::new(request.volume, last) else {
             return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
         };
-        let first = last.0 - (blocks - 1);
         self.describe(request);
         let time_us = request.time_us.saturating_sub(self.description.start_us);
-        for block in 0..blocks {
-            self.rows.time_us.push(time_us);
-            self.rows.op.push(request.op as u8);
-            self.rows.block.push(self.numbering.id(BlockAddress(first + block)) as i32);
-            self.rows.request.push(number as u32);
-            self.rows.request_blocks.push(blocks as u32);
-        }
-        if self.rows.block.len() >= BATCH_ROWS {
-            self.flush()?;
+        let mut next = last.0 - (blocks - 1);
+        while next <= last.0 {
+            let room = BATCH_ROWS - self.addresses.len();
+            let count = (last.0 - next + 1).min(room as u64);
+            self.addresses.extend(next..next + count);
+            self.rows.extend(count as usize, time_us, request.op, number as u32, blocks as u32);
+            next += count;
+            if self.addresses.len() == BATCH_ROWS {
+                self.flush()?;
+            }
         }
         Ok(())
+    }
+
+    #[inline]
+    fn block_of(&self, byte: u64) -> u64 {
+        match self.block_size_shift {
+            Some(shift) => byte >> shift,
+            None => byte / self.block_size_bytes,
+        }
     }
 
     fn describe(&mut self, request: &Request) {
@@ -296,7 +308,13 @@ impl<W: Write> Normaliser<W> {
     }
 
     fn flush(&mut self) -> Result<(), TraceError> {
-        let rows = std::mem::take(&mut self.rows);
+        let mut rows = std::mem::replace(&mut self.rows, Rows::with_capacity(BATCH_ROWS));
+        self.numbering.ids(&self.addresses, &mut rows.block);
+        self.addresses.clear();
+        let blocks = self.numbering.len() as u64;
+        if blocks > BLOCKS_MAX {
+            return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
+        }
         self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
     }
 
@@ -308,7 +326,7 @@ impl<W: Write> Normaliser<W> {
         if self.description.requests == 0 {
             return Err(TraceError::Empty { path: self.path });
         }
-        if !self.rows.block.is_empty() {
+        if !self.addresses.is_empty() {
             self.flush()?;
         }
         let finished = self.writer.finish(self.numbering.into_addresses(), &self.description);

@@ -1,9 +1,6 @@
 //! Numbers the blocks of a trace once, in order of first appearance, so that policies index arrays and hash nothing.
 
-use std::hash::BuildHasher;
-
-use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
+use crate::prefetch::prefetch;
 
 /// Bits of a [`BlockAddress`] that number the block within its volume.
 pub const BLOCK_BITS: u32 = 48;
@@ -35,39 +32,115 @@ impl BlockAddress {
     }
 }
 
-/// The ids of block addresses. Memory: 13 to 28 bytes per block.
+/// The ids of block addresses: a list of the addresses by id, and a table from hash to id with linear probing.
+///
+/// A slot holds an id in its lower half and part of the address's hash in its upper half, so that a look-up reads one slot and, to be
+/// certain, one address. Both are mostly cache misses, so that numbering many blocks at once, which fetches ahead, is several times
+/// faster than one after the other.
+///
+/// Memory per block: 8 bytes per slot, of which 3/8 to 3/4 are full, and 8 to 16 in the list, which grows to twice its size: 19 to 37
+/// bytes, and 45 while the list is copied.
 #[derive(Clone, Debug, Default)]
 pub struct Numbering {
     addresses: Vec<u64>,
-    ids: HashTable<u32>,
-    /// The id given last; the blocks of a sequential request mostly have consecutive ids.
-    last: u32,
+    slots: Vec<u64>,
+}
+
+const EMPTY: u64 = u64::MAX;
+const SLOTS_MIN: usize = 1 << 10;
+/// Look-ups that are under way at the same time: enough to hide a cache miss, few enough to stay in the first cache.
+const AHEAD: usize = 64;
+
+#[inline]
+fn hash(address: u64) -> u64 {
+    // Fibonacci hashing alone leaves runs of addresses in the upper bits; folding first spreads volumes and strides.
+    (address ^ (address >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// A slot's content: the half of the hash that its place does not come from, and the id. No id is `u32::MAX`, so that no slot is [`EMPTY`] by chance.
+#[inline]
+fn slot(hash: u64, id: u32) -> u64 {
+    hash << 32 | u64::from(id)
 }
 
 impl Numbering {
-    /// The id of the block at `address`, a new one if it has none yet. The caller sees to it that no more than [`BLOCKS_MAX`]
-    /// are numbered.
+    /// The id of the block at `address`, a new one if it has none yet. The caller sees to it that no more than 2^32 - 1 are numbered.
     #[inline]
     pub fn id(&mut self, address: BlockAddress) -> u32 {
-        let guess = self.last.wrapping_add(1);
-        if self.addresses.get(guess as usize) == Some(&address.0) {
-            self.last = guess;
-            return guess;
-        }
-        let Numbering { addresses, ids, .. } = self;
-        let hash = FxBuildHasher.hash_one(address.0);
-        let same = |&id: &u32| addresses[id as usize] == address.0;
-        let id = match ids.find(hash, same) {
-            Some(&id) => id,
-            None => {
-                let id = addresses.len() as u32;
-                addresses.push(address.0);
-                ids.insert_unique(hash, id, |&id| FxBuildHasher.hash_one(addresses[id as usize]));
-                id
+        self.id_of_hashed(address.0, hash(address.0))
+    }
+
+    /// Appends the ids of the blocks at `addresses` to `ids`.
+    pub fn ids(&mut self, addresses: &[u64], ids: &mut Vec<i32>) {
+        ids.reserve(addresses.len());
+        let mut hashes = [0; AHEAD];
+        let mut chunks = addresses.chunks(AHEAD);
+        for chunk in &mut chunks {
+            self.grow_for(chunk.len());
+            for (hash_of, &address) in hashes.iter_mut().zip(chunk) {
+                *hash_of = hash(address);
+                prefetch(&self.slots, self.place(*hash_of));
             }
-        };
-        self.last = id;
-        id
+            for &hash in &hashes[..chunk.len()] {
+                let found = self.slots[self.place(hash)];
+                prefetch(&self.addresses, found as u32 as usize);
+            }
+            for (&hash, &address) in hashes.iter().zip(chunk) {
+                ids.push(self.id_of_hashed(address, hash) as i32);
+            }
+        }
+    }
+
+    /// Where the search for a hash begins. Slots are a power of two.
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    #[inline]
+    fn id_of_hashed(&mut self, address: u64, hash: u64) -> u32 {
+        self.grow_for(1);
+        let mask = self.slots.len() - 1;
+        let mut place = self.place(hash);
+        loop {
+            let found = self.slots[place];
+            let id = found as u32;
+            if found == slot(hash, id) && self.addresses.get(id as usize) == Some(&address) {
+                return id;
+            }
+            if found == EMPTY {
+                let id = self.addresses.len() as u32;
+                assert!(id < u32::MAX, "ids are 32-bit numbers");
+                self.addresses.push(address);
+                self.slots[place] = slot(hash, id);
+                return id;
+            }
+            place = (place + 1) & mask;
+        }
+    }
+
+    /// Makes room for `more` blocks: at most 3/4 of the slots are full.
+    #[inline]
+    fn grow_for(&mut self, more: usize) {
+        if (self.addresses.len() + more) * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let slots = (2 * self.slots.len()).max(SLOTS_MIN);
+        self.slots = Vec::new();
+        self.slots.resize(slots, EMPTY);
+        let mask = slots - 1;
+        for (id, &address) in self.addresses.iter().enumerate() {
+            let hash = hash(address);
+            let mut place = self.place(hash);
+            while self.slots[place] != EMPTY {
+                place = (place + 1) & mask;
+            }
+            self.slots[place] = slot(hash, id as u32);
+        }
     }
 
     /// Number of blocks with an id.
@@ -83,5 +156,54 @@ impl Numbering {
     /// The address of each block, by id.
     pub fn into_addresses(self) -> Vec<u64> {
         self.addresses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_numbered_in_order_of_first_appearance_one_by_one_or_many_at_once() {
+        let mut known = HashMap::new();
+        let mut random = 1_u64;
+        let mut addresses = Vec::new();
+        for at in 0..100_000_u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Sequences, strides, two volumes, hashes, and 0 and the greatest address.
+            let address =
+                [at, at * 4096, at % 1000, (1 << 48) + at % 5000, random, u64::from(at % 2 == 0).wrapping_neg()];
+            addresses.extend(address);
+        }
+        let expected: Vec<_> = addresses
+            .iter()
+            .map(|&address| {
+                let next = known.len() as i32;
+                *known.entry(address).or_insert(next)
+            })
+            .collect();
+        let mut numbering = Numbering::default();
+        let one_by_one: Vec<_> = addresses.iter().map(|&address| numbering.id(BlockAddress(address)) as i32).collect();
+        assert!(one_by_one == expected);
+        let mut numbering = Numbering::default();
+        let mut ids = Vec::new();
+        for some in addresses.chunks(1001) {
+            numbering.ids(some, &mut ids);
+        }
+        assert!(ids == expected);
+        assert_eq!(numbering.len(), known.len());
+        assert!(numbering.into_addresses().iter().enumerate().all(|(id, address)| known[address] == id as i32));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_blocks() {
+        let mut numbering = Numbering::default();
+        for block in 0..1_000_000 {
+            numbering.id(BlockAddress(block));
+            let bytes = 8 * (numbering.slots.len() + numbering.addresses.capacity());
+            assert!(block < 10_000 || bytes < 48 * numbering.len(), "{bytes} bytes for {block} blocks");
+        }
     }
 }

@@ -20,6 +20,7 @@ use arrow::ipc::writer::{
     DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
 use arrow::ipc::{self, Block, FooterBuilder, MetadataVersion, convert, root_as_footer, root_as_message};
+use flashwise_core::access::Op;
 use flatbuffers::FlatBufferBuilder;
 
 use crate::trace::Description;
@@ -58,7 +59,7 @@ fn schema(block_size_bytes: u64) -> Schema {
 pub struct Rows {
     /// Microseconds since the first request.
     pub time_us: Vec<i64>,
-    /// [`Op`](flashwise_core::access::Op) codes.
+    /// [`Op`] codes.
     pub op: Vec<u8>,
     /// Dense block ids.
     pub block: Vec<i32>,
@@ -66,6 +67,36 @@ pub struct Rows {
     pub request: Vec<u32>,
     /// The request's length in blocks.
     pub request_blocks: Vec<u32>,
+}
+
+impl Rows {
+    /// No rows, with room for `rows`.
+    pub fn with_capacity(rows: usize) -> Self {
+        Rows {
+            time_us: Vec::with_capacity(rows),
+            op: Vec::with_capacity(rows),
+            block: Vec::with_capacity(rows),
+            request: Vec::with_capacity(rows),
+            request_blocks: Vec::with_capacity(rows),
+        }
+    }
+
+    /// Adds `count` rows of one request, without their blocks.
+    #[inline]
+    pub fn extend(&mut self, count: usize, time_us: i64, op: Op, request: u32, request_blocks: u32) {
+        if count == 1 {
+            self.time_us.push(time_us);
+            self.op.push(op as u8);
+            self.request.push(request);
+            self.request_blocks.push(request_blocks);
+        } else {
+            let rows = self.time_us.len() + count;
+            self.time_us.resize(rows, time_us);
+            self.op.resize(rows, op as u8);
+            self.request.resize(rows, request);
+            self.request_blocks.resize(rows, request_blocks);
+        }
+    }
 }
 
 /// Writes a trace file.

@@ -10,7 +10,7 @@
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
-use super::fields::{Fields, TimeUnit, Words, decimal, scaled, time_us};
+use super::fields::{Columns, Fields, TimeUnit, Words};
 use super::{Fit, Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Record, Sample};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
 
@@ -281,13 +281,8 @@ impl Csv {
         }
     }
 
-    /// The request of which `next` gives one field after another.
     #[inline]
-    fn request<'a>(
-        &self,
-        volumes: &mut Volumes,
-        mut next: impl FnMut(&str) -> Result<&'a [u8], Malformed>,
-    ) -> Result<Record, Malformed> {
+    fn request<'a>(&self, mut fields: impl Columns<'a>, volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut request = Request {
             time_us: 0,
             op: Op::Read,
@@ -297,18 +292,13 @@ impl Csv {
         };
         let mut skipped = false;
         for (role, label) in self.columns.iter().zip(&self.labels) {
-            let field = next(label)?;
             match role {
-                None => {}
-                Some(Role::Time) => request.time_us = time_us(field, self.time_unit, label)?,
-                Some(Role::Offset) => {
-                    request.offset_bytes = scaled(decimal(field, label)?, self.offset_unit_bytes, label)?;
-                }
-                Some(Role::Length) => {
-                    request.length_bytes = scaled(decimal(field, label)?, self.length_unit_bytes, label)?;
-                }
-                Some(Role::Volume) => request.volume = volumes.number(field),
-                Some(Role::Op) => match self.op(field.trim_ascii())? {
+                None => drop(fields.next(label)?),
+                Some(Role::Time) => request.time_us = fields.time_us(self.time_unit, label)?,
+                Some(Role::Offset) => request.offset_bytes = fields.bytes(self.offset_unit_bytes, label)?,
+                Some(Role::Length) => request.length_bytes = fields.bytes(self.length_unit_bytes, label)?,
+                Some(Role::Volume) => request.volume = volumes.number(fields.next(label)?),
+                Some(Role::Op) => match self.op(fields.next(label)?.trim_ascii())? {
                     Some(op) => request.op = op,
                     None => skipped = true,
                 },
@@ -328,9 +318,20 @@ impl Csv {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(line);
         let mut record = csv::ByteRecord::new();
         reader.read_byte_record(&mut record).map_err(|_| Malformed::new(line, "quoted fields"))?;
-        let mut fields = record.iter();
-        let missing = |label: &str| Malformed::new(line, format!("a line with one more field: {label}"));
-        self.request(volumes, |label| fields.next().ok_or_else(|| missing(label)))
+        self.request(Quoted { line, fields: record.iter() }, volumes)
+    }
+}
+
+/// The fields of a line with quotes, which are taken off.
+struct Quoted<'a> {
+    line: &'a [u8],
+    fields: csv::ByteRecordIter<'a>,
+}
+
+impl<'a> Columns<'a> for Quoted<'a> {
+    fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
+        let missing = || Malformed::new(self.line, format!("a line with one more field: {expected}"));
+        self.fields.next().ok_or_else(missing)
     }
 }
 
@@ -403,14 +404,8 @@ impl ParseLine for Csv {
             Delimiter::Byte(delimiter) if memchr::memchr(b'"', line).is_some() => {
                 self.quoted_line(line, delimiter, volumes)
             }
-            Delimiter::Byte(delimiter) => {
-                let mut fields = Fields::new(line, delimiter);
-                self.request(volumes, |label| fields.next(label))
-            }
-            Delimiter::Blanks => {
-                let mut words = Words::new(line);
-                self.request(volumes, |label| words.next(label))
-            }
+            Delimiter::Byte(delimiter) => self.request(Fields::new(line, delimiter), volumes),
+            Delimiter::Blanks => self.request(Words::new(line), volumes),
         }
     }
 }

@@ -172,6 +172,8 @@ impl fmt::Display for Malformed {
 
 impl Malformed {
     /// `found` stands where `expected` should.
+    #[cold]
+    #[inline(never)]
     pub fn new(found: &[u8], expected: impl Into<String>) -> Self {
         const SHOWN_MAX: usize = 80;
         let text = String::from_utf8_lossy(&found[..found.len().min(SHOWN_MAX)]).into_owned();
@@ -192,7 +194,7 @@ pub enum Record {
 }
 
 impl Batch {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, record: Result<Record, Malformed>, volume_bytes_max: u64) {
         match record {
             Ok(Record::Request(request)) if request.length_bytes > 0 => match check(&request, volume_bytes_max) {
@@ -208,7 +210,7 @@ impl Batch {
 }
 
 /// Refuses requests that no device can have served.
-#[inline]
+#[inline(always)]
 fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
     let Request { offset_bytes, length_bytes, .. } = *request;
     if length_bytes > REQUEST_BYTES_MAX {
@@ -238,6 +240,9 @@ impl<P: ParseLine> Parse for Lines<P> {
     }
 
     fn parse(&self, records: &[u8], batch: &mut Batch) {
+        // Room for lines of this length; of shorter ones there are more, and it grows.
+        const LINE_BYTES: usize = 24;
+        batch.requests.reserve(records.len() / LINE_BYTES);
         let mut rest = records;
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
@@ -269,6 +274,7 @@ impl<P: ParseRecord<N>, const N: usize> Parse for Records<P, N> {
 
     fn parse(&self, records: &[u8], batch: &mut Batch) {
         let (whole, rest) = records.as_chunks::<N>();
+        batch.requests.reserve(whole.len());
         for record in whole {
             let record = self.0.record(record, &mut batch.volumes);
             batch.push(record, P::VOLUME_BYTES_MAX);
