@@ -64,3 +64,11 @@ pub fn processor_seconds() -> f64 {
     let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
     ticks.sum::<f64>() / 100.0
 }
+
+/// The most memory that this process has had resident, mapped files included, where the system says so.
+pub fn memory_peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

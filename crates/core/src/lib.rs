@@ -13,5 +13,5 @@ pub mod index;
 pub mod options;
 pub mod policy;
 pub mod positions;
-mod prefetch;
+pub mod prefetch;
 pub mod sketch;

@@ -4,7 +4,7 @@
 /// architecture has no such hint.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
+pub fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(item) = slice.get(index) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

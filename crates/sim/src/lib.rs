@@ -18,7 +18,6 @@ pub mod input;
 pub mod normalise;
 pub mod numbering;
 pub mod output;
-mod prefetch;
 pub mod progress;
 pub mod report;
 pub mod request;

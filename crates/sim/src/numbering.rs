@@ -1,6 +1,6 @@
 //! Numbers the blocks of a trace once, in order of first appearance, so that policies index arrays and hash nothing.
 
-use crate::prefetch::prefetch;
+use flashwise_core::prefetch::prefetch;
 
 /// Bits of a [`BlockAddress`] that number the block within its volume.
 pub const BLOCK_BITS: u32 = 48;
