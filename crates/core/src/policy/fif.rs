@@ -63,7 +63,11 @@ impl<I: Index> Fif<I> {
             self.never.push(block);
             u32::MAX - (self.never.len() - 1) as u32
         } else {
-            assert!((next_use as usize) < u32::MAX as usize - self.c, "a trace has fewer than 2^32 - {} accesses", self.c);
+            assert!(
+                (next_use as usize) < u32::MAX as usize - self.c,
+                "a trace has fewer than 2^32 - {} accesses",
+                self.c
+            );
             assert!(self.next_uses.insert(next_use), "two blocks have their next use at position {next_use}");
             let at = next_use as usize;
             if at >= self.block_at.len() {

@@ -185,7 +185,11 @@ impl<I: Index> Policy for Lfu<I> {
             assert!(id == NOT_CACHED || run.frequency < above.frequency, "a lower run has a lower frequency");
             assert!(run.len > 0 && run.front == node, "a run starts at the first block behind the higher run");
             for _ in 0..run.len {
-                assert_eq!(node.map(|node| *self.blocks.data(node)), Some(above.lower), "a run's blocks are neighbours");
+                assert_eq!(
+                    node.map(|node| *self.blocks.data(node)),
+                    Some(above.lower),
+                    "a run's blocks are neighbours"
+                );
                 node = node.and_then(|node| self.blocks.toward_back(node));
             }
             (id, runs) = (above.lower, runs + 1);
@@ -232,7 +236,8 @@ mod tests {
         ];
         for (block, outcome, expected) in rows {
             assert_eq!(lfu.access(Access::read(block)), outcome, "the access to {block}");
-            let frequency = |key| lfu.blocks.find(key).map_or(0, |node| lfu.runs[lfu.blocks.data(node).0 as usize].frequency);
+            let frequency =
+                |key| lfu.blocks.find(key).map_or(0, |node| lfu.runs[lfu.blocks.data(node).0 as usize].frequency);
             let blocks: Vec<_> = lfu.blocks.keys(Q).map(|key| (key, frequency(key))).collect();
             assert_eq!(blocks, expected, "after the access to {block}");
             lfu.check();

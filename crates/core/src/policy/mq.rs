@@ -24,12 +24,7 @@ pub static INFO: Info = Info {
     title: "Multi-Queue",
     source: "Zhou, Philbin, Li: The multi-queue replacement algorithm for second level buffer caches. USENIX 2001",
     parameters: &[
-        Parameter {
-            name: "m",
-            kind: Kind::Count(1, M_MAX),
-            default: "8",
-            meaning: "the number of queues",
-        },
+        Parameter { name: "m", kind: Kind::Count(1, M_MAX), default: "8", meaning: "the number of queues" },
         Parameter {
             name: "life",
             kind: Kind::Count(1, LIFE_TIME_MAX),
@@ -250,7 +245,10 @@ impl<I: Index> Policy for Mq<I> {
         assert!(self.len <= self.c);
         assert_eq!(self.len, (0..self.m).map(|k| self.blocks.len(List(k))).sum(), "len counts the blocks in queues");
         for head in (1..self.m).filter_map(|k| self.blocks.back(List(k))) {
-            assert!(!is_before(self.blocks.data(head).expire_time, self.next_expiry), "no head expires before next_expiry");
+            assert!(
+                !is_before(self.blocks.data(head).expire_time, self.next_expiry),
+                "no head expires before next_expiry"
+            );
         }
         let ghosts = self.blocks.len(self.q_out());
         assert!(ghosts <= self.q_out_max, "{ghosts} blocks in Qout, {} at most", self.q_out_max);
