@@ -98,6 +98,19 @@ impl<I: Index, T: Default> Blocks<I, T> {
         node
     }
 
+    /// Forgets the block at the back of `list` and returns its key. What the next call will touch, which has not been used for
+    /// long, is fetched ahead.
+    #[inline]
+    pub fn pop_back(&mut self, list: List) -> Option<I::Key> {
+        let back = self.back(list)?;
+        let key = self.remove(back);
+        if let Some(next) = self.back(list) {
+            self.index.prefetch(self.key(next));
+            self.prefetch_toward_front(next);
+        }
+        Some(key)
+    }
+
     /// Forgets the block of `node` and returns its key.
     #[inline]
     pub fn remove(&mut self, node: NodeId) -> I::Key {

@@ -46,8 +46,7 @@ impl<I: Index> Arc<I> {
 
     #[inline]
     fn delete_lru(&mut self, list: List) -> Option<I::Key> {
-        let lru = self.blocks.back(list)?;
-        Some(self.blocks.remove(lru))
+        self.blocks.pop_back(list)
     }
 
     /// REPLACE(x, p): evicts the LRU block of `T1` or `T2` into its ghost list.

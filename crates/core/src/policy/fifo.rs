@@ -44,8 +44,7 @@ impl<I: Index> Policy for Fifo<I> {
         if self.blocks.find(access.block).is_some() {
             return Outcome::Hit;
         }
-        let first = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
-        let evicted = first.map(|first| self.blocks.remove(first));
+        let evicted = if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None };
         self.blocks.insert_front(Q, access.block, ());
         Outcome::Admit { evicted }
     }

@@ -118,8 +118,7 @@ impl<I: Index> Larc<I> {
     /// Evicts the LRU block `D` of `Q` if the cache is full, so that `B` can have its place.
     #[inline]
     fn make_room(&mut self) -> Option<I::Key> {
-        let d = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
-        d.map(|d| self.blocks.remove(d))
+        if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None }
     }
 }
 
@@ -149,10 +148,8 @@ impl<I: Index> Policy for Larc<I> {
             return Outcome::Admit { evicted };
         }
         self.blocks.insert_front(Q_R, access.block, ());
-        if self.blocks.len(Q_R) as f64 > self.c_r
-            && let Some(tail) = self.blocks.back(Q_R)
-        {
-            self.blocks.remove(tail);
+        if self.blocks.len(Q_R) as f64 > self.c_r {
+            self.blocks.pop_back(Q_R);
         }
         Outcome::Bypass
     }

@@ -45,8 +45,7 @@ impl<I: Index> Policy for Lru<I> {
             self.blocks.move_front(node, Q);
             return Outcome::Hit;
         }
-        let lru = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
-        let evicted = lru.map(|lru| self.blocks.remove(lru));
+        let evicted = if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None };
         self.blocks.insert_front(Q, access.block, ());
         Outcome::Admit { evicted }
     }

@@ -119,10 +119,8 @@ impl<I: Index> Mq<I> {
         let victim = (0..self.m).find_map(|k| self.blocks.back(List(k)))?;
         let (key, queue) = (self.blocks.key(victim), self.blocks.list(victim));
         self.blocks.move_front(victim, self.q_out());
-        if self.blocks.len(self.q_out()) > self.q_out_max
-            && let Some(head) = self.blocks.back(self.q_out())
-        {
-            self.blocks.remove(head);
+        if self.blocks.len(self.q_out()) > self.q_out_max {
+            self.blocks.pop_back(self.q_out());
         }
         self.len -= 1;
         self.head_left(queue);

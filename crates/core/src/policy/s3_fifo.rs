@@ -125,10 +125,8 @@ impl<I: Index> S3Fifo<I> {
     }
 
     fn trim_g(&mut self) {
-        if self.blocks.len(G) > self.g_max
-            && let Some(oldest) = self.blocks.back(G)
-        {
-            self.blocks.remove(oldest);
+        if self.blocks.len(G) > self.g_max {
+            self.blocks.pop_back(G);
         }
     }
 
