@@ -139,6 +139,13 @@ impl Simulate {
         };
         let mut jobs = Vec::new();
         for (number, trace) in traces.iter().enumerate() {
+            let warmup = self.warmup.accesses(trace.len());
+            if warmup >= trace.len() as u64 {
+                let (name, len) = (trace.name(), trace.len());
+                let what =
+                    format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
+                return Err(Misuse(what).into());
+            }
             for policy in policies {
                 for size in &sizes {
                     let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;

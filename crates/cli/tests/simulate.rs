@@ -146,6 +146,8 @@ fn misuse_ends_with_2_and_says_what_was_expected() {
         &["--block-size", "3000"],
         &["--format", "mrs"],
         &["--warmup", "many"],
+        &["--warmup", "16"],
+        &["--warmup", "100%"],
         &["--epoch", "0"],
         &["--json", "--csv"],
     ]

@@ -41,7 +41,8 @@ impl std::str::FromStr for Warmup {
 }
 
 impl Warmup {
-    fn accesses(self, len: usize) -> u64 {
+    /// How many of a trace's `len` accesses are not counted; may be more than there are.
+    pub fn accesses(self, len: usize) -> u64 {
         match self {
             Warmup::Accesses(accesses) => accesses,
             Warmup::Share(share) => (len as f64 * share) as u64,
