@@ -23,8 +23,8 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
 
 /// Whoever read the output has seen enough: `flashwise ... | head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    let mut io = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.any(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn is_misuse(error: &anyhow::Error) -> bool {

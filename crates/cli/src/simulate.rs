@@ -32,8 +32,8 @@ pub struct Simulate {
     /// [default: all policies]
     #[arg(long = "policy", value_name = "POLICY")]
     policies: Vec<Spec>,
-    /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks; lists (1%,10%) and
-    /// ranges (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times [default: 1%,2%,5%,10%,20%,50%]
+    /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most
+    /// 2147483647; lists (1%,10%) and ranges (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10%
@@ -56,7 +56,7 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
     /// Use so many threads [default: one per core]; the results do not depend on it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
 
@@ -84,6 +84,9 @@ impl Simulate {
         }
         if self.html.iter().chain(&self.parquet).any(|path| path == "-") {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
+        }
+        if self.html.is_some() && self.html == self.parquet {
+            return Err(Misuse("--html and --parquet name the same file".to_owned()).into());
         }
         if let Some(threads) = self.threads {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());

@@ -149,6 +149,8 @@ fn misuse_ends_with_2_and_says_what_was_expected() {
         &["--warmup", "16"],
         &["--warmup", "100%"],
         &["--epoch", "0"],
+        &["--threads", "1000"],
+        &["--html", "out", "--parquet", "out"],
         &["--json", "--csv"],
     ]
     .map(|arguments| {
@@ -175,12 +177,30 @@ fn failures_end_with_1_and_name_the_file_and_line() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let folder = folder();
+    for arguments in [
+        &["simulate", "traces/netsfs.csv.zst", "--policy", "lru", "--csv"][..],
+        &["trace", "export", "traces/netsfs.csv.zst"],
+    ] {
+        let mut child =
+            flashwise(folder.path(), arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let (_, err, code) = parts(child.wait_with_output().unwrap());
+        assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn lenient_passes_over_bad_lines_and_says_how_many() {
     let folder = folder();
     std::fs::write(folder.path().join("bad.csv"), format!("{TABLE_I}not a line\n1,2\n")).unwrap();
     let arguments = ["simulate", "bad.csv", "--format", "msr", "--lenient", "--policy", "lru", "--size", "4", "--csv"];
     let (lenient, err, code) = run(folder.path(), &arguments);
     assert_eq!((code, err.as_str()), (0, "flashwise: bad.csv: 2 malformed records were passed over\n"));
+    std::fs::write(folder.path().join("worse.csv"), "not a line\n1,2\n").unwrap();
+    let err = fail(folder.path(), &["simulate", "worse.csv", "--format", "msr", "--lenient", "--policy", "lru"], 1);
+    assert!(err.contains("2 malformed records were passed over"), "{err}");
     let strict = succeed(folder.path(), &["simulate", "table1.csv", "--policy", "lru", "--size", "4", "--csv"]);
     assert_eq!(lenient.replace("bad.csv", "table1.csv"), strict);
 }

@@ -16,6 +16,8 @@ pub enum TraceError {
     Malformed { path: String, place: Place, found: String, expected: String },
     #[error("{path}: it holds no requests")]
     Empty { path: String },
+    #[error("{path}: it holds no requests, and {malformed} malformed records were passed over")]
+    OnlyMalformed { path: String, malformed: u64 },
     #[error(
         "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}"
     )]

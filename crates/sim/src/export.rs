@@ -43,7 +43,14 @@ impl<'a> CsvWriter<'a> {
 
     fn record(&mut self, fields: [&[u8]; 5]) -> Result<(), TraceError> {
         let written = self.out.write_record(fields);
-        written.map_err(|error| TraceError::Io { path: self.path.to_owned(), source: error.into() })
+        written.map_err(|error| {
+            let path = self.path.to_owned();
+            let source = match error.into_kind() {
+                csv::ErrorKind::Io(source) => source,
+                other => std::io::Error::other(format!("{other:?}")),
+            };
+            TraceError::Io { path, source }
+        })
     }
 }
 

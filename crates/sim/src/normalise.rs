@@ -324,7 +324,12 @@ impl<W: Write> Normaliser<W> {
     /// A trace without requests is refused.
     pub fn finish(mut self) -> Result<W, TraceError> {
         if self.description.requests == 0 {
-            return Err(TraceError::Empty { path: self.path });
+            let (path, malformed) = (self.path, self.description.malformed_records);
+            return Err(if malformed == 0 {
+                TraceError::Empty { path }
+            } else {
+                TraceError::OnlyMalformed { path, malformed }
+            });
         }
         if !self.addresses.is_empty() {
             self.flush()?;

@@ -58,11 +58,17 @@ struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// The event of a line, if it is one.
+    /// The event of a line; `None` for the lines of the summary at the end, which all have a colon, and blank lines.
     #[inline]
     fn new(line: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let mut words = Words::new(line);
-        let Some(device) = words.word().filter(|device| is_device(device)) else { return Ok(None) };
+        let device = match words.word() {
+            Some(device) if is_device(device) => device,
+            Some(_) if !line.contains(&b':') => {
+                return Err(Malformed::new(line, "an event, which begins with a device such as 8,16"));
+            }
+            _ => return Ok(None),
+        };
         words.decimal("a processor")?;
         words.decimal("a sequence number")?;
         let time_us = words.time_us(TimeUnit::Seconds, "a time in seconds")?;
@@ -177,6 +183,10 @@ mod tests {
         refuses(
             "blkparse:action=Q",
             &[
+                (
+                    "8;16 5 2 0.1 1 Q R 8 + 8",
+                    r#"found "8;16 5 2 0.1 1 Q R 8 + 8", expected an event, which begins with a device such as 8,16"#,
+                ),
                 ("8,16 5 2 x 1 Q R 8 + 8 [p]", r#"found "x", expected a time in seconds"#),
                 ("8,16 5 2 0.1 1", r#"found "8,16 5 2 0.1 1", expected a line with one more field: an action"#),
                 (

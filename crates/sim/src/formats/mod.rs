@@ -100,7 +100,7 @@ impl<'a> Sample<'a> {
         lines.filter(|line| !line.is_empty())
     }
 
-    /// Whether a format of lines fits: the first line that is not ignored parses, and most of the following do, so that a
+    /// Whether a format of lines fits: the first line that is not ignored parses, and at least half of the first hundred do, so that a
     /// damaged line is reported as such and not as an unknown format.
     fn fit_lines(&self, parser: &impl ParseLine) -> Fit {
         const LINES_MAX: usize = 100;
@@ -115,7 +115,7 @@ impl<'a> Sample<'a> {
                 Err(_) => bad += 1,
             }
         }
-        if matches!(first, Some(Ok(_))) && bad < good { Fit::Yes } else { Fit::No }
+        if matches!(first, Some(Ok(_))) && bad <= good { Fit::Yes } else { Fit::No }
     }
 }
 

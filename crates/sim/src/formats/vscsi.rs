@@ -41,16 +41,18 @@ struct V1;
 #[derive(Debug, Default)]
 struct V2;
 
-/// Whether all whole records of a sample, at least one, are of this version and ask for whole sectors.
+/// Whether the first record of a sample and nine in ten of all are of this version and ask for whole sectors, so that a damaged
+/// record is reported as such and not as an unknown format.
 fn fits<P: ParseRecord<N> + Default, const N: usize>(sample: &Sample) -> bool {
     let (records, _) = sample.bytes.as_chunks::<N>();
     let mut volumes = Volumes::default();
-    !records.is_empty()
-        && records.iter().all(|record| match P::default().record(record, &mut volumes) {
-            Ok(Record::Request(request)) => request.length_bytes % 512 == 0,
-            Ok(_) => true,
-            Err(_) => false,
-        })
+    let mut good = |record: &[u8; N]| match P::default().record(record, &mut volumes) {
+        Ok(Record::Request(request)) => request.length_bytes % 512 == 0,
+        Ok(_) => true,
+        Err(_) => false,
+    };
+    records.first().is_some_and(&mut good)
+        && records.iter().filter(|record| good(record)).count() * 10 >= records.len() * 9
 }
 
 impl ParseRecord<32> for V1 {
