@@ -242,7 +242,12 @@ impl Csv {
             return Err(bad(option, &column.to_string(), "a column that no other option names".to_owned()));
         }
         self.columns[column] = Some(role);
-        self.labels[column] = format!("column {column} ({option})");
+        let kind = match option {
+            "time" => "a time in ",
+            "offset" | "length" => "a whole number in ",
+            _ => "",
+        };
+        self.labels[column] = format!("{kind}column {column} ({option})");
         let name = name.unwrap_or_default();
         match role {
             Role::Time => self.time_unit = time_unit_of(&name).unwrap_or(TimeUnit::Microseconds),
@@ -508,14 +513,14 @@ mod tests {
         refuses(
             "csv:time=0,offset=1,length=2,op=3,offset-unit=512,header=no",
             &[
-                ("x,1,2,R", r#"found "x", expected column 0 (time)"#),
-                ("1,-1,2,R", r#"found "-1", expected column 1 (offset)"#),
-                ("1,1,,R", r#"found "", expected column 2 (length)"#),
+                ("x,1,2,R", r#"found "x", expected a time in column 0 (time)"#),
+                ("1,-1,2,R", r#"found "-1", expected a whole number in column 1 (offset)"#),
+                ("1,1,,R", r#"found "", expected a whole number in column 2 (length)"#),
                 ("1,1,2,0", r#"found "0", expected R or W (other words can be given with read= and write=)"#),
                 ("1,1,2", r#"found "1,1,2", expected a line with one more field: column 3 (op)"#),
                 (
                     "1,36028797018963968,2,R",
-                    r#"found "36028797018963968", expected column 1 (offset), in units of 512 bytes, below 2^64"#,
+                    r#"found "36028797018963968", expected a whole number in column 1 (offset), in units of 512 bytes, below 2^64"#,
                 ),
             ],
         );
