@@ -2,6 +2,7 @@
 
 mod failure;
 mod input;
+mod listing;
 mod policies;
 mod progress;
 mod simulate;

@@ -1,5 +1,7 @@
 //! Results as a table for people.
 
+use std::collections::HashMap;
+
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::Spec;
 use flashwise_sim::human;
@@ -23,6 +25,7 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
 pub fn results(rows: &[ResultRow]) -> String {
     let header = ["trace", "policy", "size", "capacity", "hits", "read hits", "flash writes", "replaced", "of best"];
     let mut table = plain(&header, 2);
+    let best = best_hits(rows);
     let mut previous: Option<&ResultRow> = None;
     for row in rows {
         if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
@@ -37,7 +40,10 @@ pub fn results(rows: &[ResultRow]) -> String {
             human::percent(row.read_hit_ratio),
             human::count(row.flash_writes_blocks),
             human::count(row.replacements),
-            of_best(rows, row),
+            match best.get(&(row.trace.as_str(), row.capacity_blocks)) {
+                Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
+                _ => "-".to_owned(),
+            },
         ]);
         previous = Some(row);
     }
@@ -46,13 +52,13 @@ pub fn results(rows: &[ResultRow]) -> String {
     format!("{}\n\n{footnote}", table.trim_fmt())
 }
 
-fn of_best(rows: &[ResultRow], row: &ResultRow) -> String {
-    let is_best = |best: &&ResultRow| {
-        let offline = best.policy.parse::<Spec>().is_ok_and(|policy| policy.info().offline);
-        offline && best.trace == row.trace && best.capacity_blocks == row.capacity_blocks
-    };
-    match rows.iter().find(is_best) {
-        Some(best) if best.hits > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best.hits as f64),
-        _ => "-".to_owned(),
+/// Hits of the best possible, by trace and capacity, where it was simulated.
+fn best_hits(rows: &[ResultRow]) -> HashMap<(&str, u64), u64> {
+    let mut best = HashMap::new();
+    for row in rows {
+        if row.policy.parse::<Spec>().is_ok_and(|policy| policy.info().offline) {
+            best.entry((row.trace.as_str(), row.capacity_blocks)).or_insert(row.hits);
+        }
     }
+    best
 }
