@@ -1,0 +1,142 @@
+//! What a front end asks of a volume, and how it is answered: the border between protocols and the cache.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads bytes.
+    Read,
+    /// Writes bytes.
+    Write,
+    /// Makes durable all that was written, zeroed and trimmed, and answered, before this request came. Offset and length are 0.
+    Flush,
+    /// Gives bytes up: they read as zeroes or as before.
+    Trim,
+    /// Makes bytes read as zeroes.
+    WriteZeroes {
+        /// Whether the space may be given back to the backend.
+        may_punch_holes: bool,
+        /// Whether to fail with [`Error::NotSupported`] where this is not faster than writing zeroes.
+        only_if_fast: bool,
+    },
+    /// Brings bytes into the cache, ahead of reads.
+    Cache,
+}
+
+/// A request to an export. Its range was checked against the export's size by the front end.
+#[derive(Debug)]
+pub struct Request {
+    /// What to do.
+    pub operation: Operation,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// Whether what it changes must be durable before it is answered.
+    pub force_unit_access: bool,
+    /// The bytes to write, `length` of them; empty for other operations.
+    pub data: Vec<u8>,
+}
+
+/// Why a request failed. A front end translates it to its protocol's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Writing to a read-only export.
+    #[error("not permitted")]
+    NotPermitted,
+    /// A device failed, or the only copy of the data was lost.
+    #[error("input/output error")]
+    Io,
+    /// Memory ran out.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// The request makes no sense.
+    #[error("invalid argument")]
+    Invalid,
+    /// The backend is full, or the request ends past the export's end.
+    #[error("no space left")]
+    NoSpace,
+    /// The export cannot do this.
+    #[error("not supported")]
+    NotSupported,
+    /// The server is shutting down.
+    #[error("shutting down")]
+    ShuttingDown,
+}
+
+/// Takes the answer of a request: the bytes that were read (none for other operations), or why it failed. May be called on any
+/// thread, before or after [`Export::submit`] returns, once.
+pub type Done = Box<dyn FnOnce(Result<Vec<u8>, Error>) + Send>;
+
+/// Bytes that are alike in how they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Number of bytes.
+    pub length: u64,
+    /// Whether they have no space allocated.
+    pub hole: bool,
+    /// Whether they read as zeroes.
+    pub zero: bool,
+}
+
+/// Something that clients read and write like a disk.
+pub trait Export: Send + Sync {
+    /// Size in bytes; may change while the export is in use.
+    fn size(&self) -> u64;
+
+    /// Whether it cannot be written.
+    fn read_only(&self) -> bool {
+        false
+    }
+
+    /// A line for people.
+    fn description(&self) -> String {
+        String::new()
+    }
+
+    /// Smallest, preferred and largest request in bytes; the first two are powers of two.
+    fn block_sizes(&self) -> (u32, u32, u32) {
+        (1, 4096, 32 << 20)
+    }
+
+    /// Starts a request. Requests that overlap are performed in the order in which they were submitted.
+    fn submit(&self, request: Request, done: Done);
+
+    /// How the bytes from `offset` are stored: at least one and at most `extents_max` extents, which together cover at most
+    /// `length` bytes.
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error>;
+}
+
+/// The exports that clients can open, by name. Clones share the same table.
+#[derive(Clone, Default)]
+pub struct Exports {
+    by_name: Arc<RwLock<BTreeMap<String, Arc<dyn Export>>>>,
+}
+
+impl Exports {
+    /// Adds an export; returns whether the name was free.
+    pub fn add(&self, name: &str, export: Arc<dyn Export>) -> bool {
+        let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
+        if by_name.contains_key(name) {
+            return false;
+        }
+        by_name.insert(name.to_owned(), export);
+        true
+    }
+
+    /// The export of this name. The empty name means the only export, if there is just one.
+    pub fn find(&self, name: &str) -> Option<Arc<dyn Export>> {
+        let by_name = self.by_name.read().expect("no thread panics with the table of exports");
+        match (by_name.get(name), by_name.len()) {
+            (None, 1) if name.is_empty() => by_name.values().next().cloned(),
+            (export, _) => export.cloned(),
+        }
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> Vec<String> {
+        self.by_name.read().expect("no thread panics with the table of exports").keys().cloned().collect()
+    }
+}

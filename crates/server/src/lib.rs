@@ -1,0 +1,9 @@
+//! The part of flashwise that serves: front ends, volumes, and the engine that performs what the cache of `flashwise-core`
+//! plans.
+//!
+//! A front end ([`nbd`]) turns a client's bytes into [`Request`](export::Request)s to an [`Export`](export::Export). A volume
+//! answers them from memory, flash and its backend, which are [`Disk`](disk::Disk)s.
+
+pub mod disk;
+pub mod export;
+pub mod nbd;

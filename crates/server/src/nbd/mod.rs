@@ -1,0 +1,1 @@
+//! NBD: the network block device protocol, fixed newstyle.
