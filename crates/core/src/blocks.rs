@@ -111,6 +111,14 @@ impl<I: Index, T: Default> Blocks<I, T> {
         Some(key)
     }
 
+    /// Forgets `key` if it is remembered, and returns the list that it was on.
+    pub fn forget(&mut self, key: I::Key) -> Option<List> {
+        let node = self.find(key)?;
+        let list = self.list(node);
+        self.remove(node);
+        Some(list)
+    }
+
     /// Forgets the block of `node` and returns its key.
     #[inline]
     pub fn remove(&mut self, node: NodeId) -> I::Key {

@@ -1,4 +1,5 @@
-//! Every policy against a slow and obvious model of its paper, access by access, on seeded workloads of five kinds.
+//! Every policy against a slow and obvious model of its paper, access by access, on seeded workloads of five kinds, with and
+//! without blocks removed in between.
 
 mod models;
 
@@ -54,11 +55,40 @@ fn workload(kind: &str) -> Vec<Access<u32>> {
 
 const WORKLOADS: [&str; 5] = ["uniform", "zipf", "loop", "scans", "phases"];
 
+/// The blocks to remove before each access: none mostly, one before three of a hundred accesses, and all of them once. Half
+/// are blocks accessed shortly before, so that small caches and their ghosts lose some too.
+fn removals(accesses: &[Access<u32>], capacity: usize) -> Vec<Vec<u32>> {
+    let mut state = 7;
+    let removal = |position: usize| {
+        let (chance, recent, any) = (random(&mut state) % 100, random(&mut state), random(&mut state));
+        let distance = 1 + any as usize % (2 * capacity + 1);
+        match position {
+            _ if position == ACCESSES / 2 => (0..BLOCKS).collect(),
+            _ if chance >= 3 => vec![],
+            _ if recent.is_multiple_of(2) => vec![accesses[position.saturating_sub(distance)].block],
+            _ => vec![(any % u64::from(BLOCKS)) as u32],
+        }
+    };
+    (0..accesses.len()).map(removal).collect()
+}
+
 struct Compare<'a> {
     what: String,
     accesses: &'a [Access<u32>],
+    removals: &'a [Vec<u32>],
     model: Box<dyn Model>,
     capacity: usize,
+}
+
+impl Compare<'_> {
+    fn remove<P: Policy<Key = u32>>(&mut self, policy: &mut P, block: u32, position: usize) {
+        let what = format!("{}, {block} removed before access {position}", self.what);
+        let (held, len) = (policy.contains(block), policy.len());
+        assert_eq!(policy.remove(block), self.model.remove(block), "{what}");
+        assert_eq!(policy.len() + usize::from(held), len, "{what}");
+        assert!(!policy.contains(block) && !policy.remove(block), "{what}");
+        policy.check();
+    }
 }
 
 impl Visitor<u32> for Compare<'_> {
@@ -67,13 +97,17 @@ impl Visitor<u32> for Compare<'_> {
     fn visit<P: Policy<Key = u32>>(mut self, mut policy: P) -> Self::Output {
         let mut outcomes = Vec::new();
         for (position, &access) in self.accesses.iter().enumerate() {
-            let held = policy.contains(access.block);
+            for &block in self.removals.get(position).into_iter().flatten() {
+                self.remove(&mut policy, block, position);
+            }
+            let (held, full) = (policy.contains(access.block), policy.len() == self.capacity);
             let outcome = policy.access(access);
             let what = format!("{}, access {position}: {access:?}", self.what);
             assert_eq!(outcome, self.model.access(access), "{what}");
             assert_eq!(outcome == Outcome::Hit, held, "{what}");
             assert_eq!(policy.contains(access.block), outcome != Outcome::Bypass || held, "{what}");
             assert!(policy.len() <= self.capacity, "{what}");
+            assert!(full || !matches!(outcome, Outcome::Admit { evicted: Some(_) }), "{what}");
             if let Outcome::Admit { evicted: Some(evicted) } = outcome {
                 assert!(!policy.contains(evicted), "{what}");
             }
@@ -86,16 +120,17 @@ impl Visitor<u32> for Compare<'_> {
     }
 }
 
-#[test]
-fn every_policy_does_what_its_model_does_with_either_index() {
+fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>) {
     for (text, make) in MODELS {
-        let spec = Spec::parse(text).unwrap();
+        let spec = Spec::parse(text).expect("a model is of a policy");
         for kind in WORKLOADS {
             let accesses = workload(kind);
             for capacity in CAPACITIES {
+                let removals = removals(&accesses, capacity);
                 let compare = || Compare {
                     what: format!("{text}, {kind}, capacity {capacity}"),
                     accesses: &accesses,
+                    removals: &removals,
                     model: make(capacity),
                     capacity,
                 };
@@ -105,6 +140,16 @@ fn every_policy_does_what_its_model_does_with_either_index() {
             }
         }
     }
+}
+
+#[test]
+fn every_policy_does_what_its_model_does_with_either_index() {
+    compare_all(|_, _| vec![]);
+}
+
+#[test]
+fn every_policy_does_what_its_model_does_while_blocks_are_removed() {
+    compare_all(removals);
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! algorithm MIN, in the form of Mattson et al. 1970 (OPT); as the upper bound in LARC (Huang et al., MSST 2013).
 //!
 //! Departures from the paper: none. Every miss is admitted, even of the block whose own next access is furthest (demand
-//! fetch). Of blocks that are never accessed again the last accessed is evicted first; any order gives the same hits.
+//! fetch). Of blocks that are never accessed again the last accessed is evicted first; any order gives the same hits. Where
+//! one of them is removed, the last takes its place in that order.
 //!
 //! A position names the block accessed there: the index maps a cached block to the position of its next use, an array maps
 //! positions back to blocks, and the set of those positions knows its greatest. Memory is thus 4 bytes and 1 bit for each
@@ -83,7 +84,7 @@ impl<I: Index> Fif<I> {
 
     /// Forgets `block`, whose number in the index is `node`, as it is accessed.
     #[inline]
-    fn remove(&mut self, block: I::Key, node: u32) {
+    fn reach(&mut self, block: I::Key, node: u32) {
         assert!(self.next_uses.remove(node - 1), "{block:?} is accessed although it was not to be accessed again");
         self.forget(block);
     }
@@ -95,6 +96,19 @@ impl<I: Index> Fif<I> {
         self.len -= 1;
     }
 
+    /// Closes the gap at `never[at]`, whose block the index has forgotten, with the last of `never`.
+    fn leave_never(&mut self, at: usize) {
+        let Fif { index, block_at, never, .. } = self;
+        let last = never.len() - 1;
+        if at < last {
+            let moved = never[last];
+            index.remove(moved, |node| key_of(block_at, never, node));
+            never[at] = moved;
+            index.insert(moved, u32::MAX - at as u32, |node| key_of(block_at, never, node));
+        }
+        never.pop();
+    }
+
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
         if let Some(&block) = self.never.last() {
@@ -103,7 +117,7 @@ impl<I: Index> Fif<I> {
         }
         let furthest = self.next_uses.greatest()?;
         let block = self.block_at[furthest as usize];
-        self.remove(block, furthest + 1);
+        self.reach(block, furthest + 1);
         Some(block)
     }
 }
@@ -124,13 +138,28 @@ impl<I: Index> Policy for Fif<I> {
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let node = self.find(access.block);
         if node != 0 {
-            self.remove(access.block, node);
+            self.reach(access.block, node);
             self.insert(access.block, access.next_use);
             return Outcome::Hit;
         }
         let evicted = if self.len == self.c { self.evict() } else { None };
         self.insert(access.block, access.next_use);
         Outcome::Admit { evicted }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        let node = self.find(block);
+        if node == 0 {
+            return false;
+        }
+        self.forget(block);
+        let at = (u32::MAX - node) as usize;
+        if at < self.never.len() {
+            self.leave_never(at);
+        } else {
+            self.next_uses.remove(node - 1);
+        }
+        true
     }
 
     fn contains(&self, block: I::Key) -> bool {

@@ -49,6 +49,10 @@ impl<I: Index> Policy for Fifo<I> {
         Outcome::Admit { evicted }
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block).is_some()
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

@@ -9,6 +9,8 @@
 //!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
 //! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
 //!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
+//! - A removed block leaves `Q` or `Q_r`, and `C_r` stays: nothing was hit or missed. With `fill=admit` misses are then admitted
+//!   until the cache is full again.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
 
 use super::{Info, Outcome, Policy};
@@ -152,6 +154,10 @@ impl<I: Index> Policy for Larc<I> {
             self.blocks.pop_back(Q_R);
         }
         Outcome::Bypass
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block) == Some(Q)
     }
 
     fn contains(&self, block: I::Key) -> bool {

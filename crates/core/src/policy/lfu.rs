@@ -157,6 +157,15 @@ impl<I: Index> Policy for Lfu<I> {
         Outcome::Admit { evicted }
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        let Some(node) = self.blocks.find(block) else {
+            return false;
+        };
+        self.leave_run(node, *self.blocks.data(node));
+        self.blocks.remove(node);
+        true
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

@@ -17,6 +17,8 @@
 //! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 2. A cache of one block, or
 //!   `hirs=100%`, has no LIR blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
+//! - Removing a LIR block prunes `S`, and the next block that is missed, or that would trade places with the LIR block at the
+//!   bottom, becomes LIR in its stead: no other turns HIR for it. Without LIR blocks `S` is empty, ghosts and all.
 //! - Every access counts; the authors' simulator skips an access to the same block as the access before it.
 
 use super::{Info, Outcome, Policy};
@@ -97,10 +99,13 @@ impl<I: Index> Lirs<I> {
         self.blocks.move_front(x, list);
     }
 
-    /// Makes the LIR block at the bottom of `S` a HIR block at the end of `Q`, since another block became LIR.
+    /// Makes the LIR block at the bottom of `S` a HIR block at the end of `Q`, since another block became LIR, unless that one
+    /// took the place of a removed block.
     #[inline]
     fn demote_bottom(&mut self) {
-        if let Some(bottom) = self.blocks.back(LIR) {
+        if self.blocks.len(LIR) > self.l_lirs
+            && let Some(bottom) = self.blocks.back(LIR)
+        {
             self.blocks.move_front(bottom, Q);
         }
         self.prune();
@@ -116,12 +121,14 @@ impl<I: Index> Lirs<I> {
         }
     }
 
-    /// If the cache is full, evicts the block at the front of `Q`, which stays in `S` if it is there.
     #[inline]
-    fn make_room(&mut self) -> Option<I::Key> {
-        if self.len() < self.l_lirs + self.l_hirs {
-            return None;
-        }
+    fn is_full(&self) -> bool {
+        self.len() == self.l_lirs + self.l_hirs
+    }
+
+    /// Evicts the block at the front of `Q`, which stays in `S` if it is there.
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
         let front = self.blocks.back(Q)?;
         if !self.in_s(front) {
             return Some(self.blocks.remove(front));
@@ -144,7 +151,7 @@ impl<I: Index> Policy for Lirs<I> {
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.now += 1;
         let Some(x) = self.blocks.find(access.block) else {
-            let evicted = self.make_room();
+            let evicted = if self.is_full() { self.evict() } else { None };
             let list = if self.blocks.len(LIR) < self.l_lirs { LIR } else { Q };
             self.blocks.insert_front(list, access.block, self.now);
             return Outcome::Admit { evicted };
@@ -166,12 +173,21 @@ impl<I: Index> Policy for Lirs<I> {
             }
             // X leaves N before the evicted block joins it: X cannot be the one that is forgotten for it.
             _ => {
+                let full = self.is_full();
                 self.push(x, LIR);
-                let evicted = self.make_room();
+                let evicted = if full { self.evict() } else { None };
                 self.demote_bottom();
                 Outcome::Admit { evicted }
             }
         }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        let list = self.blocks.forget(block);
+        if list == Some(LIR) {
+            self.prune();
+        }
+        matches!(list, Some(LIR | Q))
     }
 
     fn contains(&self, block: I::Key) -> bool {
@@ -190,6 +206,8 @@ impl<I: Index> Policy for Lirs<I> {
 
     fn check(&self) {
         assert!(self.blocks.len(LIR) <= self.l_lirs);
+        assert!(self.blocks.len(Q) <= self.l_hirs);
+        assert!(self.blocks.back(N).is_none_or(|oldest| self.in_s(oldest)), "an uncached block is outside of S");
         assert!(self.len() <= self.l_lirs + self.l_hirs);
         assert!(self.blocks.len(N) <= self.n_max);
         self.blocks.check((self.l_lirs + self.l_hirs).saturating_add(self.n_max));

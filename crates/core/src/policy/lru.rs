@@ -50,6 +50,10 @@ impl<I: Index> Policy for Lru<I> {
         Outcome::Admit { evicted }
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block).is_some()
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

@@ -30,6 +30,12 @@ pub trait Policy {
     /// Decides about one access.
     fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
 
+    /// Forgets `block` at once, because it was trimmed or its cached copy is no longer valid; whether it was in the cache.
+    ///
+    /// Ghosts of it go too: the next access to `block` is to a block never seen. The place it leaves is free, and the next
+    /// admissions fill free places before they evict.
+    fn remove(&mut self, block: Self::Key) -> bool;
+
     /// Whether `block` is in the cache.
     fn contains(&self, block: Self::Key) -> bool;
 

@@ -225,6 +225,16 @@ impl<I: Index> Policy for Mq<I> {
         outcome
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        let Some(queue) = self.blocks.forget(block) else {
+            return false;
+        };
+        self.watch(queue);
+        let cached = queue != self.q_out();
+        self.len -= usize::from(cached);
+        cached
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != self.q_out())
     }

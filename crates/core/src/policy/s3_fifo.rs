@@ -160,6 +160,10 @@ impl<I: Index> Policy for S3Fifo<I> {
         Outcome::Admit { evicted: self.insert(access.block) }
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block).is_some_and(|queue| queue != G)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != G)
     }

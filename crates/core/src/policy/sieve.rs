@@ -4,7 +4,7 @@
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi: SIEVE is simpler than LRU: an efficient turn-key eviction algorithm for web
 //! caches. NSDI 2024, section 3, Algorithm 1.
 //!
-//! Departures from the paper: none.
+//! Departures from the paper: none. Where the block under the hand is removed, the hand moves on as if it had evicted it.
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
@@ -66,6 +66,17 @@ impl<I: Index> Policy for Sieve<I> {
         let evicted = if self.blocks.len(T) == self.c { self.evict() } else { None };
         self.blocks.insert_front(T, access.block, false);
         Outcome::Admit { evicted }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        let Some(x) = self.blocks.find(block) else {
+            return false;
+        };
+        if self.hand == Some(x) {
+            self.hand = self.blocks.toward_front(x);
+        }
+        self.blocks.remove(x);
+        true
     }
 
     fn contains(&self, block: I::Key) -> bool {

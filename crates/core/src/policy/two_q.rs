@@ -112,6 +112,10 @@ impl<I: Index> Policy for TwoQ<I> {
         }
     }
 
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block).is_some_and(|queue| queue != A1OUT)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != A1OUT)
     }

@@ -11,6 +11,7 @@
 //! - The window's share is rounded up to blocks. Without a window (`window=0`) the missed block itself must pass the
 //!   comparison, which is plain TinyLFU in front of a segmented LRU.
 //! - A main cache whose blocks are all protected gives up the least recently used of those.
+//! - A removed block stays counted: the sketch counts hashes, and cannot tell one block's share of a counter from another's.
 //! - The doorkeeper is off, as in the authors' simulator; the paper proposes it to save memory, not for hits.
 
 use super::{Info, Outcome, Policy};
@@ -145,6 +146,10 @@ impl<I: Index> Policy for WTinyLfu<I> {
         let candidate = if overflows { self.blocks.back(WINDOW) } else { None };
         let evicted = candidate.and_then(|candidate| self.leave_window(candidate));
         if evicted == Some(access.block) { Outcome::Bypass } else { Outcome::Admit { evicted } }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.blocks.forget(block).is_some()
     }
 
     fn contains(&self, block: I::Key) -> bool {

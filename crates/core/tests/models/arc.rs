@@ -16,6 +16,9 @@ impl Arc {
     }
 
     fn replace(&mut self, x: u32) -> Option<u32> {
+        if self.t1.len() + self.t2.len() < self.c {
+            return None;
+        }
         let t1 = self.t1.len() as f64;
         if !self.t1.is_empty() && (t1 > self.p || (self.b2.contains(&x) && t1 == self.p)) {
             self.b1.push(self.t1.remove(0));
@@ -65,5 +68,12 @@ impl Model for Arc {
         }
         self.t1.push(x);
         Outcome::Admit { evicted }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let cached = take(&mut self.t1, block) || take(&mut self.t2, block);
+        take(&mut self.b1, block);
+        take(&mut self.b2, block);
+        cached
     }
 }

@@ -1,3 +1,5 @@
+use flashwise_core::access::NEVER;
+
 use super::{Access, Model, Outcome};
 
 /// `cached` holds each block with its next use, in the order of their last accesses.
@@ -19,5 +21,18 @@ impl Model for Fif {
         }
         self.cached.push((access.block, access.next_use));
         if hit { Outcome::Hit } else { Outcome::Admit { evicted } }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let Some(at) = self.cached.iter().position(|(other, _)| *other == block) else { return false };
+        if self.cached[at].1 == NEVER {
+            // The last block that is never used again takes its place.
+            let last = self.cached.iter().rposition(|(_, next_use)| *next_use == NEVER).expect("there is one");
+            self.cached.swap(at, last);
+            self.cached.remove(last);
+        } else {
+            self.cached.remove(at);
+        }
+        true
     }
 }

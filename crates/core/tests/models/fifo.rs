@@ -1,4 +1,4 @@
-use super::{Access, Model, Outcome};
+use super::{Access, Model, Outcome, take};
 
 /// `q` is in order of arrival.
 pub struct Fifo {
@@ -14,5 +14,9 @@ impl Model for Fifo {
         self.q.push(access.block);
         let evicted = if self.q.len() > self.c { Some(self.q.remove(0)) } else { None };
         Outcome::Admit { evicted }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.q, block)
     }
 }

@@ -41,4 +41,9 @@ impl Model for Larc {
         }
         Outcome::Bypass
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.q_r, block);
+        take(&mut self.q, block)
+    }
 }

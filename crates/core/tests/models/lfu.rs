@@ -24,4 +24,10 @@ impl Model for Lfu {
         self.cached.push((access.block, 1, self.time));
         Outcome::Admit { evicted }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let cached = self.cached.len();
+        self.cached.retain(|(other, ..)| *other != block);
+        self.cached.len() < cached
+    }
 }

@@ -32,10 +32,13 @@ impl Lirs {
         }
     }
 
-    /// Puts `x` on top of the stack as a LIR block in the place of the LIR block at the bottom, which becomes a HIR block.
+    /// Puts `x` on top of the stack as a LIR block in the place of the LIR block at the bottom, which becomes a HIR block, or
+    /// in one that a removed block left.
     fn promote(&mut self, x: u32) {
         self.s.insert(0, (x, Status::Lir));
-        if let Some((bottom, _)) = self.s.pop() {
+        if self.count(Status::Lir) > self.l_lirs
+            && let Some((bottom, _)) = self.s.pop()
+        {
             self.q.insert(0, bottom);
         }
         self.prune();
@@ -81,5 +84,12 @@ impl Model for Lirs {
             self.prune();
         }
         if hit { Outcome::Hit } else { Outcome::Admit { evicted } }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let at = self.s.iter().position(|(other, _)| *other == block);
+        let on_stack = at.map(|at| self.s.remove(at).1);
+        self.prune();
+        take(&mut self.q, block) || on_stack == Some(Status::Lir)
     }
 }

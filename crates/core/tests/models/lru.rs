@@ -16,4 +16,8 @@ impl Model for Lru {
         let evicted = if self.q.len() > self.c { self.q.pop() } else { None };
         Outcome::Admit { evicted }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.q, block)
+    }
 }

@@ -20,6 +20,9 @@ mod w_tinylfu;
 /// What a policy should do.
 pub trait Model {
     fn access(&mut self, access: Access<u32>) -> Outcome<u32>;
+
+    /// Forgets `block`; whether it was cached.
+    fn remove(&mut self, block: u32) -> bool;
 }
 
 /// Makes a model of a cache of so many blocks.

@@ -89,4 +89,9 @@ impl Model for Mq {
         }
         if hit { Outcome::Hit } else { Outcome::Admit { evicted } }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.q_out, block);
+        self.q.iter_mut().any(|q| take(q, block))
+    }
 }

@@ -1,4 +1,4 @@
-use super::{Access, Model, Outcome};
+use super::{Access, Model, Outcome, take};
 
 /// Algorithm 1. Queues are head first; `s` and `m` hold each block with its freq.
 pub struct S3Fifo {
@@ -60,11 +60,19 @@ impl Model for S3Fifo {
         while (self.s.len() + self.m.len()) as f64 == self.c {
             evicted = self.evict();
         }
-        if super::take(&mut self.g, x) {
+        if take(&mut self.g, x) {
             self.m.insert(0, (x, 0));
         } else {
             self.s.insert(0, (x, 0));
         }
         Outcome::Admit { evicted }
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.g, block);
+        let cached = self.s.len() + self.m.len();
+        self.s.retain(|(other, _)| *other != block);
+        self.m.retain(|(other, _)| *other != block);
+        self.s.len() + self.m.len() < cached
     }
 }

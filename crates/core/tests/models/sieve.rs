@@ -28,4 +28,13 @@ impl Model for Sieve {
         self.t.insert(0, (x, false));
         Outcome::Admit { evicted }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let Some(at) = self.t.iter().position(|(other, _)| *other == block) else { return false };
+        if self.hand == Some(block) {
+            self.hand = at.checked_sub(1).map(|prev| self.t[prev].0);
+        }
+        self.t.remove(at);
+        true
+    }
 }

@@ -51,4 +51,9 @@ impl Model for TwoQ {
         }
         Outcome::Admit { evicted }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        take(&mut self.a1out, block);
+        take(&mut self.a1in, block) || take(&mut self.am, block)
+    }
 }

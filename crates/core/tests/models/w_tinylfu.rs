@@ -68,4 +68,8 @@ impl Model for WTinyLfu {
         self.probation.insert(0, candidate);
         Outcome::Admit { evicted }
     }
+
+    fn remove(&mut self, block: u32) -> bool {
+        [&mut self.window, &mut self.probation, &mut self.protected].into_iter().any(|queue| take(queue, block))
+    }
 }
