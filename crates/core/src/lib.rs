@@ -8,10 +8,15 @@
 
 pub mod access;
 pub mod blocks;
+pub mod cache;
 pub mod counters;
+pub mod format;
+pub mod frames;
 pub mod index;
+pub mod layout;
 pub mod options;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;
 pub mod sketch;
+pub mod step;

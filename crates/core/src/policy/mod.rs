@@ -118,7 +118,7 @@ pub trait Visitor<K> {
     type Output;
 
     /// Uses the policy.
-    fn visit<P: Policy<Key = K>>(self, policy: P) -> Self::Output;
+    fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
 macro_rules! policies {
@@ -130,7 +130,7 @@ macro_rules! policies {
 
         impl Spec {
             /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`.
-            pub fn build<I: Index, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
+            pub fn build<I: Index + Send + 'static, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
                 assert!(capacity > 0, "a cache has room for at least one block");
                 $(if self.info.name == $module::INFO.name {
                     return visitor.visit($module::$policy::new(index, capacity, &self.options));

@@ -1,0 +1,226 @@
+//! Background work: resetting the oldest units, copying forward what is still wanted, and writing dirty blocks back.
+//!
+//! Source: LARC (section V.A: the cleaner begins above a threshold of dirty blocks and also cleans what has been idle for 15
+//! minutes).
+
+use super::{Cache, DESTAGE_BLOCKS, Mode, RESERVE_UNITS};
+use crate::format::Kind as RecordKind;
+use crate::layout::containers::Cause;
+use crate::step::{Frame, Step};
+
+impl Cache {
+    pub(super) fn background(&mut self, steps: &mut Vec<Step>) {
+        if self.flash_failed {
+            return;
+        }
+        self.reclaim(steps);
+        self.clean_ahead_of_tail(steps);
+        self.clean_above_threshold(steps);
+    }
+
+    /// Resets the oldest units until enough are free.
+    pub(super) fn reclaim(&mut self, steps: &mut Vec<Step>) {
+        while self.log.free_units() < RESERVE_UNITS {
+            self.reclaim_oldest(steps);
+        }
+    }
+
+    /// Copies forward what is dirty or wanted of the oldest unit, and resets it. When space is short, what is clean is dropped,
+    /// wanted or not.
+    fn reclaim_oldest(&mut self, steps: &mut Vec<Step>) {
+        let sequence = *self.log.sequences().start();
+        let short = self.log.free_units() <= 1;
+        let still_lost: Vec<u32> =
+            self.lost.iter().filter(|(_, said)| **said == sequence).map(|(block, _)| *block).collect();
+        for block in still_lost {
+            self.mark_lost(block, steps);
+        }
+        for (block, slot) in self.log.blocks_in(sequence) {
+            let dirty = self.log.is_dirty(slot);
+            if dirty || (self.policy.contains(block) && !short) {
+                let frame = self.frames.take();
+                steps.push(Step::ReadFlash { block, slot, frame });
+                self.log_add(block, frame, dirty, Cause::CopyForward, steps);
+                self.frames.release(frame);
+            } else {
+                self.policy.remove(block);
+            }
+        }
+        let from = steps.len();
+        self.log.reset_tail(steps);
+        self.settle(from, steps);
+    }
+
+    pub(super) fn mark_lost(&mut self, block: u32, steps: &mut Vec<Step>) {
+        self.log_mark(RecordKind::Lost, block, 0, steps);
+        self.lost.insert(block, *self.log.sequences().end());
+    }
+
+    /// Units that will be reset next are cleaned first, so that nothing dirty has to be copied forward.
+    fn clean_ahead_of_tail(&mut self, steps: &mut Vec<Step>) {
+        let ahead = (self.log.geometry().log_units() / 32).clamp(2, 8);
+        if self.log.free_units() >= RESERVE_UNITS + ahead {
+            return;
+        }
+        let tail = *self.log.sequences().start();
+        for sequence in tail..tail + u64::from(ahead) {
+            if sequence < *self.log.sequences().end() && self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, steps);
+            }
+        }
+    }
+
+    fn clean_above_threshold(&mut self, steps: &mut Vec<Step>) {
+        let pages = self.config.data_pages() as f64;
+        let (high, low) = match self.config.mode {
+            Mode::WriteBack => (pages * self.config.dirty_high, pages * self.config.dirty_low),
+            Mode::WriteThrough | Mode::WriteAround => (0.0, 0.0),
+        };
+        if (self.dirty_to_clean() as f64) > high {
+            self.clean_down_to(low as u64, steps);
+        }
+    }
+
+    fn dirty_to_clean(&self) -> u64 {
+        self.log.dirty_blocks().saturating_sub(self.destaging_blocks)
+    }
+
+    fn clean_down_to(&mut self, dirty_blocks: u64, steps: &mut Vec<Step>) {
+        let mut sequence = self.clean_from.max(*self.log.sequences().start());
+        while self.dirty_to_clean() > dirty_blocks && !self.log.is_head(sequence) {
+            if self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, steps);
+            }
+            sequence += 1;
+        }
+        self.clean_from = sequence;
+    }
+
+    pub(super) fn clean_aged(&mut self, steps: &mut Vec<Step>) {
+        let mut sequence = self.clean_from.max(*self.log.sequences().start());
+        while sequence < *self.log.sequences().end()
+            && self.log.begun_us(sequence).saturating_add(self.config.dirty_age_us) <= self.now_us
+        {
+            if self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, steps);
+            }
+            sequence += 1;
+            self.clean_from = sequence;
+        }
+        let head = *self.log.sequences().end();
+        if head > 0
+            && sequence == head
+            && self.log.dirty_in(head) > 0
+            && self.log.begun_us(head).saturating_add(self.config.dirty_age_us) <= self.now_us
+        {
+            self.destage(head, steps);
+        }
+    }
+
+    /// Plans that everything dirty is written back. Call it again, after the steps are done, until it plans nothing.
+    pub fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+        self.set_time(now_us);
+        if !self.flash_failed {
+            self.flush_down(steps);
+        }
+        for sequence in self.log.sequences() {
+            if sequence > 0 && self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, steps);
+            }
+        }
+    }
+
+    /// Plans to write back the dirty blocks of a unit, in the backend's order.
+    fn destage(&mut self, sequence: u64, steps: &mut Vec<Step>) {
+        if self.log.is_head(sequence) && !self.flash_failed {
+            self.log_seal(steps);
+        }
+        self.log.flush(steps);
+        let unit = self.log.geometry().unit_of(sequence);
+        let mut dirty = self.log.blocks_in(sequence);
+        dirty.retain(|&(_, slot)| self.log.is_dirty(slot));
+        dirty.sort_unstable();
+        self.destaging_blocks += u64::from(self.log.set_destaging(unit, true));
+        for chunk in dirty.chunks(DESTAGE_BLOCKS) {
+            let frames: Vec<Frame> = chunk.iter().map(|_| self.next_destage_frame()).collect();
+            for (&(block, slot), &frame) in chunk.iter().zip(&frames) {
+                steps.push(Step::ReadFlash { block, slot, frame });
+            }
+            for (&(block, _), &frame) in chunk.iter().zip(&frames) {
+                steps.push(Step::WriteBackend { block, frame, acknowledged: false });
+            }
+        }
+        self.figures.destaged_blocks += dirty.len() as u64;
+        self.backend_unflushed = false;
+        steps.push(Step::FlushBackend);
+        let batch = self.next_batch;
+        self.next_batch = self.next_batch.wrapping_add(1);
+        self.batches.insert(batch, (unit, dirty));
+        steps.push(Step::Destaged { batch });
+    }
+
+    /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
+    fn next_destage_frame(&mut self) -> Frame {
+        let count = 2 * DESTAGE_BLOCKS as u32;
+        let number = self.config.working_frames() + self.destage_frame % count;
+        self.destage_frame = (self.destage_frame + 1) % count;
+        self.frames.refilled(number)
+    }
+
+    /// Ends a batch: all of its blocks but the `failed` ones, in no order, were written back and flushed.
+    pub fn destaged(&mut self, batch: u32, failed: &[u32]) {
+        let (unit, blocks) = self.batches.remove(&batch).expect("a batch ends once");
+        self.destaging_blocks -= u64::from(self.log.set_destaging(unit, false));
+        for (block, slot) in blocks {
+            if self.log.find(block) == Some(slot) && !failed.contains(&block) {
+                self.log.set_dirty(slot, false);
+                if self.log.has_room_for_mark() {
+                    let mut none = Vec::new();
+                    self.log.mark(RecordKind::Destaged, block, slot, &mut none);
+                    assert!(none.is_empty(), "a mark that has room needs no new segment");
+                }
+            }
+        }
+        self.clean_from = *self.log.sequences().start();
+    }
+
+    pub(super) fn log_add(&mut self, block: u32, frame: Frame, dirty: bool, cause: Cause, steps: &mut Vec<Step>) {
+        let from = steps.len();
+        self.frames.hold(frame);
+        if let Some(replaced) = self.log.add(block, frame, dirty, cause, steps) {
+            self.frames.release(replaced);
+        }
+        self.settle(from, steps);
+    }
+
+    pub(super) fn log_mark(&mut self, kind: RecordKind, block: u32, slot: u32, steps: &mut Vec<Step>) {
+        let from = steps.len();
+        self.log.mark(kind, block, slot, steps);
+        self.settle(from, steps);
+    }
+
+    pub(super) fn log_seal(&mut self, steps: &mut Vec<Step>) {
+        let from = steps.len();
+        self.log.seal(steps);
+        self.settle(from, steps);
+    }
+
+    /// After steps from position `from` were planned by the log: gives back the frames of segments handed out for writing, and flushes
+    /// the backend before those that rely on it.
+    fn settle(&mut self, from: usize, steps: &mut Vec<Step>) {
+        let mut at = from;
+        while at < steps.len() {
+            if let Step::Append(segment) = &steps[at] {
+                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+                    self.frames.release(record.frame);
+                }
+                if segment.needs_backend_flush && self.backend_unflushed {
+                    self.backend_unflushed = false;
+                    steps.insert(at, Step::FlushBackend);
+                    at += 1;
+                }
+            }
+            at += 1;
+        }
+    }
+}

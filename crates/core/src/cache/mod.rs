@@ -1,0 +1,554 @@
+//! The cache: turns requests of any length and alignment into [`Step`]s.
+//!
+//! Sources: NCache (section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash), LARC (section V.A: write
+//! modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, commits that may be repeated).
+//!
+//! The cache plans as if every step were done at once; [`Step`] says how far steps may overlap. It is told of failures by the
+//! methods in [`failure`].
+//!
+//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older copy of that
+//! block on flash would be taken for the newest after a crash.* A block written back is itself that copy, durable before.
+//! A write that goes straight to the backend first makes a [`Kind::Forget`](crate::format::Kind::Forget) durable if there is a
+//! clean copy, and goes to flash after all if there is a dirty one.
+
+mod cleaner;
+pub mod failure;
+mod write;
+
+use std::collections::HashMap;
+
+use crate::access::{Access, NEVER, Op};
+use crate::counters::Counters;
+use crate::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE};
+use crate::frames::Frames;
+use crate::index::Hashed;
+use crate::layout::containers::{Cause, Log};
+use crate::policy::{Outcome, Policy, Spec, Visitor};
+use crate::ram::read_buffer::ReadBuffer;
+use crate::ram::write_buffer::WriteBuffer;
+use crate::step::{Frame, Step};
+use crate::streams::Streams;
+
+/// When written data reaches the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Later: it is in RAM, then on flash, until the cleaner writes it back.
+    WriteBack,
+    /// Before the write is answered; what the policy admits goes to flash as well.
+    WriteThrough,
+    /// Before the write is answered, and not to flash.
+    WriteAround,
+}
+
+/// What a cache is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the flash device is divided.
+    pub geometry: Geometry,
+    /// The policy that decides what is kept on flash.
+    pub policy: Spec,
+    /// When written data reaches the backend.
+    pub mode: Mode,
+    /// Blocks of the read buffer in RAM, 0 for none.
+    pub read_buffer_blocks: u32,
+    /// Blocks of the write buffer in RAM, 0 for none.
+    pub write_buffer_blocks: u32,
+    /// Share of the log's data pages that the policy may not fill, so that units with few live blocks can be found.
+    pub over_provision: f64,
+    /// The cleaner begins when more than this share of the log's data pages is dirty, ...
+    pub dirty_high: f64,
+    /// ... and stops at this share.
+    pub dirty_low: f64,
+    /// The cleaner writes back what has been dirty for longer than this.
+    pub dirty_age_us: u64,
+    /// Written data stays in RAM no longer than this.
+    pub commit_age_us: u64,
+    /// A sequential stream bypasses the flash once it is this long; 0 for never.
+    pub sequential_blocks: u32,
+}
+
+/// Most blocks of a read, write or prefetch that is planned at once.
+pub const PIECE_BLOCKS: u32 = 64;
+/// Most blocks of a trim or of writing zeroes that is planned at once.
+pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
+/// Free units below which the oldest unit is reset.
+const RESERVE_UNITS: u32 = 3;
+/// Blocks that are written back together.
+const DESTAGE_BLOCKS: usize = 64;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads bytes.
+    Read,
+    /// Writes bytes.
+    Write,
+    /// Makes durable what was answered before.
+    Flush,
+    /// Gives up bytes.
+    Trim,
+    /// Makes bytes read as zeroes.
+    WriteZeroes {
+        /// Whether the backend may give their space back.
+        may_punch_holes: bool,
+    },
+    /// Reads bytes without a client.
+    Prefetch,
+}
+
+/// A request to the cache. Reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and zeroes
+/// [`ZERO_PIECE_BLOCKS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub kind: Kind,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+    /// Length in bytes of the client's request that this is a piece of.
+    pub whole_length: u64,
+    /// Whether the change must be durable when the request is answered.
+    pub durable: bool,
+}
+
+/// What happened, beyond what the policy was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Blocks read by clients.
+    pub read_blocks: u64,
+    /// Blocks written by clients.
+    pub written_blocks: u64,
+    /// Blocks read from a buffer in RAM.
+    pub ram_read_hits: u64,
+    /// Blocks written that were in the write buffer already.
+    pub ram_write_hits: u64,
+    /// Blocks read that had a copy on flash.
+    pub flash_read_hits: u64,
+    /// Blocks written to flash because a client wrote them.
+    pub flash_client_blocks: u64,
+    /// Blocks written to flash because the policy admitted them.
+    pub flash_admission_blocks: u64,
+    /// Blocks copied forward within the flash.
+    pub flash_copy_forward_blocks: u64,
+    /// Pages of metadata written to flash.
+    pub flash_metadata_blocks: u64,
+    /// Erase units reset.
+    pub erasures: u64,
+    /// Blocks read from the backend.
+    pub backend_read_blocks: u64,
+    /// Blocks written to the backend by clients, past the flash.
+    pub backend_written_blocks: u64,
+    /// Blocks written back to the backend.
+    pub destaged_blocks: u64,
+    /// Blocks that bypassed the flash as part of a sequential stream.
+    pub sequential_blocks: u64,
+    /// Blocks trimmed or zeroed whole.
+    pub zeroed_blocks: u64,
+    /// Flushes asked for.
+    pub flushes: u64,
+}
+
+impl Figures {
+    /// All blocks written to flash.
+    pub fn flash_written_blocks(&self) -> u64 {
+        self.flash_client_blocks
+            + self.flash_admission_blocks
+            + self.flash_copy_forward_blocks
+            + self.flash_metadata_blocks
+    }
+
+    /// Blocks read from RAM or flash per block read, 0 to 1.
+    pub fn read_hit_ratio(&self) -> f64 {
+        let hits = self.ram_read_hits + self.flash_read_hits;
+        if self.read_blocks == 0 { 0.0 } else { hits as f64 / self.read_blocks as f64 }
+    }
+}
+
+type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
+
+struct Boxed;
+
+impl Visitor<u32> for Boxed {
+    type Output = AnyPolicy;
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, policy: P) -> AnyPolicy {
+        Box::new(policy)
+    }
+}
+
+/// See the module.
+pub struct Cache {
+    config: Config,
+    policy: AnyPolicy,
+    log: Log,
+    read_buffer: ReadBuffer<Frame>,
+    write_buffer: WriteBuffer<Frame>,
+    streams: Streams,
+    frames: Frames,
+    /// Frames of the request that is being planned.
+    transient: Vec<Frame>,
+    destage_frame: u32,
+    /// Blocks being written back, with the unit that they are on.
+    batches: HashMap<u32, (u32, Vec<(u32, u32)>)>,
+    next_batch: u32,
+    destaging_blocks: u64,
+    /// No unit before this sequence has dirty blocks that are not being written back.
+    clean_from: u64,
+    /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
+    lost: HashMap<u32, u64>,
+    backend_unflushed: bool,
+    flash_failed: bool,
+    request_blocks: u32,
+    now_us: u64,
+    figures: Figures,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("config", &self.config).field("figures", &self.figures).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of one block that a request touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    block: u32,
+    at: u16,
+    length: u16,
+    /// Where they are in the request's bytes.
+    from: u32,
+}
+
+impl Part {
+    fn is_whole(&self) -> bool {
+        usize::from(self.length) == BLOCK_BYTES
+    }
+}
+
+fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
+    let block_bytes = BLOCK_BYTES as u64;
+    let end = offset + u64::from(length);
+    let blocks = offset / block_bytes..end.div_ceil(block_bytes);
+    blocks.map(move |block| {
+        let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));
+        Part {
+            block: u32::try_from(block).expect("a volume has fewer than 2^32 blocks"),
+            at: (start % block_bytes) as u16,
+            length: (stop - start) as u16,
+            from: (start - offset) as u32,
+        }
+    })
+}
+
+impl Config {
+    /// Data pages of the log.
+    pub fn data_pages(&self) -> u64 {
+        u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages())
+    }
+
+    /// Blocks that the policy may hold on flash.
+    pub fn capacity_blocks(&self) -> usize {
+        let usable = self.usable_pages();
+        ((usable as f64 * (1.0 - self.over_provision)) as usize).max(1)
+    }
+
+    /// Data pages that can be live at the same time while units are being reset.
+    fn usable_pages(&self) -> u64 {
+        u64::from(self.geometry.log_units() - RESERVE_UNITS - 2) * u64::from(self.geometry.unit_data_pages())
+    }
+
+    fn dirty_max(&self) -> u64 {
+        self.usable_pages() * 3 / 4
+    }
+
+    /// Frames of [`BLOCK_BYTES`] that the steps of a cache refer to.
+    pub fn frame_count(&self) -> u32 {
+        self.working_frames() + 2 * DESTAGE_BLOCKS as u32
+    }
+
+    fn working_frames(&self) -> u32 {
+        let segment = self.geometry.segments_end().min(RECORDS_PER_PAGE as u32);
+        // A request's pieces, their old contents, and slack so that frames rest before they are used again.
+        self.read_buffer_blocks + self.write_buffer_blocks + 2 * segment + 8 * PIECE_BLOCKS
+    }
+}
+
+impl Cache {
+    /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
+    pub fn new(config: Config, log: Log, lost: HashMap<u32, u64>) -> Cache {
+        let working = config.working_frames();
+        let clean_from = *log.sequences().start();
+        let mut cache = Cache {
+            policy: config.policy.build(Hashed::new(), config.capacity_blocks(), Boxed),
+            log,
+            read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
+            write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
+            streams: Streams::new(config.sequential_blocks),
+            frames: Frames::new(0, working),
+            transient: Vec::new(),
+            destage_frame: 0,
+            batches: HashMap::new(),
+            next_batch: 0,
+            destaging_blocks: 0,
+            clean_from,
+            lost,
+            backend_unflushed: false,
+            flash_failed: false,
+            request_blocks: 1,
+            now_us: 0,
+            figures: Figures::default(),
+            counters: Counters::default(),
+            config,
+        };
+        cache.warm_policy();
+        cache
+    }
+
+    /// Shows the policy what the log holds, oldest first.
+    fn warm_policy(&mut self) {
+        for block in self.log.blocks() {
+            self.policy.access(Access::read(block));
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the policy; the new one is shown what is on flash.
+    pub fn set_policy(&mut self, policy: Spec) {
+        self.policy = policy.build(Hashed::new(), self.config.capacity_blocks(), Boxed);
+        self.config.policy = policy;
+        self.warm_policy();
+    }
+
+    /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.config.mode = mode;
+    }
+
+    /// Changes the cleaner's thresholds, as shares of the log's data pages.
+    pub fn set_dirty_limits(&mut self, high: f64, low: f64) {
+        (self.config.dirty_high, self.config.dirty_low) = (high, low.min(high));
+    }
+
+    /// Changes how long data may stay dirty, in microseconds.
+    pub fn set_dirty_age(&mut self, age_us: u64) {
+        self.config.dirty_age_us = age_us;
+    }
+
+    /// Changes from which length sequential streams bypass the flash; 0 for never.
+    pub fn set_sequential(&mut self, blocks: u32) {
+        self.config.sequential_blocks = blocks;
+        self.streams = Streams::new(blocks);
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What the policy answered.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What happened so far.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            flash_client_blocks: self.log.written_blocks(Cause::Client),
+            flash_admission_blocks: self.log.written_blocks(Cause::Admission),
+            flash_copy_forward_blocks: self.log.written_blocks(Cause::CopyForward),
+            flash_metadata_blocks: self.log.metadata_pages(),
+            erasures: self.log.resets(),
+            ..self.figures
+        }
+    }
+
+    /// Blocks written and acknowledged that are only in RAM.
+    pub fn buffered_blocks(&self) -> usize {
+        self.write_buffer.len()
+    }
+
+    /// Blocks that the policy wants on flash.
+    pub fn wanted_blocks(&self) -> usize {
+        self.policy.len()
+    }
+
+    /// The blocks whose only copy was lost, in order.
+    pub fn lost_blocks(&self) -> Vec<u32> {
+        let mut lost: Vec<u32> = self.lost.keys().copied().collect();
+        lost.sort_unstable();
+        lost
+    }
+
+    /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
+    pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
+        self.set_time(now_us);
+        let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
+        self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
+        if self.flash_failed && !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) {
+            steps.push(Step::Fail);
+            steps.push(Step::Reply);
+            return;
+        }
+        match request.kind {
+            Kind::Read => self.plan_read(request, true, steps),
+            Kind::Prefetch => self.plan_read(request, false, steps),
+            Kind::Write => self.plan_write(request, steps),
+            Kind::Flush => self.plan_flush(steps),
+            Kind::Trim => self.plan_zeroes(request, true, true, steps),
+            Kind::WriteZeroes { may_punch_holes } => self.plan_zeroes(request, false, may_punch_holes, steps),
+        }
+        steps.push(Step::Reply);
+        self.background(steps);
+        for frame in std::mem::take(&mut self.transient) {
+            self.frames.release(frame);
+        }
+    }
+
+    /// Plans what is due at a time, without a request.
+    pub fn tick(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+        self.set_time(now_us);
+        if self.flash_failed {
+            return;
+        }
+        let due = |since: u64, age: u64| since.saturating_add(age) <= now_us;
+        if self.write_buffer.oldest_write_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
+            self.flush_down(steps);
+        }
+        self.clean_aged(steps);
+        self.background(steps);
+    }
+
+    fn set_time(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        self.log.set_time(now_us);
+    }
+
+    fn plan_flush(&mut self, steps: &mut Vec<Step>) {
+        self.figures.flushes += 1;
+        if !self.flash_failed {
+            self.flush_down(steps);
+        }
+        steps.push(Step::AwaitFlushes);
+        if self.flash_failed {
+            steps.push(Step::Fail);
+        }
+    }
+
+    fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
+        let sequential = self.is_sequential(request, Op::Read);
+        for part in parts(request.offset, request.length) {
+            self.figures.read_blocks += 1;
+            self.figures.sequential_blocks += u64::from(sequential);
+            match self.read_block(part.block, !sequential, steps) {
+                Some(frame) if send => steps.push(Step::Send {
+                    block: part.block,
+                    frame,
+                    at: part.at,
+                    length: part.length,
+                    to: part.from,
+                }),
+                Some(_) => {}
+                None => steps.push(Step::Fail),
+            }
+        }
+    }
+
+    fn is_sequential(&mut self, request: &Request, op: Op) -> bool {
+        let (first, last) = (request.offset / BLOCK_BYTES as u64, (request.offset + u64::from(request.length)).div_ceil(BLOCK_BYTES as u64));
+        self.streams.observe(first as u32, (last - first) as u32, op)
+    }
+
+    /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.
+    fn read_block(&mut self, block: u32, cached: bool, steps: &mut Vec<Step>) -> Option<Frame> {
+        if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block)) {
+            self.figures.ram_read_hits += 1;
+            self.frames.hold(frame);
+            self.transient.push(frame);
+            return Some(frame);
+        }
+        if self.lost.contains_key(&block) {
+            return None;
+        }
+        let slot = self.log.find(block);
+        let admitted = cached && self.ask_policy(block, Op::Read);
+        if slot.is_some() {
+            self.figures.flash_read_hits += 1;
+        }
+        let frame = self.fetch(block, slot, steps);
+        if slot.is_none() && admitted && !self.flash_failed {
+            self.log_add(block, frame, false, Cause::Admission, steps);
+        }
+        if cached {
+            self.keep_for_reading(block, frame);
+        }
+        Some(frame)
+    }
+
+    /// Asks the policy about an access; whether the block is to be on flash afterwards.
+    fn ask_policy(&mut self, block: u32, op: Op) -> bool {
+        let access = Access { block, op, request_blocks: self.request_blocks, next_use: NEVER };
+        let outcome = self.policy.access(access);
+        self.counters.record(op, &outcome);
+        outcome != Outcome::Bypass
+    }
+
+    /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
+    fn fetch(&mut self, block: u32, slot: Option<u32>, steps: &mut Vec<Step>) -> Frame {
+        if let Some(frame) = slot.and_then(|slot| self.log.in_memory(slot)) {
+            self.frames.hold(frame);
+            self.transient.push(frame);
+            return frame;
+        }
+        let frame = self.take_transient();
+        match slot {
+            Some(slot) => steps.push(Step::ReadFlash { block, slot, frame }),
+            None => {
+                self.figures.backend_read_blocks += 1;
+                steps.push(Step::ReadBackend { block, frame });
+            }
+        }
+        frame
+    }
+
+    fn take_transient(&mut self) -> Frame {
+        let frame = self.frames.take();
+        self.transient.push(frame);
+        frame
+    }
+
+    fn keep_for_reading(&mut self, block: u32, frame: Frame) {
+        if self.config.read_buffer_blocks == 0 {
+            return;
+        }
+        self.forget_read(block);
+        self.frames.hold(frame);
+        if let Some((_, evicted)) = self.read_buffer.insert(block, frame) {
+            self.frames.release(evicted);
+        }
+    }
+
+    fn forget_read(&mut self, block: u32) {
+        if let Some(frame) = self.read_buffer.remove(block) {
+            self.frames.release(frame);
+        }
+    }
+
+    /// Asserts what must hold between plans. Slow; for tests.
+    pub fn check(&self) {
+        self.log.check();
+        self.policy.check();
+        self.read_buffer.check();
+        self.write_buffer.check();
+        assert!(self.transient.is_empty());
+        assert!(self.log.free_units() >= 1, "a unit is free for copying forward");
+        for block in self.lost.keys() {
+            assert_eq!(self.log.find(*block), None, "block {block} is lost and has a copy");
+        }
+    }
+}

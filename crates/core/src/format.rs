@@ -1,0 +1,433 @@
+//! What a flash device holds, byte for byte: the superblock, and the header and footer pages of the log.
+//!
+//! Source: our own; the epochs that tell the newest copy of a block follow WLFC (section IV.D), and that what is written back
+//! twice does no harm. `docs/format.md` is the same as tables.
+//!
+//! All integers are little-endian. A page is one block of 4,096 bytes. Every metadata page begins with a magic number and a
+//! CRC32C of the rest of the page.
+
+use std::fmt;
+
+/// Bytes in a block, which is also the page of the log.
+pub const BLOCK_BYTES: usize = 4096;
+/// The version of the format that this code writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+/// Records in one metadata page: (4,096 - 64) / 16.
+pub const RECORDS_PER_PAGE: usize = 252;
+/// Pages of the superblock's copies, at the start of the device; the rest of its erase unit is unused.
+pub const SUPERBLOCK_COPIES: u32 = 2;
+
+const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"flashwis");
+const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"FWSG");
+const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"FWFT");
+const RECORDS_START: usize = 64;
+const RECORD_BYTES: usize = 16;
+
+/// One page of bytes.
+pub type Page = [u8; BLOCK_BYTES];
+
+/// How a flash device is divided. Unit 0 holds the superblock; the log runs through the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Erase units, the superblock's included; at least [`Geometry::UNITS_MIN`].
+    pub units: u32,
+    /// Pages in an erase unit, from [`Geometry::UNIT_PAGES_MIN`] to [`Geometry::UNIT_PAGES_MAX`].
+    pub unit_pages: u32,
+}
+
+impl Geometry {
+    /// Fewest units: the superblock's, and a log in which one unit is filled, one read and the rest is in reserve.
+    pub const UNITS_MIN: u32 = 9;
+    /// Fewest pages in a unit.
+    pub const UNIT_PAGES_MIN: u32 = 16;
+    /// Most pages in a unit: 256 MiB.
+    pub const UNIT_PAGES_MAX: u32 = 65_536;
+
+    /// Units of the log.
+    pub fn log_units(&self) -> u32 {
+        self.units - 1
+    }
+
+    /// The unit that the log writes as its `sequence`-th, which is at least 1: the units in turn.
+    pub fn unit_of(&self, sequence: u64) -> u32 {
+        assert!(sequence > 0, "sequence numbers start at 1");
+        1 + ((sequence - 1) % u64::from(self.log_units())) as u32
+    }
+
+    /// Pages of a unit's footer: room for a record per page and a quarter more, for marks.
+    pub fn footer_pages(&self) -> u32 {
+        (self.unit_pages + self.unit_pages / 4).div_ceil(RECORDS_PER_PAGE as u32)
+    }
+
+    /// Records that a unit can have.
+    pub fn unit_records_max(&self) -> usize {
+        self.footer_pages() as usize * RECORDS_PER_PAGE
+    }
+
+    /// The page within a unit where its footer starts and segments end.
+    pub fn segments_end(&self) -> u32 {
+        self.unit_pages - self.footer_pages()
+    }
+
+    /// The most data pages that a unit can have: what is left by the footer and by headers of full segments.
+    pub fn unit_data_pages(&self) -> u32 {
+        self.segments_end() - self.segments_end().div_ceil(RECORDS_PER_PAGE as u32 + 1)
+    }
+
+    /// The device's page that is page `page` of `unit`.
+    pub fn slot(&self, unit: u32, page: u32) -> u32 {
+        unit * self.unit_pages + page
+    }
+
+    /// Pages on the device.
+    pub fn pages(&self) -> u32 {
+        self.units * self.unit_pages
+    }
+}
+
+/// Whether a cache may hold what its backend does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In use, or its user died: the log says what is in it.
+    InUse,
+    /// Shut down in order; the log says what is in it, dirty blocks included.
+    Clean,
+    /// Detached: everything was written back, and the backend alone is whole.
+    Detached,
+}
+
+/// The superblock: what a flash device is a cache of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Counts the superblock's writes; of two valid copies the higher one holds.
+    pub generation: u64,
+    /// Names this cache; made when the device is formatted.
+    pub cache: [u8; 16],
+    /// Names the backend that it is a cache of.
+    pub backend: [u8; 16],
+    /// How the device is divided.
+    pub geometry: Geometry,
+    /// Size of the volume in bytes.
+    pub volume_bytes: u64,
+    /// Whether it may hold what the backend does not.
+    pub state: State,
+}
+
+/// Why a page is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PageError {
+    #[error("the magic number is missing")]
+    Magic,
+    #[error("the checksum is {found:08x}, computed is {expected:08x}")]
+    Checksum { found: u32, expected: u32 },
+    #[error("it has format version {found}; this program reads version {VERSION}")]
+    Version { found: u32 },
+    #[error("{field} is {found}, which cannot be")]
+    Field { field: &'static str, found: u64 },
+}
+
+impl Superblock {
+    /// The superblock as a page.
+    pub fn encode(&self) -> Page {
+        let mut page = [0; BLOCK_BYTES];
+        put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
+        put(&mut page, 12, &VERSION.to_le_bytes());
+        put(&mut page, 16, &self.generation.to_le_bytes());
+        put(&mut page, 24, &self.cache);
+        put(&mut page, 40, &self.backend);
+        put(&mut page, 56, &(BLOCK_BYTES as u32).to_le_bytes());
+        put(&mut page, 60, &self.geometry.unit_pages.to_le_bytes());
+        put(&mut page, 64, &self.geometry.units.to_le_bytes());
+        let state: u32 = match self.state {
+            State::InUse => 1,
+            State::Clean => 2,
+            State::Detached => 3,
+        };
+        put(&mut page, 68, &state.to_le_bytes());
+        put(&mut page, 72, &self.volume_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        page
+    }
+
+    /// Reads a superblock. The version is judged before the checksum, so that a newer format is called by its name.
+    pub fn decode(page: &Page) -> Result<Superblock, PageError> {
+        if u64_at(page, 0) != SUPERBLOCK_MAGIC {
+            return Err(PageError::Magic);
+        }
+        let version = u32_at(page, 12);
+        if version != VERSION {
+            return Err(PageError::Version { found: version });
+        }
+        check_crc(u32_at(page, 8), &page[12..])?;
+        let field = |field, found: u32, valid: bool| {
+            if valid { Ok(found) } else { Err(PageError::Field { field, found: found.into() }) }
+        };
+        let unit_pages = u32_at(page, 60);
+        let possible = (Geometry::UNIT_PAGES_MIN..=Geometry::UNIT_PAGES_MAX).contains(&unit_pages);
+        let unit_pages = field("pages per erase unit", unit_pages, possible)?;
+        let units = u32_at(page, 64);
+        let units_max = u32::MAX / unit_pages;
+        let units = field("number of erase units", units, (Geometry::UNITS_MIN..=units_max).contains(&units))?;
+        let block_bytes = u32_at(page, 56);
+        field("block size", block_bytes, block_bytes as usize == BLOCK_BYTES)?;
+        let state = match u32_at(page, 68) {
+            1 => State::InUse,
+            2 => State::Clean,
+            3 => State::Detached,
+            found => return Err(PageError::Field { field: "state", found: found.into() }),
+        };
+        Ok(Superblock {
+            generation: u64_at(page, 16),
+            cache: array_at(page, 24),
+            backend: array_at(page, 40),
+            geometry: Geometry { units, unit_pages },
+            volume_bytes: u64_at(page, 72),
+            state,
+        })
+    }
+}
+
+/// What a record says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A page of data that nothing refers to.
+    Void,
+    /// A page of data that the backend holds too.
+    Clean,
+    /// A page of data that is newer than the backend's.
+    Dirty,
+    /// No earlier record of the block counts: the backend has, or will have, newer data.
+    Forget,
+    /// The dirty record of the block at [`Record::slot`] was written back and is clean.
+    Destaged,
+    /// The only copy of the block's newest data was lost; until it is written anew, reading it is an error.
+    Lost,
+}
+
+impl Kind {
+    /// Whether a page of data belongs to the record.
+    pub fn has_data(self) -> bool {
+        matches!(self, Kind::Void | Kind::Clean | Kind::Dirty)
+    }
+}
+
+/// One record of a segment's header or a unit's footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it says.
+    pub kind: Kind,
+    /// The block that it is about.
+    pub block: u32,
+    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; else 0.
+    pub slot: u32,
+    /// CRC32C of the data, or 0.
+    pub crc: u32,
+}
+
+/// What the header of a segment and the pages of a footer have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// First 8 bytes of the cache's UUID, so that another cache's pages are not taken for this one's.
+    pub cache: u64,
+    /// Counts the starts of the server; what an earlier run left behind the end of its log is told by it.
+    pub epoch: u64,
+    /// Counts the units that were begun: orders all records, together with their place in the unit.
+    pub sequence: u64,
+    /// The oldest sequence whose unit still counts.
+    pub tail: u64,
+    /// Where the segments of the unit before this one end.
+    pub previous_end: u32,
+    /// The page within the unit where this page is.
+    pub page: u32,
+}
+
+/// A header or footer page, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataPage {
+    /// What is said once.
+    pub header: Header,
+    /// What is said of blocks, in order.
+    pub records: Vec<Record>,
+}
+
+/// Which metadata page is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Starts a segment: the data pages of its records follow in order.
+    Segment,
+    /// Repeats the records of all segments of a full unit.
+    Footer,
+}
+
+impl Role {
+    fn magic(self) -> u32 {
+        match self {
+            Role::Segment => HEADER_MAGIC,
+            Role::Footer => FOOTER_MAGIC,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Segment => "segment header",
+            Role::Footer => "footer",
+        })
+    }
+}
+
+/// Writes a metadata page of at most [`RECORDS_PER_PAGE`] records into `page`.
+pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &mut Page) {
+    assert!(records.len() <= RECORDS_PER_PAGE, "{} records do not fit a page", records.len());
+    page.fill(0);
+    put(page, 0, &role.magic().to_le_bytes());
+    put(page, 8, &header.cache.to_le_bytes());
+    put(page, 16, &header.epoch.to_le_bytes());
+    put(page, 24, &header.sequence.to_le_bytes());
+    put(page, 32, &header.tail.to_le_bytes());
+    put(page, 40, &header.previous_end.to_le_bytes());
+    put(page, 44, &header.page.to_le_bytes());
+    put(page, 48, &(records.len() as u32).to_le_bytes());
+    for (record, bytes) in records.iter().zip(page[RECORDS_START..].chunks_exact_mut(RECORD_BYTES)) {
+        let kind: u32 = match record.kind {
+            Kind::Void => 0,
+            Kind::Clean => 1,
+            Kind::Dirty => 2,
+            Kind::Forget => 3,
+            Kind::Destaged => 4,
+            Kind::Lost => 5,
+        };
+        bytes[0..4].copy_from_slice(&record.block.to_le_bytes());
+        bytes[4..8].copy_from_slice(&kind.to_le_bytes());
+        bytes[8..12].copy_from_slice(&record.slot.to_le_bytes());
+        bytes[12..16].copy_from_slice(&record.crc.to_le_bytes());
+    }
+    let crc = crc32c::crc32c(&page[8..]);
+    put(page, 4, &crc.to_le_bytes());
+}
+
+/// Reads a metadata page.
+pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageError> {
+    if u32_at(page, 0) != role.magic() {
+        return Err(PageError::Magic);
+    }
+    check_crc(u32_at(page, 4), &page[8..])?;
+    let count = u32_at(page, 48) as usize;
+    if count > RECORDS_PER_PAGE {
+        return Err(PageError::Field { field: "number of records", found: count as u64 });
+    }
+    let record = |bytes: &[u8]| {
+        let kind = match u32_at(bytes, 4) {
+            0 => Kind::Void,
+            1 => Kind::Clean,
+            2 => Kind::Dirty,
+            3 => Kind::Forget,
+            4 => Kind::Destaged,
+            5 => Kind::Lost,
+            found => return Err(PageError::Field { field: "kind of record", found: found.into() }),
+        };
+        Ok(Record { kind, block: u32_at(bytes, 0), slot: u32_at(bytes, 8), crc: u32_at(bytes, 12) })
+    };
+    let records = page[RECORDS_START..].chunks_exact(RECORD_BYTES).take(count).map(record).collect::<Result<_, _>>()?;
+    let header = Header {
+        cache: u64_at(page, 8),
+        epoch: u64_at(page, 16),
+        sequence: u64_at(page, 24),
+        tail: u64_at(page, 32),
+        previous_end: u32_at(page, 40),
+        page: u32_at(page, 44),
+    };
+    Ok(MetadataPage { header, records })
+}
+
+fn check_crc(found: u32, bytes: &[u8]) -> Result<(), PageError> {
+    let expected = crc32c::crc32c(bytes);
+    if found == expected { Ok(()) } else { Err(PageError::Checksum { found, expected }) }
+}
+
+fn put(page: &mut Page, at: usize, bytes: &[u8]) {
+    page[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("a slice of N bytes")
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(bytes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(bytes, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { units: 100, unit_pages: 512 };
+
+    /// 512 pages: 3 of the footer (512 + 128 = 640 records, 252 a page), 509 for segments: two of 1 + 252 and one of 1 + 2.
+    #[test]
+    fn a_unit_of_2_mib_loses_six_pages_to_metadata() {
+        assert_eq!(GEOMETRY.footer_pages(), 3);
+        assert_eq!(GEOMETRY.segments_end(), 509);
+        assert_eq!(GEOMETRY.unit_data_pages(), 506);
+        assert!(6.0 / 512.0 < 0.02, "metadata stays below 2 % of the bytes");
+    }
+
+    #[test]
+    fn the_log_takes_the_units_in_turn_and_leaves_out_the_superblocks() {
+        let geometry = Geometry { units: 9, unit_pages: 16 };
+        let units: Vec<u32> = (1..=10).map(|sequence| geometry.unit_of(sequence)).collect();
+        assert_eq!(units, [1, 2, 3, 4, 5, 6, 7, 8, 1, 2]);
+    }
+
+    fn superblock() -> Superblock {
+        Superblock {
+            generation: 7,
+            cache: [1; 16],
+            backend: [2; 16],
+            geometry: GEOMETRY,
+            volume_bytes: 10 << 30,
+            state: State::Detached,
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_and_a_changed_byte_is_noticed() {
+        let page = superblock().encode();
+        assert_eq!(Superblock::decode(&page), Ok(superblock()));
+        assert_eq!(&page[..8], b"flashwis");
+        for at in 0..BLOCK_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 1;
+            assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
+        }
+        let mut newer = page;
+        newer[12] = 2;
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn a_metadata_page_reads_back_and_a_changed_byte_is_noticed() {
+        let header = Header { cache: 9, epoch: 3, sequence: 70, tail: 5, previous_end: 509, page: 253 };
+        let records: Vec<Record> = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost]
+            .iter()
+            .zip(10..)
+            .map(|(&kind, block)| Record { kind, block, slot: block * 2, crc: block * 3 })
+            .collect();
+        let mut page = [0xAA; BLOCK_BYTES];
+        encode_metadata(Role::Segment, &header, &records, &mut page);
+        assert_eq!(decode_metadata(Role::Segment, &page), Ok(MetadataPage { header, records }));
+        assert_eq!(decode_metadata(Role::Footer, &page), Err(PageError::Magic));
+        for at in 0..BLOCK_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 0x80;
+            assert!(decode_metadata(Role::Segment, &damaged).is_err(), "byte {at}");
+        }
+    }
+}

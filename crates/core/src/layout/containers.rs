@@ -1,0 +1,491 @@
+//! Flash as a log of erase units, written strictly front to back and reset whole.
+//!
+//! Source: our own. Containers and copying forward what is still wanted follow the offline flash caching paper (section III);
+//! telling the newest copy of a block by an epoch follows WLFC (section IV.D).
+//!
+//! The units are taken in turn and reset in the order in which they were written. So a unit that holds an older record of a block
+//! is always reset before the unit that holds a newer one, and no record comes back to life because the one that
+//! replaced it was erased first. Wear is even by construction.
+//!
+//! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
+//! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+use std::hash::BuildHasher;
+
+use crate::format::{Geometry, Kind, RECORDS_PER_PAGE};
+use crate::step::{Frame, Step};
+
+/// Why a block is written to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client wrote it.
+    Client,
+    /// It was read from, or written to, the backend and the policy admitted it.
+    Admission,
+    /// Its unit is about to be reset and it is still wanted.
+    CopyForward,
+}
+
+/// A record of a segment that is being filled or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// What it says.
+    pub kind: Kind,
+    /// The block that it is about.
+    pub block: u32,
+    /// As [`crate::format::Record::slot`].
+    pub slot: u32,
+    /// Where the data is in memory; meaningless for marks.
+    pub frame: Frame,
+}
+
+/// A piece of the log that is written at once: one header page, then a data page for each record that has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// The unit that it is on.
+    pub unit: u32,
+    /// The unit's sequence number.
+    pub sequence: u64,
+    /// The oldest sequence that still counts.
+    pub tail: u64,
+    /// Where the segments of the unit before this one end.
+    pub previous_end: u32,
+    /// The header's page within the unit.
+    pub page: u32,
+    /// Data pages, which follow the header.
+    pub data_pages: u32,
+    /// The records, in order.
+    pub records: Vec<LogRecord>,
+    /// Whether the unit's footer is to be written too, because this is the unit's last segment.
+    pub ends_unit: bool,
+    /// Whether the backend must be flushed before this may be written: it calls blocks clean that were just written there.
+    pub needs_backend_flush: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Unit {
+    /// Dirty blocks whose newest record is here.
+    dirty: u32,
+    /// When it was begun.
+    begun_us: u64,
+    destaging: bool,
+}
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+/// The log: where each cached block is, and the segment that is being filled.
+#[derive(Debug)]
+pub struct Log {
+    geometry: Geometry,
+    /// Slots by the block in them.
+    slot_of: HashTable<u32>,
+    /// The block in each slot, current or not.
+    block_at: Vec<u32>,
+    dirty: Vec<u64>,
+    units: Vec<Unit>,
+    /// Sequence of the oldest unit that counts.
+    tail: u64,
+    /// Sequence of the unit that is being filled, 0 before the first.
+    head: u64,
+    /// Page of the head unit where the next segment starts.
+    page: u32,
+    /// Records in the head unit's sealed segments.
+    unit_records: usize,
+    previous_end: u32,
+    open: Option<Segment>,
+    dirty_blocks: u64,
+    /// Whether a segment was appended after the last flush.
+    unflushed: bool,
+    now_us: u64,
+    /// Blocks put into the log, by [`Cause`]; and pages of metadata.
+    written: [u64; 3],
+    metadata_pages: u64,
+    resets: u64,
+}
+
+impl Log {
+    /// An empty log.
+    pub fn new(geometry: Geometry) -> Log {
+        assert!(geometry.units >= Geometry::UNITS_MIN && geometry.unit_pages >= Geometry::UNIT_PAGES_MIN);
+        let slots = geometry.pages() as usize;
+        Log {
+            geometry,
+            slot_of: HashTable::new(),
+            block_at: vec![NONE; slots],
+            dirty: vec![0; slots.div_ceil(64)],
+            units: vec![Unit::default(); geometry.units as usize],
+            tail: 1,
+            head: 0,
+            page: 0,
+            unit_records: 0,
+            previous_end: 0,
+            open: None,
+            dirty_blocks: 0,
+            unflushed: false,
+            now_us: 0,
+            written: [0; 3],
+            metadata_pages: 0,
+            resets: 0,
+        }
+    }
+
+    /// Tells the log the time, in microseconds.
+    pub fn set_time(&mut self, now_us: u64) {
+        self.now_us = now_us;
+    }
+
+    /// How the device is divided.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The slot of the newest copy of `block`.
+    #[inline]
+    pub fn find(&self, block: u32) -> Option<u32> {
+        let block_at = &self.block_at;
+        self.slot_of.find(hash(block), |&slot| block_at[slot as usize] == block).copied()
+    }
+
+    /// Whether the block whose newest copy is at `slot` is newer than the backend's.
+    #[inline]
+    pub fn is_dirty(&self, slot: u32) -> bool {
+        self.dirty[slot as usize / 64] >> (slot % 64) & 1 == 1
+    }
+
+    /// Blocks that have a copy in the log.
+    pub fn len(&self) -> usize {
+        self.slot_of.len()
+    }
+
+    /// Whether no block has a copy in the log.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Blocks that are newer than the backend's.
+    pub fn dirty_blocks(&self) -> u64 {
+        self.dirty_blocks
+    }
+
+    /// Blocks put into the log for `cause`.
+    pub fn written_blocks(&self, cause: Cause) -> u64 {
+        self.written[cause as usize]
+    }
+
+    /// Header and footer pages written.
+    pub fn metadata_pages(&self) -> u64 {
+        self.metadata_pages
+    }
+
+    /// Units reset.
+    pub fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    /// Units that can be begun.
+    pub fn free_units(&self) -> u32 {
+        let used = (self.head + 1 - self.tail) as u32;
+        self.geometry.log_units() - used
+    }
+
+    /// The sequences of the units that count, oldest first.
+    pub fn sequences(&self) -> std::ops::RangeInclusive<u64> {
+        self.tail..=self.head
+    }
+
+    /// Whether the unit of `sequence` is the one that is being filled.
+    pub fn is_head(&self, sequence: u64) -> bool {
+        sequence == self.head
+    }
+
+    /// Dirty blocks in the unit of `sequence`, 0 if they are being written back.
+    pub fn dirty_in(&self, sequence: u64) -> u32 {
+        let unit = &self.units[self.geometry.unit_of(sequence) as usize];
+        if unit.destaging { 0 } else { unit.dirty }
+    }
+
+    /// When the unit of `sequence` was begun.
+    pub fn begun_us(&self, sequence: u64) -> u64 {
+        self.units[self.geometry.unit_of(sequence) as usize].begun_us
+    }
+
+    /// Says whether the dirty blocks of a unit are being written back; returns how many there are.
+    pub fn set_destaging(&mut self, unit: u32, destaging: bool) -> u32 {
+        let unit = &mut self.units[unit as usize];
+        unit.destaging = destaging;
+        unit.dirty
+    }
+
+    /// Where the newest copy of the block at `slot` is in memory, if its segment was not yet handed out for writing.
+    #[inline]
+    pub fn in_memory(&self, slot: u32) -> Option<Frame> {
+        let open = self.open.as_ref()?;
+        self.open_record(open, slot).map(|at| open.records[at].frame)
+    }
+
+    fn open_record(&self, open: &Segment, slot: u32) -> Option<usize> {
+        let first = self.geometry.slot(open.unit, open.page) + 1;
+        if slot < first || slot >= first + open.data_pages {
+            return None;
+        }
+        // Marks lie between; a record with data is at its own rank or later.
+        (((slot - first) as usize)..open.records.len()).find(|&at| {
+            let record = &open.records[at];
+            record.kind.has_data() && record.slot == slot
+        })
+    }
+
+    /// Blocks with a copy on the unit of `sequence`, as (block, slot), in log order.
+    pub fn blocks_in(&self, sequence: u64) -> Vec<(u32, u32)> {
+        let unit = self.geometry.unit_of(sequence);
+        let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit, self.geometry.segments_end());
+        slots
+            .map(|slot| (self.block_at[slot as usize], slot))
+            .filter(|&(block, slot)| block != NONE && self.find(block) == Some(slot))
+            .collect()
+    }
+
+    /// All blocks with a copy, oldest copy first.
+    pub fn blocks(&self) -> Vec<u32> {
+        self.sequences().flat_map(|sequence| self.blocks_in(sequence)).map(|(block, _)| block).collect()
+    }
+
+    /// Puts a block at the end of the log, in the place of the copy that it had. Returns the frame of the copy that it replaces in
+    /// memory, if there is one; the log now holds `frame` instead, or besides.
+    pub fn add(&mut self, block: u32, frame: Frame, dirty: bool, cause: Cause, steps: &mut Vec<Step>) -> Option<Frame> {
+        self.written[cause as usize] += 1;
+        let old = self.find(block);
+        if let Some(slot) = old
+            && let Some(open) = &self.open
+            && let Some(at) = self.open_record(open, slot)
+        {
+            let was_dirty = self.is_dirty(slot);
+            let record = &mut self.open.as_mut().expect("the segment is open").records[at];
+            let replaced = std::mem::replace(&mut record.frame, frame);
+            if dirty {
+                record.kind = Kind::Dirty;
+            }
+            if dirty && !was_dirty {
+                self.set_dirty(slot, true);
+            }
+            // It never reached the flash, and now never will.
+            self.written[cause as usize] -= 1;
+            return Some(replaced);
+        }
+        self.ensure_room(true, steps);
+        if let Some(slot) = self.find(block) {
+            self.drop_slot(block, slot);
+        }
+        let (unit, page) = {
+            let open = self.open.as_mut().expect("there is room in an open segment");
+            open.data_pages += 1;
+            (open.unit, open.page + open.data_pages)
+        };
+        let slot = self.geometry.slot(unit, page);
+        let kind = if dirty { Kind::Dirty } else { Kind::Clean };
+        self.push(LogRecord { kind, block, slot, frame });
+        self.place(block, slot, dirty);
+        None
+    }
+
+    fn place(&mut self, block: u32, slot: u32, dirty: bool) {
+        self.block_at[slot as usize] = block;
+        let Log { slot_of, block_at, .. } = self;
+        slot_of.insert_unique(hash(block), slot, |&slot| hash(block_at[slot as usize]));
+        if dirty {
+            self.set_dirty(slot, true);
+        }
+    }
+
+    fn push(&mut self, record: LogRecord) {
+        self.open.as_mut().expect("there is room in an open segment").records.push(record);
+    }
+
+    /// Adds a record without data. [`Kind::Forget`] and [`Kind::Lost`] also drop the copy that the block has.
+    pub fn mark(&mut self, kind: Kind, block: u32, slot: u32, steps: &mut Vec<Step>) {
+        assert!(!kind.has_data());
+        if kind != Kind::Destaged
+            && let Some(slot) = self.find(block)
+        {
+            self.drop_slot(block, slot);
+        }
+        self.ensure_room(false, steps);
+        self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 } });
+    }
+
+    /// Whether a mark can be added without beginning a segment for it.
+    pub fn has_room_for_mark(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| self.records_left(open) > 0)
+    }
+
+    /// Forgets the copy of `block` at `slot`.
+    pub fn drop_slot(&mut self, block: u32, slot: u32) {
+        self.set_dirty(slot, false);
+        let found = self.slot_of.find_entry(hash(block), |&at| at == slot);
+        found.expect("a copy that is dropped is in the log").remove();
+    }
+
+    /// Says whether the copy at `slot` is newer than the backend's.
+    pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
+        if self.is_dirty(slot) == dirty {
+            return;
+        }
+        self.dirty[slot as usize / 64] ^= 1 << (slot % 64);
+        let unit = &mut self.units[(slot / self.geometry.unit_pages) as usize];
+        if dirty {
+            unit.dirty += 1;
+            self.dirty_blocks += 1;
+        } else {
+            unit.dirty -= 1;
+            self.dirty_blocks -= 1;
+        }
+    }
+
+    /// The next segment that is sealed must wait for a flush of the backend.
+    pub fn need_backend_flush(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.needs_backend_flush = true;
+        }
+    }
+
+    /// Whether a block or mark waits in memory that must not be lost once the client flushes.
+    pub fn open_matters(&self) -> bool {
+        let matters = |record: &LogRecord| matches!(record.kind, Kind::Dirty | Kind::Forget | Kind::Lost);
+        self.open.as_ref().is_some_and(|open| open.records.iter().any(matters))
+    }
+
+    /// Whether a segment was appended after the last flush.
+    pub fn is_unflushed(&self) -> bool {
+        self.unflushed
+    }
+
+    /// Plans a flush of the flash, if anything was appended since the last.
+    pub fn flush(&mut self, steps: &mut Vec<Step>) {
+        if self.unflushed {
+            self.unflushed = false;
+            steps.push(Step::FlushFlash);
+        }
+    }
+
+    fn records_left(&self, open: &Segment) -> usize {
+        let in_page = RECORDS_PER_PAGE - open.records.len();
+        in_page.min(self.geometry.unit_records_max() - self.unit_records - open.records.len())
+    }
+
+    fn ensure_room(&mut self, data: bool, steps: &mut Vec<Step>) {
+        if let Some(open) = &self.open {
+            let pages_left = self.geometry.segments_end() - open.page - 1 - open.data_pages;
+            if self.records_left(open) > 0 && (!data || pages_left > 0) {
+                return;
+            }
+            self.seal(steps);
+        }
+        if self.head == 0 || self.unit_is_full() {
+            self.begin_unit();
+        }
+        self.open = Some(Segment {
+            unit: self.geometry.unit_of(self.head),
+            sequence: self.head,
+            tail: self.tail,
+            previous_end: self.previous_end,
+            page: self.page,
+            data_pages: 0,
+            records: Vec::new(),
+            ends_unit: false,
+            needs_backend_flush: false,
+        });
+    }
+
+    /// A header and one page of data no longer fit, or a record no longer fits the footer.
+    fn unit_is_full(&self) -> bool {
+        self.page + 2 > self.geometry.segments_end() || self.unit_records >= self.geometry.unit_records_max()
+    }
+
+    fn begin_unit(&mut self) {
+        assert!(self.free_units() > 0, "units are reset before the log runs into its tail");
+        if self.head > 0 {
+            self.previous_end = self.page;
+        }
+        self.head += 1;
+        self.page = 0;
+        self.unit_records = 0;
+        let unit = self.geometry.unit_of(self.head);
+        self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
+        let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);
+        self.block_at[slots.start as usize..slots.end as usize].fill(NONE);
+    }
+
+    /// Hands the open segment out for writing, if there is one with records. When it is the unit's last, a flush follows: what
+    /// lies behind the head unit is durable.
+    pub fn seal(&mut self, steps: &mut Vec<Step>) {
+        if self.open.as_ref().is_some_and(|open| !open.records.is_empty()) {
+            self.seal_open(steps);
+        }
+    }
+
+    fn seal_open(&mut self, steps: &mut Vec<Step>) {
+        let mut segment = self.open.take().expect("a segment is open");
+        segment.tail = self.tail;
+        self.page = segment.page + 1 + segment.data_pages;
+        self.unit_records += segment.records.len();
+        segment.ends_unit = self.unit_is_full();
+        self.metadata_pages += 1;
+        if segment.ends_unit {
+            self.metadata_pages += u64::from(self.geometry.footer_pages());
+        }
+        let ends_unit = segment.ends_unit;
+        steps.push(Step::Append(Box::new(segment)));
+        self.unflushed = true;
+        if ends_unit {
+            self.flush(steps);
+        }
+    }
+
+    /// Gives up the oldest unit, of which no block is needed any more: forgets its copies, makes that durable and resets it.
+    pub fn reset_tail(&mut self, steps: &mut Vec<Step>) {
+        assert!(self.tail < self.head, "the unit that is being filled is not reset");
+        for (block, slot) in self.blocks_in(self.tail) {
+            assert!(!self.is_dirty(slot), "a dirty block is copied forward before its unit is reset");
+            self.drop_slot(block, slot);
+        }
+        let unit = self.geometry.unit_of(self.tail);
+        self.tail += 1;
+        self.ensure_room(false, steps);
+        self.seal_open(steps);
+        self.flush(steps);
+        steps.push(Step::ResetUnit { unit });
+        self.resets += 1;
+    }
+
+    /// Asserts what must hold of the log. Slow; for tests.
+    pub fn check(&self) {
+        assert!(self.tail <= self.head + 1 && self.head + 1 - self.tail <= u64::from(self.geometry.log_units()));
+        let mut dirty = 0;
+        for (&slot, count) in self.slot_of.iter().zip(1..) {
+            assert!(count <= self.block_at.len());
+            let block = self.block_at[slot as usize];
+            assert_ne!(block, NONE, "slot {slot} is mapped but empty");
+            assert_eq!(self.find(block), Some(slot), "block {block} has two copies");
+            let unit = slot / self.geometry.unit_pages;
+            assert!(self.sequences().any(|sequence| self.geometry.unit_of(sequence) == unit), "slot {slot} was reset");
+            dirty += u64::from(self.is_dirty(slot));
+        }
+        assert_eq!(dirty, self.dirty_blocks);
+        assert_eq!(self.dirty.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), dirty);
+        assert_eq!(self.units.iter().map(|unit| u64::from(unit.dirty)).sum::<u64>(), dirty);
+        if let Some(open) = &self.open {
+            let data = open.records.iter().filter(|record| record.kind.has_data()).count();
+            assert_eq!(data, open.data_pages as usize);
+            assert!(open.page + 1 + open.data_pages <= self.geometry.segments_end());
+            assert!(self.unit_records + open.records.len() <= self.geometry.unit_records_max());
+        }
+    }
+}
+
+#[inline]
+fn hash(block: u32) -> u64 {
+    FxBuildHasher.hash_one(block)
+}

@@ -1,0 +1,58 @@
+//! Steps: what the cache wants done, in order. The simulator charges them, the server performs them.
+//!
+//! Performing the steps one by one, in order, is always right. They may also overlap, as long as each step finds its frames,
+//! backend blocks and flash pages as the steps before it left them, and
+//!
+//! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::ResetUnit`]) starts before all
+//!   flushes before it have ended, and none starts at all once one of these has failed;
+//! - a flush starts after all writes before it to its device have ended;
+//! - appends and resets are done in order.
+
+use crate::layout::containers::Segment;
+
+/// A block's worth of memory, with what is put into it counted: two steps name the same content only if both numbers agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Which frame.
+    pub number: u32,
+    /// Counts the contents that frames were given.
+    pub fill: u32,
+}
+
+/// One step of a plan. Bytes within a frame are `at..at + length`.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Step {
+    /// Copies bytes of the client's request, from `from`, into a frame.
+    Receive { block: u32, frame: Frame, at: u16, length: u16, from: u32 },
+    /// Copies bytes of a frame into the answer to the client, at `to`.
+    Send { block: u32, frame: Frame, at: u16, length: u16, to: u32 },
+    /// Fills bytes of a frame with zeroes.
+    Zero { frame: Frame, at: u16, length: u16 },
+    /// Copies a whole frame.
+    Copy { block: u32, from: Frame, to: Frame },
+    /// Reads the flash page `slot`, which holds `block`.
+    ReadFlash { block: u32, slot: u32, frame: Frame },
+    /// Reads a block of the backend.
+    ReadBackend { block: u32, frame: Frame },
+    /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails.
+    WriteBackend { block: u32, frame: Frame, acknowledged: bool },
+    /// Makes blocks of the backend read as zeroes.
+    ZeroBackend { block: u32, count: u32, may_punch_holes: bool },
+    /// Writes a segment to the end of the log.
+    Append(Box<Segment>),
+    /// Makes all appended segments durable.
+    FlushFlash,
+    /// Makes all that was written to the backend durable.
+    FlushBackend,
+    /// Nothing on the unit is needed any more.
+    ResetUnit { unit: u32 },
+    /// Ends a batch of blocks written back; [`Cache::destaged`](crate::cache::Cache::destaged) wants to hear what came of it.
+    Destaged { batch: u32 },
+    /// Waits for all flushes before it; if one of them failed, so does the request.
+    AwaitFlushes,
+    /// The request fails: what it needs was lost.
+    Fail,
+    /// The client is answered once all steps before it are done. What comes after is background work.
+    Reply,
+}
