@@ -14,4 +14,5 @@ pub mod options;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;
+pub mod ram;
 pub mod sketch;
