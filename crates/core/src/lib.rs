@@ -18,5 +18,6 @@ pub mod options;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;
+pub mod ram;
 pub mod sketch;
 pub mod step;

@@ -1,0 +1,548 @@
+//! The write buffer: dirty blocks in RAM, in chunks that leave as a whole, least frequently written first.
+//!
+//! Source: NCache, section 3.2, with the chunks of section 3.3: the trunk of 64 KiB of which disks are made. What the paper
+//! calls a block and its units are a chunk and its blocks here.
+//!
+//! A chunk's frequency is the number of writes to it divided by the number of its blocks that were written: 12 writes to two of
+//! its blocks are 6, 12 writes to one are 12. The chunk of the smallest frequency leaves first, and among equals the one with
+//! more dirty blocks: it frees more room, and small writes merge into large ones by staying.
+//!
+//! Departures from the paper:
+//! - Among chunks of equal frequency and size, on which the paper is silent, the one written least recently leaves.
+//! - Writes are counted from the first write to the chunk since it was last evicted, as the paper counts "in the RAM"; they do
+//!   not age.
+//! - The paper removes no blocks. A block that is removed, because it was trimmed, keeps its share in the frequency as long as
+//!   the chunk stays: the writes to it are not counted apart. A chunk stays as long as a block of it is dirty.
+//! - The paper is silent about flushes and about data that is written too often to ever leave. This buffer can be drained, and
+//!   asked for the chunk that has been dirty for longest.
+//!
+//! The priority queue is the paper's heap, kept by hand: every write moves a chunk in it, so that each chunk has to know its
+//! place, and comparing frequencies takes both chunks' counters. A crate's indexed heap (orx-priority-queue) would hold a
+//! second copy of them as its key, for fewer than forty lines saved.
+
+use std::cmp::Ordering;
+
+use crate::blocks::{Blocks, List, NodeId};
+use crate::index::Hashed;
+
+/// Number of blocks in a chunk: 64 KiB of 4 KiB blocks.
+pub const CHUNK_BLOCKS: u32 = 16;
+
+/// The chunks, last come first: the one at the back has been dirty for longest.
+const CHUNKS: List = List(0);
+
+/// Children of a node in the heap. Four are faster than two: as many comparisons, half the cache lines.
+const ARITY: usize = 4;
+
+/// The dirty blocks of a chunk that left the buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk<F> {
+    first_block: u32,
+    frames: [Option<F>; CHUNK_BLOCKS as usize],
+}
+
+impl<F: Copy> Chunk<F> {
+    /// The dirty blocks with their frames, in block order.
+    pub fn blocks(&self) -> impl Iterator<Item = (u32, F)> {
+        let first = self.first_block;
+        self.frames.iter().zip(0..).filter_map(move |(frame, unit)| frame.map(|frame| (first + unit, frame)))
+    }
+}
+
+/// A chunk's stay in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Stay<F> {
+    frames: [Option<F>; CHUNK_BLOCKS as usize],
+    /// Writes to the chunk.
+    writes: u64,
+    /// When the last of them came, as a number of writes to the buffer: no two chunks have the same.
+    written_last: u64,
+    /// When the first of them came.
+    dirty_since_us: u64,
+    /// Where the chunk stands in the heap.
+    place: u32,
+    /// A bit for each block written during the stay.
+    written: u16,
+    /// Number of frames.
+    dirty: u8,
+}
+
+impl<F> Default for Stay<F> {
+    fn default() -> Self {
+        Stay {
+            frames: [const { None }; CHUNK_BLOCKS as usize],
+            writes: 0,
+            written_last: 0,
+            dirty_since_us: 0,
+            place: 0,
+            written: 0,
+            dirty: 0,
+        }
+    }
+}
+
+impl<F> Stay<F> {
+    /// Which of two chunks leaves first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (blocks, other_blocks) = (self.written.count_ones(), other.written.count_ones());
+        let frequency = (self.writes * u64::from(other_blocks)).cmp(&(other.writes * u64::from(blocks)));
+        frequency.then(other.dirty.cmp(&self.dirty)).then(self.written_last.cmp(&other.written_last))
+    }
+}
+
+/// The dirty blocks in RAM, each with its frame `F`.
+///
+/// Memory: 190 bytes per chunk for a 4-byte frame, 126 if it is a `NonZeroU32`; at most a chunk for each block of the capacity.
+#[derive(Clone, Debug)]
+pub struct WriteBuffer<F> {
+    capacity_blocks: usize,
+    /// Number of dirty blocks.
+    len: usize,
+    /// Number of writes so far.
+    writes: u64,
+    /// By their numbers: chunk n starts at block 16 n.
+    chunks: Blocks<Hashed<u32>, Stay<F>>,
+    /// A chunk leaves before its children, which are at `ARITY * place + 1` and after.
+    heap: Vec<NodeId>,
+}
+
+impl<F: Copy> WriteBuffer<F> {
+    /// An empty buffer for `capacity_blocks`. One for 0 is always full.
+    pub fn new(capacity_blocks: usize) -> Self {
+        WriteBuffer { capacity_blocks, len: 0, writes: 0, chunks: Blocks::new(Hashed::new(), 1), heap: Vec::new() }
+    }
+
+    /// The frame of `block`, if it is here: a read, which does not count.
+    pub fn get(&self, block: u32) -> Option<F> {
+        self.chunks.data(self.chunks.find(block / CHUNK_BLOCKS)?).frames[unit(block)]
+    }
+
+    /// Counts a write to `block` and returns the frame to write to, if the block is here. If not, nothing happens: the caller
+    /// [makes room](Self::pop) until the buffer [is not full](Self::is_full), and [inserts](Self::insert) it.
+    pub fn write(&mut self, block: u32) -> Option<F> {
+        let node = self.chunks.find(block / CHUNK_BLOCKS)?;
+        let frame = self.chunks.data(node).frames[unit(block)]?;
+        self.count(node, block);
+        Some(frame)
+    }
+
+    /// Puts `block`, which must not be here, into a buffer that is not full, and counts the write.
+    pub fn insert(&mut self, block: u32, frame: F, now_us: u64) {
+        assert!(!self.is_full(), "a write buffer of {} blocks is full", self.capacity_blocks);
+        let number = block / CHUNK_BLOCKS;
+        let node = self.chunks.find(number).unwrap_or_else(|| self.admit(number, now_us));
+        let stay = self.chunks.data_mut(node);
+        assert!(stay.frames[unit(block)].is_none(), "block {block} is in the write buffer already");
+        stay.frames[unit(block)] = Some(frame);
+        stay.dirty += 1;
+        self.len += 1;
+        self.count(node, block);
+    }
+
+    /// Starts the stay of a chunk at the end of the heap, to be moved by its first write.
+    fn admit(&mut self, number: u32, now_us: u64) -> NodeId {
+        let place = self.heap.len() as u32;
+        let node = self.chunks.insert_front(CHUNKS, number, Stay { dirty_since_us: now_us, place, ..Stay::default() });
+        self.heap.push(node);
+        node
+    }
+
+    fn count(&mut self, node: NodeId, block: u32) {
+        self.writes += 1;
+        let stay = self.chunks.data_mut(node);
+        stay.writes += 1;
+        stay.written_last = self.writes;
+        stay.written |= 1 << unit(block);
+        let place = stay.place as usize;
+        self.sift(place);
+    }
+
+    /// Takes `block` out of the buffer without writing it back, and returns its frame if it was here.
+    pub fn remove(&mut self, block: u32) -> Option<F> {
+        let node = self.chunks.find(block / CHUNK_BLOCKS)?;
+        let stay = self.chunks.data_mut(node);
+        let frame = stay.frames[unit(block)].take()?;
+        stay.dirty -= 1;
+        self.len -= 1;
+        let (place, dirty) = (stay.place as usize, stay.dirty);
+        if dirty == 0 {
+            self.leave(node);
+        } else {
+            self.sift(place);
+        }
+        Some(frame)
+    }
+
+    /// Takes the chunk that is written least frequently out of the buffer, to be written back.
+    pub fn pop(&mut self) -> Option<Chunk<F>> {
+        self.heap.first().copied().map(|node| self.leave(node))
+    }
+
+    /// When the chunk that has been dirty for longest was first written: no block has been dirty since before that.
+    pub fn oldest_us(&self) -> Option<u64> {
+        self.chunks.back(CHUNKS).map(|node| self.chunks.data(node).dirty_since_us)
+    }
+
+    /// Takes the chunk that has been dirty for longest out of the buffer, to be written back because of its age.
+    pub fn pop_oldest(&mut self) -> Option<Chunk<F>> {
+        self.chunks.back(CHUNKS).map(|node| self.leave(node))
+    }
+
+    /// Takes all chunks out of the buffer, in block order, to be written back.
+    pub fn drain(&mut self) -> Vec<Chunk<F>> {
+        let mut chunks: Vec<_> = std::iter::from_fn(|| self.pop_oldest()).collect();
+        chunks.sort_unstable_by_key(|chunk| chunk.first_block);
+        chunks
+    }
+
+    /// Ends a chunk's stay.
+    fn leave(&mut self, node: NodeId) -> Chunk<F> {
+        let Stay { frames, place, dirty, .. } = *self.chunks.data(node);
+        let place = place as usize;
+        self.heap.swap_remove(place);
+        if let Some(&moved) = self.heap.get(place) {
+            self.chunks.data_mut(moved).place = place as u32;
+            self.sift(place);
+        }
+        self.len -= usize::from(dirty);
+        Chunk { first_block: self.chunks.remove(node) * CHUNK_BLOCKS, frames }
+    }
+
+    /// Whether the chunk at one place in the heap leaves before the one at another.
+    fn is_before(&self, place: usize, other: usize) -> bool {
+        let [stay, other] = [place, other].map(|place| self.chunks.data(self.heap[place]));
+        stay.cmp(other) == Ordering::Less
+    }
+
+    fn swap(&mut self, place: usize, other: usize) {
+        self.heap.swap(place, other);
+        for place in [place, other] {
+            self.chunks.data_mut(self.heap[place]).place = place as u32;
+        }
+    }
+
+    /// Moves the chunk at `place`, which changed, up or down the heap to where it belongs.
+    fn sift(&mut self, mut place: usize) {
+        while place > 0 && self.is_before(place, (place - 1) / ARITY) {
+            self.swap(place, (place - 1) / ARITY);
+            place = (place - 1) / ARITY;
+        }
+        loop {
+            let children = (place * ARITY + 1)..(place * ARITY + 1 + ARITY).min(self.heap.len());
+            let first = children.reduce(|first, child| if self.is_before(child, first) { child } else { first });
+            match first {
+                Some(first) if self.is_before(first, place) => self.swap(first, place),
+                _ => return,
+            }
+            place = first.unwrap_or(place);
+        }
+    }
+
+    /// Number of dirty blocks.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no block is dirty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether a chunk has to leave before another block can be inserted.
+    pub fn is_full(&self) -> bool {
+        self.len >= self.capacity_blocks
+    }
+
+    /// Number of blocks that there is room for.
+    pub fn capacity_blocks(&self) -> usize {
+        self.capacity_blocks
+    }
+
+    /// The dirty blocks with their frames, chunk by chunk, those last come first; a chunk's in block order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, F)> {
+        self.chunks.keys(CHUNKS).flat_map(move |number| {
+            (0..CHUNK_BLOCKS).filter_map(move |unit| {
+                let block = number * CHUNK_BLOCKS + unit;
+                self.get(block).map(|frame| (block, frame))
+            })
+        })
+    }
+
+    /// Asserts the buffer's invariants, its memory bound included. Slow; for tests.
+    pub fn check(&self) {
+        self.chunks.check(self.capacity_blocks);
+        assert_eq!(self.heap.len(), self.chunks.len(CHUNKS), "every chunk stands in the heap");
+        for (place, &node) in self.heap.iter().enumerate() {
+            let number = self.chunks.key(node);
+            let stay = self.chunks.data(node);
+            assert_eq!(self.chunks.find(number), Some(node), "the heap holds a chunk that left");
+            assert_eq!(stay.place as usize, place, "chunk {number} knows its place in the heap");
+            let frames = stay.frames.iter().flatten().count();
+            assert!(frames > 0, "chunk {number} has no dirty block");
+            assert_eq!(usize::from(stay.dirty), frames, "the dirty blocks of chunk {number}");
+            let unwritten = (0..16).filter(|unit| stay.written >> unit & 1 == 0);
+            assert!(
+                unwritten.into_iter().all(|unit| stay.frames[unit].is_none()),
+                "chunk {number}: dirty but not written"
+            );
+            assert!(stay.writes >= u64::from(stay.written.count_ones()), "chunk {number} has writes for each block");
+            assert!(
+                place == 0 || !self.is_before(place, (place - 1) / ARITY),
+                "chunk {number} leaves before its parent"
+            );
+        }
+        assert_eq!(self.iter().count(), self.len, "dirty blocks");
+        assert!(self.len <= self.capacity_blocks, "{} of {} blocks are dirty", self.len, self.capacity_blocks);
+    }
+}
+
+/// The place of `block` within its chunk.
+fn unit(block: u32) -> usize {
+    (block % CHUNK_BLOCKS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cmp::Reverse;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::num::NonZeroU32;
+
+    /// Writes each of `blocks` in turn, with its own number as its frame.
+    fn write_all(buffer: &mut WriteBuffer<u32>, blocks: &[u32]) {
+        for &block in blocks {
+            match buffer.write(block) {
+                Some(frame) => assert_eq!(frame, block),
+                None => buffer.insert(block, block, 0),
+            }
+            buffer.check();
+        }
+    }
+
+    /// The dirty blocks of the chunks that leave one after the other.
+    fn pop_all(buffer: &mut WriteBuffer<u32>) -> Vec<Vec<u32>> {
+        let mut chunks = Vec::new();
+        while let Some(chunk) = buffer.pop() {
+            chunks.push(chunk.blocks().map(|(block, _)| block).collect());
+            buffer.check();
+        }
+        chunks
+    }
+
+    /// Chunk A, 12 writes over blocks 3 and 4: 12 / 2 = 6. Chunk B, 12 writes to block 20: 12 / 1 = 12.
+    #[test]
+    fn of_two_chunks_written_12_times_the_one_with_two_blocks_written_leaves_first_as_in_the_paper() {
+        let mut buffer = WriteBuffer::new(100);
+        for _ in 0..6 {
+            write_all(&mut buffer, &[20, 3, 4, 20]);
+        }
+        assert_eq!(pop_all(&mut buffer), [vec![3, 4], vec![20]]);
+    }
+
+    #[test]
+    fn of_equal_frequencies_the_chunk_with_more_dirty_blocks_leaves_and_then_the_one_written_least_recently() {
+        let mut buffer = WriteBuffer::new(100);
+        // Each block once, so that every frequency is 1.
+        write_all(&mut buffer, &[0, 16, 32, 33, 48]);
+        assert_eq!(pop_all(&mut buffer), [vec![32, 33], vec![0], vec![16], vec![48]]);
+        // Twice each: 16 was written before 0 the last time.
+        write_all(&mut buffer, &[0, 16, 16, 0]);
+        assert_eq!(pop_all(&mut buffer), [[16], [0]]);
+    }
+
+    /// Room for 4 blocks; chunk `a` is blocks 0 to 15, `b` from 16, `c` from 32.
+    ///
+    ///     step        frequencies after it
+    ///     write 0     a 1/1
+    ///     write 0     a 2/1
+    ///     write 16    a 2/1   b 1/1
+    ///     write 17    a 2/1   b 2/2
+    ///     write 17    a 2/1   b 3/2
+    ///     write 32    a 2/1   b 3/2   c 1/1    full
+    ///     pop         a 2/1   b 3/2            c leaves
+    ///     write 1     a 3/2   b 3/2            the new block lowers a
+    ///     remove 17   a 3/2   b 3/2            b still counts the writes to 17
+    ///     pop         b 3/2                    equal, a has more dirty blocks
+    ///     write 0     b 3/2   a 1/1            a starts anew
+    ///     pop         b 3/2                    a leaves
+    #[test]
+    fn frequencies_move_as_worked_out_by_hand() {
+        let mut buffer = WriteBuffer::new(4);
+        let dirty = |chunk: Option<Chunk<u32>>| chunk.map(|chunk| chunk.blocks().map(|(block, _)| block).collect());
+        write_all(&mut buffer, &[0, 0, 16, 17, 17, 32]);
+        assert!(buffer.is_full());
+        assert_eq!(dirty(buffer.pop()), Some(vec![32]));
+        write_all(&mut buffer, &[1]);
+        assert_eq!(buffer.remove(17), Some(17));
+        assert_eq!(buffer.remove(17), None);
+        buffer.check();
+        assert_eq!(dirty(buffer.pop()), Some(vec![0, 1]));
+        write_all(&mut buffer, &[0]);
+        assert_eq!(dirty(buffer.pop()), Some(vec![0]));
+        assert_eq!(dirty(buffer.pop()), Some(vec![16]));
+        assert_eq!(dirty(buffer.pop()), None);
+    }
+
+    #[test]
+    fn a_flush_takes_everything_in_block_order_and_age_the_chunk_first_written_first() {
+        let mut buffer = WriteBuffer::new(100);
+        for (block, now_us) in [(40, 10), (3, 20), (u32::MAX, 30), (41, 40), (2, 50)] {
+            buffer.insert(block, 'x', now_us);
+        }
+        assert_eq!(buffer.oldest_us(), Some(10));
+        assert_eq!(buffer.iter().map(|(block, _)| block).collect::<Vec<_>>(), [u32::MAX, 2, 3, 40, 41]);
+        let oldest = buffer.pop_oldest().expect("it holds three chunks");
+        assert_eq!(oldest.blocks().collect::<Vec<_>>(), [(40, 'x'), (41, 'x')]);
+        // Another write makes a chunk no younger.
+        assert_eq!(buffer.write(3), Some('x'));
+        assert_eq!(buffer.oldest_us(), Some(20));
+        let drained: Vec<_> = buffer.drain().iter().flat_map(Chunk::blocks).map(|(block, _)| block).collect();
+        assert_eq!(drained, [2, 3, u32::MAX]);
+        assert_eq!((buffer.len(), buffer.oldest_us(), buffer.pop()), (0, None, None));
+        buffer.check();
+    }
+
+    #[test]
+    fn a_read_does_not_count() {
+        let mut buffer = WriteBuffer::new(100);
+        write_all(&mut buffer, &[0, 16]);
+        assert_eq!([buffer.get(0), buffer.get(0), buffer.get(1), buffer.get(32)], [Some(0), Some(0), None, None]);
+        assert_eq!(buffer.write(1), None);
+        assert_eq!(pop_all(&mut buffer), [[0], [16]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a write buffer of 1 blocks is full")]
+    fn a_full_buffer_takes_no_block() {
+        let mut buffer = WriteBuffer::new(1);
+        buffer.insert(0, 'x', 0);
+        buffer.insert(1, 'x', 0);
+    }
+
+    #[test]
+    fn a_chunk_takes_the_memory_that_its_doc_says() {
+        // A node is 16 bytes more, the heap and the index have 14.
+        assert_eq!((size_of::<Stay<u32>>(), size_of::<Stay<NonZeroU32>>()), (160, 96));
+    }
+
+    /// The chunks in no order, looked through from end to end.
+    #[derive(Default)]
+    struct Model {
+        chunks: Vec<ModelChunk>,
+        writes: u64,
+    }
+
+    #[derive(Default)]
+    struct ModelChunk {
+        number: u32,
+        frames: BTreeMap<u32, u32>,
+        written: BTreeSet<u32>,
+        writes: u64,
+        written_last: u64,
+        since_us: u64,
+    }
+
+    type Blocks = Vec<(u32, u32)>;
+
+    impl Model {
+        fn len(&self) -> usize {
+            self.chunks.iter().map(|chunk| chunk.frames.len()).sum()
+        }
+
+        fn get(&self, block: u32) -> Option<u32> {
+            self.chunks.iter().find_map(|chunk| chunk.frames.get(&block).copied())
+        }
+
+        fn write(&mut self, block: u32, frame: u32, now_us: u64) {
+            self.writes += 1;
+            let number = block / 16;
+            if self.chunks.iter().all(|chunk| chunk.number != number) {
+                self.chunks.push(ModelChunk { number, since_us: now_us, ..ModelChunk::default() });
+            }
+            let chunk = self.chunks.iter_mut().find(|chunk| chunk.number == number).unwrap();
+            chunk.frames.insert(block, frame);
+            chunk.written.insert(block);
+            chunk.writes += 1;
+            chunk.written_last = self.writes;
+        }
+
+        fn remove(&mut self, block: u32) -> Option<u32> {
+            let frame = self.chunks.iter_mut().find_map(|chunk| chunk.frames.remove(&block));
+            self.chunks.retain(|chunk| !chunk.frames.is_empty());
+            frame
+        }
+
+        fn pop_least<K: Ord>(&mut self, key: impl Fn(&ModelChunk) -> K) -> Option<Blocks> {
+            let (at, _) = self.chunks.iter().enumerate().min_by_key(|(_, chunk)| key(chunk))?;
+            Some(self.chunks.remove(at).frames.into_iter().collect())
+        }
+
+        fn pop(&mut self) -> Option<Blocks> {
+            // 720,720 is a multiple of every number up to 16.
+            let frequency = |chunk: &ModelChunk| chunk.writes * (720_720 / chunk.written.len() as u64);
+            self.pop_least(|chunk| (frequency(chunk), Reverse(chunk.frames.len()), chunk.written_last))
+        }
+
+        fn pop_oldest(&mut self) -> Option<Blocks> {
+            self.pop_least(|chunk| chunk.since_us)
+        }
+    }
+
+    /// Splitmix64: the next of a sequence of random numbers.
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn compare(capacity_blocks: usize, state: &mut u64) {
+        let (mut buffer, mut model) = (WriteBuffer::new(capacity_blocks), Model::default());
+        let blocks = |chunk: Chunk<u32>| chunk.blocks().collect::<Blocks>();
+        for step in 0..20_000_u32 {
+            let now_us = u64::from(step);
+            // 40 chunks, the last up to the largest block; some are written far more often than others.
+            let hot = random(state) % 40 * (random(state) % 40) / 40;
+            let block = u32::MAX - 16 * hot as u32 - (random(state) % 16) as u32;
+            assert_eq!(buffer.get(block), model.get(block), "step {step}");
+            match random(state) % 1000 {
+                0 => {
+                    let drained: Vec<_> = buffer.drain().into_iter().flat_map(blocks).collect();
+                    let mut expected: Vec<_> = std::iter::from_fn(|| model.pop()).flatten().collect();
+                    expected.sort_unstable();
+                    assert_eq!(drained, expected, "step {step}");
+                }
+                1..20 => assert_eq!(buffer.pop().map(blocks), model.pop(), "step {step}"),
+                20..40 => {
+                    assert_eq!(buffer.oldest_us(), model.chunks.iter().map(|chunk| chunk.since_us).min());
+                    assert_eq!(buffer.pop_oldest().map(blocks), model.pop_oldest(), "step {step}");
+                }
+                40..150 => assert_eq!(buffer.remove(block), model.remove(block), "step {step}"),
+                _ => {
+                    if let Some(frame) = buffer.write(block) {
+                        model.write(block, frame, now_us);
+                    } else {
+                        while buffer.is_full() {
+                            assert_eq!(buffer.pop().map(blocks), model.pop(), "step {step}");
+                        }
+                        buffer.insert(block, step, now_us);
+                        model.write(block, step, now_us);
+                    }
+                }
+            }
+            assert_eq!(buffer.len(), model.len(), "step {step}");
+            if step.is_multiple_of(8) {
+                buffer.check();
+            }
+        }
+    }
+
+    #[test]
+    fn it_does_what_a_slow_and_obvious_model_does() {
+        let mut state = 42;
+        for capacity_blocks in [1, 2, 5, 16, 60, 150, 1000] {
+            compare(capacity_blocks, &mut state);
+        }
+    }
+}
