@@ -37,7 +37,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// Fewest units: the superblock's, and a log in which one unit is filled, one read and the rest is in reserve.
-    pub const UNITS_MIN: u32 = 9;
+    pub const UNITS_MIN: u32 = 11;
     /// Fewest pages in a unit.
     pub const UNIT_PAGES_MIN: u32 = 16;
     /// Most pages in a unit: 256 MiB.
@@ -220,7 +220,8 @@ pub struct Record {
     pub kind: Kind,
     /// The block that it is about.
     pub block: u32,
-    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; else 0.
+    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; for a
+    /// [`Kind::Lost`] that was to be data, the page that it left unused; else 0.
     pub slot: u32,
     /// CRC32C of the data, or 0.
     pub crc: u32,
@@ -241,6 +242,8 @@ pub struct Header {
     pub previous_end: u32,
     /// The page within the unit where this page is.
     pub page: u32,
+    /// For a segment, the data pages that follow; for a footer, where the segments end.
+    pub data_pages: u32,
 }
 
 /// A header or footer page, read.
@@ -291,6 +294,7 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
     put(page, 40, &header.previous_end.to_le_bytes());
     put(page, 44, &header.page.to_le_bytes());
     put(page, 48, &(records.len() as u32).to_le_bytes());
+    put(page, 52, &header.data_pages.to_le_bytes());
     for (record, bytes) in records.iter().zip(page[RECORDS_START..].chunks_exact_mut(RECORD_BYTES)) {
         let kind: u32 = match record.kind {
             Kind::Void => 0,
@@ -339,6 +343,7 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
         tail: u64_at(page, 32),
         previous_end: u32_at(page, 40),
         page: u32_at(page, 44),
+        data_pages: u32_at(page, 52),
     };
     Ok(MetadataPage { header, records })
 }
@@ -414,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_metadata_page_reads_back_and_a_changed_byte_is_noticed() {
-        let header = Header { cache: 9, epoch: 3, sequence: 70, tail: 5, previous_end: 509, page: 253 };
+        let header = Header { cache: 9, epoch: 3, sequence: 70, tail: 5, previous_end: 509, page: 253, data_pages: 3 };
         let records: Vec<Record> = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost]
             .iter()
             .zip(10..)

@@ -13,7 +13,7 @@ use crate::prefetch::prefetch;
 /// The index stores node numbers alone; where it needs the key of a node it asks `key_of`.
 pub trait Index {
     /// What names a block.
-    type Key: Copy + Eq + Hash + Debug + Default;
+    type Key: Copy + Eq + Hash + Debug + Default + Send + 'static;
 
     /// The node of `key`, or 0.
     fn get(&self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key) -> u32;
@@ -86,7 +86,7 @@ impl<K> Default for Hashed<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash + Debug + Default> Index for Hashed<K> {
+impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static> Index for Hashed<K> {
     type Key = K;
 
     #[inline]

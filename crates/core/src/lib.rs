@@ -19,5 +19,7 @@ pub mod policy;
 pub mod positions;
 pub mod prefetch;
 pub mod ram;
+pub mod recovery;
 pub mod sketch;
 pub mod step;
+pub mod streams;

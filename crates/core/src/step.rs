@@ -31,8 +31,8 @@ pub enum Step {
     Zero { frame: Frame, at: u16, length: u16 },
     /// Copies a whole frame.
     Copy { block: u32, from: Frame, to: Frame },
-    /// Reads the flash page `slot`, which holds `block`.
-    ReadFlash { block: u32, slot: u32, frame: Frame },
+    /// Reads the flash page `slot`, which holds `block`; unless it is `dirty`, the backend holds the same.
+    ReadFlash { block: u32, slot: u32, frame: Frame, dirty: bool },
     /// Reads a block of the backend.
     ReadBackend { block: u32, frame: Frame },
     /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails.

@@ -5,5 +5,8 @@
 //! answers them from memory, flash and its backend, which are [`Disk`](disk::Disk)s.
 
 pub mod disk;
+pub mod engine;
 pub mod export;
+pub mod flash;
+pub mod memory;
 pub mod nbd;

@@ -8,28 +8,38 @@ use crate::format::Kind as RecordKind;
 use crate::layout::containers::Cause;
 use crate::step::{Frame, Step};
 
+/// How long the cleaner rests after the backend refused to be written.
+const DESTAGE_RETRY_US: u64 = 1_000_000;
+
+/// Units that are reset in a row before what is clean is dropped instead of copied forward.
+const RECLAIMED_MAX: u32 = 32;
+
 impl Cache {
     pub(super) fn background(&mut self, steps: &mut Vec<Step>) {
         if self.flash_failed {
             return;
         }
         self.reclaim(steps);
-        self.clean_ahead_of_tail(steps);
-        self.clean_above_threshold(steps);
+        if self.now_us >= self.destage_after_us {
+            self.clean_ahead_of_tail(steps);
+            self.clean_above_threshold(steps);
+        }
     }
 
     /// Resets the oldest units until enough are free.
     pub(super) fn reclaim(&mut self, steps: &mut Vec<Step>) {
-        while self.log.free_units() < RESERVE_UNITS {
-            self.reclaim_oldest(steps);
+        let mut reclaimed = 0;
+        while !self.flash_failed && self.log.free_units() < RESERVE_UNITS {
+            let short = self.log.free_units() <= 1 || reclaimed >= RECLAIMED_MAX.min(self.log.geometry().log_units());
+            self.reclaim_oldest(short, steps);
+            reclaimed += 1;
         }
     }
 
-    /// Copies forward what is dirty or wanted of the oldest unit, and resets it. When space is short, what is clean is dropped,
+    /// Copies forward what is dirty or wanted of the oldest unit, and resets it. When space is `short`, what is clean is dropped,
     /// wanted or not.
-    fn reclaim_oldest(&mut self, steps: &mut Vec<Step>) {
+    fn reclaim_oldest(&mut self, short: bool, steps: &mut Vec<Step>) {
         let sequence = *self.log.sequences().start();
-        let short = self.log.free_units() <= 1;
         let still_lost: Vec<u32> =
             self.lost.iter().filter(|(_, said)| **said == sequence).map(|(block, _)| *block).collect();
         for block in still_lost {
@@ -39,7 +49,7 @@ impl Cache {
             let dirty = self.log.is_dirty(slot);
             if dirty || (self.policy.contains(block) && !short) {
                 let frame = self.frames.take();
-                steps.push(Step::ReadFlash { block, slot, frame });
+                steps.push(Step::ReadFlash { block, slot, frame, dirty });
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
                 self.frames.release(frame);
             } else {
@@ -97,6 +107,9 @@ impl Cache {
     }
 
     pub(super) fn clean_aged(&mut self, steps: &mut Vec<Step>) {
+        if self.now_us < self.destage_after_us {
+            return;
+        }
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
         while sequence < *self.log.sequences().end()
             && self.log.begun_us(sequence).saturating_add(self.config.dirty_age_us) <= self.now_us
@@ -135,16 +148,18 @@ impl Cache {
         if self.log.is_head(sequence) && !self.flash_failed {
             self.log_seal(steps);
         }
-        self.log.flush(steps);
-        let unit = self.log.geometry().unit_of(sequence);
+        if !self.flash_failed {
+            self.log.flush(steps);
+        }
         let mut dirty = self.log.blocks_in(sequence);
         dirty.retain(|&(_, slot)| self.log.is_dirty(slot));
         dirty.sort_unstable();
-        self.destaging_blocks += u64::from(self.log.set_destaging(unit, true));
+        self.log.set_destaging(sequence, true);
+        self.destaging_blocks += dirty.len() as u64;
         for chunk in dirty.chunks(DESTAGE_BLOCKS) {
             let frames: Vec<Frame> = chunk.iter().map(|_| self.next_destage_frame()).collect();
             for (&(block, slot), &frame) in chunk.iter().zip(&frames) {
-                steps.push(Step::ReadFlash { block, slot, frame });
+                steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
             }
             for (&(block, _), &frame) in chunk.iter().zip(&frames) {
                 steps.push(Step::WriteBackend { block, frame, acknowledged: false });
@@ -155,8 +170,14 @@ impl Cache {
         steps.push(Step::FlushBackend);
         let batch = self.next_batch;
         self.next_batch = self.next_batch.wrapping_add(1);
-        self.batches.insert(batch, (unit, dirty));
+        self.batches.insert(batch, (sequence, dirty));
         steps.push(Step::Destaged { batch });
+    }
+
+    /// Ends a batch of which nothing is certain.
+    pub fn destage_failed(&mut self, batch: u32) {
+        let blocks = self.batches.get(&batch).map(|(_, blocks)| blocks.iter().map(|(block, _)| *block).collect());
+        self.destaged(batch, &blocks.unwrap_or(Vec::new()));
     }
 
     /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
@@ -169,8 +190,17 @@ impl Cache {
 
     /// Ends a batch: all of its blocks but the `failed` ones, in no order, were written back and flushed.
     pub fn destaged(&mut self, batch: u32, failed: &[u32]) {
-        let (unit, blocks) = self.batches.remove(&batch).expect("a batch ends once");
-        self.destaging_blocks -= u64::from(self.log.set_destaging(unit, false));
+        let (sequence, blocks) = self.batches.remove(&batch).expect("a batch ends once");
+        self.destaging_blocks -= blocks.len() as u64;
+        self.clean_from = *self.log.sequences().start();
+        if !failed.is_empty() {
+            self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
+        }
+        if sequence < self.clean_from {
+            // The unit was reset meanwhile; what was dirty moved on, and its slots may hold other blocks.
+            return;
+        }
+        self.log.set_destaging(sequence, false);
         for (block, slot) in blocks {
             if self.log.find(block) == Some(slot) && !failed.contains(&block) {
                 self.log.set_dirty(slot, false);
@@ -181,7 +211,6 @@ impl Cache {
                 }
             }
         }
-        self.clean_from = *self.log.sequences().start();
     }
 
     pub(super) fn log_add(&mut self, block: u32, frame: Frame, dirty: bool, cause: Cause, steps: &mut Vec<Step>) {

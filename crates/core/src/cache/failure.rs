@@ -13,6 +13,13 @@ impl Cache {
             self.write_buffer.remove(block);
             self.frames.release(frame);
         }
+        if let Some(slot) = self.log.find(block)
+            && self.log.in_memory(slot) == Some(frame)
+            && !self.log.is_dirty(slot)
+        {
+            self.log.drop_slot(block, slot);
+            self.policy.remove(block);
+        }
     }
 
     /// The data of a record never reached its slot. If it was the newest of a dirty block, the block is lost.
@@ -58,10 +65,5 @@ impl Cache {
     /// Whether the flash device can no longer be written.
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed
-    }
-
-    /// Whether the copy of `block` at `slot` is its newest and the backend does not hold it.
-    pub fn is_only_copy(&self, block: u32, slot: u32) -> bool {
-        self.log.is_dirty(slot) && self.log.find(block) == Some(slot)
     }
 }

@@ -72,7 +72,7 @@ pub const PIECE_BLOCKS: u32 = 64;
 /// Most blocks of a trim or of writing zeroes that is planned at once.
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 /// Free units below which the oldest unit is reset.
-const RESERVE_UNITS: u32 = 3;
+const RESERVE_UNITS: u32 = 4;
 /// Blocks that are written back together.
 const DESTAGE_BLOCKS: usize = 64;
 
@@ -110,6 +110,8 @@ pub struct Request {
     pub whole_length: u64,
     /// Whether the change must be durable when the request is answered.
     pub durable: bool,
+    /// Whether this is the last piece of the client's request, whose answer waits for durability.
+    pub last: bool,
 }
 
 /// What happened, beyond what the policy was asked.
@@ -189,12 +191,14 @@ pub struct Cache {
     /// Frames of the request that is being planned.
     transient: Vec<Frame>,
     destage_frame: u32,
-    /// Blocks being written back, with the unit that they are on.
-    batches: HashMap<u32, (u32, Vec<(u32, u32)>)>,
+    /// Blocks being written back with their slots, and the sequence of the unit that they are on.
+    batches: HashMap<u32, (u64, Vec<(u32, u32)>)>,
     next_batch: u32,
     destaging_blocks: u64,
     /// No unit before this sequence has dirty blocks that are not being written back.
     clean_from: u64,
+    /// After writing back failed, when to try again.
+    destage_after_us: u64,
     /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
     lost: HashMap<u32, u64>,
     backend_unflushed: bool,
@@ -293,6 +297,7 @@ impl Cache {
             next_batch: 0,
             destaging_blocks: 0,
             clean_from,
+            destage_after_us: 0,
             lost,
             backend_unflushed: false,
             flash_failed: false,
@@ -417,7 +422,7 @@ impl Cache {
             return;
         }
         let due = |since: u64, age: u64| since.saturating_add(age) <= now_us;
-        if self.write_buffer.oldest_write_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
+        if self.write_buffer.oldest_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
             self.flush_down(steps);
         }
         self.clean_aged(steps);
@@ -446,13 +451,9 @@ impl Cache {
             self.figures.read_blocks += 1;
             self.figures.sequential_blocks += u64::from(sequential);
             match self.read_block(part.block, !sequential, steps) {
-                Some(frame) if send => steps.push(Step::Send {
-                    block: part.block,
-                    frame,
-                    at: part.at,
-                    length: part.length,
-                    to: part.from,
-                }),
+                Some(frame) if send => {
+                    steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })
+                }
                 Some(_) => {}
                 None => steps.push(Step::Fail),
             }
@@ -460,7 +461,10 @@ impl Cache {
     }
 
     fn is_sequential(&mut self, request: &Request, op: Op) -> bool {
-        let (first, last) = (request.offset / BLOCK_BYTES as u64, (request.offset + u64::from(request.length)).div_ceil(BLOCK_BYTES as u64));
+        let (first, last) = (
+            request.offset / BLOCK_BYTES as u64,
+            (request.offset + u64::from(request.length)).div_ceil(BLOCK_BYTES as u64),
+        );
         self.streams.observe(first as u32, (last - first) as u32, op)
     }
 
@@ -475,6 +479,7 @@ impl Cache {
         if self.lost.contains_key(&block) {
             return None;
         }
+        self.reclaim(steps);
         let slot = self.log.find(block);
         let admitted = cached && self.ask_policy(block, Op::Read);
         if slot.is_some() {
@@ -483,6 +488,10 @@ impl Cache {
         let frame = self.fetch(block, slot, steps);
         if slot.is_none() && admitted && !self.flash_failed {
             self.log_add(block, frame, false, Cause::Admission, steps);
+            if self.backend_unflushed {
+                // What was read may be a write that the backend could still lose; flash must not outlive it as clean.
+                self.log.need_backend_flush();
+            }
         }
         if cached {
             self.keep_for_reading(block, frame);
@@ -507,7 +516,7 @@ impl Cache {
         }
         let frame = self.take_transient();
         match slot {
-            Some(slot) => steps.push(Step::ReadFlash { block, slot, frame }),
+            Some(slot) => steps.push(Step::ReadFlash { block, slot, frame, dirty: self.log.is_dirty(slot) }),
             None => {
                 self.figures.backend_read_blocks += 1;
                 steps.push(Step::ReadBackend { block, frame });

@@ -4,6 +4,7 @@ use super::{Cache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::format::{BLOCK_BYTES, Kind as RecordKind};
 use crate::layout::containers::Cause;
+use crate::ram::write_buffer::Chunk;
 use crate::step::{Frame, Step};
 
 impl Cache {
@@ -22,7 +23,7 @@ impl Cache {
         }
         self.write_down(&written, !sequential, false, steps);
         self.transient.extend(written.iter().map(|(_, frame)| *frame));
-        if request.durable {
+        if request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
         }
@@ -30,19 +31,22 @@ impl Cache {
 
     /// Puts a part of the request into the write buffer, which gives up a chunk if it is full.
     fn write_buffered(&mut self, part: Part, steps: &mut Vec<Step>) {
-        if let Some(frame) = self.write_buffer.get(part.block) {
+        if let Some(mut frame) = self.write_buffer.write(part.block) {
             self.figures.ram_write_hits += 1;
-            let frame = if part.is_whole() { self.frames.refilled(frame.number) } else { frame };
-            self.write_buffer.write(part.block, frame, self.now_us);
+            if part.is_whole() {
+                frame = self.frames.refilled(frame.number);
+                self.write_buffer.set_frame(part.block, frame);
+            }
             steps.push(receive(part, frame));
             return;
         }
         let Some(frame) = self.receive(part, steps) else { return };
-        if self.write_buffer.is_full() {
-            let chunk = self.write_buffer.pop();
+        if self.write_buffer.is_full()
+            && let Some(chunk) = self.write_buffer.pop()
+        {
             self.write_chunk(&chunk, steps);
         }
-        self.write_buffer.write(part.block, frame, self.now_us);
+        self.write_buffer.insert(part.block, frame, self.now_us);
     }
 
     /// Receives a part into a frame of its own, over the block's old content if it is not whole. The caller holds the frame; the
@@ -83,9 +87,10 @@ impl Cache {
     }
 
     /// Writes the blocks of a chunk, which leave the write buffer, and gives their frames back.
-    fn write_chunk(&mut self, chunk: &[(u32, Frame)], steps: &mut Vec<Step>) {
-        self.write_down(chunk, true, true, steps);
-        for &(_, frame) in chunk {
+    fn write_chunk(&mut self, chunk: &Chunk<Frame>, steps: &mut Vec<Step>) {
+        let blocks: Vec<(u32, Frame)> = chunk.blocks().collect();
+        self.write_down(&blocks, true, true, steps);
+        for (_, frame) in blocks {
             self.frames.release(frame);
         }
     }
@@ -96,6 +101,7 @@ impl Cache {
         let mut to_backend: Vec<(u32, Frame, bool)> = Vec::new();
         let mut forgot = false;
         for &(block, frame) in writes {
+            self.reclaim(steps);
             let wanted = if ask && self.config.mode != Mode::WriteAround {
                 self.ask_policy(block, Op::Write)
             } else {
@@ -127,6 +133,7 @@ impl Cache {
             steps.push(Step::WriteBackend { block, frame, acknowledged });
             self.backend_unflushed = true;
             if wanted {
+                self.reclaim(steps);
                 self.log_add(block, frame, false, Cause::Admission, steps);
                 self.log.need_backend_flush();
             }
@@ -135,10 +142,8 @@ impl Cache {
 
     /// Plans that all that was written reaches flash or the backend and stays there.
     pub(super) fn flush_down(&mut self, steps: &mut Vec<Step>) {
-        let buffered = self.write_buffer.drain();
-        for chunk in buffered.chunks(super::PIECE_BLOCKS as usize) {
-            self.write_chunk(chunk, steps);
-            self.reclaim(steps);
+        for chunk in self.write_buffer.drain() {
+            self.write_chunk(&chunk, steps);
         }
         self.make_durable(steps);
     }
@@ -178,7 +183,7 @@ impl Cache {
         }
         self.write_down(&written, true, false, steps);
         self.transient.extend(written.iter().map(|(_, frame)| *frame));
-        if request.durable {
+        if request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
         }
@@ -190,6 +195,7 @@ impl Cache {
         let mut zeroes = None;
         let mut forgot = false;
         for &block in blocks {
+            self.reclaim(steps);
             if let Some(frame) = self.write_buffer.remove(block) {
                 self.frames.release(frame);
             }

@@ -94,6 +94,8 @@ pub struct Log {
     page: u32,
     /// Records in the head unit's sealed segments.
     unit_records: usize,
+    /// Nothing more is added to the head unit.
+    closed: bool,
     previous_end: u32,
     open: Option<Segment>,
     dirty_blocks: u64,
@@ -121,6 +123,7 @@ impl Log {
             head: 0,
             page: 0,
             unit_records: 0,
+            closed: false,
             previous_end: 0,
             open: None,
             dirty_blocks: 0,
@@ -129,6 +132,24 @@ impl Log {
             written: [0; 3],
             metadata_pages: 0,
             resets: 0,
+        }
+    }
+
+    /// The log whose units from `tail` to `head` were recovered, the last of them up to `head_end`; empty until it is told of blocks.
+    /// What is added goes to a new unit.
+    pub fn continued(geometry: Geometry, tail: u64, head: u64, head_end: u32) -> Log {
+        let mut log = Log { tail, head, page: head_end, ..Log::new(geometry) };
+        log.closed = true;
+        log
+    }
+
+    /// Says where the newest copy of `block` that was recovered is, and whether it is dirty; or that there is none.
+    pub fn restore(&mut self, block: u32, copy: Option<(u32, bool)>) {
+        if let Some(slot) = self.find(block) {
+            self.drop_slot(block, slot);
+        }
+        if let Some((slot, dirty)) = copy {
+            self.place(block, slot, dirty);
         }
     }
 
@@ -212,11 +233,9 @@ impl Log {
         self.units[self.geometry.unit_of(sequence) as usize].begun_us
     }
 
-    /// Says whether the dirty blocks of a unit are being written back; returns how many there are.
-    pub fn set_destaging(&mut self, unit: u32, destaging: bool) -> u32 {
-        let unit = &mut self.units[unit as usize];
-        unit.destaging = destaging;
-        unit.dirty
+    /// Says whether the dirty blocks of the unit of `sequence` are being written back.
+    pub fn set_destaging(&mut self, sequence: u64, destaging: bool) {
+        self.units[self.geometry.unit_of(sequence) as usize].destaging = destaging;
     }
 
     /// Where the newest copy of the block at `slot` is in memory, if its segment was not yet handed out for writing.
@@ -401,7 +420,9 @@ impl Log {
 
     /// A header and one page of data no longer fit, or a record no longer fits the footer.
     fn unit_is_full(&self) -> bool {
-        self.page + 2 > self.geometry.segments_end() || self.unit_records >= self.geometry.unit_records_max()
+        self.closed
+            || self.page + 2 > self.geometry.segments_end()
+            || self.unit_records >= self.geometry.unit_records_max()
     }
 
     fn begin_unit(&mut self) {
@@ -412,6 +433,7 @@ impl Log {
         self.head += 1;
         self.page = 0;
         self.unit_records = 0;
+        self.closed = false;
         let unit = self.geometry.unit_of(self.head);
         self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
         let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);

@@ -126,6 +126,12 @@ impl<F: Copy> WriteBuffer<F> {
         Some(frame)
     }
 
+    /// Gives `block`, which is here, another frame; not a write.
+    pub fn set_frame(&mut self, block: u32, frame: F) {
+        let node = self.chunks.find(block / CHUNK_BLOCKS).expect("a block whose frame is set is in the write buffer");
+        self.chunks.data_mut(node).frames[unit(block)] = Some(frame);
+    }
+
     /// Puts `block`, which must not be here, into a buffer that is not full, and counts the write.
     pub fn insert(&mut self, block: u32, frame: F, now_us: u64) {
         assert!(!self.is_full(), "a write buffer of {} blocks is full", self.capacity_blocks);

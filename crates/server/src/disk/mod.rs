@@ -78,6 +78,34 @@ pub struct Transfer {
 #[allow(unsafe_code)]
 unsafe impl Send for Transfer {}
 
+impl Transfer {
+    /// Does what the transfer says by blocking calls.
+    pub fn perform(&self, disk: &dyn Disk) -> io::Result<()> {
+        match self.operation {
+            Operation::Read | Operation::Write => self.copy(disk),
+            Operation::Sync => disk.sync(),
+            Operation::Zero { may_punch_holes } => disk.zero(self.offset, self.length, may_punch_holes),
+            Operation::Discard => disk.discard(self.offset, self.length),
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn copy(&self, disk: &dyn Disk) -> io::Result<()> {
+        let mut offset = self.offset;
+        for buffer in &self.buffers {
+            if self.operation == Operation::Read {
+                // SAFETY: the submitter guarantees that the memory is valid and used by no one else.
+                disk.read_at(unsafe { std::slice::from_raw_parts_mut(buffer.start, buffer.length) }, offset)?;
+            } else {
+                // SAFETY: the submitter guarantees that the memory is valid and not written to.
+                disk.write_at(unsafe { std::slice::from_raw_parts(buffer.start, buffer.length) }, offset)?;
+            }
+            offset += buffer.length as u64;
+        }
+        Ok(())
+    }
+}
+
 /// The end of a transfer.
 #[derive(Debug)]
 pub struct Completion {

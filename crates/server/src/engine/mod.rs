@@ -1,0 +1,627 @@
+//! The engine: performs the steps that the cache plans, as many at a time as their order allows.
+//!
+//! Steps run out of order like instructions in a processor: each waits for the steps before it that use the same frame, backend
+//! block or flash pages, and for the flushes that [`Step`] names. What comes of it is what would have come of them one by one.
+//!
+//! The engine does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
+//! server gives them to disks, the crash tests to a disk that fails in every way.
+
+mod hazard;
+mod perform;
+
+use std::collections::{HashMap, VecDeque};
+
+use flashwise_core::cache::{self, Cache, PIECE_BLOCKS, ZERO_PIECE_BLOCKS};
+use flashwise_core::format::{BLOCK_BYTES, Record};
+use flashwise_core::step::Step;
+use rustc_hash::FxBuildHasher;
+
+use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
+use crate::export::{Done, Error, Operation, Request};
+use crate::memory::Memory;
+use hazard::{Hazard, StepId};
+
+/// The disk number of the flash in transfers.
+pub const FLASH: usize = 0;
+/// The disk number of the backend in transfers.
+pub const BACKEND: usize = 1;
+
+/// Blocks that are transferred at once, at most.
+const TRANSFER_BLOCKS: usize = 256;
+
+/// How the engine behaves, beyond the cache's own configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// First 8 bytes of the cache's UUID.
+    pub cache: u64,
+    /// The epoch of what is written.
+    pub epoch: u64,
+    /// Transfers that fail are tried again so many times.
+    pub retries: u8,
+    /// Whether units are discarded when they are reset.
+    pub discard: bool,
+    /// Deliberate faults, to show that the tests find them; none in service.
+    pub unsafe_mode: Option<Unsafe>,
+}
+
+/// Ways to be unsafe on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsafe {
+    /// Flushes of the flash are answered and not done.
+    SkipFlashFlush,
+    /// Flushes of the backend are answered and not done.
+    SkipBackendFlush,
+    /// Writes do not wait for flushes before them.
+    IgnoreOrder,
+    /// The data read from flash is not compared with its checksum.
+    SkipChecksum,
+    /// The marks that older copies no longer count are not written.
+    SkipForget,
+    /// The log's epoch stays the same at every start.
+    SameEpoch,
+    /// What was destaged is called so without having been written.
+    SkipDestage,
+}
+
+#[derive(Debug)]
+struct Running {
+    step: Step,
+    /// The request that waits for this step.
+    request: Option<u32>,
+    plan: u32,
+    /// Steps that this one waits for.
+    waiting: u32,
+    /// Steps that wait for this one; `true`: they fail if it does.
+    dependents: Vec<(StepId, bool)>,
+    /// A step that it depends on failed.
+    doomed: bool,
+    transfers: u8,
+    failed: bool,
+    retries: u8,
+}
+
+struct Client {
+    data: Vec<u8>,
+    reply: Vec<u8>,
+    done: Option<Done>,
+    pending: u32,
+    /// All pieces are planned.
+    planned: bool,
+    error: Option<Error>,
+    started_us: u64,
+    operation: Operation,
+}
+
+/// What a plan's steps share.
+#[derive(Debug, Default)]
+struct Plan {
+    steps: u32,
+    /// Blocks that could not be written to the backend.
+    failed: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct FrameState {
+    hazard: Hazard,
+    /// Its content is not what it should be.
+    bad: bool,
+}
+
+/// A piece of a transfer that is handed out next.
+#[derive(Debug)]
+struct Part {
+    disk: usize,
+    operation: DiskOperation,
+    offset: u64,
+    length: u64,
+    buffers: Vec<Buffer>,
+    step: StepId,
+}
+
+/// An answered request, for latencies.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// What it was.
+    pub operation: Operation,
+    /// When it came.
+    pub started_us: u64,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// Failures since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Reads of the flash that failed.
+    pub flash_read_errors: u64,
+    /// Blocks read from flash whose checksum was wrong.
+    pub flash_checksum_errors: u64,
+    /// Writes, flushes and resets of the flash that failed.
+    pub flash_write_errors: u64,
+    /// Reads of the backend that failed.
+    pub backend_read_errors: u64,
+    /// Writes and flushes of the backend that failed.
+    pub backend_write_errors: u64,
+}
+
+/// See the module.
+pub struct Engine {
+    cache: Cache,
+    settings: Settings,
+    memory: Memory,
+    checksums: Vec<u32>,
+    frames: Vec<FrameState>,
+    steps: Vec<Option<Running>>,
+    free_steps: Vec<StepId>,
+    clients: Vec<Option<Client>>,
+    free_clients: Vec<u32>,
+    plans: Vec<Plan>,
+    free_plans: Vec<u32>,
+    ready: VecDeque<StepId>,
+    backend: HashMap<u32, Hazard, FxBuildHasher>,
+    backend_writes: Vec<StepId>,
+    /// Segments being written: first and last slot.
+    appends: Vec<(u32, u32, StepId)>,
+    unit_readers: HashMap<u32, Vec<StepId>, FxBuildHasher>,
+    last_log: Option<StepId>,
+    last_flash_flush: Option<StepId>,
+    last_backend_flush: Option<StepId>,
+    /// A flush or an acknowledged write failed and no client has heard of it yet.
+    unreported_error: bool,
+    unit_records: Vec<Record>,
+    outgoing: Vec<Part>,
+    /// Parts that are not joined with others, because together they failed.
+    alone: Vec<Part>,
+    groups: HashMap<u64, Vec<Part>, FxBuildHasher>,
+    next_tag: u64,
+    answers: Vec<(Done, Result<Vec<u8>, Error>)>,
+    answered: Vec<Answered>,
+    planned: Vec<Step>,
+    faults: Faults,
+    running: usize,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("cache", &self.cache).field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+/// What the engine wants done after it was called.
+#[derive(Default)]
+pub struct Output {
+    /// Transfers to start, on [`FLASH`] and [`BACKEND`].
+    pub transfers: Vec<Transfer>,
+    /// Requests to answer.
+    pub answers: Vec<(Done, Result<Vec<u8>, Error>)>,
+    /// What was answered.
+    pub answered: Vec<Answered>,
+}
+
+impl Engine {
+    /// An engine for a cache; `checksums` are those of the data in each slot of the flash.
+    pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>) -> Engine {
+        let geometry = cache.config().geometry;
+        assert_eq!(checksums.len(), geometry.pages() as usize);
+        let frames = cache.config().frame_count();
+        let memory = Memory::new((frames + 1 + geometry.footer_pages()) as usize);
+        Engine {
+            cache,
+            settings,
+            memory,
+            checksums,
+            frames: (0..frames).map(|_| FrameState::default()).collect(),
+            steps: Vec::new(),
+            free_steps: Vec::new(),
+            clients: Vec::new(),
+            free_clients: Vec::new(),
+            plans: Vec::new(),
+            free_plans: Vec::new(),
+            ready: VecDeque::new(),
+            backend: HashMap::default(),
+            backend_writes: Vec::new(),
+            appends: Vec::new(),
+            unit_readers: HashMap::default(),
+            last_log: None,
+            last_flash_flush: None,
+            last_backend_flush: None,
+            unreported_error: false,
+            unit_records: Vec::new(),
+            outgoing: Vec::new(),
+            alone: Vec::new(),
+            groups: HashMap::default(),
+            next_tag: 1,
+            answers: Vec::new(),
+            answered: Vec::new(),
+            planned: Vec::new(),
+            faults: Faults::default(),
+            running: 0,
+        }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The cache, to change its settings.
+    pub fn cache_mut(&mut self) -> &mut Cache {
+        &mut self.cache
+    }
+
+    /// Failures since the start.
+    pub fn faults(&self) -> Faults {
+        self.faults
+    }
+
+    /// Steps that are not done.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Starts a request at a time; its range lies within the volume.
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        let Request { operation, offset, length, force_unit_access, data } = request;
+        let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
+        let client = Client {
+            data,
+            reply,
+            done: Some(done),
+            pending: 0,
+            planned: false,
+            error: None,
+            started_us: now_us,
+            operation,
+        };
+        let number = match self.free_clients.pop() {
+            Some(number) => {
+                self.clients[number as usize] = Some(client);
+                number
+            }
+            None => {
+                self.clients.push(Some(client));
+                (self.clients.len() - 1) as u32
+            }
+        };
+        let (kind, piece_blocks) = match operation {
+            Operation::Read => (cache::Kind::Read, PIECE_BLOCKS),
+            Operation::Write => (cache::Kind::Write, PIECE_BLOCKS),
+            Operation::Flush => (cache::Kind::Flush, 1),
+            Operation::Trim => (cache::Kind::Trim, ZERO_PIECE_BLOCKS),
+            Operation::WriteZeroes { may_punch_holes, .. } => {
+                (cache::Kind::WriteZeroes { may_punch_holes }, ZERO_PIECE_BLOCKS)
+            }
+            Operation::Cache => (cache::Kind::Prefetch, PIECE_BLOCKS),
+        };
+        let piece_bytes = u64::from(piece_blocks) * BLOCK_BYTES as u64;
+        let end = offset + length;
+        let mut at = offset;
+        loop {
+            // Pieces end at multiples of their size, so that no block is split.
+            let stop = ((at / piece_bytes + 1) * piece_bytes).min(end);
+            let piece = cache::Request {
+                kind,
+                offset: at,
+                length: (stop - at) as u32,
+                whole_length: length,
+                durable: force_unit_access,
+                last: stop == end,
+            };
+            let mut steps = std::mem::take(&mut self.planned);
+            self.cache.plan(&piece, now_us, &mut steps);
+            self.enqueue_plan(&mut steps, Some(number), (at - offset) as u32);
+            self.planned = steps;
+            at = stop;
+            if at == end {
+                break;
+            }
+        }
+        let client = self.client(number);
+        client.planned = true;
+        self.run_ready();
+        self.answer_if_complete(number);
+    }
+
+    /// Does what is due at a time.
+    pub fn tick(&mut self, now_us: u64) {
+        self.plan_background(|cache, steps| cache.tick(now_us, steps));
+    }
+
+    /// Starts to write back everything that is dirty.
+    pub fn destage_all(&mut self, now_us: u64) {
+        self.plan_background(|cache, steps| cache.destage_all(now_us, steps));
+    }
+
+    fn plan_background(&mut self, plan: impl FnOnce(&mut Cache, &mut Vec<Step>)) {
+        let mut steps = std::mem::take(&mut self.planned);
+        plan(&mut self.cache, &mut steps);
+        self.enqueue_plan(&mut steps, None, 0);
+        self.planned = steps;
+        self.run_ready();
+    }
+
+    fn client(&mut self, number: u32) -> &mut Client {
+        self.clients[number as usize].as_mut().expect("a request is there until it is answered")
+    }
+
+    fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
+        let plan = match self.free_plans.pop() {
+            Some(plan) => plan,
+            None => {
+                self.plans.push(Plan::default());
+                (self.plans.len() - 1) as u32
+            }
+        };
+        // The plan is held until all of its steps are known.
+        self.plans[plan as usize].steps = 1;
+        let mut client = request;
+        for mut step in steps.drain(..) {
+            match &mut step {
+                Step::Reply => {
+                    client = None;
+                    continue;
+                }
+                Step::Receive { from, .. } => *from += base,
+                Step::Send { to, .. } => *to += base,
+                _ => {}
+            }
+            let waits = client.filter(|_| is_awaited(&step));
+            if !self.try_at_once(&step, client) {
+                self.enqueue(step, waits, plan);
+            }
+        }
+        self.release_plan(plan);
+    }
+
+    fn release_plan(&mut self, plan: u32) {
+        let state = &mut self.plans[plan as usize];
+        state.steps -= 1;
+        if state.steps == 0 {
+            state.failed.clear();
+            self.free_plans.push(plan);
+        }
+    }
+
+    fn enqueue(&mut self, step: Step, request: Option<u32>, plan: u32) {
+        let running = Running {
+            step,
+            request,
+            plan,
+            waiting: 0,
+            dependents: Vec::new(),
+            doomed: false,
+            transfers: 0,
+            failed: false,
+            retries: self.settings.retries,
+        };
+        let id = match self.free_steps.pop() {
+            Some(id) => {
+                self.steps[id as usize] = Some(running);
+                id
+            }
+            None => {
+                self.steps.push(Some(running));
+                (self.steps.len() - 1) as StepId
+            }
+        };
+        self.running += 1;
+        self.plans[plan as usize].steps += 1;
+        if let Some(request) = request {
+            self.client(request).pending += 1;
+        }
+        let waits = self.register(id);
+        let mut waiting = 0;
+        for (other, strict) in waits {
+            let before = self.steps[other as usize].as_mut().expect("a step that is waited for is not done");
+            before.dependents.push((id, strict));
+            waiting += 1;
+        }
+        self.step(id).waiting = waiting;
+        if waiting == 0 {
+            self.ready.push_back(id);
+            // Transfers of steps that could start are handed out in the order of the plan.
+            self.run_ready();
+        }
+    }
+
+    fn step(&mut self, id: StepId) -> &mut Running {
+        self.steps[id as usize].as_mut().expect("the step is not done")
+    }
+
+    /// Records what the step uses; returns the steps that it waits for, and whether it fails with them.
+    fn register(&mut self, id: StepId) -> Vec<(StepId, bool)> {
+        let mut waits: Vec<(StepId, bool)> = Vec::new();
+        let mut after = |step: StepId| waits.push((step, false));
+        let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
+        let mut ordered = false;
+        let frames = &mut self.frames;
+        match step {
+            Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
+                frames[frame.number as usize].hazard.write(id, &mut after);
+            }
+            Step::Send { frame, .. } => frames[frame.number as usize].hazard.read(id, &mut after),
+            Step::Copy { from, to, .. } => {
+                frames[from.number as usize].hazard.read(id, &mut after);
+                frames[to.number as usize].hazard.write(id, &mut after);
+            }
+            Step::ReadFlash { slot, frame, .. } => {
+                frames[frame.number as usize].hazard.write(id, &mut after);
+                for &(first, last, append) in &self.appends {
+                    if (first..=last).contains(slot) {
+                        after(append);
+                    }
+                }
+                let unit = slot / self.cache.config().geometry.unit_pages;
+                self.unit_readers.entry(unit).or_default().push(id);
+            }
+            Step::ReadBackend { block, frame } => {
+                frames[frame.number as usize].hazard.write(id, &mut after);
+                self.backend.entry(*block).or_default().read(id, &mut after);
+            }
+            Step::WriteBackend { block, frame, .. } => {
+                frames[frame.number as usize].hazard.read(id, &mut after);
+                self.backend.entry(*block).or_default().write(id, &mut after);
+                self.backend_writes.push(id);
+                ordered = true;
+            }
+            Step::ZeroBackend { block, count, .. } => {
+                for block in *block..*block + *count {
+                    self.backend.entry(block).or_default().write(id, &mut after);
+                }
+                self.backend_writes.push(id);
+                ordered = true;
+            }
+            Step::Append(segment) => {
+                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+                    frames[record.frame.number as usize].hazard.read(id, &mut after);
+                }
+                self.last_log.replace(id).into_iter().for_each(&mut after);
+                let first = self.cache.config().geometry.slot(segment.unit, segment.page);
+                self.appends.push((first, first + segment.data_pages, id));
+                ordered = true;
+            }
+            Step::ResetUnit { unit } => {
+                self.last_log.replace(id).into_iter().for_each(&mut after);
+                self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
+                ordered = true;
+            }
+            Step::FlushFlash => {
+                self.last_log.into_iter().for_each(&mut after);
+                self.last_flash_flush.replace(id).into_iter().for_each(|flush| waits.push((flush, true)));
+            }
+            Step::FlushBackend => {
+                self.backend_writes.iter().copied().for_each(&mut after);
+                self.last_backend_flush.replace(id).into_iter().for_each(after);
+            }
+            Step::Destaged { .. } | Step::AwaitFlushes => {
+                self.last_flash_flush.into_iter().for_each(|flush| waits.push((flush, true)));
+                self.last_backend_flush.into_iter().for_each(|flush| waits.push((flush, true)));
+            }
+            Step::Fail | Step::Reply => {}
+        }
+        if ordered && self.settings.unsafe_mode != Some(Unsafe::IgnoreOrder) {
+            waits.extend(self.last_flash_flush.map(|flush| (flush, true)));
+            waits.extend(self.last_backend_flush.map(|flush| (flush, false)));
+        }
+        waits
+    }
+
+    /// Takes the step out of what it used.
+    fn unregister(&mut self, id: StepId, step: &Step) {
+        let frames = &mut self.frames;
+        match step {
+            Step::Receive { frame, .. } | Step::Zero { frame, .. } | Step::Send { frame, .. } => {
+                frames[frame.number as usize].hazard.end(id);
+            }
+            Step::Copy { from, to, .. } => {
+                frames[from.number as usize].hazard.end(id);
+                frames[to.number as usize].hazard.end(id);
+            }
+            Step::ReadFlash { slot, frame, block, .. } => {
+                frames[frame.number as usize].hazard.end(id);
+                let unit = slot / self.cache.config().geometry.unit_pages;
+                if let Some(readers) = self.unit_readers.get_mut(&unit) {
+                    readers.retain(|&reader| reader != id);
+                    if readers.is_empty() {
+                        self.unit_readers.remove(&unit);
+                    }
+                }
+                // Where it fell back to the backend.
+                self.end_backend(*block, id);
+            }
+            Step::ReadBackend { block, frame } => {
+                frames[frame.number as usize].hazard.end(id);
+                self.end_backend(*block, id);
+            }
+            Step::WriteBackend { block, frame, .. } => {
+                frames[frame.number as usize].hazard.end(id);
+                self.end_backend(*block, id);
+                self.backend_writes.retain(|&write| write != id);
+            }
+            Step::ZeroBackend { block, count, .. } => {
+                for block in *block..*block + *count {
+                    self.end_backend(block, id);
+                }
+                self.backend_writes.retain(|&write| write != id);
+            }
+            Step::Append(segment) => {
+                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+                    frames[record.frame.number as usize].hazard.end(id);
+                }
+                self.appends.retain(|&(.., append)| append != id);
+                self.last_log.take_if(|last| *last == id);
+            }
+            Step::ResetUnit { .. } => {
+                self.last_log.take_if(|last| *last == id);
+            }
+            Step::FlushFlash => {
+                self.last_flash_flush.take_if(|last| *last == id);
+            }
+            Step::FlushBackend => {
+                self.last_backend_flush.take_if(|last| *last == id);
+            }
+            Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Reply => {}
+        }
+    }
+
+    fn end_backend(&mut self, block: u32, id: StepId) {
+        if let Some(hazard) = self.backend.get_mut(&block) {
+            hazard.end(id);
+            if hazard.is_idle() {
+                self.backend.remove(&block);
+            }
+        }
+    }
+
+    /// Is told that a transfer ended.
+    pub fn completed(&mut self, tag: u64, ok: bool) {
+        let parts = self.groups.remove(&tag).expect("a transfer ends once");
+        if !ok && parts.len() > 1 {
+            // Which of them failed is found out one by one.
+            self.alone.extend(parts);
+            return;
+        }
+        for part in parts {
+            self.part_completed(part, ok);
+        }
+        self.run_ready();
+    }
+
+    /// What is to be done after calls: transfers, and answers to give.
+    pub fn take_output(&mut self, output: &mut Output) {
+        for part in std::mem::take(&mut self.alone) {
+            self.hand_out_group(&mut vec![part], &mut output.transfers);
+        }
+        self.hand_out(&mut output.transfers);
+        output.answers.append(&mut self.answers);
+        output.answered.append(&mut self.answered);
+    }
+
+    fn answer_if_complete(&mut self, number: u32) {
+        let Some(client) = &mut self.clients[number as usize] else { return };
+        if client.pending > 0 || !client.planned {
+            return;
+        }
+        let mut client = self.clients[number as usize].take().expect("checked above");
+        self.free_clients.push(number);
+        let done = client.done.take().expect("a request is answered once");
+        let Client { operation, started_us, error, reply, .. } = client;
+        self.answered.push(Answered { operation, started_us, failed: error.is_some() });
+        self.answers.push((done, error.map_or(Ok(reply), Err)));
+    }
+}
+
+/// Whether the client's answer waits for the step: not for what only makes room.
+fn is_awaited(step: &Step) -> bool {
+    match step {
+        Step::Receive { .. }
+        | Step::Send { .. }
+        | Step::Zero { .. }
+        | Step::Copy { .. }
+        | Step::ZeroBackend { .. }
+        | Step::AwaitFlushes
+        | Step::Fail => true,
+        Step::WriteBackend { acknowledged, .. } => !acknowledged,
+        _ => false,
+    }
+}

@@ -1,0 +1,468 @@
+//! Performing single steps, and what follows when one ends or fails.
+
+use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
+use flashwise_core::layout::containers::Segment;
+use flashwise_core::step::{Frame, Step};
+
+use super::hazard::StepId;
+use super::{BACKEND, Engine, FLASH, Part, TRANSFER_BLOCKS, Unsafe};
+use crate::disk::{Buffer, Operation, Transfer};
+use crate::export::Error;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+impl Engine {
+    /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of steps.
+    #[inline]
+    pub(super) fn try_at_once(&mut self, step: &Step, client: Option<u32>) -> bool {
+        let Some(client) = client else { return false };
+        match step {
+            Step::Send { frame, .. } if !self.frames[frame.number as usize].hazard.is_written() => {}
+            Step::Receive { frame, .. } | Step::Zero { frame, .. }
+                if self.frames[frame.number as usize].hazard.is_idle() => {}
+            _ => return false,
+        }
+        if !self.move_bytes(step, Some(client)) {
+            self.fail_request(Some(client), Error::Io);
+        }
+        true
+    }
+
+    /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded.
+    fn move_bytes(&mut self, step: &Step, request: Option<u32>) -> bool {
+        match *step {
+            Step::Receive { block, frame, at, length, from } => {
+                let whole = usize::from(length) == BLOCK_BYTES;
+                let state = &mut self.frames[frame.number as usize];
+                if whole {
+                    state.bad = false;
+                } else if state.bad {
+                    self.cache.frame_failed(block, frame);
+                    return false;
+                }
+                let client = request.and_then(|request| self.clients[request as usize].as_ref());
+                let data = &client.expect("a request waits for its own bytes").data;
+                let bytes = &data[from as usize..from as usize + usize::from(length)];
+                self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
+            }
+            Step::Send { frame, at, length, to, .. } => {
+                if self.frames[frame.number as usize].bad {
+                    return false;
+                }
+                let client = request.and_then(|request| self.clients[request as usize].as_mut());
+                let reply = &mut client.expect("a request waits for its own bytes").reply;
+                let bytes = &self.memory.page(frame.number)[at.into()..][..length.into()];
+                reply[to as usize..to as usize + usize::from(length)].copy_from_slice(bytes);
+            }
+            Step::Zero { frame, at, length } => {
+                let state = &mut self.frames[frame.number as usize];
+                if usize::from(length) == BLOCK_BYTES {
+                    state.bad = false;
+                } else if state.bad {
+                    return false;
+                }
+                self.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
+            }
+            Step::Copy { block, from, to } => {
+                let bad = self.frames[from.number as usize].bad;
+                self.frames[to.number as usize].bad = bad;
+                if bad {
+                    self.cache.frame_failed(block, to);
+                    return false;
+                }
+                self.memory.copy(from.number, to.number);
+            }
+            _ => unreachable!("a step that moves bytes"),
+        }
+        true
+    }
+
+    fn fail_request(&mut self, request: Option<u32>, error: Error) {
+        if let Some(request) = request {
+            self.client(request).error = Some(error);
+        }
+    }
+
+    pub(super) fn run_ready(&mut self) {
+        while let Some(id) = self.ready.pop_front() {
+            self.start(id);
+        }
+    }
+
+    fn start(&mut self, id: StepId) {
+        let running = self.step(id);
+        let (doomed, request) = (running.doomed, running.request);
+        let step = std::mem::replace(&mut running.step, Step::Fail);
+        let at_once = self.begin(id, &step, doomed, request);
+        if self.steps[id as usize].is_some() {
+            self.step(id).step = step;
+        }
+        if let Some(ok) = at_once {
+            self.finish(id, ok);
+        }
+    }
+
+    /// Starts a step. `Some` if it ended at once, with its success.
+    fn begin(&mut self, id: StepId, step: &Step, doomed: bool, request: Option<u32>) -> Option<bool> {
+        let mode = self.settings.unsafe_mode;
+        match step {
+            Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => {
+                return Some(self.move_bytes(step, request));
+            }
+            &Step::ReadFlash { slot, frame, .. } => {
+                self.transfer_frame(id, FLASH, Operation::Read, slot, frame);
+            }
+            &Step::ReadBackend { block, frame } => {
+                self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
+            }
+            &Step::WriteBackend { block, frame, acknowledged } => {
+                if doomed || self.frames[frame.number as usize].bad {
+                    return Some(false);
+                }
+                if mode == Some(Unsafe::SkipDestage) && !acknowledged && request.is_none() {
+                    return Some(true);
+                }
+                self.transfer_frame(id, BACKEND, Operation::Write, block, frame);
+            }
+            &Step::ZeroBackend { block, count, may_punch_holes } => {
+                if doomed {
+                    return Some(false);
+                }
+                let (offset, length) = (u64::from(block) * BLOCK, u64::from(count) * BLOCK);
+                self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, Vec::new());
+            }
+            Step::Append(segment) => {
+                if doomed || self.cache.has_flash_failed() {
+                    return Some(false);
+                }
+                self.append(id, segment);
+            }
+            &Step::ResetUnit { unit } => {
+                if doomed || self.cache.has_flash_failed() {
+                    return Some(false);
+                }
+                if !self.settings.discard {
+                    return Some(true);
+                }
+                let length = u64::from(self.cache.config().geometry.unit_pages) * BLOCK;
+                self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, Vec::new());
+            }
+            Step::FlushFlash => {
+                if doomed || self.cache.has_flash_failed() {
+                    return Some(false);
+                }
+                if mode == Some(Unsafe::SkipFlashFlush) {
+                    return Some(true);
+                }
+                self.transfer(id, FLASH, Operation::Sync, 0, 0, Vec::new());
+            }
+            Step::FlushBackend => {
+                if mode == Some(Unsafe::SkipBackendFlush) {
+                    return Some(true);
+                }
+                self.transfer(id, BACKEND, Operation::Sync, 0, 0, Vec::new());
+            }
+            &Step::Destaged { batch } => {
+                let plan = self.step(id).plan;
+                if doomed {
+                    self.cache.destage_failed(batch);
+                } else {
+                    self.cache.destaged(batch, &self.plans[plan as usize].failed);
+                }
+                return Some(true);
+            }
+            Step::AwaitFlushes => {
+                let failed = std::mem::take(&mut self.unreported_error) || doomed;
+                return Some(!failed);
+            }
+            Step::Fail => return Some(false),
+            Step::Reply => unreachable!("the answer is not a step of its own"),
+        }
+        None
+    }
+
+    fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
+        let buffer = self.memory.buffer(frame.number, 1);
+        self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, vec![buffer]);
+    }
+
+    fn transfer(
+        &mut self,
+        step: StepId,
+        disk: usize,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        buffers: Vec<Buffer>,
+    ) {
+        self.step(step).transfers += 1;
+        self.outgoing.push(Part { disk, operation, offset, length, buffers, step });
+    }
+
+    /// Writes a segment: its header with its data, and the unit's footer if it is the last.
+    fn append(&mut self, id: StepId, segment: &Segment) {
+        let geometry = self.cache.config().geometry;
+        let header = Header {
+            cache: self.settings.cache,
+            epoch: self.settings.epoch,
+            sequence: segment.sequence,
+            tail: segment.tail,
+            previous_end: segment.previous_end,
+            page: segment.page,
+            data_pages: segment.data_pages,
+        };
+        let header_frame = self.cache.config().frame_count();
+        let first = geometry.slot(segment.unit, segment.page);
+        let mut buffers = vec![self.memory.buffer(header_frame, 1)];
+        let mut records = Vec::with_capacity(segment.records.len());
+        for record in &segment.records {
+            let mut kind = record.kind;
+            let mut crc = 0;
+            if record.kind.has_data() {
+                buffers.push(self.memory.buffer(record.frame.number, 1));
+                if self.frames[record.frame.number as usize].bad {
+                    kind = self.record_without_data(kind, record.block, record.slot);
+                } else {
+                    crc = crc32c::crc32c(self.memory.page(record.frame.number));
+                    self.checksums[record.slot as usize] = crc;
+                }
+            } else if kind == Kind::Forget && self.settings.unsafe_mode == Some(Unsafe::SkipForget) {
+                kind = Kind::Void;
+            }
+            records.push(Record { kind, block: record.block, slot: record.slot, crc });
+        }
+        encode_metadata(Role::Segment, &header, &records, self.memory.page_mut(header_frame));
+        if segment.page == 0 {
+            self.unit_records.clear();
+        }
+        self.unit_records.extend(records);
+        let length = (1 + u64::from(segment.data_pages)) * BLOCK;
+        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, joined(buffers));
+        if segment.ends_unit {
+            self.append_footer(id, segment, header);
+        }
+    }
+
+    /// What becomes of a record whose data never came.
+    fn record_without_data(&mut self, kind: Kind, block: u32, slot: u32) -> Kind {
+        if kind == Kind::Dirty {
+            self.cache.copy_lost(block, slot);
+            Kind::Lost
+        } else {
+            self.cache.record_failed(block, slot);
+            Kind::Void
+        }
+    }
+
+    fn append_footer(&mut self, id: StepId, segment: &Segment, header: Header) {
+        let geometry = self.cache.config().geometry;
+        let first_frame = self.cache.config().frame_count() + 1;
+        let pages = geometry.footer_pages();
+        let end = segment.page + 1 + segment.data_pages;
+        for page in 0..pages {
+            let header = Header { page: geometry.segments_end() + page, data_pages: end, ..header };
+            let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
+            let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());
+            let records = &self.unit_records[from..to];
+            encode_metadata(Role::Footer, &header, records, self.memory.page_mut(first_frame + page));
+        }
+        let slot = geometry.slot(segment.unit, geometry.segments_end());
+        let buffer = self.memory.buffer(first_frame, pages);
+        let length = u64::from(pages) * BLOCK;
+        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, vec![buffer]);
+    }
+
+    pub(super) fn part_completed(&mut self, part: Part, ok: bool) {
+        let id = part.step;
+        let ok = ok && self.data_is_right(id);
+        // A flush that failed says nothing the second time: what it was to make durable may be gone.
+        if !ok && self.step(id).retries > 0 && part.operation != Operation::Sync {
+            self.step(id).retries -= 1;
+            self.outgoing.push(part);
+            return;
+        }
+        let running = self.step(id);
+        running.transfers -= 1;
+        running.failed |= !ok;
+        if running.transfers > 0 {
+            return;
+        }
+        let ok = !running.failed;
+        if !ok && self.falls_back(id) {
+            return;
+        }
+        self.finish(id, ok);
+    }
+
+    /// Whether what was read from flash has the checksum that it should have.
+    fn data_is_right(&mut self, id: StepId) -> bool {
+        let Step::ReadFlash { slot, frame, .. } = self.step(id).step else { return true };
+        if self.step(id).doomed || self.settings.unsafe_mode == Some(Unsafe::SkipChecksum) {
+            return true;
+        }
+        let right = crc32c::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
+        self.faults.flash_checksum_errors += u64::from(!right);
+        right
+    }
+
+    /// Where flash cannot be read and the backend has the same, the backend is read; whether that was begun.
+    fn falls_back(&mut self, id: StepId) -> bool {
+        let retries = self.settings.retries;
+        let running = self.step(id);
+        let Step::ReadFlash { block, dirty: false, .. } = running.step else { return false };
+        if running.doomed {
+            return false;
+        }
+        // From now on it is a read of the backend; `doomed` tells that there is no other way left.
+        running.doomed = true;
+        running.failed = false;
+        running.retries = retries;
+        self.faults.flash_read_errors += 1;
+        let mut waits = Vec::new();
+        self.backend.entry(block).or_default().read(id, |writer| waits.push(writer));
+        for &writer in &waits {
+            self.step(writer).dependents.push((id, false));
+        }
+        self.step(id).waiting = waits.len() as u32;
+        if waits.is_empty() {
+            self.start_fallback(id);
+        }
+        true
+    }
+
+    fn start_fallback(&mut self, id: StepId) {
+        let Step::ReadFlash { block, frame, .. } = self.step(id).step else { unreachable!("only reads fall back") };
+        self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
+    }
+
+    fn finish(&mut self, id: StepId, ok: bool) {
+        let running = self.steps[id as usize].take().expect("a step ends once");
+        self.unregister(id, &running.step);
+        self.free_steps.push(id);
+        self.running -= 1;
+        if ok {
+            self.succeeded(&running.step);
+        } else {
+            self.failed(&running.step, running.request.is_some(), running.plan);
+        }
+        for (dependent, strict) in running.dependents {
+            let next = self.step(dependent);
+            next.doomed |= strict && !ok;
+            next.waiting -= 1;
+            if next.waiting == 0 {
+                if matches!(next.step, Step::ReadFlash { .. }) && next.doomed {
+                    self.start_fallback(dependent);
+                } else {
+                    self.ready.push_back(dependent);
+                }
+            }
+        }
+        self.release_plan(running.plan);
+        if let Some(request) = running.request {
+            let client = self.client(request);
+            client.pending -= 1;
+            if !ok {
+                client.error = Some(Error::Io);
+            }
+            self.answer_if_complete(request);
+        }
+    }
+
+    fn succeeded(&mut self, step: &Step) {
+        if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
+            self.frames[frame.number as usize].bad = false;
+        }
+    }
+
+    fn failed(&mut self, step: &Step, awaited: bool, plan: u32) {
+        match step {
+            &Step::ReadFlash { block, frame, .. } | &Step::ReadBackend { block, frame } => {
+                match step {
+                    Step::ReadFlash { .. } => self.faults.flash_read_errors += 1,
+                    _ => self.faults.backend_read_errors += 1,
+                }
+                self.frames[frame.number as usize].bad = true;
+                self.cache.frame_failed(block, frame);
+            }
+            &Step::WriteBackend { block, frame, acknowledged } => {
+                self.faults.backend_write_errors += 1;
+                self.frames[frame.number as usize].bad = true;
+                self.plans[plan as usize].failed.push(block);
+                if acknowledged {
+                    self.cache.backend_write_failed(block);
+                    self.unreported_error = true;
+                }
+            }
+            Step::ZeroBackend { .. } => self.faults.backend_write_errors += 1,
+            Step::Append(segment) => {
+                self.flash_failed();
+                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+                    self.cache.record_failed(record.block, record.slot);
+                }
+            }
+            Step::FlushFlash | Step::ResetUnit { .. } => self.flash_failed(),
+            Step::FlushBackend => {
+                self.faults.backend_write_errors += 1;
+                self.unreported_error = true;
+            }
+            _ => assert!(awaited || !matches!(step, Step::AwaitFlushes | Step::Fail), "a client hears of it"),
+        }
+    }
+
+    fn flash_failed(&mut self) {
+        self.faults.flash_write_errors += 1;
+        self.unreported_error = true;
+        self.cache.flash_failed();
+    }
+
+    /// Hands out transfers, neighbours joined.
+    pub(super) fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let mut group: Vec<Part> = Vec::new();
+        for part in outgoing.drain(..) {
+            if !group.last().is_some_and(|last| continues(last, &part, group.len())) {
+                self.hand_out_group(&mut group, transfers);
+            }
+            group.push(part);
+        }
+        self.hand_out_group(&mut group, transfers);
+        self.outgoing = outgoing;
+    }
+
+    pub(super) fn hand_out_group(&mut self, group: &mut Vec<Part>, transfers: &mut Vec<Transfer>) {
+        let Some(first) = group.first() else { return };
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        transfers.push(Transfer {
+            tag,
+            disk: first.disk,
+            operation: first.operation,
+            offset: first.offset,
+            length: group.iter().map(|part| part.length).sum(),
+            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied()).collect()),
+        });
+        self.groups.insert(tag, std::mem::take(group));
+    }
+}
+
+/// Whether `part` can be transferred together with the `count` parts before it.
+fn continues(last: &Part, part: &Part, count: usize) -> bool {
+    matches!(part.operation, Operation::Read | Operation::Write)
+        && part.length == BLOCK
+        && last.length == BLOCK
+        && (last.disk, last.operation) == (part.disk, part.operation)
+        && last.offset + last.length == part.offset
+        && count < TRANSFER_BLOCKS
+}
+
+/// The same memory in as few pieces as possible.
+fn joined(buffers: Vec<Buffer>) -> Vec<Buffer> {
+    let mut pieces: Vec<Buffer> = Vec::with_capacity(buffers.len());
+    for buffer in buffers {
+        match pieces.last_mut() {
+            Some(last) if last.start.wrapping_add(last.length) == buffer.start => last.length += buffer.length,
+            _ => pieces.push(buffer),
+        }
+    }
+    pieces
+}

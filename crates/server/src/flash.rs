@@ -1,0 +1,138 @@
+//! A flash device as a cache's home: formatting it, opening it, and recovering what it holds.
+
+use std::io;
+
+use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::recovery::{Recovered, RecoveryError, UnitScan, recover};
+
+use crate::disk::Disk;
+use crate::memory::Memory;
+
+/// Why a flash device cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum FlashError {
+    #[error("the flash device cannot be read or written: {0}")]
+    Io(#[from] io::Error),
+    #[error("no superblock of a cache: {0}")]
+    NoSuperblock(PageError),
+    #[error("the superblock is damaged in both of its copies: {0}; the other: {1}")]
+    Damaged(PageError, PageError),
+    #[error(
+        "the cache has {found} bytes of flash by its superblock, the device has {device}; \
+         it was cut short or is another device"
+    )]
+    TooSmall { found: u64, device: u64 },
+    #[error(transparent)]
+    Recovery(#[from] RecoveryError<io::Error>),
+}
+
+/// Reads the superblock.
+pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
+    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
+    flash.read_at(pages.bytes_mut(), 0)?;
+    let copies: Vec<_> = (0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(pages.page(copy))).collect();
+    // A newer version in either copy means that a newer program was here.
+    if let Some(Err(newer @ PageError::Version { .. })) =
+        copies.iter().find(|copy| matches!(copy, Err(PageError::Version { .. })))
+    {
+        return Err(FlashError::NoSuperblock(*newer));
+    }
+    let newest = copies.iter().flatten().max_by_key(|superblock| superblock.generation);
+    match (newest, &copies[..]) {
+        (Some(newest), _) => {
+            let geometry = newest.geometry;
+            let found = u64::from(geometry.pages()) * BLOCK_BYTES as u64;
+            if found > flash.size() {
+                return Err(FlashError::TooSmall { found, device: flash.size() });
+            }
+            Ok(newest.clone())
+        }
+        (None, [Err(PageError::Magic), Err(PageError::Magic)]) => Err(FlashError::NoSuperblock(PageError::Magic)),
+        (None, [Err(first), Err(second)]) => Err(FlashError::Damaged(*first, *second)),
+        (None, _) => unreachable!("there are two copies"),
+    }
+}
+
+/// Writes the superblock in the place of its older copy, durably, and counts its generation up.
+pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
+    superblock.generation += 1;
+    let copy = superblock.generation % u64::from(SUPERBLOCK_COPIES);
+    let mut page = Memory::new(1);
+    *page.page_mut(0) = superblock.encode();
+    flash.write_at(page.bytes_mut(), copy * BLOCK_BYTES as u64)?;
+    flash.sync()
+}
+
+/// Makes an empty cache of a flash device: no unit looks as if it belonged to the log.
+pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
+    superblock.generation = 0;
+    superblock.state = State::InUse;
+    // Both copies, so that no older one is left; the log's pages belong to another cache's UUID, if to any.
+    write_superblock(flash, superblock)?;
+    write_superblock(flash, superblock)
+}
+
+/// First 8 bytes of a cache's UUID, as the log's pages have them.
+pub fn cache_tag(superblock: &Superblock) -> u64 {
+    u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"))
+}
+
+/// Reads the metadata of every unit, on `threads` threads; `progress` is told of units.
+pub fn scan(
+    flash: &dyn Disk,
+    geometry: Geometry,
+    cache: u64,
+    threads: u32,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<Vec<UnitScan>> {
+    let scan_range = |units: std::ops::Range<u32>| -> io::Result<Vec<UnitScan>> {
+        let mut first = Memory::new(1);
+        let mut footer = Memory::new(geometry.footer_pages() as usize);
+        units
+            .map(|unit| {
+                flash.read_at(first.bytes_mut(), u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64)?;
+                let at = geometry.slot(unit, geometry.segments_end());
+                flash.read_at(footer.bytes_mut(), u64::from(at) * BLOCK_BYTES as u64)?;
+                progress(1);
+                Ok(UnitScan::new(geometry, cache, unit, first.page(0), footer.bytes_mut()))
+            })
+            .collect()
+    };
+    let share = geometry.log_units().div_ceil(threads.max(1));
+    let ranges = (0..threads.max(1)).map(|thread| {
+        let start = (1 + thread * share).min(geometry.units);
+        start..(start + share).min(geometry.units)
+    });
+    let parts: Vec<io::Result<Vec<UnitScan>>> = std::thread::scope(|scope| {
+        let scan_range = &scan_range;
+        let threads: Vec<_> = ranges.map(|range| scope.spawn(move || scan_range(range))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("scanning does not panic")).collect()
+    });
+    let mut scans = Vec::new();
+    for part in parts {
+        scans.extend(part?);
+    }
+    Ok(scans)
+}
+
+/// Recovers the log of a cache.
+pub fn recover_log(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    threads: u32,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Recovered, FlashError> {
+    let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
+    // What is read now must not be lost by a later crash: it may be in the device's volatile cache only.
+    flash.sync()?;
+    let scans = scan(flash, geometry, cache, threads, progress)?;
+    let mut unit_bytes = Memory::new(geometry.unit_pages as usize);
+    let recovered = recover(geometry, cache, &scans, |unit, bytes: &mut [u8]| {
+        let offset = u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64;
+        flash.read_at(unit_bytes.bytes_mut(), offset)?;
+        bytes.copy_from_slice(unit_bytes.bytes_mut());
+        Ok(())
+    })?;
+    Ok(recovered)
+}

@@ -1,0 +1,83 @@
+//! The memory that data passes through: aligned frames, shared with transfers that are under way.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use flashwise_core::format::{BLOCK_BYTES, Page};
+
+use crate::disk::Buffer;
+
+/// Frames of one block each. Who uses a frame while a transfer does is for the engine to decide: it starts no step and no transfer
+/// on a frame while another one changes it.
+#[derive(Debug)]
+pub struct Memory {
+    start: NonNull<u8>,
+    frames: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, apart from transfers, whose submitter keeps the rules of `Transfer`.
+#[allow(unsafe_code)]
+unsafe impl Send for Memory {}
+
+#[allow(unsafe_code)]
+impl Memory {
+    /// `frames` zeroed frames, at least one.
+    pub fn new(frames: usize) -> Memory {
+        assert!(frames > 0, "memory of no frames");
+        let layout = Memory::layout(frames);
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Memory { start, frames }
+    }
+
+    fn layout(frames: usize) -> Layout {
+        Layout::from_size_align(frames * BLOCK_BYTES, BLOCK_BYTES).expect("memory that fits the address space")
+    }
+
+    fn at(&self, frame: u32) -> *mut u8 {
+        assert!((frame as usize) < self.frames, "frame {frame} of {}", self.frames);
+        // SAFETY: the frame lies within the allocation.
+        unsafe { self.start.as_ptr().add(frame as usize * BLOCK_BYTES) }
+    }
+
+    /// The frame as bytes.
+    pub fn page(&self, frame: u32) -> &Page {
+        // SAFETY: a frame is a block of initialised bytes; no transfer changes it while steps read it.
+        unsafe { &*self.at(frame).cast::<Page>() }
+    }
+
+    /// The frame as bytes to change.
+    pub fn page_mut(&mut self, frame: u32) -> &mut Page {
+        // SAFETY: as above, and no transfer uses a frame that a step changes.
+        unsafe { &mut *self.at(frame).cast::<Page>() }
+    }
+
+    /// All frames as bytes to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the allocation is this long and initialised; no transfer uses it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.frames * BLOCK_BYTES) }
+    }
+
+    /// Copies a frame.
+    pub fn copy(&mut self, from: u32, to: u32) {
+        assert_ne!(from, to, "a frame copied onto itself");
+        let (from, to) = (self.at(from), self.at(to));
+        // SAFETY: two different frames of the allocation.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, BLOCK_BYTES) }
+    }
+
+    /// `count` frames from `frame`, for a transfer.
+    pub fn buffer(&self, frame: u32, count: u32) -> Buffer {
+        assert!((frame + count) as usize <= self.frames);
+        Buffer { start: self.at(frame), length: count as usize * BLOCK_BYTES }
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with the same layout.
+        unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.frames)) }
+    }
+}
