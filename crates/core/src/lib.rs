@@ -16,3 +16,4 @@ pub mod positions;
 pub mod prefetch;
 pub mod ram;
 pub mod sketch;
+pub mod streams;
