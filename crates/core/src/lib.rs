@@ -14,6 +14,7 @@ pub mod options;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;
+pub mod quantity;
 pub mod ram;
 pub mod sketch;
 pub mod streams;
