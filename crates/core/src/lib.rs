@@ -18,6 +18,7 @@ pub mod options;
 pub mod policy;
 pub mod positions;
 pub mod prefetch;
+pub mod quantity;
 pub mod ram;
 pub mod recovery;
 pub mod sketch;

@@ -5,13 +5,14 @@
 
 use std::ops::ControlFlow;
 
+use flashwise_core::quantity::ByteSize;
+
 use crate::error::TraceError;
 use crate::normalise::{DEFAULT_BLOCK_SIZE_BYTES, Normaliser, Settings};
 use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
 use crate::requests::Requests;
-use crate::size::format_bytes;
 use crate::trace::Description;
 
 /// How traces are joined.
@@ -112,8 +113,8 @@ fn block_size_bytes(traces: &[Requests], settings: &Settings) -> Result<u64, Tra
         None => Ok(expected),
         Some(other) => Err(TraceError::BlockSizes {
             path: other.name().to_owned(),
-            found: format_bytes(other.block_size_bytes()),
-            expected: format_bytes(expected),
+            found: ByteSize::new(other.block_size_bytes()).to_string(),
+            expected: ByteSize::new(expected).to_string(),
             other: first.name().to_owned(),
         }),
     }

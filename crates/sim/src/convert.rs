@@ -5,12 +5,13 @@
 
 use std::ops::ControlFlow;
 
+use flashwise_core::quantity::ByteSize;
+
 use crate::error::TraceError;
 use crate::normalise::{Normaliser, Settings};
 use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::requests::Requests;
-use crate::size::format_bytes;
 use crate::trace::Description;
 
 /// Writes the trace at `path` (`-` is standard input) as a normalised trace to `out` (`-` is standard output). `progress` is
@@ -24,8 +25,8 @@ pub fn convert(path: &str, out: &str, settings: &Settings, progress: &dyn Progre
         (Requests::Normalised(trace, _), Some(wanted)) => {
             let own = trace.block_size_bytes();
             if wanted % own != 0 {
-                let found = format!("--block-size {}", format_bytes(wanted));
-                let expected = format!("its own of {} or a multiple", format_bytes(own));
+                let found = format!("--block-size {}", ByteSize::new(wanted));
+                let expected = format!("its own of {} or a multiple", ByteSize::new(own));
                 return Err(TraceError::Normalised { path: path.to_owned(), found, expected });
             }
             wanted

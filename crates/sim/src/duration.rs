@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::size::nano;
+use flashwise_core::quantity::Duration;
 
 /// Why a duration or a range was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,30 +16,9 @@ pub enum RangeError {
     Range { found: String },
 }
 
-/// Microseconds of each unit, longer names first.
-const UNITS: [(&str, u64); 7] = [
-    ("min", 60_000_000),
-    ("us", 1),
-    ("ms", 1000),
-    ("s", 1_000_000),
-    ("m", 60_000_000),
-    ("h", 3_600_000_000),
-    ("d", 86_400_000_000),
-];
-
 /// Reads a duration, in microseconds rounded down; `0` needs no unit.
 pub fn parse_duration(text: &str) -> Result<u64, RangeError> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_us = match unit.trim() {
-        "" if number == "0" => Some(1),
-        unit => UNITS.iter().find(|(name, _)| *name == unit).map(|&(_, us)| us),
-    };
-    let us = unit_us.zip(nano(number)).map(|(us, nano)| u128::from(us) * u128::from(nano) / 1_000_000_000);
-    // Times are signed.
-    us.filter(|&us| us <= i64::MAX as u128)
-        .map(|us| us as u64)
-        .ok_or_else(|| RangeError::Duration { found: text.to_owned() })
+    text.parse().map(Duration::us).map_err(|_| RangeError::Duration { found: text.to_owned() })
 }
 
 /// Reads a range of durations, in microseconds, from the first and without the second.

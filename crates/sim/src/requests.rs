@@ -8,6 +8,7 @@ use std::io::{Read, Seek, Write};
 use std::ops::ControlFlow;
 
 use flashwise_core::access::Op;
+use flashwise_core::quantity::ByteSize;
 
 use crate::error::{Place, TraceError};
 use crate::formats::{Batch, FormatSpec, Sample};
@@ -16,7 +17,6 @@ use crate::normalise::{self, DEFAULT_BLOCK_SIZE_BYTES, SAMPLE_BYTES, Settings};
 use crate::numbering::BlockAddress;
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
-use crate::size::format_bytes;
 use crate::trace::{Accesses, Trace};
 use crate::trace_file::{ROW_BYTES, is_arrow};
 
@@ -93,8 +93,8 @@ impl<'a> Requests<'a> {
         match settings.block_size_bytes {
             Some(given) if given != own => {
                 let expected =
-                    format!("its own of {} (flashwise trace convert can make blocks larger)", format_bytes(own));
-                let found = format!("--block-size {}", format_bytes(given));
+                    format!("its own of {} (flashwise trace convert can make blocks larger)", ByteSize::new(own));
+                let found = format!("--block-size {}", ByteSize::new(given));
                 Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected })
             }
             _ => Ok(own),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use flashwise_core::quantity::{self, ByteSize};
+
 /// The largest cache, in blocks: block ids and nodes are 32-bit numbers.
 pub const CAPACITY_BLOCKS_MAX: u64 = i32::MAX as u64;
 
@@ -76,58 +78,21 @@ impl fmt::Display for Amount {
                 let decimals = format!("{:09}", nano % NANO);
                 write!(f, "{}.{}%", nano / NANO, decimals.trim_end_matches('0'))
             }
-            Amount::Bytes(bytes) => f.write_str(&format_bytes(bytes)),
+            Amount::Bytes(bytes) => write!(f, "{}", ByteSize::new(bytes)),
             Amount::Blocks(blocks) => write!(f, "{blocks}"),
         }
     }
 }
 
-const UNITS: [(&str, u32); 5] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
-
-/// `bytes` with the largest binary unit that divides it: `512MiB`, `1536B`.
-pub fn format_bytes(bytes: u64) -> String {
-    let (unit, shift) =
-        UNITS.iter().find(|(_, shift)| bytes.trailing_zeros() >= *shift && bytes != 0).unwrap_or(&("B", 0));
-    format!("{}{unit}", bytes >> shift)
-}
-
-/// Reads `512`, `4KiB`, `1.5GiB`, `4k`: bytes with an optional binary unit.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let (number, shift) = split_unit(text)?;
-    let nano = nano(number)?;
-    let bytes = u128::from(nano) << shift;
-    (bytes % u128::from(NANO) == 0).then(|| u64::try_from(bytes / u128::from(NANO)).ok())?
-}
-
-/// The number before a binary unit, and the unit's power of two; the unit may be missing.
-fn split_unit(text: &str) -> Option<(&str, u32)> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let lower = unit.trim().to_ascii_lowercase();
-    let matches = |name: &str| {
-        lower == name.to_ascii_lowercase() || (lower.len() == 1 && name.to_ascii_lowercase().starts_with(&lower))
-    };
-    if lower.is_empty() {
-        return Some((number, 0));
-    }
-    UNITS.iter().find(|(name, _)| matches(name)).map(|&(_, shift)| (number, shift))
-}
-
-/// A decimal number in billionths.
-pub(crate) fn nano(text: &str) -> Option<u64> {
-    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(decimals) || decimals.len() > 9 || text.ends_with('.') {
-        return None;
-    }
-    let decimals: u64 = format!("{decimals:0<9}").parse().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(NANO)?.checked_add(decimals)
+/// A decimal number in billionths, where it is less than 1.8e10.
+fn nano(text: &str) -> Option<u64> {
+    u64::try_from(quantity::nano(text)?).ok()
 }
 
 /// Reads a block size: a power of two from 512 B to 1 MiB.
 pub fn parse_block_size(text: &str) -> Result<u64, SizeError> {
-    match parse_bytes(text) {
-        Some(bytes) if bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes) => Ok(bytes),
+    match text.parse().map(ByteSize::bytes) {
+        Ok(bytes) if bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes) => Ok(bytes),
         _ => Err(SizeError::BlockSize { found: text.to_owned() }),
     }
 }
@@ -142,7 +107,7 @@ impl FromStr for Size {
         } else if text.bytes().all(|byte| byte.is_ascii_digit()) {
             Amount::Blocks(text.parse().map_err(|_| not_a_size())?)
         } else {
-            Amount::Bytes(parse_bytes(text).ok_or_else(not_a_size)?)
+            Amount::Bytes(text.parse::<ByteSize>().map_err(|_| not_a_size())?.bytes())
         };
         if amount.number() == 0 {
             return Err(SizeError::Zero { found: text.to_owned() });

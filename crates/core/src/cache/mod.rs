@@ -27,7 +27,7 @@ use crate::policy::{Outcome, Policy, Spec, Visitor};
 use crate::ram::read_buffer::ReadBuffer;
 use crate::ram::write_buffer::WriteBuffer;
 use crate::step::{Frame, Step};
-use crate::streams::Streams;
+use crate::streams::{STREAMS_DEFAULT, Streams};
 
 /// When written data reaches the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Cache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
-            streams: Streams::new(config.sequential_blocks),
+            streams: Streams::new(config.sequential_blocks.into(), STREAMS_DEFAULT),
             frames: Frames::new(0, working),
             transient: Vec::new(),
             destage_frame: 0,
@@ -348,7 +348,7 @@ impl Cache {
     /// Changes from which length sequential streams bypass the flash; 0 for never.
     pub fn set_sequential(&mut self, blocks: u32) {
         self.config.sequential_blocks = blocks;
-        self.streams = Streams::new(blocks);
+        self.streams = Streams::new(blocks.into(), STREAMS_DEFAULT);
     }
 
     /// The log.
@@ -461,11 +461,10 @@ impl Cache {
     }
 
     fn is_sequential(&mut self, request: &Request, op: Op) -> bool {
-        let (first, last) = (
-            request.offset / BLOCK_BYTES as u64,
-            (request.offset + u64::from(request.length)).div_ceil(BLOCK_BYTES as u64),
-        );
-        self.streams.observe(first as u32, (last - first) as u32, op)
+        let block_bytes = BLOCK_BYTES as u64;
+        let first = request.offset / block_bytes;
+        let end = (request.offset + u64::from(request.length)).div_ceil(block_bytes);
+        self.streams.observe(first, end - first, op)
     }
 
     /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.

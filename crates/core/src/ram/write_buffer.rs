@@ -107,7 +107,7 @@ pub struct WriteBuffer<F> {
 }
 
 impl<F: Copy> WriteBuffer<F> {
-    /// An empty buffer for `capacity_blocks`. One for 0 is always full.
+    /// An empty buffer for `capacity_blocks`. One for 0 is always full: nothing can be inserted, and nothing popped for it.
     pub fn new(capacity_blocks: usize) -> Self {
         WriteBuffer { capacity_blocks, len: 0, writes: 0, chunks: Blocks::new(Hashed::new(), 1), heap: Vec::new() }
     }
@@ -530,7 +530,9 @@ mod tests {
                         model.write(block, frame, now_us);
                     } else {
                         while buffer.is_full() {
-                            assert_eq!(buffer.pop().map(blocks), model.pop(), "step {step}");
+                            let chunk = buffer.pop().map(blocks);
+                            assert!(chunk.is_some(), "step {step}: full of nothing");
+                            assert_eq!(chunk, model.pop(), "step {step}");
                         }
                         buffer.insert(block, step, now_us);
                         model.write(block, step, now_us);

@@ -1,0 +1,249 @@
+//! Quantities as users write them: sizes such as `512MiB` and durations such as `15min`.
+//!
+//! Both are exact decimal numbers with a unit, `1.5GiB` or `0.25s`, and are shown as they can be read again: a whole number of
+//! the largest unit that divides them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a quantity was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum QuantityError {
+    #[error("found '{found}', expected a size in bytes such as 10GiB, 512MiB or 4096")]
+    NotASize { found: String },
+    #[error("size '{found}': unknown unit '{unit}', expected B, KiB, MiB, GiB or TiB (powers of 1024)")]
+    SizeUnit { found: String, unit: String },
+    #[error("size '{found}' is not a whole number of bytes")]
+    FractionOfAByte { found: String },
+    #[error("size '{found}' is too large, expected less than 2^64 bytes")]
+    SizeTooLarge { found: String },
+    #[error("found '{found}', expected a duration such as 250us, 10ms, 10s, 5min, 1.5h or 2d")]
+    NotADuration { found: String },
+    #[error("duration '{found}' has no unit, expected us, ms, s, min, h or d, as in {found}s")]
+    NoDurationUnit { found: String },
+    #[error("duration '{found}': unknown unit '{unit}', expected us, ms, s, min, h or d")]
+    DurationUnit { found: String, unit: String },
+    #[error("duration '{found}' is too long, expected less than 2^63 microseconds, which are 292,000 years")]
+    DurationTooLong { found: String },
+}
+
+/// A size in bytes: `10GiB`, `1.5g`, `512 MiB`, `4096`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// The size of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        ByteSize(bytes)
+    }
+
+    /// The size in bytes.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
+const SIZE_UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+impl FromStr for ByteSize {
+    type Err = QuantityError;
+
+    /// Units are binary, in any case, and can be cut to their first letter or left out.
+    fn from_str(text: &str) -> Result<ByteSize, QuantityError> {
+        let found = || text.to_owned();
+        let (number, unit) = split_unit(text);
+        let nano = nano(number).ok_or_else(|| QuantityError::NotASize { found: found() })?;
+        let means = |name: &str| unit.eq_ignore_ascii_case(name) || unit.eq_ignore_ascii_case(&name[..1]);
+        let unit_bytes = match SIZE_UNITS.iter().find(|(name, _)| means(name)) {
+            Some((_, unit_bytes)) => *unit_bytes,
+            None if unit.is_empty() => 1,
+            None => return Err(QuantityError::SizeUnit { found: found(), unit: unit.to_owned() }),
+        };
+        let nano_bytes = nano.checked_mul(unit_bytes.into());
+        if nano_bytes.is_some_and(|nano_bytes| !nano_bytes.is_multiple_of(NANO)) {
+            return Err(QuantityError::FractionOfAByte { found: found() });
+        }
+        let bytes = nano_bytes.and_then(|nano_bytes| u64::try_from(nano_bytes / NANO).ok());
+        bytes.map(ByteSize).ok_or_else(|| QuantityError::SizeTooLarge { found: found() })
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.0, &SIZE_UNITS, "B", f)
+    }
+}
+
+/// A duration in whole microseconds: `250us`, `10ms`, `1.5h`, `0`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(u64);
+
+impl Duration {
+    /// The duration of so many microseconds, fewer than 2^63.
+    pub fn from_us(us: u64) -> Self {
+        assert!(i64::try_from(us).is_ok(), "a duration of {us} us is out of range");
+        Duration(us)
+    }
+
+    /// The duration in microseconds, fewer than 2^63, so that times with a sign can be shifted by it.
+    pub fn us(self) -> u64 {
+        self.0
+    }
+}
+
+const DURATION_UNITS: [(&str, u64); 6] =
+    [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)];
+
+impl FromStr for Duration {
+    type Err = QuantityError;
+
+    /// Parts of a microsecond are dropped. `m` is a minute too, and `0` needs no unit.
+    fn from_str(text: &str) -> Result<Duration, QuantityError> {
+        let found = || text.to_owned();
+        let (number, unit) = split_unit(text);
+        let nano = nano(number).ok_or_else(|| QuantityError::NotADuration { found: found() })?;
+        let name = if unit == "m" { "min" } else { unit };
+        let unit_us = match DURATION_UNITS.iter().find(|(known, _)| *known == name) {
+            Some((_, unit_us)) => *unit_us,
+            None if number == "0" && unit.is_empty() => 1,
+            None if unit.is_empty() => return Err(QuantityError::NoDurationUnit { found: found() }),
+            None => return Err(QuantityError::DurationUnit { found: found(), unit: unit.to_owned() }),
+        };
+        let us = nano.checked_mul(unit_us.into()).and_then(|nano_us| i64::try_from(nano_us / NANO).ok());
+        us.map(|us| Duration(us as u64)).ok_or_else(|| QuantityError::DurationTooLong { found: found() })
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(self.0, &DURATION_UNITS, "s", f)
+    }
+}
+
+/// Shows `amount` in the largest of `units` that divides it, and nothing at all in `zero_unit`.
+fn show(amount: u64, units: &[(&str, u64)], zero_unit: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let largest = units.iter().copied().find(|(_, size)| amount != 0 && amount.is_multiple_of(*size));
+    let (unit, size) = largest.unwrap_or((zero_unit, 1));
+    f.pad(&format!("{}{unit}", amount / size))
+}
+
+/// A number and the unit behind it, which may be missing.
+fn split_unit(text: &str) -> (&str, &str) {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    (number, unit.trim())
+}
+
+/// One, in the billionths that [`nano`] counts.
+pub const NANO: u128 = 1_000_000_000;
+
+/// Reads a decimal number of at most nine decimals, such as `10` or `0.25`, in billionths.
+pub fn nano(text: &str) -> Option<u128> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(decimals) || decimals.len() > 9 || text.ends_with('.') {
+        return None;
+    }
+    let decimals: u128 = format!("{decimals:0<9}").parse().ok()?;
+    Some(u128::from(whole.parse::<u64>().ok()?) * NANO + decimals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(text: &str) -> Result<u64, String> {
+        text.parse().map(ByteSize::bytes).map_err(|error: QuantityError| error.to_string())
+    }
+
+    fn duration(text: &str) -> Result<u64, String> {
+        text.parse().map(Duration::us).map_err(|error: QuantityError| error.to_string())
+    }
+
+    #[test]
+    fn sizes_take_binary_units_and_decimals() {
+        let rows = [
+            ("10GiB", 10 << 30),
+            ("512MiB", 512 << 20),
+            ("4096", 4096),
+            ("4096B", 4096),
+            ("1.5GiB", 3 << 29),
+            ("8k", 8 << 10),
+            ("2 TIB", 2 << 40),
+            ("0.5KiB", 512),
+            ("0", 0),
+            ("21474836480", 20 << 30),
+            ("18446744073709551615", u64::MAX),
+            ("16777215.5TiB", u64::MAX - (1 << 39) + 1),
+        ];
+        for (text, bytes) in rows {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_take_units_and_decimals() {
+        let rows = [
+            ("15min", 900_000_000),
+            ("15m", 900_000_000),
+            ("30s", 30_000_000),
+            ("250ms", 250_000),
+            ("250us", 250),
+            ("1.5h", 5_400_000_000),
+            ("2d", 172_800_000_000),
+            ("1.9us", 1),
+            ("0", 0),
+            ("0s", 0),
+        ];
+        for (text, us) in rows {
+            assert_eq!(duration(text), Ok(us), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same_again() {
+        let sizes = [0, 1, 512, 1000, 1024, 1536, 3 << 29, 1 << 40, (1 << 40) + 1, u64::MAX];
+        let shown = sizes.map(|bytes| ByteSize::new(bytes).to_string());
+        let expected = ["0B", "1B", "512B", "1000B", "1KiB", "1536B", "1536MiB", "1TiB", "1099511627777B"];
+        assert_eq!(shown[..9], expected);
+        assert_eq!(shown.map(|text| size(&text)), sizes.map(Ok));
+
+        let durations = [0, 1, 1000, 1500, 1_000_000, 90_000_000, 5_400_000_000, 172_800_000_000, i64::MAX as u64];
+        let shown = durations.map(|us| Duration::from_us(us).to_string());
+        assert_eq!(shown[..8], ["0s", "1us", "1ms", "1500us", "1s", "90s", "90min", "2d"]);
+        assert_eq!(shown.map(|text| duration(&text)), durations.map(Ok));
+        assert_eq!(format!("{:>7}|{:<5}|", ByteSize::new(4096), Duration::from_us(5)), "   4KiB|5us  |");
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_found_and_what_was_expected() {
+        let rows = [
+            ("", "found '', expected a size in bytes such as 10GiB, 512MiB or 4096"),
+            ("-1GiB", "found '-1GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),
+            ("1.GiB", "found '1.GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),
+            ("1,5GiB", "size '1,5GiB': unknown unit ',5GiB', expected B, KiB, MiB, GiB or TiB (powers of 1024)"),
+            ("10GB", "size '10GB': unknown unit 'GB', expected B, KiB, MiB, GiB or TiB (powers of 1024)"),
+            ("1.5", "size '1.5' is not a whole number of bytes"),
+            ("16777216TiB", "size '16777216TiB' is too large, expected less than 2^64 bytes"),
+            ("18446744073709551615TiB", "size '18446744073709551615TiB' is too large, expected less than 2^64 bytes"),
+        ];
+        for (text, error) in rows {
+            assert_eq!(size(text), Err(error.to_owned()));
+        }
+        let rows = [
+            ("", "found '', expected a duration such as 250us, 10ms, 10s, 5min, 1.5h or 2d"),
+            ("s", "found 's', expected a duration such as 250us, 10ms, 10s, 5min, 1.5h or 2d"),
+            ("10", "duration '10' has no unit, expected us, ms, s, min, h or d, as in 10s"),
+            ("10 years", "duration '10 years': unknown unit 'years', expected us, ms, s, min, h or d"),
+            ("1µs", "duration '1µs': unknown unit 'µs', expected us, ms, s, min, h or d"),
+            (
+                "9999999999999d",
+                "duration '9999999999999d' is too long, expected less than 2^63 microseconds, which are 292,000 years",
+            ),
+        ];
+        for (text, error) in rows {
+            assert_eq!(duration(text), Err(error.to_owned()));
+        }
+    }
+}
