@@ -2,13 +2,19 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::export::Extent;
 
+mod buffers;
+mod completions;
 mod discard;
 pub mod file;
 pub mod identity;
 pub mod memory;
+pub mod pool;
+pub mod ring;
+pub mod slow;
 
 /// A block device, a regular file, or a test's stand-in. Offsets, lengths and buffers of reads and writes are multiples of
 /// [`ALIGNMENT`], so that they can bypass the page cache.
@@ -148,9 +154,64 @@ pub struct Completion {
     pub result: io::Result<()>,
 }
 
+/// Takes the ends of transfers, in batches. It is called by one thread at a time, but not always by the same; it may submit
+/// transfers and may drop the [`Transfers`] itself. It empties the batch, or leaves that to the caller. If it panics the
+/// process aborts: the memory of transfers that no one waits for any more is still in use.
+pub type Completed = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
+
 /// Performs transfers on a set of disks, many at a time and in any order.
+///
+/// Dropping it waits for all transfers to end and their completions to be taken, except when it is dropped by the function that
+/// takes them, which will still be called for the rest.
 pub trait Transfers: Send + Sync {
     /// Starts all of `transfers` and leaves it empty. Their completions are given, in batches, to the function that this was
     /// made with, on a thread of its own.
+    ///
+    /// # Panics
+    ///
+    /// If a transfer names a disk that does not exist, or its buffers do not add up to its length.
     fn submit(&self, transfers: &mut Vec<Transfer>);
+
+    /// By what means transfers are performed, for people.
+    fn description(&self) -> String;
+}
+
+/// How to perform transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// By io_uring where the kernel allows it, else by threads.
+    #[default]
+    Automatic,
+    /// By [`Ring`](ring::Ring).
+    Ring,
+    /// By [`Pool`](pool::Pool).
+    Pool,
+}
+
+/// Makes what performs transfers on `disks`. Fails if threads cannot be started, or for [`Method::Ring`] if the kernel refuses
+/// io_uring.
+pub fn transfers(disks: Vec<Arc<dyn Disk>>, method: Method, completed: Completed) -> io::Result<Arc<dyn Transfers>> {
+    Ok(match method {
+        Method::Pool => Arc::new(pool::Pool::new(disks, completed)?),
+        Method::Ring => Arc::new(ring::Ring::new(disks, completed)?),
+        Method::Automatic => match ring::probe() {
+            Ok(()) => Arc::new(ring::Ring::new(disks, completed)?),
+            Err(refusal) => Arc::new(pool::Pool::new(disks, completed)?.because(&refusal)),
+        },
+    })
+}
+
+impl Transfer {
+    /// Fails loudly for what the submitter guarantees.
+    fn check(&self, disks: usize) {
+        assert!(self.disk < disks, "transfer {} names disk {} of {disks}", self.tag, self.disk);
+        if matches!(self.operation, Operation::Read | Operation::Write) {
+            let aligned = |value: usize| value.is_multiple_of(ALIGNMENT);
+            let whole = |buffer: &Buffer| aligned(buffer.start.addr()) && aligned(buffer.length);
+            assert!(self.buffers.iter().all(whole), "the buffers of transfer {} are aligned", self.tag);
+            let length: usize = self.buffers.iter().map(|buffer| buffer.length).sum();
+            assert!(length as u64 == self.length, "the buffers of transfer {} add up to its length", self.tag);
+            assert!(self.offset.is_multiple_of(ALIGNMENT as u64), "the offset of transfer {} is aligned", self.tag);
+        }
+    }
 }
