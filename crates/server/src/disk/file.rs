@@ -358,6 +358,7 @@ impl Disk for FileDisk {
         self.write_zeroes(offset, length)
     }
 
+    /// Gives the space of a regular file back, also that which [`Allocation::Full`] has set aside.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         let length = self.length_on_disk("discarding", offset, length)?;
         if length == 0 {

@@ -27,7 +27,9 @@ pub trait Disk: Send + Sync {
     fn size(&self) -> u64;
 
     /// What it is, for error messages: a path.
-    fn description(&self) -> String;
+    fn description(&self) -> String {
+        "disk".to_owned()
+    }
 
     /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may go to it without asking this
     /// disk.
@@ -173,7 +175,9 @@ pub trait Transfers: Send + Sync {
     fn submit(&self, transfers: &mut Vec<Transfer>);
 
     /// By what means transfers are performed, for people.
-    fn description(&self) -> String;
+    fn description(&self) -> String {
+        String::new()
+    }
 }
 
 /// How to perform transfers.

@@ -111,6 +111,7 @@ impl Disk for SlowDisk {
 /// Transfers of which those on slow disks are delayed: they are performed at once, and their completions held back. Unlike with
 /// [`SlowDisk`], no thread waits for each of them.
 pub struct SlowTransfers {
+    disks: usize,
     shared: Arc<Shared>,
     /// Dropped before the timer is waited for.
     transfers: Option<Arc<dyn Transfers>>,
@@ -140,8 +141,8 @@ struct UnderWay {
 }
 
 impl SlowTransfers {
-    /// Slows down the transfers that `make` makes, on the disks that `slowness` names by their place. `make` is given what is to
-    /// take the completions.
+    /// Slows down the transfers that `make` makes; `slowness` has an element for each disk. `make` is given what is to take the
+    /// completions.
     pub fn new(
         slowness: &[Option<Slowness>],
         make: impl FnOnce(Completed) -> io::Result<Arc<dyn Transfers>>,
@@ -163,17 +164,18 @@ impl SlowTransfers {
             let shared = Arc::clone(&shared);
             move || shared.release()
         })?;
-        Ok(Self { shared, transfers: Some(transfers), timer: Some(timer) })
+        Ok(Self { disks: slowness.len(), shared, transfers: Some(transfers), timer: Some(timer) })
     }
 }
 
 impl Transfers for SlowTransfers {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
         let now = Instant::now();
+        transfers.iter().for_each(|transfer| transfer.check(self.disks));
         let mut state = self.shared.state();
         for transfer in transfers.iter_mut() {
-            let end = match (transfer.operation, state.spindles.get_mut(transfer.disk)) {
-                (Operation::Read | Operation::Write, Some(Some(spindles))) => Some(spindles.take(now)),
+            let end = match (transfer.operation, &mut state.spindles[transfer.disk]) {
+                (Operation::Read | Operation::Write, Some(spindles)) => Some(spindles.take(now)),
                 _ => None,
             };
             transfer.tag = state.under_way.insert(UnderWay { tag: transfer.tag, end, result: Ok(()) }) as u64;
@@ -259,5 +261,22 @@ impl Shared {
                 None => self.changed.wait(state).expect("no thread panics with the transfers under way"),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_waits_for_the_spindle_that_is_free_first() {
+        let mut spindles = Spindles::new(Slowness { delay: Duration::from_millis(10), spindles: 2 });
+        let start = Instant::now() + Duration::from_secs(1);
+        let mut end_ms = |at_ms: u64| {
+            let end = spindles.take(start + Duration::from_millis(at_ms));
+            end.duration_since(start).as_millis()
+        };
+        // At 0 both are free; at 4 one is busy until 10 and the other until 10; at 25 both have been free since 20.
+        assert_eq!([0, 0, 4, 4, 25].map(&mut end_ms), [10, 10, 20, 20, 35]);
     }
 }
