@@ -58,6 +58,8 @@ fn a_second_opener_is_refused_until_the_first_is_gone() {
     }
     let another_process = || Command::new("flock").arg("-n").arg(&path).arg("true").status().unwrap().success();
     assert!(!another_process());
+    // As a transfer in the kernel may, for a moment.
+    let _held = disk.descriptor().unwrap().try_clone_to_owned().unwrap();
     drop(disk);
     assert!(another_process());
     FileDisk::open(&path, Options::default()).unwrap();

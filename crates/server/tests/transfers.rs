@@ -384,31 +384,44 @@ fn dropping_waits_for_all_transfers_to_end() {
     }
 }
 
+/// Makes transfers which are dropped by the function that takes their first completions.
+fn dropped_where_completions_are_taken(make: impl FnOnce(Completed) -> io::Result<Arc<dyn Transfers>>) {
+    let slot: Arc<Mutex<Option<Arc<dyn Transfers>>>> = Arc::default();
+    let mut memory = Memory::new(1000);
+    let (sender, ended) = channel();
+    let completed: Completed = {
+        let slot = slot.clone();
+        Box::new(move |batch| {
+            drop(slot.lock().unwrap().take());
+            batch.drain(..).for_each(|end| sender.send(end).unwrap());
+        })
+    };
+    let mut held = slot.lock().unwrap();
+    let made = make(completed).unwrap();
+    let read = |unit: u64| transfer(unit, Operation::Read, unit, vec![memory.buffer(unit as usize, 1)]);
+    // The first to end is one that no disk delays.
+    let mut batch = vec![whole(1000, Operation::Discard, 0, 0)];
+    batch.extend((0..1000).map(read));
+    made.submit(&mut batch);
+    *held = Some(made);
+    drop(held);
+    // The channel closes when nothing can call the function any more.
+    assert_eq!(ended.iter().map(|end| end.result.unwrap()).count(), 1001);
+}
+
 #[test]
 fn the_function_that_takes_completions_may_drop_the_transfers_and_gets_the_rest() {
     for method in METHODS {
         let directory = tempfile::tempdir().unwrap();
         let disk = file(&directory.path().join("disk"), 1000 * UNIT, PageCache::AvoidIfPossible);
-        let slot: Arc<Mutex<Option<Arc<dyn Transfers>>>> = Arc::default();
-        let mut memory = Memory::new(1000);
-        let (sender, ended) = channel();
-        let completed: Completed = {
-            let slot = slot.clone();
-            Box::new(move |batch| {
-                drop(slot.lock().unwrap().take());
-                batch.drain(..).for_each(|end| sender.send(end).unwrap());
-            })
-        };
-        let mut held = slot.lock().unwrap();
-        let made = transfers(vec![disk], method, completed).unwrap();
-        let batch = &mut (0..1000)
-            .map(|unit| transfer(unit, Operation::Read, unit, vec![memory.buffer(unit as usize, 1)]))
-            .collect();
-        made.submit(batch);
-        *held = Some(made);
-        drop(held);
-        // The channel closes when nothing can call the function any more.
-        assert_eq!(ended.iter().map(|end| end.result.unwrap()).count(), 1000);
+        let disks = || vec![disk.clone() as Arc<dyn Disk>];
+        dropped_where_completions_are_taken(|completed| transfers(disks(), method, completed));
+        // As many as there are spindles at a time.
+        let slowness = Some(Slowness { delay: Duration::from_millis(5), spindles: 300 });
+        dropped_where_completions_are_taken(|completed| {
+            let make = |completed| transfers(disks(), method, completed);
+            Ok(Arc::new(SlowTransfers::new(&[slowness], make, completed)?))
+        });
     }
 }
 

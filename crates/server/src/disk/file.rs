@@ -62,9 +62,6 @@ pub struct FileDisk {
 /// the kernel closes one a moment after its last transfer.
 const DEVICE_BUSY_MAX: Duration = Duration::from_secs(2);
 
-/// The most buffers in one system call (`UIO_MAXIOV` in linux/uio.h).
-const VECTORS_MAX: usize = 1024;
-
 /// A piece of zeroes, to write where the file system cannot zero.
 #[repr(align(4096))]
 struct Zeroes([u8; 64 << 10]);
@@ -214,8 +211,7 @@ impl FileDisk {
     fn read_exactly(&self, mut buffers: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<()> {
         IoSliceMut::advance_slices(&mut buffers, 0);
         while !buffers.is_empty() {
-            let vectors = buffers.len().min(VECTORS_MAX);
-            match rustix::io::preadv(&self.file, &mut buffers[..vectors], offset) {
+            match rustix::io::preadv(&self.file, buffers, offset) {
                 Ok(0) => {
                     let message =
                         format!("{}: ends at {offset}, before its size of {}", self.path.display(), self.size);
@@ -235,8 +231,7 @@ impl FileDisk {
     fn write_exactly(&self, mut buffers: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
         IoSlice::advance_slices(&mut buffers, 0);
         while !buffers.is_empty() {
-            let vectors = buffers.len().min(VECTORS_MAX);
-            match rustix::io::pwritev(&self.file, &buffers[..vectors], offset) {
+            match rustix::io::pwritev(&self.file, buffers, offset) {
                 Ok(0) => {
                     let message = format!("{}: takes no more bytes at {offset}", self.path.display());
                     return Err(io::Error::new(io::ErrorKind::WriteZero, message));
@@ -466,13 +461,20 @@ fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
 fn set_size(file: &File, path: &Path, size: u64, allocation: Allocation) -> io::Result<()> {
     file.set_len(size).map_err(|error| named(path, &format!("cannot have {size} bytes"), error))?;
     if allocation == Allocation::Full && size > 0 {
+        let free = || rustix::fs::fstatvfs(file).map(|space| space.f_bavail.saturating_mul(space.f_frsize));
+        let full = |free: u64| {
+            let message = format!("{}: needs {size} bytes, the file system has {free} free", path.display());
+            io::Error::new(io::ErrorKind::StorageFull, message)
+        };
+        // Some file systems take all they have before they find that it is not enough, and others fail for want of it.
+        if let Ok(free) = free()
+            && free < size
+        {
+            return Err(full(free));
+        }
         match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
             Ok(()) => {}
-            Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-                let free = rustix::fs::fstatvfs(file).map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize));
-                let message = format!("{}: needs {size} bytes, the file system has {free} free", path.display());
-                return Err(io::Error::new(io::ErrorKind::StorageFull, message));
-            }
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Err(full(free().unwrap_or(0))),
             Err(error) => return Err(named(path, &format!("cannot set {size} bytes aside"), error.into())),
         }
     }
