@@ -1,18 +1,65 @@
 //! Disks: what volumes are stored on and cached on, by blocking calls or by many transfers at a time.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::export::Extent;
+
+mod buffers;
+mod completions;
+mod discard;
+pub mod file;
+pub mod identity;
+pub mod memory;
+pub mod pool;
+pub mod ring;
+pub mod slow;
 
 /// A block device, a regular file, or a test's stand-in. Offsets, lengths and buffers of reads and writes are multiples of
 /// [`ALIGNMENT`], so that they can bypass the page cache.
+///
+/// A disk whose size is not a multiple of [`ALIGNMENT`] is read and written as if it were rounded up to one: past its size it
+/// reads as zeroes and forgets what is written. Whatever ends further out than that fails with
+/// [`InvalidInput`](io::ErrorKind::InvalidInput).
 pub trait Disk: Send + Sync {
     /// Size in bytes.
     fn size(&self) -> u64;
+
+    /// What it is, for error messages: a path.
+    fn description(&self) -> String {
+        "disk".to_owned()
+    }
+
+    /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may go to it without asking this
+    /// disk.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Fills `buffer` from `offset`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `buffer` at `offset`.
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Fills `buffers`, one after the other, from `offset`. Leaves the slices themselves undefined.
+    fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<()> {
+        for buffer in buffers {
+            self.read_at(buffer, offset)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `buffers`, one after the other, at `offset`. Leaves the slices themselves undefined.
+    fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        for buffer in buffers {
+            self.write_at(buffer, offset)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
 
     /// Makes durable all writes that have returned.
     fn sync(&self) -> io::Result<()>;
@@ -22,10 +69,31 @@ pub trait Disk: Send + Sync {
 
     /// Tells the device that `length` bytes from `offset` are no longer needed; what they read as is undefined.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// How the bytes from `offset` are stored: at least one and at most `extents_max` extents, which together cover at most
+    /// `length` bytes, none of them past the size.
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
+        assert!(extents_max > 0, "an answer has at least one extent");
+        let length = length_on_disk(self.size(), offset, length)?;
+        Ok(vec![Extent { length, hole: false, zero: false }])
+    }
 }
 
 /// What offsets, lengths and addresses of buffers are multiples of, in bytes.
 pub const ALIGNMENT: usize = 4096;
+
+/// How many of the `length` bytes from `offset` lie on a disk of `size` bytes: all but the padding of its last unit of
+/// [`ALIGNMENT`]. Fails for what ends further out.
+fn length_on_disk(size: u64, offset: u64, length: u64) -> io::Result<u64> {
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(length),
+        Some(end) if offset < size && end <= size.next_multiple_of(ALIGNMENT as u64) => Ok(size - offset),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{length} bytes at {offset} end past the end, at {size}"),
+        )),
+    }
+}
 
 /// What a transfer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +113,9 @@ pub enum Operation {
     Discard,
 }
 
-/// A piece of memory that a transfer reads or fills.
+/// A piece of memory that a transfer reads or fills; laid out like the `iovec` of readv(2).
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Buffer {
     /// First byte; a multiple of [`ALIGNMENT`].
     pub start: *mut u8,
@@ -68,7 +137,7 @@ pub struct Transfer {
     pub operation: Operation,
     /// First byte on the disk.
     pub offset: u64,
-    /// Number of bytes; the sum of the buffers' lengths for reads and writes.
+    /// Number of bytes; the sum of the buffers' lengths for reads and writes, 0 for [`Operation::Sync`].
     pub length: u64,
     /// Where the bytes are in memory, in order.
     pub buffers: Vec<Buffer>,
@@ -115,9 +184,66 @@ pub struct Completion {
     pub result: io::Result<()>,
 }
 
+/// Takes the ends of transfers, in batches. It is called by one thread at a time, but not always by the same; it may submit
+/// transfers and may drop the [`Transfers`] itself. It empties the batch, or leaves that to the caller. If it panics the
+/// process aborts: the memory of transfers that no one waits for any more is still in use.
+pub type Completed = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
+
 /// Performs transfers on a set of disks, many at a time and in any order.
+///
+/// Dropping it waits for all transfers to end and their completions to be taken, except when it is dropped by the function that
+/// takes them, which will still be called for the rest.
 pub trait Transfers: Send + Sync {
     /// Starts all of `transfers` and leaves it empty. Their completions are given, in batches, to the function that this was
     /// made with, on a thread of its own.
+    ///
+    /// # Panics
+    ///
+    /// If a transfer names a disk that does not exist, or its buffers do not add up to its length.
     fn submit(&self, transfers: &mut Vec<Transfer>);
+
+    /// By what means transfers are performed, for people.
+    fn description(&self) -> String {
+        String::new()
+    }
+}
+
+/// How to perform transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// By io_uring where the kernel allows it, else by threads.
+    #[default]
+    Automatic,
+    /// By [`Ring`](ring::Ring).
+    Ring,
+    /// By [`Pool`](pool::Pool).
+    Pool,
+}
+
+/// Makes what performs transfers on `disks`. Fails if threads cannot be started, or for [`Method::Ring`] if the kernel refuses
+/// io_uring.
+pub fn transfers(disks: Vec<Arc<dyn Disk>>, method: Method, completed: Completed) -> io::Result<Arc<dyn Transfers>> {
+    Ok(match method {
+        Method::Pool => Arc::new(pool::Pool::new(disks, completed)?),
+        Method::Ring => Arc::new(ring::Ring::new(disks, completed)?),
+        Method::Automatic => match ring::probe() {
+            Ok(()) => Arc::new(ring::Ring::new(disks, completed)?),
+            Err(refusal) => Arc::new(pool::Pool::new(disks, completed)?.because(&refusal)),
+        },
+    })
+}
+
+impl Transfer {
+    /// Fails loudly for what the submitter guarantees.
+    fn check(&self, disks: usize) {
+        assert!(self.disk < disks, "transfer {} names disk {} of {disks}", self.tag, self.disk);
+        if matches!(self.operation, Operation::Read | Operation::Write) {
+            let aligned = |value: usize| value.is_multiple_of(ALIGNMENT);
+            let whole = |buffer: &Buffer| aligned(buffer.start.addr()) && aligned(buffer.length);
+            assert!(self.buffers.iter().all(whole), "the buffers of transfer {} are aligned", self.tag);
+            let length: usize = self.buffers.iter().map(|buffer| buffer.length).sum();
+            assert!(length as u64 == self.length, "the buffers of transfer {} add up to its length", self.tag);
+            assert!(self.offset.is_multiple_of(ALIGNMENT as u64), "the offset of transfer {} is aligned", self.tag);
+        }
+    }
 }

@@ -1,0 +1,85 @@
+//! Where threads that end transfers meet the function that is told of it: one at a time, and all that has come up since.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use super::{Completed, Completion};
+
+/// Gives completions of several threads to one function.
+pub(super) struct Completions {
+    waiting: Mutex<Waiting>,
+    /// Locked only by the thread that set `delivering`.
+    completed: Mutex<Completed>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    completions: Vec<Completion>,
+    /// Whether a thread calls the function, and will call it again for what it finds waiting.
+    delivering: bool,
+}
+
+thread_local! {
+    static DELIVERING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Completions {
+    pub(super) fn new(completed: Completed) -> Self {
+        Self { waiting: Mutex::default(), completed: Mutex::new(completed) }
+    }
+
+    /// Gives a batch to the function, now or by the thread that is calling it; leaves the batch empty.
+    pub(super) fn give(&self, batch: &mut Vec<Completion>) {
+        if batch.is_empty() {
+            return;
+        }
+        {
+            let mut waiting = self.waiting();
+            waiting.completions.append(batch);
+            if waiting.delivering {
+                return;
+            }
+            waiting.delivering = true;
+            std::mem::swap(&mut waiting.completions, batch);
+        }
+        let mut completed = self.completed.lock().expect("a panic in it aborts the process");
+        while !batch.is_empty() {
+            let nested = DELIVERING.replace(true);
+            completed(batch);
+            DELIVERING.set(nested);
+            batch.clear();
+            let mut waiting = self.waiting();
+            std::mem::swap(&mut waiting.completions, batch);
+            waiting.delivering = !batch.is_empty();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("no thread panics with the waiting completions")
+    }
+}
+
+/// Waits for a thread to end, unless the function that takes completions is calling, which that thread may wait for.
+pub(super) fn join(thread: JoinHandle<()>) {
+    if !DELIVERING.get() {
+        thread.join().expect("a panic in it aborts the process");
+    }
+}
+
+/// Starts a thread whose panic aborts the process, as no one would ever hear of its transfers again.
+pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    struct AbortOnPanic;
+    impl Drop for AbortOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _guard = AbortOnPanic;
+        body();
+    })
+}

@@ -1,0 +1,488 @@
+//! Regular files and block devices as disks, by system calls that block: open(2), preadv(2), fallocate(2), flock(2).
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
+use rustix::io::Errno;
+
+use super::{ALIGNMENT, Disk, discard, length_on_disk};
+use crate::export::Extent;
+
+/// Whether reads and writes go through the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageCache {
+    /// Bypassed where the file system allows that; [`FileDisk::note`] says when it does not.
+    #[default]
+    AvoidIfPossible,
+    /// Bypassed; opening fails where the file system does not allow that.
+    Avoid,
+    /// Used.
+    Use,
+}
+
+/// How to open a disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Whether writing is refused.
+    pub read_only: bool,
+    /// Whether reads and writes go through the page cache.
+    pub page_cache: PageCache,
+}
+
+/// Whether a new file's space is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Space is taken when it is written.
+    Sparse,
+    /// All space is taken at once, so that writing never fails for the lack of it.
+    Full,
+}
+
+/// A regular file or a block device, locked against other users for as long as it is open.
+///
+/// The lock is flock(2): exclusive, or shared by read-only users. A block device is opened with `O_EXCL` besides, which keeps
+/// out file systems, device mappers and, read-only or not, every second user.
+#[derive(Debug)]
+pub struct FileDisk {
+    file: File,
+    path: PathBuf,
+    size: u64,
+    is_device: bool,
+    direct: bool,
+    note: Option<String>,
+    options: Options,
+}
+
+/// How long a block device may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and
+/// the kernel closes one a moment after its last transfer.
+const DEVICE_BUSY_MAX: Duration = Duration::from_secs(2);
+
+/// A piece of zeroes, to write where the file system cannot zero.
+#[repr(align(4096))]
+struct Zeroes([u8; 64 << 10]);
+static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
+
+impl FileDisk {
+    /// Opens and locks a regular file or a block device.
+    pub fn open(path: &Path, options: Options) -> io::Result<Self> {
+        let metadata = std::fs::metadata(path).map_err(|error| named(path, "cannot be opened", error))?;
+        let kind = metadata.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let message = format!("{}: is neither a regular file nor a block device", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let exclusive = if kind.is_block_device() { OFlags::EXCL } else { OFlags::empty() };
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(!options.read_only)
+                .custom_flags(exclusive.bits().cast_signed())
+                .open(path)
+        };
+        let file = while_device_busy(kind.is_block_device(), open).map_err(|error| {
+            if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
+                in_use(path)
+            } else {
+                named(path, "cannot be opened", error)
+            }
+        })?;
+        Self::from_file(file, path, options)
+    }
+
+    /// Creates, opens and locks a regular file of `size` bytes, all zeroes. Leaves no file behind if it fails.
+    pub fn create(path: &Path, size: u64, allocation: Allocation, options: Options) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| named(path, "cannot be created", error))?;
+        let disk = set_size(&file, path, size, allocation).and_then(|()| Self::from_file(file, path, options));
+        if disk.is_err() {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(path);
+        }
+        disk
+    }
+
+    fn from_file(file: File, path: &Path, options: Options) -> io::Result<Self> {
+        let metadata = file.metadata().map_err(|error| named(path, "cannot be examined", error))?;
+        let is_device = metadata.file_type().is_block_device();
+        lock(&file, path, is_device, options.read_only)?;
+        let size = size(&file, path, &metadata)?;
+        let mut disk = Self { file, path: path.to_owned(), size, is_device, direct: false, note: None, options };
+        if options.page_cache != PageCache::Use {
+            disk.bypass_page_cache()?;
+        }
+        Ok(disk)
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a block device.
+    pub fn is_device(&self) -> bool {
+        self.is_device
+    }
+
+    /// Whether reads and writes bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    /// Why reads and writes go through the page cache although they should not: a line for people.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Sets `O_DIRECT`, and undoes that if the disk cannot be read so.
+    fn bypass_page_cache(&mut self) -> io::Result<()> {
+        let set = |direct| {
+            let flags = rustix::fs::fcntl_getfl(&self.file)?;
+            rustix::fs::fcntl_setfl(&self.file, if direct { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT })
+        };
+        let reason = match self.direct_alignment() {
+            wanted if wanted > ALIGNMENT as u64 => {
+                format!("bypassing the page cache takes an alignment of {wanted} bytes, this program's is {ALIGNMENT}")
+            }
+            wanted if !self.size.is_multiple_of(wanted) => {
+                format!(
+                    "its size of {} is no multiple of the {wanted} bytes that bypassing the page cache takes",
+                    self.size
+                )
+            }
+            _ => match set(true).and_then(|()| self.probe()) {
+                Ok(()) => {
+                    self.direct = true;
+                    return Ok(());
+                }
+                Err(Errno::INVAL) => {
+                    set(false).map_err(|error| named(&self.path, "cannot use the page cache", error.into()))?;
+                    "the file system cannot bypass the page cache".to_owned()
+                }
+                Err(error) => return Err(named(&self.path, "cannot be read past the page cache", error.into())),
+            },
+        };
+        if self.options.page_cache == PageCache::Avoid {
+            let message = format!("{}: {reason}; allow the page cache or move it elsewhere", self.path.display());
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
+        self.note = Some(format!("{}: {reason}; it is used", self.path.display()));
+        Ok(())
+    }
+
+    /// What offsets, lengths and addresses must be multiples of to bypass the page cache. Kernels before Linux 6.1 and some file
+    /// systems do not tell; ours is enough for nearly all of them, and the sector for devices.
+    fn direct_alignment(&self) -> u64 {
+        let wanted = StatxFlags::DIOALIGN;
+        match rustix::fs::statx(&self.file, "", AtFlags::EMPTY_PATH, wanted) {
+            Ok(told) if told.stx_mask & wanted.bits() != 0 && told.stx_dio_offset_align > 0 => {
+                u64::from(told.stx_dio_offset_align.max(told.stx_dio_mem_align))
+            }
+            _ if self.is_device => 512,
+            _ => ALIGNMENT as u64,
+        }
+    }
+
+    /// Reads the first bytes, for what the kernel does not tell beforehand.
+    fn probe(&self) -> Result<(), Errno> {
+        let mut memory = vec![0; 2 * ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        rustix::io::pread(&self.file, &mut memory[start..][..ALIGNMENT], 0)?;
+        Ok(())
+    }
+
+    fn length_on_disk(&self, doing: &str, offset: u64, length: u64) -> io::Result<u64> {
+        length_on_disk(self.size, offset, length).map_err(|error| named(&self.path, doing, error))
+    }
+
+    fn read_exactly(&self, mut buffers: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<()> {
+        IoSliceMut::advance_slices(&mut buffers, 0);
+        while !buffers.is_empty() {
+            match rustix::io::preadv(&self.file, buffers, offset) {
+                Ok(0) => {
+                    let message =
+                        format!("{}: ends at {offset}, before its size of {}", self.path.display(), self.size);
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+                }
+                Ok(length) => {
+                    offset += length as u64;
+                    IoSliceMut::advance_slices(&mut buffers, length);
+                }
+                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+                Err(error) => return Err(named(&self.path, &format!("reading at {offset}"), error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_exactly(&self, mut buffers: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+        IoSlice::advance_slices(&mut buffers, 0);
+        while !buffers.is_empty() {
+            match rustix::io::pwritev(&self.file, buffers, offset) {
+                Ok(0) => {
+                    let message = format!("{}: takes no more bytes at {offset}", self.path.display());
+                    return Err(io::Error::new(io::ErrorKind::WriteZero, message));
+                }
+                Ok(length) => {
+                    offset += length as u64;
+                    IoSlice::advance_slices(&mut buffers, length);
+                }
+                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+                Err(error) => return Err(named(&self.path, &format!("writing at {offset}"), error.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the file system, or the driver, for what `flags` say; returns whether it can do that.
+    fn fallocate(&self, flags: FallocateFlags, offset: u64, length: u64) -> io::Result<bool> {
+        loop {
+            match rustix::fs::fallocate(&self.file, flags | FallocateFlags::KEEP_SIZE, offset, length) {
+                Ok(()) => return Ok(true),
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => return Ok(false),
+                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+                Err(error) => return Err(named(&self.path, &format!("zeroing at {offset}"), error.into())),
+            }
+        }
+    }
+
+    fn write_zeroes(&self, mut offset: u64, length: u64) -> io::Result<()> {
+        let end = offset + length;
+        while offset < end {
+            let mut left = (end - offset).min(1 << 20) as usize;
+            let step = left as u64;
+            let mut pieces = Vec::with_capacity(16);
+            while left > 0 {
+                let piece = left.min(ZEROES.0.len());
+                pieces.push(IoSlice::new(&ZEROES.0[..piece]));
+                left -= piece;
+            }
+            self.write_exactly(&mut pieces, offset)?;
+            offset += step;
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FileDisk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn description(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.write_vectored_at(&mut [IoSlice::new(buffer)], offset)
+    }
+
+    fn read_vectored_at(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let on_disk = self.length_on_disk("reading", offset, length)?;
+        if on_disk == length {
+            return self.read_exactly(buffers, offset);
+        }
+        let mut left = on_disk as usize;
+        let mut within = Vec::with_capacity(buffers.len());
+        for buffer in buffers {
+            let here = left.min(buffer.len());
+            let (stored, padding) = buffer.split_at_mut(here);
+            left -= stored.len();
+            padding.fill(0);
+            within.push(IoSliceMut::new(stored));
+        }
+        self.read_exactly(&mut within, offset)
+    }
+
+    fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        let on_disk = self.length_on_disk("writing", offset, length)?;
+        if on_disk == length {
+            return self.write_exactly(buffers, offset);
+        }
+        let mut left = on_disk as usize;
+        let mut within = Vec::with_capacity(buffers.len());
+        for buffer in &*buffers {
+            let stored = &buffer[..left.min(buffer.len())];
+            left -= stored.len();
+            within.push(IoSlice::new(stored));
+        }
+        self.write_exactly(&mut within, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        loop {
+            match rustix::fs::fdatasync(&self.file) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(named(&self.path, "syncing", error.into())),
+            }
+        }
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        let length = self.length_on_disk("zeroing", offset, length)?;
+        if length == 0
+            || may_punch_holes && self.fallocate(FallocateFlags::PUNCH_HOLE, offset, length)?
+            || self.fallocate(FallocateFlags::ZERO_RANGE, offset, length)?
+        {
+            return Ok(());
+        }
+        self.write_zeroes(offset, length)
+    }
+
+    /// Gives the space of a regular file back, also that which [`Allocation::Full`] has set aside.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let length = self.length_on_disk("discarding", offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        if self.is_device {
+            return discard::discard(&self.file, offset, length)
+                .map_err(|error| named(&self.path, &format!("discarding at {offset}"), error));
+        }
+        self.fallocate(FallocateFlags::PUNCH_HOLE, offset, length)?;
+        Ok(())
+    }
+
+    /// By `SEEK_DATA` and `SEEK_HOLE`; space that was set aside but never written counts as a hole.
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
+        assert!(extents_max > 0, "an answer has at least one extent");
+        let end = offset + self.length_on_disk("examining", offset, length)?;
+        let data = |length| Extent { length, hole: false, zero: false };
+        let mut extents = Vec::new();
+        let mut at = offset;
+        while at < end && extents.len() < extents_max {
+            let data_start = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+                Ok(start) => start.min(end),
+                Err(Errno::NXIO) if !self.is_device => end,
+                // Not for this file system, or a device.
+                Err(_) => {
+                    extents.push(data(end - at));
+                    break;
+                }
+            };
+            if data_start > at {
+                extents.push(Extent { length: data_start - at, hole: true, zero: true });
+                at = data_start;
+                continue;
+            }
+            // Another thread may have made a hole here just now: still, at least one byte was data.
+            let hole_start = rustix::fs::seek(&self.file, SeekFrom::Hole(at)).unwrap_or(end).clamp(at + 1, end);
+            extents.push(data(hole_start - at));
+            at = hole_start;
+        }
+        Ok(extents)
+    }
+}
+
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        // Transfers that were just completed may hold the open file for a moment longer.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// An error that says which file, and what it was being used for.
+fn named(path: &Path, doing: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {doing}: {error}", path.display()))
+}
+
+fn in_use(path: &Path) -> io::Error {
+    let message = format!("{}: in use by another process, or mounted; it must be released first", path.display());
+    io::Error::new(io::ErrorKind::ResourceBusy, message)
+}
+
+/// Repeats `call` while a device is busy, for [`DEVICE_BUSY_MAX`] at most.
+fn while_device_busy<T>(is_device: bool, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let started = Instant::now();
+    loop {
+        let result = call();
+        let busy = result
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock));
+        if !is_device || !busy || started.elapsed() > DEVICE_BUSY_MAX {
+            return result;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn lock(file: &File, path: &Path, is_device: bool, read_only: bool) -> io::Result<()> {
+    let operation =
+        if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
+    let locked = while_device_busy(is_device, || Ok(rustix::fs::flock(file, operation)?));
+    locked.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => in_use(path),
+        _ => named(path, "cannot be locked", error),
+    })
+}
+
+/// The size of what was opened, which is checked to be usable.
+fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
+    let unusable = |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
+    let size = if metadata.file_type().is_block_device() {
+        let sector = rustix::fs::ioctl_blksszget(file).map_err(|error| named(path, "sector size", error.into()))?;
+        if sector as usize > ALIGNMENT {
+            return Err(unusable(format!("has sectors of {sector} bytes, expected at most {ALIGNMENT}")));
+        }
+        rustix::fs::seek(file, SeekFrom::End(0)).map_err(|error| named(path, "size", error.into()))?
+    } else if metadata.is_file() {
+        metadata.len()
+    } else {
+        return Err(unusable("is neither a regular file nor a block device".to_owned()));
+    };
+    if size == 0 { Err(unusable("is empty; give it a size first".to_owned())) } else { Ok(size) }
+}
+
+/// Gives a new file its size and space, durably.
+fn set_size(file: &File, path: &Path, size: u64, allocation: Allocation) -> io::Result<()> {
+    file.set_len(size).map_err(|error| named(path, &format!("cannot have {size} bytes"), error))?;
+    if allocation == Allocation::Full && size > 0 {
+        let free = || rustix::fs::fstatvfs(file).map(|space| space.f_bavail.saturating_mul(space.f_frsize));
+        let full = |free: u64| {
+            let message = format!("{}: needs {size} bytes, the file system has {free} free", path.display());
+            io::Error::new(io::ErrorKind::StorageFull, message)
+        };
+        // Some file systems take all they have before they find that it is not enough, and others fail for want of it.
+        if let Ok(free) = free()
+            && free < size
+        {
+            return Err(full(free));
+        }
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+            Ok(()) => {}
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Err(full(free().unwrap_or(0))),
+            Err(error) => return Err(named(path, &format!("cannot set {size} bytes aside"), error.into())),
+        }
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    file.sync_all()
+        .and_then(|()| File::open(directory)?.sync_all())
+        .map_err(|error| named(path, "cannot be synced", error))
+}

@@ -1,0 +1,282 @@
+//! Disks that are slower than they are, to stand for hard disks in benchmarks: each read and write keeps one of the disk's spindles
+//! busy for a fixed time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+
+use super::completions::{Completions, join, spawn};
+use super::{Completed, Completion, Disk, Operation, Transfer, Transfers};
+use crate::export::Extent;
+
+/// How slow a disk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slowness {
+    /// How long a read or write takes at least.
+    pub delay: Duration,
+    /// How many of them are under way at a time; at least one.
+    pub spindles: usize,
+}
+
+/// When each spindle is free again.
+#[derive(Debug)]
+struct Spindles {
+    delay: Duration,
+    free_at: BinaryHeap<Reverse<Instant>>,
+}
+
+impl Spindles {
+    fn new(slowness: Slowness) -> Self {
+        assert!(slowness.spindles > 0, "a disk has a spindle");
+        let now = Instant::now();
+        Self { delay: slowness.delay, free_at: (0..slowness.spindles).map(|_| Reverse(now)).collect() }
+    }
+
+    /// Takes the spindle that is free first; returns when a transfer on it ends.
+    fn take(&mut self, now: Instant) -> Instant {
+        let Reverse(free_at) = self.free_at.pop().expect("a disk has a spindle");
+        let end = free_at.max(now) + self.delay;
+        self.free_at.push(Reverse(end));
+        end
+    }
+}
+
+/// A disk whose reads and writes are delayed. It has no descriptor, so that no transfer gets around the delay.
+pub struct SlowDisk {
+    disk: Arc<dyn Disk>,
+    spindles: Mutex<Spindles>,
+}
+
+impl SlowDisk {
+    /// Slows `disk` down.
+    pub fn new(disk: Arc<dyn Disk>, slowness: Slowness) -> Self {
+        Self { disk, spindles: Mutex::new(Spindles::new(slowness)) }
+    }
+
+    fn delayed(&self, transfer: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let end = self.spindles.lock().expect("no thread panics with the spindles").take(Instant::now());
+        let result = transfer();
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        result
+    }
+}
+
+impl Disk for SlowDisk {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn description(&self) -> String {
+        self.disk.description()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.delayed(|| self.disk.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.delayed(|| self.disk.write_at(buffer, offset))
+    }
+
+    fn read_vectored_at(&self, buffers: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        self.delayed(|| self.disk.read_vectored_at(buffers, offset))
+    }
+
+    fn write_vectored_at(&self, buffers: &mut [io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        self.delayed(|| self.disk.write_vectored_at(buffers, offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.disk.zero(offset, length, may_punch_holes)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
+        self.disk.extents(offset, length, extents_max)
+    }
+}
+
+/// Transfers of which those on slow disks are delayed: they are performed at once, and their completions held back. Unlike with
+/// [`SlowDisk`], no thread waits for each of them.
+pub struct SlowTransfers {
+    disks: usize,
+    shared: Arc<Shared>,
+    /// Dropped before the timer is waited for.
+    transfers: Option<Arc<dyn Transfers>>,
+    timer: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// The earliest of `held_back` has changed, or the end has come.
+    changed: Condvar,
+    completions: Completions,
+}
+
+struct State {
+    /// By number of the disk.
+    spindles: Vec<Option<Spindles>>,
+    under_way: Slab<UnderWay>,
+    /// When completions are due, and their numbers in `under_way`.
+    held_back: BinaryHeap<Reverse<(Instant, usize)>>,
+    stopping: bool,
+}
+
+struct UnderWay {
+    tag: u64,
+    end: Option<Instant>,
+    result: io::Result<()>,
+}
+
+impl SlowTransfers {
+    /// Slows down the transfers that `make` makes; `slowness` has an element for each disk. `make` is given what is to take the
+    /// completions.
+    pub fn new(
+        slowness: &[Option<Slowness>],
+        make: impl FnOnce(Completed) -> io::Result<Arc<dyn Transfers>>,
+        completed: Completed,
+    ) -> io::Result<Self> {
+        let state = State {
+            spindles: slowness.iter().map(|slowness| slowness.map(Spindles::new)).collect(),
+            under_way: Slab::new(),
+            held_back: BinaryHeap::new(),
+            stopping: false,
+        };
+        let completions = Completions::new(completed);
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), completions });
+        let transfers = make({
+            let shared = Arc::clone(&shared);
+            Box::new(move |batch| shared.hold_back(batch))
+        })?;
+        let timer = spawn("slow disk", {
+            let shared = Arc::clone(&shared);
+            move || shared.release()
+        })?;
+        Ok(Self { disks: slowness.len(), shared, transfers: Some(transfers), timer: Some(timer) })
+    }
+}
+
+impl Transfers for SlowTransfers {
+    fn submit(&self, transfers: &mut Vec<Transfer>) {
+        let now = Instant::now();
+        transfers.iter().for_each(|transfer| transfer.check(self.disks));
+        let mut state = self.shared.state();
+        for transfer in transfers.iter_mut() {
+            let end = match (transfer.operation, &mut state.spindles[transfer.disk]) {
+                (Operation::Read | Operation::Write, Some(spindles)) => Some(spindles.take(now)),
+                _ => None,
+            };
+            transfer.tag = state.under_way.insert(UnderWay { tag: transfer.tag, end, result: Ok(()) }) as u64;
+        }
+        drop(state);
+        self.transfers.as_ref().expect("it is there until it is dropped").submit(transfers);
+    }
+
+    fn description(&self) -> String {
+        let transfers = self.transfers.as_ref().expect("it is there until it is dropped");
+        format!("{}, slowed down", transfers.description())
+    }
+}
+
+impl Drop for SlowTransfers {
+    fn drop(&mut self) {
+        self.transfers = None;
+        self.shared.state().stopping = true;
+        self.shared.changed.notify_one();
+        self.timer.take().into_iter().for_each(join);
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics with the transfers under way")
+    }
+
+    /// Passes on the completions that are due, and leaves the others to the timer.
+    fn hold_back(&self, batch: &mut Vec<Completion>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let earliest = state.held_back.peek().copied();
+        batch.retain_mut(|completion| {
+            let number = completion.tag as usize;
+            let UnderWay { tag, end, result } = &mut state.under_way[number];
+            match *end {
+                Some(end) if end > now => {
+                    *result = std::mem::replace(&mut completion.result, Ok(()));
+                    state.held_back.push(Reverse((end, number)));
+                    false
+                }
+                _ => {
+                    completion.tag = *tag;
+                    state.under_way.remove(number);
+                    true
+                }
+            }
+        });
+        let changed = state.held_back.peek() != earliest.as_ref() || state.stopping;
+        drop(state);
+        if changed {
+            self.changed.notify_one();
+        }
+        self.completions.give(batch);
+    }
+
+    /// Passes completions on as they are due, until the end.
+    fn release(&self) {
+        let mut batch = Vec::new();
+        let mut state = self.state();
+        loop {
+            let now = Instant::now();
+            while let Some(&Reverse((end, number))) = state.held_back.peek()
+                && end <= now
+            {
+                state.held_back.pop();
+                let UnderWay { tag, result, .. } = state.under_way.remove(number);
+                batch.push(Completion { tag, result });
+            }
+            if !batch.is_empty() {
+                drop(state);
+                self.completions.give(&mut batch);
+                state = self.state();
+                continue;
+            }
+            state = match state.held_back.peek() {
+                Some(Reverse((end, _))) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    self.changed.wait_timeout(state, left).expect("no thread panics with the transfers under way").0
+                }
+                None if state.stopping && state.under_way.is_empty() => return,
+                None => self.changed.wait(state).expect("no thread panics with the transfers under way"),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_waits_for_the_spindle_that_is_free_first() {
+        let mut spindles = Spindles::new(Slowness { delay: Duration::from_millis(10), spindles: 2 });
+        let start = Instant::now() + Duration::from_secs(1);
+        let mut end_ms = |at_ms: u64| {
+            let end = spindles.take(start + Duration::from_millis(at_ms));
+            end.duration_since(start).as_millis()
+        };
+        // At 0 both are free; at 4 one is busy until 10 and the other until 10; at 25 both have been free since 20.
+        assert_eq!([0, 0, 4, 4, 25].map(&mut end_ms), [10, 10, 20, 20, 35]);
+    }
+}
