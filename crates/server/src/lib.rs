@@ -10,3 +10,5 @@ pub mod export;
 pub mod flash;
 pub mod memory;
 pub mod nbd;
+pub mod status;
+pub mod volume;
