@@ -54,6 +54,13 @@ pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
     }
 }
 
+/// Whether the place of the superblock is all zeroes, so that nothing is lost by formatting.
+pub fn is_blank(flash: &dyn Disk) -> io::Result<bool> {
+    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
+    flash.read_at(pages.bytes_mut(), 0)?;
+    Ok(pages.bytes_mut().iter().all(|&byte| byte == 0))
+}
+
 /// Writes the superblock in the place of its older copy, durably, and counts its generation up.
 pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     superblock.generation += 1;

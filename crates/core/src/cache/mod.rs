@@ -203,6 +203,8 @@ pub struct Cache {
     lost: HashMap<u32, u64>,
     backend_unflushed: bool,
     flash_failed: bool,
+    /// Whether the policy is asked at all; not once the cache is being given up.
+    admitting: bool,
     request_blocks: u32,
     now_us: u64,
     figures: Figures,
@@ -301,6 +303,7 @@ impl Cache {
             lost,
             backend_unflushed: false,
             flash_failed: false,
+            admitting: true,
             request_blocks: 1,
             now_us: 0,
             figures: Figures::default(),
@@ -333,6 +336,17 @@ impl Cache {
     /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
     pub fn set_mode(&mut self, mode: Mode) {
         self.config.mode = mode;
+    }
+
+    /// Nothing more is admitted to flash, and writes go around it where they can: it is being given up.
+    pub fn stop_admitting(&mut self) {
+        self.admitting = false;
+        self.config.mode = Mode::WriteAround;
+    }
+
+    /// Whether the backend's copy of `block` is not its newest.
+    pub fn is_newer_than_backend(&self, block: u32) -> bool {
+        self.write_buffer.get(block).is_some() || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
     }
 
     /// Changes the cleaner's thresholds, as shares of the log's data pages.
@@ -500,6 +514,9 @@ impl Cache {
 
     /// Asks the policy about an access; whether the block is to be on flash afterwards.
     fn ask_policy(&mut self, block: u32, op: Op) -> bool {
+        if !self.admitting {
+            return false;
+        }
         let access = Access { block, op, request_blocks: self.request_blocks, next_use: NEVER };
         let outcome = self.policy.access(access);
         self.counters.record(op, &outcome);

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
@@ -51,7 +52,7 @@ pub enum Allocation {
 pub struct FileDisk {
     file: File,
     path: PathBuf,
-    size: u64,
+    size: AtomicU64,
     is_device: bool,
     direct: bool,
     note: Option<String>,
@@ -111,11 +112,27 @@ impl FileDisk {
         let is_device = metadata.file_type().is_block_device();
         lock(&file, path, is_device, options.read_only)?;
         let size = size(&file, path, &metadata)?;
-        let mut disk = Self { file, path: path.to_owned(), size, is_device, direct: false, note: None, options };
+        let mut disk = Self {
+            file,
+            path: path.to_owned(),
+            size: AtomicU64::new(size),
+            is_device,
+            direct: false,
+            note: None,
+            options,
+        };
         if options.page_cache != PageCache::Use {
             disk.bypass_page_cache()?;
         }
         Ok(disk)
+    }
+
+    /// Looks at the size again, which may have changed since; returns it.
+    pub fn refresh_size(&self) -> io::Result<u64> {
+        let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
+        let found = size(&self.file, &self.path, &metadata)?;
+        self.size.store(found, Ordering::Release);
+        Ok(found)
     }
 
     /// Where it was opened.
@@ -157,10 +174,10 @@ impl FileDisk {
             wanted if wanted > ALIGNMENT as u64 => {
                 format!("bypassing the page cache takes an alignment of {wanted} bytes, this program's is {ALIGNMENT}")
             }
-            wanted if !self.size.is_multiple_of(wanted) => {
+            wanted if !self.size().is_multiple_of(wanted) => {
                 format!(
                     "its size of {} is no multiple of the {wanted} bytes that bypassing the page cache takes",
-                    self.size
+                    self.size()
                 )
             }
             _ => match set(true).and_then(|()| self.probe()) {
@@ -205,7 +222,7 @@ impl FileDisk {
     }
 
     fn length_on_disk(&self, doing: &str, offset: u64, length: u64) -> io::Result<u64> {
-        length_on_disk(self.size, offset, length).map_err(|error| named(&self.path, doing, error))
+        length_on_disk(self.size(), offset, length).map_err(|error| named(&self.path, doing, error))
     }
 
     fn read_exactly(&self, mut buffers: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<()> {
@@ -214,7 +231,7 @@ impl FileDisk {
             match rustix::io::preadv(&self.file, buffers, offset) {
                 Ok(0) => {
                     let message =
-                        format!("{}: ends at {offset}, before its size of {}", self.path.display(), self.size);
+                        format!("{}: ends at {offset}, before its size of {}", self.path.display(), self.size());
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
                 }
                 Ok(length) => {
@@ -279,7 +296,7 @@ impl FileDisk {
 
 impl Disk for FileDisk {
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Acquire)
     }
 
     fn description(&self) -> String {

@@ -145,7 +145,7 @@ pub struct Transfer {
 
 // SAFETY: the submitter guarantees exclusive use of the memory behind the pointers, see above.
 #[allow(unsafe_code)]
-unsafe impl Send for Transfer {}
+unsafe impl Send for Buffer {}
 
 impl Transfer {
     /// Does what the transfer says by blocking calls.

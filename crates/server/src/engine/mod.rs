@@ -249,6 +249,11 @@ impl Engine {
         &mut self.cache
     }
 
+    /// Whether the backend's copy of `block` is not its newest, or is being changed.
+    pub fn is_newer_than_backend(&self, block: u32) -> bool {
+        self.backend.contains_key(&block) || self.cache.is_newer_than_backend(block)
+    }
+
     /// Failures since the start.
     pub fn faults(&self) -> Faults {
         self.faults
