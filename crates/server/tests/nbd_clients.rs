@@ -1,0 +1,1 @@
+//! The clients of others: libnbd and qemu.
