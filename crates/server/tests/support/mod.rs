@@ -8,6 +8,7 @@ use flashwise_server::export::Exports;
 use flashwise_server::nbd::{Address, Options, Server, Uri};
 use tempfile::TempDir;
 
+pub mod certificates;
 pub mod client;
 pub mod memory;
 
