@@ -246,3 +246,35 @@ fn disconnecting_waits_for_what_is_in_flight() {
     assert_eq!(client.reply(0).unwrap(), ok(1));
     assert!(client.is_closed());
 }
+
+#[test]
+fn requests_go_on_when_sent_answers_have_made_room() {
+    let (rig, disk) = Rig::with_disk(32 << 20);
+    let mut client = rig.open(true);
+    disk.stall_writes();
+    client.request(NBD_CMD_WRITE, 0, 1, 0, 30 << 20).unwrap();
+    client.give(&vec![1; 30 << 20]).unwrap();
+    // 30 MiB are held, 30 MiB more are unsent: another 30 MiB have to wait for these, but not for those.
+    client.request(NBD_CMD_READ, 0, 2, 0, 30 << 20).unwrap();
+    client.request(NBD_CMD_READ, 0, 3, 0, 30 << 20).unwrap();
+    for cookie in [2, 3] {
+        let reply = client.reply(0).unwrap();
+        assert_eq!((reply.cookie, reply.error, reply.data.len()), (cookie, 0, 30 << 20));
+    }
+    assert_eq!(disk.held(), 1);
+    disk.release();
+    assert_eq!(client.reply(0).unwrap(), ok(1));
+}
+
+#[test]
+fn answers_that_are_unsent_when_a_client_says_goodbye_still_come() {
+    let (rig, disk) = Rig::with_disk(32 << 20);
+    disk.write(0, &noise(8, 32 << 20));
+    let mut client = rig.open(false);
+    // More than the socket takes, and less than what keeps requests from being accepted.
+    client.request(NBD_CMD_READ, 0, 1, 0, 1_000_000).unwrap();
+    client.request(NBD_CMD_DISC, 0, 0, 0, 0).unwrap();
+    wait_until("both are received", || rig.server.counters().requests.load(Ordering::Relaxed) == 2);
+    assert!(client.reply(1_000_000).unwrap().data == disk.read(0, 1_000_000));
+    assert!(client.is_closed());
+}

@@ -100,6 +100,7 @@ impl<'a> Transmission<'a> {
         counters: &'a Counters,
     ) -> Self {
         let (block_bytes_min, _, block_bytes_max) = session.export.block_sizes();
+        assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
         let terms = Terms {
             size: session.export.size(),
             read_only: session.export.read_only(),
@@ -245,8 +246,8 @@ impl<'a> Transmission<'a> {
     fn is_full(&self, reserved_bytes: usize) -> bool {
         self.requests_in_flight >= self.requests_in_flight_max
             || self.output.length() >= UNSENT_BYTES_MAX
-            || self.bytes_in_flight + self.output.length() + reserved_bytes > self.bytes_in_flight_max
-                && self.requests_in_flight > 0
+            || (self.requests_in_flight > 0
+                && self.bytes_in_flight + self.output.length() + reserved_bytes > self.bytes_in_flight_max)
     }
 
     /// Takes one request from the received bytes.

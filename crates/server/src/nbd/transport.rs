@@ -107,6 +107,7 @@ impl Transport {
             }
         };
         match poll(&mut polled[..count], timeout.as_ref()) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(error.into()),
@@ -191,5 +192,29 @@ impl Write for Now<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::super::completions::Completions;
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_gone_wakes_no_one_who_waits_for_the_bell() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let transport = Transport::new(Arc::new(ours.into()));
+        let completions = Completions::new().unwrap();
+        drop(theirs);
+        let soon = || Some(Instant::now() + Duration::from_millis(20));
+        let waited = transport.wait(false, false, completions.bell(), soon());
+        assert_eq!(waited.map_err(|error| error.kind()).unwrap_err(), io::ErrorKind::TimedOut);
+        assert!(transport.wait(true, false, completions.bell(), soon()).unwrap().readable);
+        completions.ring();
+        let ready = transport.wait(false, false, completions.bell(), None).unwrap();
+        assert!(ready.rung && !ready.readable);
     }
 }

@@ -21,8 +21,6 @@ pub struct Seen {
     pub trims: AtomicU64,
     pub zeroes: AtomicU64,
     pub caches: AtomicU64,
-    /// Bytes of the writes whose answers are held back, now.
-    pub held_bytes: AtomicU64,
 }
 
 /// An export in memory.
@@ -42,6 +40,8 @@ pub struct Memory {
     pub failure: Mutex<Option<Error>>,
     /// Whether answers are held back.
     stalled: AtomicBool,
+    /// Whether those of writes are.
+    writes_stalled: AtomicBool,
     held: Mutex<Vec<Answer>>,
     pub seen: Seen,
 }
@@ -81,11 +81,16 @@ impl Memory {
         self.stalled.store(true, Ordering::SeqCst);
     }
 
+    /// Holds the answers of writes back from now on.
+    pub fn stall_writes(&self) {
+        self.writes_stalled.store(true, Ordering::SeqCst);
+    }
+
     /// Gives the answers that were held back, the last first, and holds no more.
     pub fn release(&self) {
+        self.writes_stalled.store(false, Ordering::SeqCst);
         self.stalled.store(false, Ordering::SeqCst);
         let held = std::mem::take(&mut *self.held.lock().unwrap());
-        self.seen.held_bytes.store(0, Ordering::SeqCst);
         for (done, result) in held.into_iter().rev() {
             done(result);
         }
@@ -178,8 +183,11 @@ impl Export for Memory {
 
     fn submit(&self, request: Request, done: Done) {
         let result = self.perform(&request);
-        if self.stalled.load(Ordering::SeqCst) {
-            self.seen.held_bytes.fetch_add(request.data.len() as u64, Ordering::SeqCst);
+        let stalled = match request.operation {
+            Operation::Write if self.writes_stalled.load(Ordering::SeqCst) => true,
+            _ => self.stalled.load(Ordering::SeqCst),
+        };
+        if stalled {
             self.held.lock().unwrap().push((done, result));
         } else if let Some(later) = &self.later {
             later.lock().unwrap().send((done, result)).unwrap();
