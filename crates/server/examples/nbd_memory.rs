@@ -1,0 +1,34 @@
+//! Serves an export in memory, to measure the NBD server by itself: `nbd_memory URI SIZE_BYTES [later]`.
+
+use std::sync::Arc;
+
+use flashwise_server::export::Exports;
+use flashwise_server::nbd::{Options, Server, Uri};
+
+#[path = "../tests/support/memory.rs"]
+#[allow(dead_code, clippy::unwrap_used)]
+mod memory;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let usage = "usage: nbd_memory URI SIZE_BYTES [later]";
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (uri, size, later) = match &arguments[..] {
+        [uri, size] => (uri, size, false),
+        [uri, size, later] if later == "later" => (uri, size, true),
+        _ => return Err(usage.into()),
+    };
+    let uri: Uri = uri.parse()?;
+    let mut export = memory::Memory::new(size.parse()?);
+    if later {
+        export = export.answering_later(1);
+    }
+    let exports = Exports::default();
+    exports.add(&uri.export, Arc::new(export));
+    let server = Server::start(std::slice::from_ref(&uri.address), exports, Options::default())?;
+    for uri in server.uris(&uri.export) {
+        println!("{uri}");
+    }
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,592 @@
+//! Option haggling: bytes in, bytes out, until a client has opened an export or the connection ends; no sockets.
+//! Source: NetworkBlockDevice/nbd, doc/proto.md, "Fixed newstyle negotiation" and "Handshake phase".
+
+use std::sync::Arc;
+
+use super::protocol::{
+    BASE_ALLOCATION, BASE_ALLOCATION_ID, Fields, NBD_OPTS_MAGIC, STRING_BYTES_MAX, client_flag, info, length_field,
+    option, option_reply, put_option_reply,
+};
+use super::transmission::{PAYLOAD_BYTES_MAX, transmission_flags};
+use crate::export::{Export, Exports};
+
+/// Longest data of an option that is looked at, in bytes: a name and a good number of queries.
+pub const OPTION_BYTES_MAX: usize = 16 << 10;
+/// Longest data of an option that is read and thrown away; a longer one ends the connection.
+pub const SKIPPED_BYTES_MAX: u32 = 1 << 20;
+/// Most options on one connection.
+pub const OPTIONS_MAX: u32 = 256;
+/// Most queries for metadata contexts in one option.
+pub const QUERIES_MAX: u32 = 64;
+
+const OPTION_HEADER_BYTES: usize = 16;
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Never.
+    Off,
+    /// If the client wants it.
+    Allowed,
+    /// Always: nothing but the start of TLS is answered before it.
+    Required,
+}
+
+/// What was agreed on with a client.
+pub struct Session {
+    /// What it opened.
+    pub export: Arc<dyn Export>,
+    /// Whether replies are structured.
+    pub structured: bool,
+    /// Whether it may ask for extents, in the context `base:allocation`.
+    pub allocation: bool,
+}
+
+/// What comes after a message.
+pub enum Step {
+    /// The next message.
+    Continue,
+    /// Once the output is sent, TLS. Input that came before counts for nothing; a client sends none.
+    StartTls,
+    /// Once the output is sent, requests.
+    Transmit(Session),
+    /// Once the output is sent, the end of the connection.
+    End,
+}
+
+enum State {
+    ClientFlags,
+    Options,
+    Skipping { left: u32, option: u32, reply: u32, reason: &'static str },
+}
+
+/// The haggling with one client.
+pub struct Handshake {
+    exports: Exports,
+    encryption: Encryption,
+    encrypted: bool,
+    state: State,
+    fixed: bool,
+    no_zeroes: bool,
+    structured: bool,
+    /// The export that `base:allocation` was chosen for.
+    allocation_of: Option<String>,
+    options: u32,
+}
+
+/// Why an option is answered with an error.
+type Refusal = (u32, &'static str);
+
+const MALFORMED: Refusal = (option_reply::NBD_REP_ERR_INVALID, "the data of the option is malformed");
+const NO_SUCH_EXPORT: Refusal = (option_reply::NBD_REP_ERR_UNKNOWN, "no such export");
+
+impl Handshake {
+    /// The start of haggling, after [`greeting`](super::protocol::greeting) was sent.
+    pub fn new(exports: Exports, encryption: Encryption) -> Self {
+        Self {
+            exports,
+            encryption,
+            encrypted: false,
+            state: State::ClientFlags,
+            fixed: false,
+            no_zeroes: false,
+            structured: false,
+            allocation_of: None,
+            options: 0,
+        }
+    }
+
+    /// Notes that TLS was started: what was agreed on before is forgotten, since anyone could have said it.
+    pub fn encrypted(&mut self) {
+        self.encrypted = true;
+        self.structured = false;
+        self.allocation_of = None;
+    }
+
+    /// Takes at most one message from the start of `input` and appends its answer to `output`. Returns how many bytes it took:
+    /// none if the message is not whole yet; a message is at most [`OPTION_BYTES_MAX`] and a header long.
+    pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
+        match self.state {
+            State::ClientFlags => {
+                let Some(flags) = Fields::new(input).u32() else { return (0, Step::Continue) };
+                (4, self.client_flags(flags))
+            }
+            State::Options => self.option(input, output),
+            State::Skipping { left, option, reply, reason } => {
+                let skipped = u32::try_from(input.len()).unwrap_or(u32::MAX).min(left);
+                if skipped == left {
+                    put_option_reply(output, option, reply, &[reason.as_bytes()]);
+                    self.state = State::Options;
+                } else {
+                    self.state = State::Skipping { left: left - skipped, option, reply, reason };
+                }
+                (skipped as usize, Step::Continue)
+            }
+        }
+    }
+
+    fn client_flags(&mut self, flags: u32) -> Step {
+        use client_flag::*;
+        if flags & !(NBD_FLAG_C_FIXED_NEWSTYLE | NBD_FLAG_C_NO_ZEROES) != 0 {
+            return Step::End;
+        }
+        self.fixed = flags & NBD_FLAG_C_FIXED_NEWSTYLE != 0;
+        self.no_zeroes = flags & NBD_FLAG_C_NO_ZEROES != 0;
+        self.state = State::Options;
+        Step::Continue
+    }
+
+    fn option(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
+        let mut fields = Fields::new(input);
+        let (Some(magic), Some(option), Some(length)) = (fields.u64(), fields.u32(), fields.u32()) else {
+            return (0, Step::Continue);
+        };
+        // Without the flag for fixed newstyle, the client knows this option only.
+        let known = self.fixed || option == option::NBD_OPT_EXPORT_NAME;
+        if magic != NBD_OPTS_MAGIC || !known || self.options == OPTIONS_MAX {
+            return (input.len(), Step::End);
+        }
+        if let Err((reply, reason)) = self.admit(option, length) {
+            if option == option::NBD_OPT_EXPORT_NAME || length > SKIPPED_BYTES_MAX {
+                return (input.len(), Step::End);
+            }
+            self.options += 1;
+            self.state = State::Skipping { left: length, option, reply, reason };
+            let (skipped, step) = self.advance(&input[OPTION_HEADER_BYTES..], output);
+            return (OPTION_HEADER_BYTES + skipped, step);
+        }
+        let Some(data) = fields.bytes(length as usize) else { return (0, Step::Continue) };
+        self.options += 1;
+        let step = self.answer(option, data, output).unwrap_or_else(|(reply, reason)| {
+            put_option_reply(output, option, reply, &[reason.as_bytes()]);
+            Step::Continue
+        });
+        (OPTION_HEADER_BYTES + data.len(), step)
+    }
+
+    /// Whether the data of an option will be looked at.
+    fn admit(&self, option: u32, length: u32) -> Result<(), Refusal> {
+        use option::*;
+        let tls_is_due = self.encryption == Encryption::Required && !self.encrypted;
+        match option {
+            NBD_OPT_ABORT => {}
+            NBD_OPT_STARTTLS if self.encrypted => {
+                return Err((option_reply::NBD_REP_ERR_INVALID, "TLS was started before"));
+            }
+            NBD_OPT_STARTTLS if self.encryption == Encryption::Off => {
+                return Err((option_reply::NBD_REP_ERR_POLICY, "this server has TLS turned off"));
+            }
+            NBD_OPT_STARTTLS => {}
+            _ if tls_is_due => {
+                return Err((option_reply::NBD_REP_ERR_TLS_REQD, "this server demands TLS"));
+            }
+            NBD_OPT_EXPORT_NAME | NBD_OPT_LIST | NBD_OPT_INFO | NBD_OPT_GO | NBD_OPT_STRUCTURED_REPLY => {}
+            NBD_OPT_LIST_META_CONTEXT | NBD_OPT_SET_META_CONTEXT => {}
+            _ => return Err((option_reply::NBD_REP_ERR_UNSUP, "this server does not know the option")),
+        }
+        if length as usize > OPTION_BYTES_MAX {
+            return Err((option_reply::NBD_REP_ERR_TOO_BIG, "the data of the option is too long"));
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Result<Step, Refusal> {
+        use option::*;
+        match option {
+            NBD_OPT_EXPORT_NAME => return Ok(self.open_unanswered(data, output)),
+            NBD_OPT_ABORT => {
+                put_option_reply(output, option, option_reply::NBD_REP_ACK, &[]);
+                return Ok(Step::End);
+            }
+            NBD_OPT_INFO | NBD_OPT_GO => return self.describe(option, data, output),
+            NBD_OPT_LIST_META_CONTEXT | NBD_OPT_SET_META_CONTEXT => self.contexts(option, data, output)?,
+            NBD_OPT_LIST | NBD_OPT_STARTTLS | NBD_OPT_STRUCTURED_REPLY if !data.is_empty() => return Err(MALFORMED),
+            NBD_OPT_LIST => self.list(output),
+            NBD_OPT_STARTTLS => {
+                put_option_reply(output, option, option_reply::NBD_REP_ACK, &[]);
+                return Ok(Step::StartTls);
+            }
+            NBD_OPT_STRUCTURED_REPLY => self.structured = true,
+            _ => unreachable!("unknown options are not admitted"),
+        }
+        put_option_reply(output, option, option_reply::NBD_REP_ACK, &[]);
+        Ok(Step::Continue)
+    }
+
+    fn open_unanswered(&self, name: &[u8], output: &mut Vec<u8>) -> Step {
+        let Ok(name) = text(name) else { return Step::End };
+        let Some(export) = self.exports.find(name) else { return Step::End };
+        output.extend_from_slice(&export.size().to_be_bytes());
+        output.extend_from_slice(&transmission_flags(&*export, self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            output.extend_from_slice(&[0; 124]);
+        }
+        Step::Transmit(self.session(name, export))
+    }
+
+    fn session(&self, name: &str, export: Arc<dyn Export>) -> Session {
+        let allocation = self.allocation_of.as_deref() == Some(name);
+        Session { export, structured: self.structured, allocation }
+    }
+
+    fn list(&self, output: &mut Vec<u8>) {
+        for name in self.exports.names() {
+            let Some(export) = self.exports.find(&name) else { continue };
+            let description = line(export.description());
+            let parts = [&length_field(name.len()), name.as_bytes(), description.as_bytes()];
+            put_option_reply(output, option::NBD_OPT_LIST, option_reply::NBD_REP_SERVER, &parts);
+        }
+    }
+
+    fn describe(&self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Result<Step, Refusal> {
+        let mut fields = Fields::new(data);
+        let name = text(string(&mut fields)?)?;
+        let count = fields.u16().ok_or(MALFORMED)?;
+        let asked = (0..count).map(|_| fields.u16()).collect::<Option<Vec<_>>>().ok_or(MALFORMED)?;
+        if !fields.is_empty() {
+            return Err(MALFORMED);
+        }
+        let export = self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
+        let (block_bytes_min, preferred, block_bytes_max) = export.block_sizes();
+        let sizes_asked = asked.contains(&info::NBD_INFO_BLOCK_SIZE);
+        // A client that does not ask may send requests as small as 512 bytes.
+        if block_bytes_min > 512 && !sizes_asked {
+            return Err((
+                option_reply::NBD_REP_ERR_BLOCK_SIZE_REQD,
+                "ask for the block sizes of this export, and keep to them",
+            ));
+        }
+        let mut put = |kind: u16, parts: &[&[u8]]| {
+            let kind = kind.to_be_bytes();
+            let parts: Vec<&[u8]> = std::iter::once(&kind[..]).chain(parts.iter().copied()).collect();
+            put_option_reply(output, option, option_reply::NBD_REP_INFO, &parts);
+        };
+        let flags = transmission_flags(&*export, self.structured).to_be_bytes();
+        put(info::NBD_INFO_EXPORT, &[&export.size().to_be_bytes(), &flags]);
+        if asked.contains(&info::NBD_INFO_NAME) {
+            put(info::NBD_INFO_NAME, &[self.canonical_name(name).as_bytes()]);
+        }
+        let description = line(export.description());
+        if asked.contains(&info::NBD_INFO_DESCRIPTION) && !description.is_empty() {
+            put(info::NBD_INFO_DESCRIPTION, &[description.as_bytes()]);
+        }
+        if sizes_asked || block_bytes_min > 1 {
+            let sizes = [block_bytes_min, preferred, block_bytes_max.min(PAYLOAD_BYTES_MAX)].map(u32::to_be_bytes);
+            put(info::NBD_INFO_BLOCK_SIZE, &[sizes.as_flattened()]);
+        }
+        put_option_reply(output, option, option_reply::NBD_REP_ACK, &[]);
+        if option == option::NBD_OPT_INFO {
+            return Ok(Step::Continue);
+        }
+        Ok(Step::Transmit(self.session(name, export)))
+    }
+
+    /// The empty name stands for the only export.
+    fn canonical_name(&self, name: &str) -> String {
+        let mut names = self.exports.names();
+        if name.is_empty() && names.len() == 1 { names.swap_remove(0) } else { name.to_owned() }
+    }
+
+    fn contexts(&mut self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {
+        let choosing = option == option::NBD_OPT_SET_META_CONTEXT;
+        if choosing {
+            self.allocation_of = None;
+        }
+        if !self.structured {
+            return Err((option_reply::NBD_REP_ERR_INVALID, "ask for structured replies first"));
+        }
+        let mut fields = Fields::new(data);
+        let name = text(string(&mut fields)?)?;
+        let count = fields.u32().ok_or(MALFORMED)?;
+        if count > QUERIES_MAX {
+            return Err((option_reply::NBD_REP_ERR_TOO_BIG, "too many queries"));
+        }
+        // Without queries a list has all contexts, and a choice none.
+        let mut allocation = count == 0 && !choosing;
+        for _ in 0..count {
+            let query = text(string(&mut fields)?)?;
+            allocation |= query == BASE_ALLOCATION || (query == "base:" && !choosing);
+        }
+        if !fields.is_empty() {
+            return Err(MALFORMED);
+        }
+        self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
+        if allocation {
+            let id = if choosing { BASE_ALLOCATION_ID } else { 0 };
+            let parts = [&id.to_be_bytes()[..], BASE_ALLOCATION.as_bytes()];
+            put_option_reply(output, option, option_reply::NBD_REP_META_CONTEXT, &parts);
+            self.allocation_of = choosing.then(|| name.to_owned()).or_else(|| self.allocation_of.take());
+        }
+        Ok(())
+    }
+}
+
+/// A string that its length comes before.
+fn string<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Refusal> {
+    let length = fields.u32().ok_or(MALFORMED)?;
+    fields.bytes(length as usize).ok_or(MALFORMED)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Refusal> {
+    if bytes.len() > STRING_BYTES_MAX {
+        return Err((option_reply::NBD_REP_ERR_TOO_BIG, "a string is longer than 4096 bytes"));
+    }
+    let invalid = (option_reply::NBD_REP_ERR_INVALID, "a string is not UTF-8 without NUL");
+    std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or(invalid)
+}
+
+/// A description as the protocol can send it.
+fn line(mut description: String) -> String {
+    description.retain(|character| character != '\0');
+    let end = description.floor_char_boundary(STRING_BYTES_MAX);
+    description.truncate(end);
+    description
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::{Done, Error, Extent, Request};
+    use option_reply::*;
+
+    struct Fake {
+        block_bytes_min: u32,
+    }
+
+    impl Export for Fake {
+        fn size(&self) -> u64 {
+            0x1_0000
+        }
+        fn description(&self) -> String {
+            "a fake".into()
+        }
+        fn block_sizes(&self) -> (u32, u32, u32) {
+            (self.block_bytes_min, 4096, 1 << 30)
+        }
+        fn submit(&self, _: Request, done: Done) {
+            done(Err(Error::Io));
+        }
+        fn extents(&self, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, Error> {
+            Err(Error::Io)
+        }
+    }
+
+    fn handshake(encryption: Encryption, exports: &[(&str, u32)]) -> Handshake {
+        let table = Exports::default();
+        for &(name, block_bytes_min) in exports {
+            assert!(table.add(name, Arc::new(Fake { block_bytes_min })));
+        }
+        let mut handshake = Handshake::new(table, encryption);
+        assert!(matches!(handshake.advance(&[0, 0, 0, 3], &mut Vec::new()), (4, Step::Continue)));
+        handshake
+    }
+
+    fn message(option: u32, data: &[u8]) -> Vec<u8> {
+        [b"IHAVEOPT", &option.to_be_bytes()[..], &length_field(data.len()), data].concat()
+    }
+
+    /// The replies to an option, type and data, and what comes next.
+    fn ask(handshake: &mut Handshake, option: u32, data: &[u8]) -> (Vec<(u32, Vec<u8>)>, Step) {
+        let input = message(option, data);
+        let mut output = Vec::new();
+        let (mut taken, mut step) = handshake.advance(&input, &mut output);
+        while taken < input.len() && matches!(step, Step::Continue) {
+            let (more, next) = handshake.advance(&input[taken..], &mut output);
+            assert!(more > 0, "a whole message is taken");
+            (taken, step) = (taken + more, next);
+        }
+        let mut fields = Fields::new(&output);
+        let mut replies = Vec::new();
+        while let Some(magic) = fields.u64() {
+            assert_eq!((magic, fields.u32()), (super::super::protocol::NBD_REP_MAGIC, Some(option)));
+            let reply = fields.u32().unwrap();
+            replies.push((reply, string(&mut fields).unwrap().to_vec()));
+        }
+        (replies, step)
+    }
+
+    fn refused(handshake: &mut Handshake, option: u32, data: &[u8]) -> u32 {
+        let (replies, step) = ask(handshake, option, data);
+        assert!(matches!(step, Step::Continue));
+        assert_eq!(replies.len(), 1);
+        replies[0].0
+    }
+
+    fn named(name: &[u8], rest: &[u8]) -> Vec<u8> {
+        [&length_field(name.len()), name, rest].concat()
+    }
+
+    #[test]
+    fn go_answers_with_what_was_asked_and_opens_the_export() {
+        let mut handshake = handshake(Encryption::Off, &[("disk", 1)]);
+        let (replies, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"", b"\0\x04\0\x03\0\x01\0\x02\0\x63"));
+        let expected: [(u32, &[u8]); 5] = [
+            // 64 KiB; flags 0xd6d: bits 0, 2, 3, 5, 6, 8, 10, 11.
+            (NBD_REP_INFO, b"\0\0\0\0\0\0\0\x01\0\0\x0d\x6d"),
+            (NBD_REP_INFO, b"\0\x01disk"),
+            (NBD_REP_INFO, b"\0\x02a fake"),
+            // 1, 4 KiB and, though the export would take more, 32 MiB.
+            (NBD_REP_INFO, b"\0\x03\0\0\0\x01\0\0\x10\0\x02\0\0\0"),
+            (NBD_REP_ACK, b""),
+        ];
+        assert_eq!(replies, expected.map(|(reply, data)| (reply, data.to_vec())));
+        assert!(matches!(step, Step::Transmit(Session { structured: false, allocation: false, .. })));
+    }
+
+    #[test]
+    fn export_name_is_answered_without_a_header_and_cannot_fail_softly() {
+        let mut output = Vec::new();
+        let mut first = handshake(Encryption::Off, &[("disk", 1)]);
+        let (_, step) = first.advance(&message(option::NBD_OPT_EXPORT_NAME, b"disk"), &mut output);
+        assert!(matches!(step, Step::Transmit(_)));
+        assert_eq!(output, b"\0\0\0\0\0\x01\0\0\x0d\x6d");
+        for name in [&b"other"[..], b"\xff", &[b'a'; 5000], &[b'a'; 20000]] {
+            let (replies, step) =
+                ask(&mut handshake(Encryption::Off, &[("disk", 1)]), option::NBD_OPT_EXPORT_NAME, name);
+            assert!(replies.is_empty() && matches!(step, Step::End));
+        }
+    }
+
+    #[test]
+    fn zeroes_follow_export_name_unless_the_client_said_no() {
+        let table = Exports::default();
+        table.add("disk", Arc::new(Fake { block_bytes_min: 1 }));
+        let mut handshake = Handshake::new(table, Encryption::Off);
+        handshake.advance(&[0, 0, 0, 0], &mut Vec::new());
+        let mut output = Vec::new();
+        let (_, step) = handshake.advance(&message(option::NBD_OPT_EXPORT_NAME, b"disk"), &mut output);
+        assert!(matches!(step, Step::Transmit(_)));
+        assert_eq!((output.len(), output[10..].iter().all(|&byte| byte == 0)), (10 + 124, true));
+    }
+
+    #[test]
+    fn a_client_without_fixed_newstyle_or_with_unknown_flags_is_cut_off() {
+        let mut handshake = Handshake::new(Exports::default(), Encryption::Off);
+        handshake.advance(&[0, 0, 0, 2], &mut Vec::new());
+        assert!(matches!(handshake.advance(&message(option::NBD_OPT_LIST, b""), &mut Vec::new()), (_, Step::End)));
+        let mut handshake = Handshake::new(Exports::default(), Encryption::Off);
+        assert!(matches!(handshake.advance(&[0, 0, 0, 4], &mut Vec::new()), (_, Step::End)));
+    }
+
+    #[test]
+    fn a_list_has_names_and_descriptions() {
+        let mut handshake = handshake(Encryption::Off, &[("a", 1), ("bc", 1)]);
+        let (replies, _) = ask(&mut handshake, option::NBD_OPT_LIST, b"");
+        let expected =
+            [(NBD_REP_SERVER, &b"\0\0\0\x01aa fake"[..]), (NBD_REP_SERVER, b"\0\0\0\x02bca fake"), (NBD_REP_ACK, b"")];
+        assert_eq!(replies, expected.map(|(reply, data)| (reply, data.to_vec())));
+        assert_eq!(refused(&mut handshake, option::NBD_OPT_LIST, b"x"), NBD_REP_ERR_INVALID);
+    }
+
+    #[test]
+    fn every_wrong_option_has_its_own_error_and_haggling_goes_on() {
+        let mut handshake = handshake(Encryption::Off, &[("disk", 1), ("big", 4096)]);
+        for (option, data, expected) in [
+            (99, vec![1; 300], NBD_REP_ERR_UNSUP),
+            (99, vec![1; SKIPPED_BYTES_MAX as usize], NBD_REP_ERR_UNSUP),
+            (option::NBD_OPT_GO, named(b"none", b"\0\0"), NBD_REP_ERR_UNKNOWN),
+            (option::NBD_OPT_GO, named(b"", b"\0\0"), NBD_REP_ERR_UNKNOWN),
+            (option::NBD_OPT_INFO, named(b"disk", b"\0\x01"), NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, named(b"disk", b"\0\0\0"), NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, named(b"di\0k", b"\0\0"), NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, named(b"\xc3\x28", b"\0\0"), NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, named(&[b'a'; 5000], b"\0\0"), NBD_REP_ERR_TOO_BIG),
+            (option::NBD_OPT_INFO, named(b"big", b"\0\0"), NBD_REP_ERR_BLOCK_SIZE_REQD),
+            (option::NBD_OPT_INFO, vec![], NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, vec![0xff; 8], NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_INFO, vec![0; OPTION_BYTES_MAX + 1], NBD_REP_ERR_TOO_BIG),
+            (option::NBD_OPT_STARTTLS, vec![], NBD_REP_ERR_POLICY),
+            (option::NBD_OPT_STRUCTURED_REPLY, vec![0], NBD_REP_ERR_INVALID),
+            (option::NBD_OPT_SET_META_CONTEXT, named(b"disk", b"\0\0\0\0"), NBD_REP_ERR_INVALID),
+        ] {
+            assert_eq!(refused(&mut handshake, option, &data), expected, "option {option}, {} bytes", data.len());
+        }
+        assert!(matches!(ask(&mut handshake, option::NBD_OPT_ABORT, b"").1, Step::End));
+    }
+
+    #[test]
+    fn too_many_or_too_long_options_end_the_connection() {
+        let mut limited = handshake(Encryption::Off, &[]);
+        for _ in 0..OPTIONS_MAX {
+            assert_eq!(refused(&mut limited, 99, b""), NBD_REP_ERR_UNSUP);
+        }
+        assert!(matches!(ask(&mut limited, 99, b"").1, Step::End));
+        let mut header = message(99, b"");
+        header[12..].copy_from_slice(&(SKIPPED_BYTES_MAX + 1).to_be_bytes());
+        let step = handshake(Encryption::Off, &[]).advance(&header, &mut Vec::new()).1;
+        assert!(matches!(step, Step::End));
+        let mut header = message(option::NBD_OPT_LIST, b"");
+        header[0] ^= 1;
+        assert!(matches!(handshake(Encryption::Off, &[]).advance(&header, &mut Vec::new()).1, Step::End));
+    }
+
+    #[test]
+    fn contexts_are_listed_and_chosen_for_one_export() {
+        let mut handshake = handshake(Encryption::Off, &[("disk", 1), ("other", 1)]);
+        assert_eq!(ask(&mut handshake, option::NBD_OPT_STRUCTURED_REPLY, b"").0, [(NBD_REP_ACK, vec![])]);
+        let id = |id: u8| (NBD_REP_META_CONTEXT, [&[0, 0, 0, id], BASE_ALLOCATION.as_bytes()].concat());
+        let ack = (NBD_REP_ACK, vec![]);
+        let query = |queries: &[&str]| {
+            let list: Vec<u8> = queries.iter().flat_map(|query| named(query.as_bytes(), b"")).collect();
+            named(b"disk", &[&length_field(queries.len()), &list[..]].concat())
+        };
+        let list = option::NBD_OPT_LIST_META_CONTEXT;
+        let set = option::NBD_OPT_SET_META_CONTEXT;
+        assert_eq!(ask(&mut handshake, list, &query(&[])).0, [id(0), ack.clone()]);
+        assert_eq!(ask(&mut handshake, list, &query(&["base:"])).0, [id(0), ack.clone()]);
+        assert_eq!(ask(&mut handshake, list, &query(&["x-other:"])).0, std::slice::from_ref(&ack));
+        assert_eq!(ask(&mut handshake, set, &query(&[])).0, std::slice::from_ref(&ack));
+        let both = ask(&mut handshake, set, &query(&["x-other:a", BASE_ALLOCATION])).0;
+        assert_eq!(both, [id(1), ack]);
+        assert_eq!(refused(&mut handshake, list, &query(&[""; QUERIES_MAX as usize + 1])), NBD_REP_ERR_TOO_BIG);
+        assert_eq!(refused(&mut handshake, list, &named(b"none", b"\0\0\0\0")), NBD_REP_ERR_UNKNOWN);
+        let (_, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"disk", b"\0\0"));
+        assert!(matches!(step, Step::Transmit(Session { structured: true, allocation: true, .. })));
+        let (_, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"other", b"\0\0"));
+        assert!(matches!(step, Step::Transmit(Session { structured: true, allocation: false, .. })));
+        assert_eq!(refused(&mut handshake, set, b""), NBD_REP_ERR_INVALID);
+        let (_, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"disk", b"\0\0"));
+        assert!(matches!(step, Step::Transmit(Session { allocation: false, .. })), "a failed choice undoes the last");
+    }
+
+    #[test]
+    fn where_tls_is_demanded_nothing_else_is_answered_before_it() {
+        let mut handshake = handshake(Encryption::Required, &[("disk", 1)]);
+        for option in [3, 6, 7, 8, 9, 10, 99] {
+            assert_eq!(refused(&mut handshake, option, b"anything"), NBD_REP_ERR_TLS_REQD);
+        }
+        assert_eq!(refused(&mut handshake, option::NBD_OPT_STARTTLS, b"x"), NBD_REP_ERR_INVALID);
+        let (replies, step) = ask(&mut handshake, option::NBD_OPT_STARTTLS, b"");
+        assert!(matches!(step, Step::StartTls));
+        assert_eq!(replies, [(NBD_REP_ACK, vec![])]);
+        handshake.encrypted();
+        assert_eq!(refused(&mut handshake, option::NBD_OPT_STARTTLS, b""), NBD_REP_ERR_INVALID);
+        assert_eq!(ask(&mut handshake, option::NBD_OPT_LIST, b"").0.len(), 2);
+        let plain = &mut self::handshake(Encryption::Required, &[("disk", 1)]);
+        assert!(matches!(ask(plain, option::NBD_OPT_EXPORT_NAME, b"disk").1, Step::End));
+    }
+
+    #[test]
+    fn what_was_agreed_on_before_tls_is_forgotten() {
+        let mut handshake = handshake(Encryption::Allowed, &[("disk", 1)]);
+        ask(&mut handshake, option::NBD_OPT_STRUCTURED_REPLY, b"");
+        let query = named(b"disk", &[b"\0\0\0\x01", &named(BASE_ALLOCATION.as_bytes(), b"")[..]].concat());
+        ask(&mut handshake, option::NBD_OPT_SET_META_CONTEXT, &query);
+        ask(&mut handshake, option::NBD_OPT_STARTTLS, b"");
+        handshake.encrypted();
+        let (_, step) = ask(&mut handshake, option::NBD_OPT_GO, &named(b"disk", b"\0\0"));
+        assert!(matches!(step, Step::Transmit(Session { structured: false, allocation: false, .. })));
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_answered_when_it_is_whole() {
+        let mut handshake = handshake(Encryption::Off, &[("disk", 1)]);
+        let input = message(option::NBD_OPT_GO, &named(b"disk", b"\0\0"));
+        let mut output = Vec::new();
+        for end in 0..input.len() {
+            assert_eq!(handshake.advance(&input[..end], &mut output).0, 0);
+            assert!(output.is_empty());
+        }
+        assert!(matches!(handshake.advance(&input, &mut output), (taken, Step::Transmit(_)) if taken == input.len()));
+    }
+}

@@ -1,0 +1,264 @@
+//! A server: its listeners, its connections, and their end.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::connection::{Control, serve};
+use super::counters::Counters;
+use super::listener::{ListenError, Listener};
+use super::tls::Tls;
+use super::uri::{Address, Uri};
+use crate::export::Exports;
+
+/// What a server allows.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether connections are encrypted, and how.
+    pub tls: Tls,
+    /// Most connections at a time.
+    pub connections_max: usize,
+    /// How long a client may take to open an export.
+    pub handshake_time_max: Duration,
+    /// Most requests of one connection that are not answered yet.
+    pub requests_in_flight_max: usize,
+    /// Most bytes that one connection's requests hold, and their answers; at least the longest request.
+    pub bytes_in_flight_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls: Tls::Off,
+            connections_max: 4096,
+            handshake_time_max: Duration::from_secs(60),
+            requests_in_flight_max: 128,
+            bytes_in_flight_max: 64 << 20,
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system gives it no thread, or nothing to wake one up with.
+    #[error("cannot start the NBD server: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Stack of a thread that serves a connection; exports that answer at once do so on it.
+const STACK_BYTES: usize = 256 << 10;
+/// How long accepting pauses when the system has no more file descriptors or memory.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+#[derive(Default)]
+struct Registry {
+    connections: HashMap<u64, (Arc<Control>, JoinHandle<()>)>,
+    /// Threads that have nothing left to do but to end.
+    finished: Vec<JoinHandle<()>>,
+    next: u64,
+}
+
+struct Shared {
+    exports: Exports,
+    options: Options,
+    counters: Counters,
+    registry: Mutex<Registry>,
+    changed: Condvar,
+    stopping: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Shared {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().expect("no thread panics with the table of connections")
+    }
+}
+
+/// A running server. It stops when it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<Address>,
+    acceptors: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts to serve `exports` at `addresses`; exports may be added later.
+    pub fn start(addresses: &[Address], exports: Exports, options: Options) -> Result<Self, StartError> {
+        let mut listeners = Vec::new();
+        for address in addresses {
+            listeners.extend(Listener::bind(address)?);
+        }
+        let addresses = listeners.iter().map(Listener::address).collect::<Result<_, _>>()?;
+        let shared = Arc::new(Shared {
+            exports,
+            options,
+            counters: Counters::default(),
+            registry: Mutex::default(),
+            changed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
+        });
+        let mut server = Self { shared, addresses, acceptors: Vec::new() };
+        for listener in listeners {
+            let shared = Arc::clone(&server.shared);
+            let builder = std::thread::Builder::new().name("nbd-accept".into()).stack_size(STACK_BYTES);
+            server.acceptors.push(builder.spawn(move || accept(&listener, &shared))?);
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// How clients reach an export, one URI for each address.
+    pub fn uris(&self, export: &str) -> Vec<Uri> {
+        let encrypted = matches!(self.shared.options.tls, Tls::Required(_));
+        let uri = |address: &Address| Uri { encrypted, address: address.clone(), export: export.to_owned() };
+        self.addresses.iter().map(uri).collect()
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Stops: no more clients are accepted, what they have sent is answered, and connections end. Requests that are not answered
+    /// after `grace` are given up. Returns whether all threads have ended; one that an export does not let go of is left behind.
+    pub fn stop(mut self, grace: Duration) -> bool {
+        self.end(grace)
+    }
+
+    fn end(&mut self, grace: Duration) -> bool {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Fails only after 2^64 - 1 rings.
+        let _ = rustix::io::write(&self.shared.bell, &1_u64.to_ne_bytes());
+        for acceptor in self.acceptors.drain(..) {
+            acceptor.join().expect("accepting does not panic");
+        }
+        for (control, _) in self.shared.registry().connections.values() {
+            control.stop();
+        }
+        if self.wait_for_connections(grace) {
+            return true;
+        }
+        for (control, _) in self.shared.registry().connections.values() {
+            control.abandon();
+        }
+        self.wait_for_connections(Duration::from_secs(1))
+    }
+
+    /// Waits until all connections have ended, and joins their threads; returns whether they have.
+    fn wait_for_connections(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut registry = self.shared.registry();
+        while !registry.connections.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.changed.wait_timeout(registry, left);
+            (registry, _) = waited.expect("no thread panics with the table of connections");
+        }
+        let finished = std::mem::take(&mut registry.finished);
+        let all = registry.connections.is_empty();
+        drop(registry);
+        join(finished);
+        all
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.acceptors.is_empty() {
+            self.end(Duration::from_secs(5));
+        }
+    }
+}
+
+/// Joins threads that are about to end. One that panicked has said so.
+fn join(finished: Vec<JoinHandle<()>>) {
+    for thread in finished {
+        let _ = thread.join();
+    }
+}
+
+/// Takes clients in until the server stops.
+fn accept(listener: &Listener, shared: &Arc<Shared>) {
+    let mut exhausted = false;
+    while !shared.stopping.load(Ordering::SeqCst) {
+        let mut polled = [
+            PollFd::from_borrowed_fd(shared.bell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
+        ];
+        let (count, timeout) = if exhausted { (1, Some(&PAUSE)) } else { (2, None) };
+        // Whatever it says, the next step is to look.
+        let _ = poll(&mut polled[..count], timeout);
+        let finished = std::mem::take(&mut shared.registry().finished);
+        join(finished);
+        exhausted = match listener.accept() {
+            Ok(socket) => admit(socket, shared).is_err(),
+            Err(error) => is_exhausted(&error),
+        };
+    }
+}
+
+/// Whether an error of `accept(2)` will still be there at once, rather than be that of a client who went.
+fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].map(|errno| errno.raw_os_error());
+    error.raw_os_error().is_some_and(|errno| exhausted.contains(&errno))
+}
+
+/// Gives a client its thread, unless there are too many.
+fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
+    let mut registry = shared.registry();
+    if registry.connections.len() >= shared.options.connections_max {
+        Counters::add(&shared.counters.connections_refused, 1);
+        return Ok(());
+    }
+    let control = Arc::new(Control::new(socket)?);
+    let id = registry.next;
+    registry.next += 1;
+    let thread = {
+        let (shared, control) = (Arc::clone(shared), Arc::clone(&control));
+        let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
+        builder.spawn(move || {
+            let _leave = Leave { shared: &shared, id };
+            serve(&control, &shared.exports, &shared.options, &shared.counters);
+        })?
+    };
+    registry.connections.insert(id, (control, thread));
+    Counters::add(&shared.counters.connections_accepted, 1);
+    Counters::add(&shared.counters.connections, 1);
+    Ok(())
+}
+
+/// Takes a connection off the table when its thread ends, in whatever way.
+struct Leave<'a> {
+    shared: &'a Shared,
+    id: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let mut registry = self.shared.registry();
+        // The table is locked from before the thread starts until it is in there.
+        let (_, thread) =
+            registry.connections.remove(&self.id).expect("a connection is on the table while it is served");
+        registry.finished.push(thread);
+        self.shared.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.changed.notify_all();
+    }
+}

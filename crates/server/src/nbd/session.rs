@@ -1,0 +1,380 @@
+//! The transmission phase of one connection. One thread receives, submits, and sends what the export has answered.
+//!
+//! An export that answers at once costs no other thread: while requests are buffered, their answers are gathered, and sent
+//! together. An export that answers later does so through [`Completions`](super::completions::Completions), which wakes this
+//! thread up if it sleeps.
+//!
+//! Memory is bounded by what is set aside when a request is accepted: the data of a write, the answer of a read. While too much is
+//! set aside or unsent, no request is accepted, and the client's bytes stay in its socket.
+
+use std::io;
+
+use super::completions::{Asked, Completed};
+use super::connection::{Control, Input};
+use super::counters::Counters;
+use super::handshake::Session;
+use super::output::Output;
+use super::protocol::{REQUEST_BYTES, error, put_block_status_chunk};
+use super::server::Options;
+use super::transmission::{
+    Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
+};
+use super::transport::{Patience, Transport};
+use crate::export::{Operation, Request};
+
+/// Size of the buffer that requests are received into.
+const INPUT_BYTES: usize = 128 << 10;
+/// Data of a write that is at least as long is received where it stays.
+const DIRECT_BYTES_MIN: usize = 32 << 10;
+/// Unsent replies that are sent before all received requests are looked at.
+const SENT_EARLY_BYTES: usize = 256 << 10;
+/// Unsent replies that keep requests from being accepted.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// What the next bytes from the client are.
+enum Expected {
+    Request,
+    /// The rest of a write's data.
+    Data {
+        command: Command,
+        data: Vec<u8>,
+    },
+    /// The rest of a refused write's data.
+    Refused {
+        left: usize,
+        cookie: u64,
+        error: u32,
+        reason: &'static str,
+    },
+}
+
+/// Why nothing more was made of the received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// They are all used.
+    Starved,
+    /// Too much is in flight or unsent.
+    Full,
+    /// The session is over.
+    Over,
+}
+
+/// Counts of this connection that are not in the server's counters yet.
+#[derive(Default)]
+struct Tally {
+    requests: u64,
+    requests_failed: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+/// A client that has opened an export.
+pub struct Transmission<'a> {
+    control: &'a Control,
+    transport: Transport,
+    session: Session,
+    terms: Terms,
+    requests_in_flight_max: usize,
+    bytes_in_flight_max: usize,
+    counters: &'a Counters,
+    tally: Tally,
+    input: Input,
+    expected: Expected,
+    output: Output,
+    completed: Vec<Completed>,
+    requests_in_flight: usize,
+    bytes_in_flight: usize,
+    /// Whether more is received.
+    open: bool,
+    /// Whether the client is gone, so that answers go nowhere.
+    gone: bool,
+}
+
+impl<'a> Transmission<'a> {
+    /// The start of transmission.
+    pub fn new(
+        control: &'a Control,
+        transport: Transport,
+        session: Session,
+        options: &Options,
+        counters: &'a Counters,
+    ) -> Self {
+        let (block_bytes_min, _, block_bytes_max) = session.export.block_sizes();
+        assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
+        let terms = Terms {
+            size: session.export.size(),
+            read_only: session.export.read_only(),
+            block_bytes_min,
+            payload_bytes_max: block_bytes_max.min(PAYLOAD_BYTES_MAX),
+            structured: session.structured,
+            allocation: session.allocation,
+        };
+        Self {
+            control,
+            transport,
+            session,
+            terms,
+            requests_in_flight_max: options.requests_in_flight_max.max(1),
+            bytes_in_flight_max: options.bytes_in_flight_max.max(PAYLOAD_BYTES_MAX as usize),
+            counters,
+            tally: Tally::default(),
+            input: Input::new(INPUT_BYTES),
+            expected: Expected::Request,
+            output: Output::default(),
+            completed: Vec::new(),
+            requests_in_flight: 0,
+            bytes_in_flight: 0,
+            open: true,
+            gone: false,
+        }
+    }
+
+    /// Serves until the client goes and all its requests are answered. `received` are bytes that came with the handshake.
+    pub fn run(&mut self, received: &[u8]) {
+        self.input.extend(received);
+        while !self.control.is_abandoned() {
+            self.collect();
+            let pause = if self.open { self.process() } else { Pause::Over };
+            if pause == Pause::Over || (pause == Pause::Starved && self.control.is_stopping()) {
+                self.open = false;
+            }
+            let unsent = self.output.length();
+            self.send();
+            self.tell();
+            if !self.open && self.requests_in_flight == 0 && (self.gone || !self.transport.has_more(&self.output)) {
+                break;
+            }
+            // What was sent may have made room.
+            if pause == Pause::Full && self.output.length() < unsent {
+                continue;
+            }
+            if let Err(error) = self.wait(pause == Pause::Starved)
+                && error.kind() != io::ErrorKind::WouldBlock
+            {
+                self.lose();
+            }
+        }
+        self.tell();
+        self.transport.close();
+    }
+
+    /// Waits for bytes, if they are wanted, for answers, and for the client to take what is unsent.
+    fn wait(&mut self, starved: bool) -> io::Result<()> {
+        let read = starved && self.open;
+        let write = !self.gone && self.transport.has_more(&self.output);
+        let alone = read && !write && self.requests_in_flight == 0;
+        if alone && !self.transport.encrypted() {
+            return self.receive(Patience::Wait);
+        }
+        if read && self.transport.encrypted() {
+            // Bytes may have come out of the socket already.
+            match self.receive(Patience::Now) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received,
+            }
+        }
+        let completions = self.control.completions();
+        if !completions.fall_asleep() {
+            return Ok(());
+        }
+        let ready = self.transport.wait(read, write, completions.bell(), None);
+        completions.wake_up(ready.as_ref().is_ok_and(|ready| ready.rung));
+        if ready?.readable { self.receive(Patience::Now) } else { Ok(()) }
+    }
+
+    fn receive(&mut self, patience: Patience) -> io::Result<()> {
+        let count = match &mut self.expected {
+            Expected::Data { command, data }
+                if command.length as usize - data.len() >= DIRECT_BYTES_MIN && self.input.available().is_empty() =>
+            {
+                let count = self.transport.receive(data, patience)?;
+                // The allocator may have given more room than was asked for.
+                if data.len() > command.length as usize {
+                    self.input.extend(&data.split_off(command.length as usize));
+                }
+                count
+            }
+            _ => self.input.receive(&mut self.transport, patience)?,
+        };
+        if count == 0 {
+            self.open = false;
+        }
+        Ok(())
+    }
+
+    /// Looks at the received bytes until they are used up or must wait.
+    fn process(&mut self) -> Pause {
+        loop {
+            if self.output.length() >= SENT_EARLY_BYTES {
+                self.send();
+            }
+            let pause = match &mut self.expected {
+                Expected::Request => self.request(),
+                Expected::Data { command, data } => {
+                    let wanted = command.length as usize - data.len();
+                    let available = self.input.available();
+                    let count = wanted.min(available.len());
+                    data.extend_from_slice(&available[..count]);
+                    self.input.consume(count);
+                    if count < wanted {
+                        return Pause::Starved;
+                    }
+                    let (command, data) = (*command, std::mem::take(data));
+                    self.expected = Expected::Request;
+                    self.submit(&command, Operation::Write, data);
+                    None
+                }
+                Expected::Refused { left, cookie, error, reason } => {
+                    let count = (*left).min(self.input.available().len());
+                    self.input.consume(count);
+                    *left -= count;
+                    if *left > 0 {
+                        return Pause::Starved;
+                    }
+                    let (cookie, error, reason) = (*cookie, *error, *reason);
+                    self.expected = Expected::Request;
+                    self.refuse(cookie, error, reason);
+                    None
+                }
+            };
+            if let Some(pause) = pause {
+                return pause;
+            }
+        }
+    }
+
+    fn is_full(&self, reserved_bytes: usize) -> bool {
+        self.requests_in_flight >= self.requests_in_flight_max
+            || self.output.length() >= UNSENT_BYTES_MAX
+            || (self.requests_in_flight > 0
+                && self.bytes_in_flight + self.output.length() + reserved_bytes > self.bytes_in_flight_max)
+    }
+
+    /// Takes one request from the received bytes.
+    fn request(&mut self) -> Option<Pause> {
+        let Some(header) = self.input.available().first_chunk::<REQUEST_BYTES>() else { return Some(Pause::Starved) };
+        let Some(command) = Command::decode(header) else { return Some(self.break_off()) };
+        self.terms.size = self.session.export.size();
+        let verdict = match judge(&command, &self.terms) {
+            verdict @ (Verdict::Disconnect | Verdict::End) => verdict,
+            _ if self.control.is_stopping() => Verdict::Refuse(error::NBD_ESHUTDOWN, "the server is shutting down"),
+            verdict => verdict,
+        };
+        let reserved_bytes = match verdict {
+            Verdict::Perform(Operation::Read | Operation::Write) => command.length as usize,
+            _ => 0,
+        };
+        if self.is_full(reserved_bytes) {
+            return Some(Pause::Full);
+        }
+        self.input.consume(REQUEST_BYTES);
+        self.tally.requests += 1;
+        match verdict {
+            Verdict::Perform(Operation::Write) => {
+                self.bytes_in_flight += command.length as usize;
+                self.expected = Expected::Data { command, data: Vec::with_capacity(command.length as usize) };
+            }
+            Verdict::Perform(operation) => {
+                self.bytes_in_flight += reserved_bytes;
+                self.submit(&command, operation, Vec::new());
+            }
+            Verdict::Extents(extents_max) => self.extents(&command, extents_max),
+            Verdict::Refuse(error, reason) if command.data_bytes() > 0 => {
+                let left = command.data_bytes() as usize;
+                self.expected = Expected::Refused { left, cookie: command.cookie, error, reason };
+            }
+            Verdict::Refuse(error, reason) => self.refuse(command.cookie, error, reason),
+            Verdict::Disconnect => return Some(Pause::Over),
+            Verdict::End => return Some(self.break_off()),
+        }
+        None
+    }
+
+    fn break_off(&mut self) -> Pause {
+        Counters::add(&self.counters.connections_broken, 1);
+        Pause::Over
+    }
+
+    fn submit(&mut self, command: &Command, operation: Operation, data: Vec<u8>) {
+        let reads = operation == Operation::Read;
+        let reserved_bytes = if reads { command.length as usize } else { data.len() };
+        let asked =
+            Asked { cookie: command.cookie, offset: command.offset, length: command.length, reads, reserved_bytes };
+        let force_unit_access = command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0;
+        let (offset, length) = (command.offset, u64::from(command.length));
+        self.tally.bytes_written += data.len() as u64;
+        self.requests_in_flight += 1;
+        let request = Request { operation, offset, length, force_unit_access, data };
+        self.session.export.submit(request, self.control.completions().done(asked));
+        self.collect();
+    }
+
+    fn extents(&mut self, command: &Command, extents_max: usize) {
+        let length = u64::from(command.length);
+        match self.session.export.extents(command.offset, length, extents_max) {
+            Ok(extents) => match descriptors(&extents, command.length, extents_max) {
+                Some(descriptors) => {
+                    self.output.put(|output| put_block_status_chunk(output, command.cookie, &descriptors));
+                }
+                None => self.refuse(command.cookie, error::NBD_EIO, "the export does not know how it is stored"),
+            },
+            Err(error) => self.refuse(command.cookie, error_number(error), &error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, cookie: u64, error: u32, reason: &str) {
+        self.tally.requests_failed += 1;
+        let structured = self.terms.structured;
+        self.output.put(|output| put_error(output, structured, cookie, error, reason));
+    }
+
+    /// Turns answers of the export into bytes to send.
+    fn collect(&mut self) {
+        let mut completed = std::mem::take(&mut self.completed);
+        self.control.completions().take(&mut completed);
+        for answer in completed.drain(..) {
+            self.requests_in_flight -= 1;
+            self.bytes_in_flight -= answer.asked.reserved_bytes;
+            if !self.gone {
+                self.reply(answer);
+            }
+        }
+        self.completed = completed;
+    }
+
+    fn reply(&mut self, answer: Completed) {
+        let Asked { cookie, offset, length, reads, .. } = answer.asked;
+        let structured = self.terms.structured;
+        match answer.result {
+            Ok(data) if reads => {
+                assert_eq!(data.len(), length as usize, "an export answers a read with all of its bytes");
+                self.tally.bytes_read += data.len() as u64;
+                self.output.put(|output| put_read(output, structured, cookie, offset, length));
+                self.output.put_data(data);
+            }
+            Ok(_) => self.output.put(|output| put_done(output, structured, cookie)),
+            Err(error) => self.refuse(cookie, error_number(error), &error.to_string()),
+        }
+    }
+
+    fn send(&mut self) {
+        if !self.gone && self.transport.send(&mut self.output).is_err() {
+            self.lose();
+        }
+    }
+
+    /// Notes that the client is gone. Its requests go on in the export, so the connection lasts, and counts, until they end.
+    fn lose(&mut self) {
+        self.gone = true;
+        self.open = false;
+        self.output.discard();
+    }
+
+    fn tell(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        Counters::add(&self.counters.requests, tally.requests);
+        Counters::add(&self.counters.requests_failed, tally.requests_failed);
+        Counters::add(&self.counters.bytes_read, tally.bytes_read);
+        Counters::add(&self.counters.bytes_written, tally.bytes_written);
+    }
+}

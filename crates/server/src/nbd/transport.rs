@@ -1,0 +1,220 @@
+//! A client's socket, plain or under TLS, and waiting for it.
+
+use std::io::{self, BufRead, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::output::Output;
+
+/// Whether receiving waits for bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It does; only for sockets without TLS.
+    Wait,
+    /// It fails with [`io::ErrorKind::WouldBlock`].
+    Now,
+}
+
+/// What waiting ended with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ready {
+    /// The socket has bytes, an end or an error.
+    pub readable: bool,
+    /// The bell rang.
+    pub rung: bool,
+}
+
+/// A connection that bytes go over.
+pub struct Transport {
+    socket: Arc<OwnedFd>,
+    tls: Option<Box<ServerConnection>>,
+}
+
+impl Transport {
+    /// A connection without TLS.
+    pub fn new(socket: Arc<OwnedFd>) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// Goes on over TLS: the next bytes that are received are those of the client's first TLS message.
+    pub fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
+        assert!(self.tls.is_none(), "TLS is started once");
+        let tls = ServerConnection::new(config).map_err(io::Error::other)?;
+        self.tls = Some(Box::new(tls));
+        Ok(())
+    }
+
+    /// Whether it goes over TLS.
+    pub fn encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Receives into the spare capacity of `into`, which there is. Returns how many bytes came; 0 is the end.
+    pub fn receive(&mut self, into: &mut Vec<u8>, patience: Patience) -> io::Result<usize> {
+        debug_assert!(into.capacity() > into.len());
+        match &mut self.tls {
+            Some(tls) => {
+                assert_eq!(patience, Patience::Now, "TLS has messages of its own to wait for");
+                receive_tls(tls, &self.socket, into)
+            }
+            None => {
+                let flags = if patience == Patience::Now { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+                let received =
+                    retry_on_intr(|| recv(&self.socket, spare_capacity(into), flags).map(|(count, _)| count));
+                Ok(received?)
+            }
+        }
+    }
+
+    /// Sends as much of `output` as the socket takes at once.
+    pub fn send(&mut self, output: &mut Output) -> io::Result<()> {
+        let sent = match &mut self.tls {
+            Some(tls) => send_tls(tls, &self.socket, output),
+            None => send_plain(&self.socket, output),
+        };
+        sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })
+    }
+
+    /// Whether there is more to send: `output`, or messages of TLS.
+    pub fn has_more(&self, output: &Output) -> bool {
+        !output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Waits until the socket can be read, or written, or `bell` rings, or the time is up. Errors of the socket are told by the
+    /// next call that uses it.
+    pub fn wait(&self, read: bool, write: bool, bell: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<Ready> {
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, read);
+        events.set(PollFlags::OUT, write);
+        let mut polled = [PollFd::from_borrowed_fd(bell, PollFlags::IN), PollFd::new(&self.socket, events)];
+        // An end of the connection is told whether or not it was asked for, again and again.
+        let count = if read || write { 2 } else { 1 };
+        let timeout = match deadline {
+            None => None,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Some(Timespec::try_from(left).map_err(io::Error::other)?)
+            }
+        };
+        match poll(&mut polled[..count], timeout.as_ref()) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let readable = read && !(polled[1].revents() - PollFlags::OUT).is_empty();
+        Ok(Ready { readable, rung: !polled[0].revents().is_empty() })
+    }
+
+    /// Says goodbye, if the socket takes it at once.
+    pub fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            // The connection ends either way.
+            let _ = send_tls(tls, &self.socket, &mut Output::default());
+        }
+    }
+}
+
+fn send_plain(socket: &OwnedFd, output: &mut Output) -> io::Result<()> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    while !output.is_empty() {
+        let sent = output.slices(|slices| match slices {
+            [slice] => retry_on_intr(|| send(socket, slice, flags)),
+            _ => retry_on_intr(|| sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)),
+        });
+        output.consume(sent?);
+    }
+    Ok(())
+}
+
+fn send_tls(tls: &mut ServerConnection, socket: &OwnedFd, output: &mut Output) -> io::Result<()> {
+    loop {
+        while tls.wants_write() {
+            tls.write_tls(&mut Now(socket.as_fd()))?;
+        }
+        if output.is_empty() || tls.is_handshaking() {
+            return Ok(());
+        }
+        let taken = tls.writer().write(output.front())?;
+        output.consume(taken);
+    }
+}
+
+fn receive_tls(tls: &mut ServerConnection, socket: &OwnedFd, into: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        let mut reader = tls.reader();
+        match reader.fill_buf() {
+            Ok(plain) => {
+                let count = plain.len().min(into.capacity() - into.len());
+                into.extend_from_slice(&plain[..count]);
+                reader.consume(count);
+                return Ok(count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if tls.read_tls(&mut Now(socket.as_fd()))? == 0 {
+            return Ok(0);
+        }
+        let processed = tls.process_new_packets();
+        // Answers of the handshake, or an alert that says what was wrong.
+        let sent = send_tls(tls, socket, &mut Output::default());
+        processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })?;
+    }
+}
+
+/// The socket as the TLS library uses it.
+struct Now<'a>(BorrowedFd<'a>);
+
+impl Read for Now<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let received = retry_on_intr(|| recv(self.0, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count));
+        Ok(received?)
+    }
+}
+
+impl Write for Now<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        Ok(retry_on_intr(|| send(self.0, buffer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    use super::super::completions::Completions;
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_gone_wakes_no_one_who_waits_for_the_bell() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let transport = Transport::new(Arc::new(ours.into()));
+        let completions = Completions::new().unwrap();
+        drop(theirs);
+        let soon = || Some(Instant::now() + Duration::from_millis(20));
+        let waited = transport.wait(false, false, completions.bell(), soon());
+        assert_eq!(waited.map_err(|error| error.kind()).unwrap_err(), io::ErrorKind::TimedOut);
+        assert!(transport.wait(true, false, completions.bell(), soon()).unwrap().readable);
+        completions.ring();
+        let ready = transport.wait(false, false, completions.bell(), None).unwrap();
+        assert!(ready.rung && !ready.readable);
+    }
+}

@@ -1,0 +1,215 @@
+//! NBD URIs: where a server listens, and which export a client wants.
+//! Source: NetworkBlockDevice/nbd, doc/uri.md.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::protocol::STRING_BYTES_MAX;
+
+/// The port of NBD.
+pub const PORT: u16 = 10809;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A TCP port. An empty host means all addresses of this machine.
+    Tcp {
+        /// Name or address, without brackets.
+        host: String,
+        /// Port; 0 means any that is free.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(formatter, "{host}:{port}"),
+            Self::Unix(path) => write!(formatter, "{}", path.display()),
+        }
+    }
+}
+
+/// An address of an export.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Uri {
+    /// Whether the connection is encrypted.
+    pub encrypted: bool,
+    /// Where the server listens.
+    pub address: Address,
+    /// Name of the export; empty for the default one.
+    pub export: String,
+}
+
+/// Why a URI was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("NBD URI {uri:?}: {reason}")]
+pub struct UriError {
+    uri: String,
+    reason: String,
+}
+
+impl FromStr for Uri {
+    type Err = UriError;
+
+    fn from_str(uri: &str) -> Result<Self, UriError> {
+        parse(uri).map_err(|reason| UriError { uri: uri.to_owned(), reason })
+    }
+}
+
+fn parse(uri: &str) -> Result<Uri, String> {
+    let schemes = "expected nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH, with nbds for TLS";
+    let (scheme, rest) = uri.split_once("://").ok_or(schemes)?;
+    let (encrypted, unix) = match scheme {
+        "nbd" => (false, false),
+        "nbds" => (true, false),
+        "nbd+unix" => (false, true),
+        "nbds+unix" => (true, true),
+        other => return Err(format!("unknown scheme {other:?}; {schemes}")),
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
+    let export = decode(export)?;
+    if export.len() > STRING_BYTES_MAX {
+        return Err(format!("the name of the export has {} bytes; {STRING_BYTES_MAX} are allowed", export.len()));
+    }
+    let mut socket = None;
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        match parameter.split_once('=') {
+            Some(("socket", path)) if unix => socket = Some(decode(path)?),
+            _ => return Err(format!("unknown parameter {parameter:?}")),
+        }
+    }
+    let address = if unix {
+        if !authority.is_empty() {
+            return Err(format!(
+                "found host {authority:?}; a Unix socket has none: write {scheme}:///EXPORT?socket=PATH"
+            ));
+        }
+        let path = socket.filter(|path| !path.is_empty()).ok_or("the parameter socket=PATH is missing")?;
+        Address::Unix(path.into())
+    } else {
+        parse_authority(authority)?
+    };
+    Ok(Uri { encrypted, address, export })
+}
+
+fn parse_authority(authority: &str) -> Result<Address, String> {
+    if authority.contains('@') {
+        return Err("user names are not supported".into());
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("a bracket is not closed")?;
+            (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, Some("")),
+        },
+    };
+    let wrong_port = || format!("the port in {authority:?} is not a number from 0 to 65535");
+    let port = match port {
+        Some("") => PORT,
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().map_err(|_| wrong_port())?,
+        _ => return Err(wrong_port()),
+    };
+    Ok(Address::Tcp { host: decode(host)?, port })
+}
+
+fn decode(text: &str) -> Result<String, String> {
+    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| format!("{text:?} is not UTF-8"))?;
+    if decoded.contains('\0') {
+        return Err(format!("{text:?} contains a NUL"));
+    }
+    Ok(decoded.into_owned())
+}
+
+/// What is encoded in names and paths.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+/// What is encoded in hosts, where colons and brackets are written as they are.
+const ENCODED_IN_HOST: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@');
+
+impl fmt::Display for Uri {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.encrypted { "nbds" } else { "nbd" };
+        let export = utf8_percent_encode(&self.export, ENCODED);
+        match &self.address {
+            Address::Unix(path) => {
+                let path = path.to_string_lossy();
+                write!(formatter, "{scheme}+unix:///{export}?socket={}", utf8_percent_encode(&path, ENCODED))
+            }
+            Address::Tcp { host, port } => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                write!(formatter, "{scheme}://{}", utf8_percent_encode(&host, ENCODED_IN_HOST))?;
+                if *port != PORT {
+                    write!(formatter, ":{port}")?;
+                }
+                write!(formatter, "/{export}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(encrypted: bool, host: &str, port: u16, export: &str) -> Uri {
+        Uri { encrypted, address: Address::Tcp { host: host.into(), port }, export: export.into() }
+    }
+
+    fn unix(encrypted: bool, path: &str, export: &str) -> Uri {
+        Uri { encrypted, address: Address::Unix(path.into()), export: export.into() }
+    }
+
+    #[test]
+    fn uris_are_parsed_and_printed_back() {
+        for (text, expected) in [
+            ("nbd://example.com:7000/disk", tcp(false, "example.com", 7000, "disk")),
+            ("nbd://example.com/", tcp(false, "example.com", PORT, "")),
+            ("nbds://[::1]:10810/a/b", tcp(true, "::1", 10810, "a/b")),
+            ("nbds://[fe80::1]/%C3%A4%20b", tcp(true, "fe80::1", PORT, "ä b")),
+            ("nbd+unix:///?socket=/run/nbd.sock", unix(false, "/run/nbd.sock", "")),
+            ("nbds+unix:///disk?socket=/tmp/a%20b%26c", unix(true, "/tmp/a b&c", "disk")),
+        ] {
+            let uri: Uri = text.parse().unwrap();
+            assert_eq!(uri, expected);
+            assert_eq!(uri.to_string(), text);
+        }
+        assert_eq!("nbd://localhost".parse(), Ok(tcp(false, "localhost", PORT, "")));
+        assert_eq!("nbd://:0".parse(), Ok(tcp(false, "", 0, "")));
+        assert_eq!("nbd+unix:///x?socket=rel".parse(), Ok(unix(false, "rel", "x")));
+    }
+
+    #[test]
+    fn uris_that_make_no_sense_say_why() {
+        for (text, reason) in [
+            ("disk", "expected nbd://"),
+            ("http://host/", "unknown scheme \"http\""),
+            ("nbd://host:port/", "the port in \"host:port\""),
+            ("nbd://host:65536/", "the port in \"host:65536\""),
+            ("nbd://host:+1/", "the port in \"host:+1\""),
+            ("nbd://[::1/", "a bracket is not closed"),
+            ("nbd://[::1]x/", "the port in"),
+            ("nbd://me@host/", "user names"),
+            ("nbd+unix:///disk", "socket=PATH is missing"),
+            ("nbd+unix:///disk?socket=", "socket=PATH is missing"),
+            ("nbd+unix://host/disk?socket=/a", "a Unix socket has none"),
+            ("nbd://host/?socket=/a", "unknown parameter \"socket=/a\""),
+            ("nbd://host/%FF", "not UTF-8"),
+            ("nbd://host/%00", "a NUL"),
+        ] {
+            let error = text.parse::<Uri>().unwrap_err().to_string();
+            assert!(error.contains(reason) && error.contains(text), "{text}: {error}");
+        }
+        let long = format!("nbd://host/{}", "a".repeat(4097));
+        assert!(long.parse::<Uri>().unwrap_err().to_string().contains("has 4097 bytes; 4096 are allowed"));
+    }
+}

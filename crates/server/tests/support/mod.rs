@@ -1,0 +1,85 @@
+//! What the tests of the NBD server share.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flashwise_server::export::Exports;
+use flashwise_server::nbd::{Address, Options, Server, Uri};
+use tempfile::TempDir;
+
+pub mod certificates;
+pub mod client;
+pub mod memory;
+
+use client::Client;
+use memory::{Memory, noise};
+
+/// A running server over a Unix socket in a directory of its own.
+pub struct Rig {
+    pub directory: TempDir,
+    pub exports: Exports,
+    pub server: Server,
+}
+
+impl Rig {
+    pub fn start(exports: &[(&str, Arc<Memory>)], options: Options) -> Self {
+        let directory = TempDir::new().unwrap();
+        let table = Exports::default();
+        for (name, export) in exports {
+            assert!(table.add(name, export.clone()));
+        }
+        let address = Address::Unix(directory.path().join("nbd.sock"));
+        let server = Server::start(&[address], table.clone(), options).unwrap();
+        Self { directory, exports: table, server }
+    }
+
+    /// A server of one export, `disk`, of `size` bytes.
+    pub fn with_disk(size: u64) -> (Self, Arc<Memory>) {
+        let disk = Arc::new(Memory::new(size));
+        (Self::start(&[("disk", disk.clone())], Options::default()), disk)
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.server.addresses()[0]
+    }
+
+    pub fn uri(&self, export: &str) -> String {
+        self.server.uris(export)[0].to_string()
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn open(&self, structured: bool) -> Client {
+        Client::open(self.address(), "disk", structured).unwrap()
+    }
+
+    /// A client that does nothing wrong is served as if nothing had happened.
+    pub fn check_well_behaved(&self) {
+        let mut client = self.open(true);
+        let data = noise(client.size, 10_000);
+        assert_eq!(client.write(4096, &data).unwrap(), 0);
+        assert_eq!(client.read(4096, 10_000).unwrap(), data);
+        client.request(2, 0, 0, 0, 0).unwrap();
+        assert!(client.is_closed());
+    }
+}
+
+/// Waits until `condition` holds, for far longer than that takes.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "waited for a minute: {what}");
+        std::thread::yield_now();
+    }
+}
+
+pub fn tcp_address(host: &str) -> Address {
+    Address::Tcp { host: host.into(), port: 0 }
+}
+
+pub fn parse_uri(uri: &str) -> Uri {
+    uri.parse().unwrap()
+}
