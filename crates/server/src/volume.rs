@@ -1,5 +1,6 @@
 //! A volume: a backend behind its cache, as an [`Export`] that clients read and write.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use uuid::Uuid;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::{Identity, identity};
 use crate::disk::slow::{SlowTransfers, Slowness};
-use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
-use crate::engine::{Engine, Output, Settings};
+use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
+use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
 use crate::flash::{self, FlashError, cache_tag, read_superblock, recover_log, write_superblock};
 
@@ -73,6 +74,8 @@ pub struct VolumeConfig {
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Steps under way above which requests wait before they are planned.
 const STEPS_MAX: usize = 16_384;
+/// Reads that are tried without waiting, at most.
+const NOW_BYTES: u64 = 256 << 10;
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// Threads that read units' metadata at the start.
@@ -126,9 +129,13 @@ pub enum VolumeError {
     Closed { volume: String },
 }
 
+thread_local! {
+    /// Lists that are used again by each call, so that requests allocate little.
+    static OUTPUT: Cell<Output> = Cell::default();
+}
+
 struct Inner {
     engine: Engine,
-    output: Output,
     waiting: VecDeque<(Request, Done)>,
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
@@ -227,15 +234,8 @@ impl Volume {
         superblock: Superblock,
         size_bytes: u64,
     ) -> Result<Arc<Volume>, VolumeError> {
-        let inner = Inner {
-            engine,
-            output: Output::default(),
-            waiting: VecDeque::new(),
-            frozen: false,
-            closed: false,
-            state: "ok",
-            failed_requests: 0,
-        };
+        let inner =
+            Inner { engine, waiting: VecDeque::new(), frozen: false, closed: false, state: "ok", failed_requests: 0 };
         let (stop, stopped) = mpsc::channel();
         let volume = Arc::new(Volume {
             size_bytes: AtomicU64::new(size_bytes),
@@ -289,22 +289,50 @@ impl Volume {
         self.inner.lock().expect("no thread panics with the engine")
     }
 
-    /// Starts transfers and gives answers, without the lock.
-    fn dispatch(&self, mut inner: MutexGuard<'_, Inner>) {
-        let mut output = std::mem::take(&mut inner.output);
-        inner.engine.take_output(&mut output);
-        inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
-        let idle = inner.engine.running() == 0;
-        drop(inner);
-        if idle {
-            self.ended.notify_all();
+    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
+    fn dispatch<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) {
+        let mut output = OUTPUT.take();
+        loop {
+            inner.engine.take_output(&mut output);
+            inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
+            output.answered.clear();
+            let idle = inner.engine.running() == 0;
+            drop(inner);
+            if idle {
+                self.ended.notify_all();
+            }
+            let done = self.perform_now(&mut output.transfers);
+            if !output.transfers.is_empty() {
+                self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
+            }
+            for (done, result) in output.answers.drain(..) {
+                done(result);
+            }
+            if done.is_empty() {
+                break;
+            }
+            inner = self.lock();
+            for tag in done {
+                inner.engine.completed(tag, true);
+            }
+            self.admit_waiting(&mut inner);
         }
-        if !output.transfers.is_empty() {
-            self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
-        }
-        for (done, result) in output.answers.drain(..) {
-            done(result);
-        }
+        OUTPUT.set(output);
+    }
+
+    /// Takes those out that could be done at once.
+    fn perform_now(&self, transfers: &mut Vec<Transfer>) -> Vec<u64> {
+        let mut done = Vec::new();
+        transfers.retain(|transfer| {
+            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
+            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
+            let now = !slow && transfer.length <= NOW_BYTES && transfer.perform_now(disk);
+            if now {
+                done.push(transfer.tag);
+            }
+            !now
+        });
+        done
     }
 
     fn completed(&self, batch: &mut Vec<Completion>) {
@@ -364,12 +392,13 @@ impl Volume {
         if std::mem::replace(&mut inner.closed, true) {
             return Ok(());
         }
-        for (_, done) in std::mem::take(&mut inner.waiting) {
-            inner.output.answers.push((done, Err(Error::ShuttingDown)));
-        }
+        let refused = std::mem::take(&mut inner.waiting);
         let detached = inner.state == "detached";
         let failed = flushed.is_err() || inner.engine.cache().has_flash_failed();
         self.dispatch(inner);
+        for (_, done) in refused {
+            done(Err(Error::ShuttingDown));
+        }
         drop(self.stop.lock().expect("no thread panics with the timer").take());
         if detached || failed {
             return match failed {

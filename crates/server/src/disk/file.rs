@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{ALIGNMENT, Disk, discard, length_on_disk};
 use crate::export::Extent;
@@ -309,6 +309,12 @@ impl Disk for FileDisk {
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_vectored_at(&mut [IoSliceMut::new(buffer)], offset)
+    }
+
+    fn read_now(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> bool {
+        let length: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        !self.direct
+            && matches!(rustix::io::preadv2(&self.file, buffers, offset, ReadWriteFlags::NOWAIT), Ok(read) if read == length)
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {

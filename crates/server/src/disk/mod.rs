@@ -61,6 +61,12 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
+    /// Fills `buffers` if that needs no waiting, because the bytes are in memory; whether it did. Leaves the slices themselves
+    /// undefined.
+    fn read_now(&self, _buffers: &mut [IoSliceMut<'_>], _offset: u64) -> bool {
+        false
+    }
+
     /// Makes durable all writes that have returned.
     fn sync(&self) -> io::Result<()>;
 
@@ -148,30 +154,36 @@ pub struct Transfer {
 unsafe impl Send for Buffer {}
 
 impl Transfer {
-    /// Does what the transfer says by blocking calls.
+    /// Performs the transfer and returns when it is done.
     pub fn perform(&self, disk: &dyn Disk) -> io::Result<()> {
         match self.operation {
-            Operation::Read | Operation::Write => self.copy(disk),
+            Operation::Read => {
+                // SAFETY: the submitter guarantees exclusive use of valid memory until the completion.
+                #[allow(unsafe_code)]
+                let mut slices = unsafe { buffers::slices_to_fill(&self.buffers) };
+                disk.read_vectored_at(&mut slices, self.offset)
+            }
+            Operation::Write => {
+                // SAFETY: the submitter guarantees that the memory is valid and unchanged until the completion.
+                #[allow(unsafe_code)]
+                let mut slices = unsafe { buffers::slices_to_write(&self.buffers) };
+                disk.write_vectored_at(&mut slices, self.offset)
+            }
             Operation::Sync => disk.sync(),
             Operation::Zero { may_punch_holes } => disk.zero(self.offset, self.length, may_punch_holes),
             Operation::Discard => disk.discard(self.offset, self.length),
         }
     }
 
-    #[allow(unsafe_code)]
-    fn copy(&self, disk: &dyn Disk) -> io::Result<()> {
-        let mut offset = self.offset;
-        for buffer in &self.buffers {
-            if self.operation == Operation::Read {
-                // SAFETY: the submitter guarantees that the memory is valid and used by no one else.
-                disk.read_at(unsafe { std::slice::from_raw_parts_mut(buffer.start, buffer.length) }, offset)?;
-            } else {
-                // SAFETY: the submitter guarantees that the memory is valid and not written to.
-                disk.write_at(unsafe { std::slice::from_raw_parts(buffer.start, buffer.length) }, offset)?;
-            }
-            offset += buffer.length as u64;
+    /// Performs a read if the disk has the bytes in memory; whether it did. What it leaves in the buffers else is undefined.
+    pub fn perform_now(&self, disk: &dyn Disk) -> bool {
+        if self.operation != Operation::Read {
+            return false;
         }
-        Ok(())
+        // SAFETY: the submitter guarantees exclusive use of valid memory until the completion.
+        #[allow(unsafe_code)]
+        let mut slices = unsafe { buffers::slices_to_fill(&self.buffers) };
+        disk.read_now(&mut slices, self.offset)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use super::completions::{Completions, join, spawn};
-use super::{Completed, Completion, Disk, Operation, Transfer, Transfers, buffers};
+use super::{Completed, Completion, Disk, Transfer, Transfers};
 
 /// The most threads of a pool. They are started as transfers wait for them.
 const WORKERS_MAX: usize = 32;
@@ -133,30 +133,8 @@ fn work(shared: &Arc<Shared>) {
         if wake {
             shared.ready.notify_one();
         }
-        let result = perform(&*shared.disks[transfer.disk], &transfer);
+        let result = transfer.perform(&*shared.disks[transfer.disk]);
         batch.push(Completion { tag: transfer.tag, result });
         shared.completions.give(&mut batch);
-    }
-}
-
-/// Performs a transfer and returns when it is done.
-fn perform(disk: &dyn Disk, transfer: &Transfer) -> io::Result<()> {
-    let Transfer { offset, length, .. } = *transfer;
-    match transfer.operation {
-        Operation::Read => {
-            // SAFETY: the submitter guarantees exclusive use of valid memory until the completion.
-            #[allow(unsafe_code)]
-            let mut slices = unsafe { buffers::slices_to_fill(&transfer.buffers) };
-            disk.read_vectored_at(&mut slices, offset)
-        }
-        Operation::Write => {
-            // SAFETY: the submitter guarantees that the memory is valid and unchanged until the completion.
-            #[allow(unsafe_code)]
-            let mut slices = unsafe { buffers::slices_to_write(&transfer.buffers) };
-            disk.write_vectored_at(&mut slices, offset)
-        }
-        Operation::Sync => disk.sync(),
-        Operation::Zero { may_punch_holes } => disk.zero(offset, length, may_punch_holes),
-        Operation::Discard => disk.discard(offset, length),
     }
 }
