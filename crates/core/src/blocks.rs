@@ -94,6 +94,10 @@ impl<I: Index, T: Default> Blocks<I, T> {
             return node;
         }
         let node = u32::try_from(self.nodes.len()).expect("fewer than 2^32 blocks are remembered");
+        if self.nodes.len() == self.nodes.capacity() {
+            // By an eighth, not twofold: the slab is most of what a cache remembers in RAM.
+            self.nodes.reserve_exact(self.nodes.len() / 8 + 64);
+        }
         self.nodes.push(Node { key, prev: 0, next: 0, list: FREE, data });
         node
     }
