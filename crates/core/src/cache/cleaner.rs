@@ -11,6 +11,9 @@ use crate::step::{Frame, Step};
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;
 
+/// Free units below which dirty blocks are copied forward rather than waited for.
+const FREE_UNITS_MIN: u32 = 2;
+
 /// Units that are reset in a row before what is clean is dropped instead of copied forward.
 const RECLAIMED_MAX: u32 = 32;
 
@@ -30,10 +33,31 @@ impl Cache {
     pub(super) fn reclaim(&mut self, steps: &mut Vec<Step>) {
         let mut reclaimed = 0;
         while !self.flash_failed && self.log.free_units() < RESERVE_UNITS {
+            if self.waits_for_destaging(steps) {
+                return;
+            }
             let short = self.log.free_units() <= 1 || reclaimed >= RECLAIMED_MAX.min(self.log.geometry().log_units());
             self.reclaim_oldest(short, steps);
             reclaimed += 1;
         }
+    }
+
+    /// Whether the oldest unit is better left until its dirty blocks are written back: copying them forward would only put that
+    /// off, and wear the flash.
+    fn waits_for_destaging(&mut self, steps: &mut Vec<Step>) -> bool {
+        let tail = *self.log.sequences().start();
+        if !self.log.has_dirty(tail) || self.log.free_units() < FREE_UNITS_MIN {
+            return false;
+        }
+        if self.log.dirty_in(tail) > 0 && self.now_us >= self.destage_after_us {
+            self.destage(tail, steps);
+        }
+        true
+    }
+
+    /// Whether nothing is to be put on flash that need not be: space is short until dirty blocks are written back.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.log.free_units() <= FREE_UNITS_MIN
     }
 
     /// Copies forward what is dirty or wanted of the oldest unit, and resets it. When space is `short`, what is clean is dropped,
@@ -68,7 +92,7 @@ impl Cache {
 
     /// Units that will be reset next are cleaned first, so that nothing dirty has to be copied forward.
     fn clean_ahead_of_tail(&mut self, steps: &mut Vec<Step>) {
-        let ahead = (self.log.geometry().log_units() / 32).clamp(2, 8);
+        let ahead = (self.log.geometry().log_units() / 16).clamp(2, 16);
         if self.log.free_units() >= RESERVE_UNITS + ahead {
             return;
         }

@@ -499,7 +499,9 @@ impl Cache {
             self.figures.flash_read_hits += 1;
         }
         let frame = self.fetch(block, slot, steps);
-        if slot.is_none() && admitted && !self.flash_failed {
+        if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
+            self.policy.remove(block);
+        } else if slot.is_none() && admitted {
             self.log_add(block, frame, false, Cause::Admission, steps);
             if self.backend_unflushed {
                 // What was read may be a write that the backend could still lose; flash must not outlive it as clean.

@@ -102,14 +102,13 @@ impl Cache {
         let mut forgot = false;
         for &(block, frame) in writes {
             self.reclaim(steps);
-            let wanted = if ask && self.config.mode != Mode::WriteAround {
-                self.ask_policy(block, Op::Write)
-            } else {
-                self.policy.remove(block);
-                false
-            };
+            let wanted = ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
+            let wanted = wanted && (dirty_copy || !self.is_pressed());
+            if !wanted && self.policy.contains(block) {
+                self.policy.remove(block);
+            }
             let may_dirty = self.config.mode == Mode::WriteBack && self.log.dirty_blocks() < self.config.dirty_max();
             if dirty_copy || (wanted && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back.

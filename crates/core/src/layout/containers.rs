@@ -228,6 +228,11 @@ impl Log {
         if unit.destaging { 0 } else { unit.dirty }
     }
 
+    /// Whether the unit of `sequence` has dirty blocks, being written back or not.
+    pub fn has_dirty(&self, sequence: u64) -> bool {
+        self.units[self.geometry.unit_of(sequence) as usize].dirty > 0
+    }
+
     /// When the unit of `sequence` was begun.
     pub fn begun_us(&self, sequence: u64) -> u64 {
         self.units[self.geometry.unit_of(sequence) as usize].begun_us
