@@ -1,0 +1,75 @@
+//! RAM that a cache takes per block on flash: the log's tables, the policy's, and the checksums that the server keeps.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
+use flashwise_core::format::Geometry;
+use flashwise_core::layout::containers::Log;
+
+struct Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller guarantees.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller guarantees.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const BLOCK: u64 = 4096;
+
+fn main() {
+    println!("bytes of RAM per block on flash, 16 GiB of flash, full; the server's checksums (4 bytes a page) included");
+    for policy in ["fifo", "sieve", "lru", "larc", "s3-fifo", "2q", "arc", "w-tinylfu", "lirs", "lfu", "mq"] {
+        let before = ALLOCATED.load(Ordering::Relaxed);
+        let geometry = Geometry { units: 8192, unit_pages: 512 };
+        let config = Config {
+            geometry,
+            policy: policy.parse().expect("a policy"),
+            mode: Mode::WriteBack,
+            read_buffer_blocks: 0,
+            write_buffer_blocks: 0,
+            over_provision: 0.1,
+            dirty_high: 0.5,
+            dirty_low: 0.4,
+            dirty_age_us: u64::MAX,
+            commit_age_us: u64::MAX,
+            sequential_blocks: 0,
+        };
+        let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
+        let mut steps = Vec::new();
+        // Twice over more blocks than fit, in no order: the policies remember what they evicted, too.
+        let blocks: u64 = 5_000_011;
+        for access in 0..2 * blocks {
+            let block = access.wrapping_mul(2_654_435_761) % blocks;
+            let request = Request {
+                kind: Kind::Read,
+                offset: block * BLOCK,
+                length: BLOCK as u32,
+                whole_length: BLOCK,
+                durable: false,
+                last: true,
+            };
+            cache.plan(&request, access, &mut steps);
+            steps.clear();
+        }
+        drop(steps);
+        let bytes = ALLOCATED.load(Ordering::Relaxed) - before + geometry.pages() as usize * 4;
+        println!("{policy:10} {:6.1}  ({} blocks)", bytes as f64 / cache.log().len() as f64, cache.log().len());
+    }
+}

@@ -1,0 +1,173 @@
+//! Real file systems on a served volume: made, filled, trimmed, checked, the server killed under them, and the backend alone at the end.
+//! Needs root, for loop devices and mounts.
+
+mod serving;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serving::Setting;
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{said}", output.status);
+    said
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The volume as a loop device over nbdfuse.
+struct Device {
+    nbdfuse: Child,
+    file: PathBuf,
+    device: String,
+}
+
+impl Device {
+    fn new(setting: &Setting) -> Device {
+        let file = setting.path("export");
+        std::fs::write(&file, b"").unwrap();
+        let nbdfuse =
+            Command::new("nbdfuse").arg(&file).arg(setting.uri()).stdin(Stdio::null()).spawn().expect("nbdfuse runs");
+        let started = Instant::now();
+        while std::fs::metadata(&file).map_or(0, |metadata| metadata.len()) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(30), "nbdfuse shows no export");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let device = run("losetup", &["--find", "--show", text(&file)]).trim().to_owned();
+        Device { nbdfuse, file, device }
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+        let _ = Command::new("fusermount3").args(["-u", text(&self.file)]).status();
+        let _ = self.nbdfuse.wait();
+    }
+}
+
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(device: &str, at: PathBuf) -> Mount {
+        std::fs::create_dir_all(&at).unwrap();
+        run("mount", &[device, text(&at)]);
+        Mount(at)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Files of many sizes, overwritten in part, renamed and deleted, and a tree of sources.
+fn work(directory: &Path, seed: u32) {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../core");
+    run("cp", &["-r", sources, text(&directory.join(format!("core-{seed}")))]);
+    for number in 0..400_u32 {
+        let path = directory.join(format!("file-{number}"));
+        let size = (number.wrapping_mul(2_654_435_761) ^ seed) % 100_000;
+        let bytes: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(31) ^ number ^ seed) as u8).collect();
+        std::fs::write(&path, bytes).unwrap();
+        match number % 5 {
+            0 => std::fs::remove_file(&path).unwrap(),
+            1 => std::fs::rename(&path, directory.join(format!("renamed-{number}"))).unwrap(),
+            2 => std::fs::File::open(&path).unwrap().sync_all().unwrap(),
+            _ => {}
+        }
+    }
+}
+
+fn sums(directory: &Path) -> String {
+    run("sh", &["-c", &format!("cd {} && find . -type f | sort | xargs -d '\\n' sha256sum", text(directory))])
+}
+
+fn check(file_system: &str, device: &str) {
+    match file_system {
+        "ext4" => run("e2fsck", &["-fn", device]),
+        "xfs" => run("xfs_repair", &["-n", device]),
+        _ => run("btrfs", &["check", device]),
+    };
+}
+
+fn make(file_system: &str, device: &str) {
+    match file_system {
+        "ext4" => run("mkfs.ext4", &["-q", "-F", device]),
+        "xfs" => run("mkfs.xfs", &["-q", "-f", device]),
+        _ => run("mkfs.btrfs", &["-q", "-f", device]),
+    };
+}
+
+fn lives_on_a_volume(file_system: &str, write_mode: &str) {
+    let keys = format!(
+        "flash-size = \"48MiB\"\nerase-unit = \"1MiB\"\nram = \"8MiB\"\nwrite-mode = \"{write_mode}\"\npolicy = \"larc\""
+    );
+    let setting = Setting::new(640 << 20, &keys);
+    let at = setting.path("mounted");
+    let mut expected = String::new();
+    {
+        let server = setting.serve();
+        let device = Device::new(&setting);
+        make(file_system, &device.device);
+        for round in 0..3 {
+            let mount = Mount::new(&device.device, at.clone());
+            if round > 0 {
+                assert_eq!(sums(&at), expected, "{file_system}, round {round}");
+            }
+            work(&at, round);
+            run("fstrim", &[text(&at)]);
+            run("sync", &["-f", text(&at)]);
+            expected = sums(&at);
+            drop(mount);
+            check(file_system, &device.device);
+        }
+        drop(device);
+        // All is flushed by the unmount: nothing of it is lost with the process.
+        server.kill();
+    }
+    {
+        let server = setting.serve();
+        let device = Device::new(&setting);
+        check(file_system, &device.device);
+        let mount = Mount::new(&device.device, at.clone());
+        assert_eq!(sums(&at), expected, "{file_system}, after the server was killed");
+        drop(mount);
+        drop(device);
+        server.terminate();
+    }
+    let config = setting.path("flashwise.toml");
+    run(env!("CARGO_BIN_EXE_flashwise"), &["detach", "--config", text(&config)]);
+    let device = run("losetup", &["--find", "--show", text(&setting.path("disk.img"))]).trim().to_owned();
+    check(file_system, &device);
+    let mount = Mount::new(&device, at.clone());
+    assert_eq!(sums(&at), expected, "{file_system}, on the backend alone");
+    drop(mount);
+    run("losetup", &["--detach", &device]);
+}
+
+#[test]
+fn ext4_lives_on_a_volume() {
+    lives_on_a_volume("ext4", "write-back");
+}
+
+#[test]
+fn xfs_lives_on_a_volume() {
+    lives_on_a_volume("xfs", "write-back");
+}
+
+#[test]
+fn btrfs_lives_on_a_volume() {
+    lives_on_a_volume("btrfs", "write-through");
+}
+
+#[test]
+fn ext4_lives_on_a_volume_that_writes_around_flash() {
+    lives_on_a_volume("ext4", "write-around");
+}
