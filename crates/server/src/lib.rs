@@ -9,6 +9,7 @@ pub mod engine;
 pub mod export;
 pub mod flash;
 pub mod latency;
+pub mod manage;
 pub mod memory;
 pub mod nbd;
 pub mod record;
