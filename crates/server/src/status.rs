@@ -1,9 +1,10 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// A volume at a moment. Counts are since its cache was opened by this process, in blocks of 4,096 bytes unless they say otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatus {
     /// The volume's name: its NBD export.
     pub name: String,
@@ -51,7 +52,8 @@ pub struct VolumeStatus {
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
     pub drive_writes_per_day_rated: Option<f64>,
-    /// Years until the rated writes are used up at the rate so far, if a rating is known.
+    /// Years until the rated writes of a new device are used up at the rate so far, less what was written since the volume was
+    /// opened; absent without a rating or without writes.
     pub lifetime_years: Option<f64>,
     /// Blocks read from the backend.
     pub backend_read_blocks: u64,
@@ -86,7 +88,7 @@ pub struct VolumeStatus {
 }
 
 /// Failures of devices since the volume was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FaultsStatus {
     /// Reads of the flash that failed.
     pub flash_read_errors: u64,
@@ -103,7 +105,7 @@ pub struct FaultsStatus {
 }
 
 /// How long requests of one kind took, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyStatus {
     /// `read`, `write`, `flush`, `trim`, `write-zeroes` or `cache`.
     pub operation: String,
@@ -119,10 +121,38 @@ pub struct LatencyStatus {
     pub p999_us: u64,
     /// Longest.
     pub max_us: u64,
+    /// All of them together; for the metrics.
+    #[serde(skip)]
+    pub sum_us: u64,
+    /// How many took how long, by rising bounds; those above the last are in none. For the metrics.
+    #[serde(skip)]
+    pub buckets: Vec<LatencyBucket>,
+}
+
+/// Requests that took at most so long, and longer than the bound below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyBucket {
+    /// The bound.
+    pub us_max: u64,
+    /// Requests.
+    pub count: u64,
+}
+
+/// What a server records of its requests, for `flashwise simulate`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RecordingStatus {
+    /// The file.
+    pub path: String,
+    /// Requests that were taken down.
+    pub recorded_requests: u64,
+    /// Requests that are missing in the file because writing it could not keep up or failed.
+    pub dropped_requests: u64,
+    /// Why writing the file failed, if it did.
+    pub error: Option<String>,
 }
 
 /// A server at a moment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerStatus {
     /// Version of the program.
     pub version: String,
@@ -132,6 +162,99 @@ pub struct ServerStatus {
     pub connections: u64,
     /// Where clients connect, as NBD URIs.
     pub listening: Vec<String>,
+    /// The recording of its requests, if it makes one.
+    pub recording: Option<RecordingStatus>,
     /// Its volumes.
     pub volumes: Vec<VolumeStatus>,
+}
+
+/// What a flash device is rated for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rating {
+    /// Writes of the whole device per day ...
+    pub drive_writes_per_day: f64,
+    /// ... for so many years.
+    pub warranty_years: f64,
+}
+
+const DAY_SECONDS: f64 = 86_400.0;
+const YEAR_DAYS: f64 = 365.0;
+
+impl VolumeStatus {
+    /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
+    /// per day and the lifetime. Needs `flash_written_bytes` and `flash_bytes`.
+    pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
+        self.uptime_seconds = uptime_seconds;
+        self.flash_written_bytes_per_day = bytes_per_day(self.flash_written_bytes, uptime_seconds);
+        self.drive_writes_per_day = drive_writes_per_day(self.flash_written_bytes_per_day, self.flash_bytes);
+        self.drive_writes_per_day_rated = rating.map(|rating| rating.drive_writes_per_day);
+        self.lifetime_years = rating.and_then(|rating| {
+            lifetime_years(rating, self.flash_bytes, self.flash_written_bytes, self.flash_written_bytes_per_day)
+        });
+    }
+}
+
+/// Bytes per day at the rate so far; 0 in the first second, when a rate means nothing.
+pub fn bytes_per_day(written_bytes: u64, elapsed_seconds: f64) -> f64 {
+    if elapsed_seconds < 1.0 { 0.0 } else { written_bytes as f64 * DAY_SECONDS / elapsed_seconds }
+}
+
+/// How often per day a device of `flash_bytes` is written in full.
+pub fn drive_writes_per_day(bytes_per_day: f64, flash_bytes: u64) -> f64 {
+    if flash_bytes == 0 { 0.0 } else { bytes_per_day / flash_bytes as f64 }
+}
+
+/// Years until the rated writes of a device of `flash_bytes`, less those already written, are used up; `None` at no writes.
+pub fn lifetime_years(rating: Rating, flash_bytes: u64, written_bytes: u64, bytes_per_day: f64) -> Option<f64> {
+    if bytes_per_day <= 0.0 {
+        return None;
+    }
+    let rated_bytes = rating.drive_writes_per_day * rating.warranty_years * YEAR_DAYS * flash_bytes as f64;
+    Some((rated_bytes - written_bytes as f64).max(0.0) / bytes_per_day / YEAR_DAYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+
+    /// 600 GB in six hours are 2,400 GB a day: 2.4 writes of a drive of 1 TB. Rated for 1 write a day over 5 years, it takes
+    /// 5 * 365 * 1,000 GB = 1,825,000 GB; less 600 GB those last 1,824,400 / 2,400 = 760.1667 days = 2.08265 years.
+    #[test]
+    fn wear_is_worked_out_from_bytes_and_time() {
+        let mut volume =
+            VolumeStatus { flash_written_bytes: 600 * GB, flash_bytes: 1000 * GB, ..VolumeStatus::default() };
+        volume.set_wear(6.0 * 3600.0, Some(Rating { drive_writes_per_day: 1.0, warranty_years: 5.0 }));
+        assert_eq!(volume.uptime_seconds, 21_600.0);
+        assert!((volume.flash_written_bytes_per_day - 2.4e12).abs() < 1.0);
+        assert!((volume.drive_writes_per_day - 2.4).abs() < 1e-12);
+        assert_eq!(volume.drive_writes_per_day_rated, Some(1.0));
+        let years = volume.lifetime_years.unwrap();
+        assert!((years - 2.082_648_4).abs() < 1e-6, "{years}");
+    }
+
+    #[test]
+    fn without_time_writes_size_or_rating_there_is_no_figure() {
+        let rating = Rating { drive_writes_per_day: 3.0, warranty_years: 5.0 };
+        assert_eq!(bytes_per_day(1 << 40, 0.999), 0.0);
+        assert_eq!(bytes_per_day(10, 1.0), 864_000.0);
+        assert_eq!(drive_writes_per_day(5.0, 0), 0.0);
+        assert_eq!(lifetime_years(rating, GB, 0, 0.0), None);
+        let mut volume = VolumeStatus { flash_written_bytes: GB, flash_bytes: GB, ..VolumeStatus::default() };
+        volume.set_wear(86_400.0, None);
+        assert_eq!(
+            (volume.drive_writes_per_day, volume.drive_writes_per_day_rated, volume.lifetime_years),
+            (1.0, None, None)
+        );
+    }
+
+    /// Rated for 3 * 365 = 1,095 GB, of which 2,000 GB are written: none is left.
+    #[test]
+    fn a_device_past_its_rating_has_no_lifetime_left() {
+        let rating = Rating { drive_writes_per_day: 3.0, warranty_years: 1.0 };
+        assert_eq!(lifetime_years(rating, GB, 2000 * GB, 1.0), Some(0.0));
+        // Exactly at its rating, a new device lasts as long as its warranty.
+        assert_eq!(lifetime_years(rating, GB, 0, 3.0 * GB as f64), Some(1.0));
+    }
 }

@@ -16,6 +16,8 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 31;
 pub struct Input<'a> {
     path: String,
     reader: Box<dyn BufRead + Send + 'a>,
+    /// Where compressed data ended in the middle, as an error that nobody was told of.
+    cut: Option<TraceError>,
 }
 
 impl<'a> Input<'a> {
@@ -47,7 +49,7 @@ impl<'a> Input<'a> {
                 break;
             }
         }
-        Ok(Input { path: path.to_owned(), reader })
+        Ok(Input { path: path.to_owned(), reader, cut: None })
     }
 
     /// What errors call this input.
@@ -57,16 +59,31 @@ impl<'a> Input<'a> {
 
     /// Fills as much of `buffer` as the input has left; returns how much that is.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
+        let filled = self.fill_to_cut(buffer)?;
+        self.cut.take().map_or(Ok(filled), Err)
+    }
+
+    /// As [`fill`](Self::fill), but where compressed data is cut off, the input ends with what is whole. A later `fill` makes it
+    /// an error after all.
+    pub fn fill_to_cut(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
         let mut filled = 0;
-        while filled < buffer.len() {
+        while filled < buffer.len() && self.cut.is_none() {
             match self.reader.read(&mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
-                Err(source) => return Err(error(&self.path, source)),
+                Err(source) => match error(&self.path, source) {
+                    cut if is_cut(&cut) => self.cut = Some(cut),
+                    error => return Err(error),
+                },
             }
         }
         Ok(filled)
     }
+}
+
+/// Whether compressed data lacks its end.
+fn is_cut(error: &TraceError) -> bool {
+    matches!(error, TraceError::Compression { source, .. } if source.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// What an error of the layers means: damage that one of them found, or a failure to read what is under all of them.

@@ -19,6 +19,7 @@ pub mod normalise;
 pub mod numbering;
 pub mod output;
 pub mod progress;
+pub mod recording;
 pub mod report;
 pub mod request;
 pub mod requests;

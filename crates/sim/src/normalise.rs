@@ -32,7 +32,7 @@ const TEMPORARY_FILE: &str = "temporary file";
 /// Bytes that are parsed at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 /// The longest record: one that fills more than this is an error and not a line.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 /// The longest request; what is longer is damage.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
 
@@ -113,7 +113,7 @@ pub fn parse(
             });
         }
         drop((chunks, batches_in));
-        let reader = scope.spawn(move || read_chunks(input, head, parser.framing(), &chunks_in));
+        let reader = scope.spawn(move || read_chunks(input, head, parser, &chunks_in));
         let mut early = BTreeMap::new();
         let (mut next, mut records) = (0, 0);
         for (number, batch) in &batches {
@@ -134,7 +134,7 @@ pub fn parse(
 fn read_chunks(
     input: &mut Input,
     head: Vec<u8>,
-    framing: Framing,
+    parser: &dyn Parse,
     chunks: &Sender<(u64, Vec<u8>)>,
 ) -> Result<(), TraceError> {
     let mut rest = head;
@@ -144,10 +144,11 @@ fn read_chunks(
         let kept = chunk.len();
         let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
         chunk.resize(wanted, 0);
-        let read = input.fill(&mut chunk[kept..])?;
+        let room = &mut chunk[kept..];
+        let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
         chunk.truncate(kept + read);
         let last = kept + read < wanted;
-        let end = match framing {
+        let end = match parser.framing() {
             _ if last => chunk.len(),
             Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
             Framing::Records { bytes } => chunk.len() / bytes * bytes,

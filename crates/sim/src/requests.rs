@@ -52,7 +52,7 @@ impl<'a> Requests<'a> {
             let trace = Trace::map(path, &spooled(&mut input, head)?)?;
             return Self::normalised(trace, settings, progress);
         }
-        let original = Original::new(input.path(), head, settings)?;
+        let original = Original::new(&mut input, head, settings)?;
         Ok(Requests::Original(input, original))
     }
 
@@ -147,10 +147,10 @@ fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
     Ok(file)
 }
 
-/// The first bytes of `input`, all of them if they are fewer than [`SAMPLE_BYTES`].
+/// The first bytes of `input`, all of them if they are fewer than [`SAMPLE_BYTES`]. If the input is cut off, who reads on learns it.
 fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
     let mut head = vec![0; SAMPLE_BYTES];
-    let filled = input.fill(&mut head)?;
+    let filled = input.fill_to_cut(&mut head)?;
     head.truncate(filled);
     Ok(head)
 }
@@ -159,17 +159,23 @@ impl Original {
     /// Settles the format of what `input` holds.
     pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
         let head = head(input)?;
-        Original::new(input.path(), head, settings)
+        Original::new(input, head, settings)
     }
 
-    fn new(path: &str, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
+    fn new(input: &mut Input, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
         if head.is_empty() {
-            return Err(TraceError::Empty { path: path.to_owned() });
+            // Or it is cut off before its first byte.
+            input.fill(&mut [0])?;
+            return Err(TraceError::Empty { path: input.path().to_owned() });
         }
         let sample = Sample { bytes: &head, whole: head.len() < SAMPLE_BYTES };
         let format = match &settings.format {
             Some(format) => format.clone(),
-            None => FormatSpec::recognise(path, &sample)?,
+            None => match FormatSpec::recognise(input.path(), &sample) {
+                Ok(format) => format,
+                // Where the input is cut off, that is why.
+                Err(unrecognised) => return Err(input.fill(&mut [0]).err().unwrap_or(unrecognised)),
+            },
         };
         Ok(Original { head, format, lenient: settings.lenient })
     }

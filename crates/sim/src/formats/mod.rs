@@ -36,8 +36,11 @@ formats! {
     blocks,
     vscsi,
     oracle_general,
+    flashwise,
     csv,
 }
+
+pub(crate) use flashwise::{HEADER as RECORDING_HEADER, recorded};
 
 /// A row of the table of formats.
 #[derive(Debug)]
@@ -138,6 +141,11 @@ pub trait Parse: Debug + Send + Sync {
 
     /// Parses whole records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
+
+    /// Whether a compressed trace may end in the middle, as where its writer was killed.
+    fn may_be_cut(&self) -> bool {
+        false
+    }
 }
 
 /// What became of a run of records.

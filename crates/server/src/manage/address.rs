@@ -1,0 +1,163 @@
+//! Where the management API listens: a TCP address, or a Unix socket as `unix:/path`.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The TCP port where none is given.
+pub const DEFAULT_PORT: u16 = 9470;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Host and port.
+    Tcp(String, u16),
+    /// A socket in the file system, for the user of the server alone.
+    Unix(PathBuf),
+}
+
+/// An address that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("found '{found}', expected an address such as 127.0.0.1:9470, [::1]:9470 or unix:/run/flashwise.sock")]
+pub struct AddressError {
+    found: String,
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT)
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    /// Reads `host`, `host:port`, `[v6]:port` or `unix:/path`.
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let wrong = || AddressError { found: text.to_owned() };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(wrong()) } else { Ok(Address::Unix(path.into())) };
+        }
+        let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, rest)) => (host, Some(rest.strip_prefix(':').ok_or_else(wrong)?)),
+            None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+        };
+        let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| wrong()))?;
+        if host.is_empty() { Err(wrong()) } else { Ok(Address::Tcp(host.to_owned(), port)) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Listener {
+    /// On TCP.
+    Tcp(TcpListener),
+    /// In the file system.
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket, which goes when this is dropped.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // If somebody else took it away, it is gone as well.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Address {
+    /// The TCP addresses that this stands for; none for a Unix socket.
+    pub fn resolved(&self) -> io::Result<Vec<SocketAddr>> {
+        match self {
+            Address::Tcp(host, port) => Ok((host.as_str(), *port).to_socket_addrs()?.collect()),
+            Address::Unix(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Listens here; on the first of these TCP addresses that can be had.
+    pub fn bind(&self, resolved: &[SocketAddr]) -> io::Result<Listener> {
+        let listener = match self {
+            Address::Tcp(..) => Listener::Tcp(TcpListener::bind(resolved)?),
+            Address::Unix(path) => bind_unix(path)?,
+        };
+        match &listener {
+            Listener::Tcp(listener) => listener.set_nonblocking(true)?,
+            Listener::Unix(listener, _) => listener.set_nonblocking(true)?,
+        }
+        Ok(listener)
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<Listener> {
+    // What a server that was killed left behind is in the way; one that answers is another server, and other files are not ours.
+    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    let file = SocketFile(path.to_owned());
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(Listener::Unix(listener, file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown() {
+        for (text, shown) in [
+            ("127.0.0.1", "127.0.0.1:9470"),
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("localhost:0", "localhost:0"),
+            ("[::1]", "[::1]:9470"),
+            ("[::1]:80", "[::1]:80"),
+            ("unix:/run/a b", "unix:/run/a b"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+        assert_eq!(Address::default().to_string(), "127.0.0.1:9470");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", ":80", "a:b", "a:65536", "::1", "[::1", "[::1]80", "[]:80", "unix:"] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("found '{text}', expected an address such as")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_live_one_or_another_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix(path.clone());
+        // Dropped without removing its file, as by a kill.
+        drop(UnixListener::bind(&path).unwrap());
+        let live = address.bind(&[]).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(address.bind(&[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(live);
+        assert!(!path.exists());
+        std::fs::write(&path, "precious").unwrap();
+        assert_eq!(address.bind(&[]).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

@@ -1,0 +1,197 @@
+//! What can be changed of a volume while it runs, as the JSON object that a client sends.
+
+use flashwise_core::cache::Mode;
+use flashwise_core::options::nearest;
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::{ByteSize, Duration};
+use serde_json::{Map, Value};
+
+/// Settings to change; those that are `None` stay.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The replacement policy. A new one starts without knowledge of what was used.
+    pub policy: Option<Spec>,
+    /// When written data reaches the backend.
+    pub write_mode: Option<Mode>,
+    /// The cleaner starts above this share of dirty blocks, 0 to 1.
+    pub dirty_high: Option<f64>,
+    /// It stops at this one. Who applies changes refuses a low limit above the high one.
+    pub dirty_low: Option<f64>,
+    /// Blocks that have been dirty for longer are written back.
+    pub dirty_age_us: Option<u64>,
+    /// Sequential streams longer than this bypass the flash; 0 for never.
+    pub sequential_bytes: Option<u64>,
+}
+
+/// The words for write modes.
+pub const WRITE_MODES: [(&str, Mode); 3] =
+    [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
+
+/// The keys of the object.
+pub const KEYS: [&str; 6] = ["policy", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
+
+impl Changes {
+    /// Reads a JSON object.
+    ///
+    /// # Errors
+    /// In words, what is wrong with it.
+    pub fn parse(json: &[u8]) -> Result<Changes, String> {
+        let example = "expected an object such as {\"policy\": \"larc\"}";
+        let value: Value = serde_json::from_slice(json).map_err(|error| format!("not JSON ({error}), {example}"))?;
+        let Value::Object(object) = value else { return Err(format!("found {}, {example}", shown(&value))) };
+        if object.is_empty() {
+            return Err(format!("nothing to change, expected some of: {}", KEYS.join(", ")));
+        }
+        Changes::of(&object)
+    }
+
+    fn of(object: &Map<String, Value>) -> Result<Changes, String> {
+        let mut changes = Changes::default();
+        for (key, value) in object {
+            match key.as_str() {
+                "policy" => {
+                    changes.policy = Some(text(key, value)?.parse().map_err(|error| format!("{key}: {error}"))?)
+                }
+                "write-mode" => changes.write_mode = Some(write_mode(key, value)?),
+                "dirty-high" => changes.dirty_high = Some(share(key, value)?),
+                "dirty-low" => changes.dirty_low = Some(share(key, value)?),
+                "dirty-age" => {
+                    let age: Duration = text(key, value)?.parse().map_err(|error| format!("{key}: {error}"))?;
+                    changes.dirty_age_us = Some(age.us());
+                }
+                "sequential-bypass" => changes.sequential_bytes = Some(size_bytes(key, value)?),
+                _ => return Err(unknown(key)),
+            }
+        }
+        if let (Some(high), Some(low)) = (changes.dirty_high, changes.dirty_low)
+            && low > high
+        {
+            return Err(format!("dirty-low: found {low}, expected at most dirty-high, which is {high}"));
+        }
+        Ok(changes)
+    }
+}
+
+fn unknown(key: &str) -> String {
+    let near = nearest(key, &KEYS).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+    format!("unknown setting '{}'{near}; expected some of: {}", cut(key), KEYS.join(", "))
+}
+
+fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, String> {
+    value.as_str().ok_or_else(|| format!("{key}: found {}, expected text in quotes", shown(value)))
+}
+
+fn write_mode(key: &str, value: &Value) -> Result<Mode, String> {
+    let name = text(key, value)?;
+    let mode = WRITE_MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode);
+    mode.ok_or_else(|| format!("{key}: found '{}', expected write-back, write-through or write-around", cut(name)))
+}
+
+/// A number from 0 to 1, or a percentage such as `"70%"`.
+fn share(key: &str, value: &Value) -> Result<f64, String> {
+    let share = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => match text.strip_suffix('%') {
+            Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+            None => text.parse().ok(),
+        },
+        _ => None,
+    };
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{key}: found {}, expected a share from 0 to 1, such as 0.7 or \"70%\"", shown(value)))
+}
+
+/// A number of bytes, or a size such as `"1MiB"`.
+fn size_bytes(key: &str, value: &Value) -> Result<u64, String> {
+    let size = match value {
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        _ => return Err(format!("{key}: found {}, expected a size such as \"1MiB\"; 0 for never", shown(value))),
+    };
+    size.parse().map(ByteSize::bytes).map_err(|error| format!("{key}: {error}"))
+}
+
+fn shown(value: &Value) -> String {
+    cut(&value.to_string())
+}
+
+/// Enough of a client's text to find it again.
+fn cut(text: &str) -> String {
+    const SHOWN_MAX: usize = 80;
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_settings_are_read() {
+        let json =
+            br#"{"policy": "larc:fill=ghost", "write-mode": "write-through", "dirty-high": 0.5, "dirty-low": "25%",
+            "dirty-age": "30s", "sequential-bypass": "1MiB"}"#;
+        let changes = Changes::parse(json).unwrap();
+        assert_eq!(changes.policy.unwrap().to_string(), "larc:fill=ghost");
+        assert_eq!(changes.write_mode, Some(Mode::WriteThrough));
+        assert_eq!((changes.dirty_high, changes.dirty_low), (Some(0.5), Some(0.25)));
+        assert_eq!((changes.dirty_age_us, changes.sequential_bytes), (Some(30_000_000), Some(1 << 20)));
+        let changes = Changes::parse(br#"{"sequential-bypass": 0}"#).unwrap();
+        assert_eq!((changes.sequential_bytes, changes.dirty_high), (Some(0), None));
+        assert!(changes.policy.is_none() && changes.write_mode.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words() {
+        for (json, error) in [
+            (
+                "",
+                "not JSON (EOF while parsing a value at line 1 column 0), expected an object such as {\"policy\": \"larc\"}",
+            ),
+            ("[1]", "found [1], expected an object such as {\"policy\": \"larc\"}"),
+            (
+                "{}",
+                "nothing to change, expected some of: policy, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass",
+            ),
+            (
+                r#"{"dirty_hihg": 1}"#,
+                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, write-mode, dirty-high, \
+                 dirty-low, dirty-age, sequential-bypass",
+            ),
+            (r#"{"policy": 5}"#, "policy: found 5, expected text in quotes"),
+            (
+                r#"{"write-mode": "back"}"#,
+                "write-mode: found 'back', expected write-back, write-through or write-around",
+            ),
+            (r#"{"dirty-high": 70}"#, "dirty-high: found 70, expected a share from 0 to 1, such as 0.7 or \"70%\""),
+            (
+                r#"{"dirty-high": "NaN"}"#,
+                "dirty-high: found \"NaN\", expected a share from 0 to 1, such as 0.7 or \"70%\"",
+            ),
+            (
+                r#"{"dirty-high": 0.2, "dirty-low": 0.3}"#,
+                "dirty-low: found 0.3, expected at most dirty-high, which is 0.2",
+            ),
+            (
+                r#"{"dirty-age": "30"}"#,
+                "dirty-age: duration '30' has no unit, expected us, ms, s, min, h or d, as in 30s",
+            ),
+            (
+                r#"{"sequential-bypass": -1}"#,
+                "sequential-bypass: found '-1', expected a size in bytes such as 10GiB, 512MiB or 4096",
+            ),
+            (
+                r#"{"sequential-bypass": true}"#,
+                "sequential-bypass: found true, expected a size such as \"1MiB\"; 0 for never",
+            ),
+        ] {
+            assert_eq!(Changes::parse(json.as_bytes()).unwrap_err(), error, "{json}");
+        }
+        let error = Changes::parse(br#"{"policy": "lurc"}"#).unwrap_err();
+        assert!(error.starts_with("policy: unknown policy 'lurc' (did you mean 'larc'?)"), "{error}");
+        let long = Changes::parse(format!("\"{}\"", "x".repeat(9999)).as_bytes()).unwrap_err();
+        assert!(long.len() < 200, "{long}");
+    }
+}

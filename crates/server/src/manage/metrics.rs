@@ -1,0 +1,287 @@
+//! The figures of a server's volumes as metrics, in the text format that Prometheus reads.
+//!
+//! Source: OpenMetrics 1.0. Names end in their unit, counters in `_total`. Every figure of a volume is a row of [`METRICS`].
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::status::{LatencyStatus, ServerStatus, VolumeStatus};
+
+/// What [`encode`] writes, for the header `Content-Type`.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const PREFIX: &str = "flashwise";
+const BLOCK_BYTES: u64 = flashwise_core::format::BLOCK_BYTES as u64;
+const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
+
+/// A metric that each volume has.
+pub struct Metric {
+    /// Its name, without the prefix `flashwise_`, unit and `_total`.
+    name: &'static str,
+    unit: Option<Unit>,
+    help: &'static str,
+    series: Series,
+}
+
+type Count = fn(&VolumeStatus) -> u64;
+
+/// The values of a metric: one, or one for each value of a label. Gauges that are `None` are left out.
+enum Series {
+    Counter(Count),
+    Counters(&'static str, &'static [(&'static str, Count)]),
+    Gauge(fn(&VolumeStatus) -> Option<f64>),
+}
+
+macro_rules! counter {
+    ($name:literal, $unit:expr, $help:literal, $value:expr) => {
+        Metric { name: $name, unit: $unit, help: $help, series: Series::Counter($value) }
+    };
+}
+
+macro_rules! gauge {
+    ($name:literal, $unit:expr, $help:literal, $value:expr) => {
+        Metric { name: $name, unit: $unit, help: $help, series: Series::Gauge($value) }
+    };
+}
+
+/// The metrics of volumes; the latencies are beside them.
+const METRICS: &[Metric] = &[
+    gauge!("volume_size", Some(Unit::Bytes), "Size of the volume", |v| Some(v.size_bytes as f64)),
+    gauge!("uptime", Some(Unit::Seconds), "Time since the volume was opened", |v| Some(v.uptime_seconds)),
+    counter!("client_read", Some(Unit::Bytes), "Blocks that clients read", |v| v.read_blocks * BLOCK_BYTES),
+    counter!("client_written", Some(Unit::Bytes), "Blocks that clients wrote", |v| v.written_blocks * BLOCK_BYTES),
+    Metric {
+        name: "read_hit",
+        unit: Some(Unit::Bytes),
+        help: "Reads served from RAM and flash",
+        series: Series::Counters(
+            "tier",
+            &[("ram", |v| v.ram_read_hits * BLOCK_BYTES), ("flash", |v| v.flash_read_hits * BLOCK_BYTES)],
+        ),
+    },
+    counter!("write_buffer_hit", Some(Unit::Bytes), "Writes to blocks that waited in the write buffer", |v| {
+        v.ram_write_hits * BLOCK_BYTES
+    }),
+    gauge!("read_hit_ratio", None, "Reads served from RAM or flash since the volume was opened, 0 to 1", |v| {
+        Some(v.read_hit_ratio)
+    }),
+    counter!("flash_written", Some(Unit::Bytes), "All flash writes", |v| v.flash_written_bytes),
+    Metric {
+        name: "flash_written_by_cause",
+        unit: Some(Unit::Bytes),
+        help: "Flash writes by what caused them",
+        series: Series::Counters(
+            "cause",
+            &[
+                ("client", |v| v.flash_client_blocks * BLOCK_BYTES),
+                ("admission", |v| v.flash_admission_blocks * BLOCK_BYTES),
+                ("copy-forward", |v| v.flash_copy_forward_blocks * BLOCK_BYTES),
+                ("metadata", |v| v.flash_metadata_blocks * BLOCK_BYTES),
+            ],
+        ),
+    },
+    counter!("erasures", None, "Erase units reset", |v| v.erasures),
+    gauge!("flash_written_bytes_per_day", None, "Flash writes per day at the rate so far", |v| {
+        Some(v.flash_written_bytes_per_day)
+    }),
+    gauge!("drive_writes_per_day", None, "Writes of the whole flash per day at the rate so far", |v| {
+        Some(v.drive_writes_per_day)
+    }),
+    gauge!("drive_writes_per_day_rated", None, "Writes of the whole flash per day that it is rated for", |v| {
+        v.drive_writes_per_day_rated
+    }),
+    gauge!("flash_lifetime", Some(Unit::Seconds), "Time until the rated writes are used up at the rate so far", |v| {
+        v.lifetime_years.map(|years| years * YEAR_SECONDS)
+    }),
+    counter!("backend_read", Some(Unit::Bytes), "Blocks read from the backend", |v| v.backend_read_blocks
+        * BLOCK_BYTES),
+    counter!("backend_written", Some(Unit::Bytes), "Client writes that went to the backend past the flash", |v| {
+        v.backend_written_blocks * BLOCK_BYTES
+    }),
+    counter!("destaged", Some(Unit::Bytes), "Dirty blocks written back to the backend", |v| {
+        v.destaged_blocks * BLOCK_BYTES
+    }),
+    counter!("sequential", Some(Unit::Bytes), "Blocks of sequential streams that bypassed the flash", |v| {
+        v.sequential_blocks * BLOCK_BYTES
+    }),
+    counter!("flushes", None, "Flushes that clients asked for", |v| v.flushes),
+    gauge!("flash_size", Some(Unit::Bytes), "Size of the flash", |v| Some(v.flash_bytes as f64)),
+    gauge!("capacity", Some(Unit::Bytes), "Most blocks that the policy may keep on flash", |v| in_bytes(
+        v.capacity_blocks
+    )),
+    gauge!("cached", Some(Unit::Bytes), "Blocks with a copy on flash", |v| in_bytes(v.cached_blocks)),
+    gauge!("flash_dirty", Some(Unit::Bytes), "Blocks on flash that are newer than the backend's", |v| {
+        in_bytes(v.dirty_blocks)
+    }),
+    gauge!("dirty", Some(Unit::Bytes), "Data on flash and in RAM that is newer than the backend's", |v| {
+        Some(v.dirty_bytes as f64)
+    }),
+    gauge!("write_buffer", Some(Unit::Bytes), "Blocks that wait in the write buffer", |v| in_bytes(v.buffered_blocks)),
+    gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
+    gauge!("memory", Some(Unit::Bytes), "Memory that the cache's tables and buffers take", |v| Some(
+        v.memory_bytes as f64
+    )),
+    Metric {
+        name: "flash_errors",
+        unit: None,
+        help: "Failures of the flash",
+        series: Series::Counters(
+            "kind",
+            &[
+                ("read", |v| v.faults.flash_read_errors),
+                ("checksum", |v| v.faults.flash_checksum_errors),
+                ("write", |v| v.faults.flash_write_errors),
+            ],
+        ),
+    },
+    Metric {
+        name: "backend_errors",
+        unit: None,
+        help: "Failures of the backend",
+        series: Series::Counters(
+            "kind",
+            &[("read", |v| v.faults.backend_read_errors), ("write", |v| v.faults.backend_write_errors)],
+        ),
+    },
+    counter!("failed_requests", None, "Requests that were answered with an error", |v| v.faults.failed_requests),
+];
+
+fn in_bytes(blocks: u64) -> Option<f64> {
+    Some((blocks * BLOCK_BYTES) as f64)
+}
+
+/// States that a volume can be in.
+const STATES: [&str; 4] = ["ok", "flash-failed", "detaching", "detached"];
+
+/// Labels in order.
+struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+/// The metrics of a server.
+pub fn encode(status: &ServerStatus) -> String {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Collector(status.clone())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("writing to memory does not fail");
+    text
+}
+
+#[derive(Debug)]
+struct Collector(ServerStatus);
+
+impl prometheus_client::collector::Collector for Collector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let volumes = &self.0.volumes;
+        server(&mut encoder, &self.0)?;
+        for metric in METRICS {
+            encode_metric(&mut encoder, metric, volumes)?;
+        }
+        let name = "request_duration";
+        let help = "Time from when a request came until it was answered";
+        let mut metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        for volume in volumes {
+            for latency in &volume.latencies {
+                let labels = [("volume", volume.name.as_str()), ("operation", latency.operation.as_str())];
+                histogram(&mut metric.encode_family(&Labels(&labels))?, latency)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result {
+    let mut build = encoder.encode_descriptor("build", "The program", None, MetricType::Info)?;
+    build.encode_info(&Labels(&[("version", status.version.as_str())]))?;
+    let mut connections =
+        encoder.encode_descriptor("connections", "Connections that are open", None, MetricType::Gauge)?;
+    connections.encode_gauge(&status.connections)?;
+    if let Some(recording) = &status.recording {
+        let counts = [
+            ("recorded_requests", "Requests that were taken down in the recording", recording.recorded_requests),
+            ("dropped_requests", "Requests that are missing in the recording", recording.dropped_requests),
+        ];
+        for (name, help, count) in counts {
+            counter(&mut encoder.encode_descriptor(name, help, None, MetricType::Counter)?, count)?;
+        }
+    }
+    let mut about = encoder.encode_descriptor("volume", "What the volume is made of", None, MetricType::Info)?;
+    for volume in &status.volumes {
+        let VolumeStatus { name, backend, flash, policy, write_mode, .. } = volume;
+        let labels = [("backend", backend), ("flash", flash), ("policy", policy), ("write_mode", write_mode)];
+        let labels = labels.map(|(key, value)| (key, value.as_str()));
+        about.encode_family(&Labels(&[("volume", name.as_str())]))?.encode_info(&Labels(&labels))?;
+    }
+    let mut state =
+        encoder.encode_descriptor("volume_state", "1 for the state that the volume is in", None, MetricType::Gauge)?;
+    for volume in &status.volumes {
+        for known in STATES {
+            let labels = [("volume", volume.name.as_str()), ("state", known)];
+            state.encode_family(&Labels(&labels))?.encode_gauge(&u64::from(volume.state == known))?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[VolumeStatus]) -> fmt::Result {
+    let kind = match metric.series {
+        Series::Counter(_) | Series::Counters(..) => MetricType::Counter,
+        Series::Gauge(_) => MetricType::Gauge,
+    };
+    let mut encoder = encoder.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), kind)?;
+    for volume in volumes {
+        let name = ("volume", volume.name.as_str());
+        match metric.series {
+            Series::Counter(value) => counter(&mut encoder.encode_family(&Labels(&[name]))?, value(volume))?,
+            Series::Counters(label, values) => {
+                for (of, value) in values {
+                    counter(&mut encoder.encode_family(&Labels(&[name, (label, of)]))?, value(volume))?;
+                }
+            }
+            Series::Gauge(value) => {
+                if let Some(value) = value(volume) {
+                    encoder.encode_family(&Labels(&[name]))?.encode_gauge(&value)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn counter(encoder: &mut MetricEncoder, value: u64) -> fmt::Result {
+    encoder.encode_counter(&value, None::<&Exemplar<[(&str, &str); 0], u64>>)
+}
+
+fn histogram(encoder: &mut MetricEncoder, latency: &LatencyStatus) -> fmt::Result {
+    let seconds = |us: u64| us as f64 / 1e6;
+    let mut buckets: Vec<_> = latency.buckets.iter().map(|bucket| (seconds(bucket.us_max), bucket.count)).collect();
+    let counted: u64 = buckets.iter().map(|(_, count)| count).sum();
+    buckets.push((f64::INFINITY, latency.count.saturating_sub(counted)));
+    encoder.encode_histogram::<[(&str, &str); 0]>(seconds(latency.sum_us), latency.count, &buckets, None)
+}
+
+/// The names of all metrics as they are written, for the documentation.
+pub fn names() -> Vec<String> {
+    let recording = Some(crate::status::RecordingStatus::default());
+    let status = ServerStatus { recording, volumes: vec![VolumeStatus::default()], ..ServerStatus::default() };
+    let text = encode(&status);
+    let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let name = |(name, kind): (&str, &str)| {
+        let mut name = name.to_owned();
+        match kind {
+            "counter" => name.push_str("_total"),
+            "info" => name.push_str("_info"),
+            _ => {}
+        }
+        name
+    };
+    described.map(name).collect()
+}

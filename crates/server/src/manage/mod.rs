@@ -1,0 +1,178 @@
+//! The management API: status, settings and metrics of a running server over HTTP, on threads of its own.
+//!
+//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and metrics.
+
+mod address;
+mod changes;
+mod connections;
+mod guard;
+mod metrics;
+mod routes;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use utoipa::ToSchema;
+
+pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
+pub use changes::{Changes, KEYS, WRITE_MODES};
+pub use metrics::{encode as encode_metrics, names as metric_names};
+pub use routes::openapi;
+
+use crate::status::{ServerStatus, VolumeStatus};
+use guard::Guard;
+
+/// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
+const BLOCKING_THREADS_MAX: usize = 8;
+/// What is being answered when the API stops has this long.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the API manages. Calls come from several threads, may wait, and must not stop the [`Api`].
+pub trait Managed: Send + Sync + 'static {
+    /// Everything there is to know.
+    fn status(&self) -> ServerStatus;
+
+    /// The status of one volume.
+    fn volume(&self, name: &str) -> Result<VolumeStatus, ManageError> {
+        let volumes = self.status().volumes;
+        let names = || volumes.iter().map(|volume| volume.name.clone()).collect();
+        match volumes.iter().find(|volume| volume.name == name) {
+            Some(volume) => Ok(volume.clone()),
+            None => Err(ManageError::NoSuchVolume { name: name.to_owned(), volumes: names() }),
+        }
+    }
+
+    /// Makes what was written durable, of one volume or of all; returns when it is.
+    fn flush(&self, volume: Option<&str>) -> Result<(), ManageError>;
+
+    /// Starts to detach a volume and returns at once.
+    fn detach(&self, name: &str) -> Result<(), ManageError>;
+
+    /// How far detaching a volume is; `attached` where nobody asked for it.
+    fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
+
+    /// Changes settings of a volume, all of them or, if that fails, none.
+    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError>;
+}
+
+/// How far detaching a volume is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DetachProgress {
+    /// `attached`, `detaching`, `detached`, or `failed`.
+    pub state: String,
+    /// Blocks that are still to be written back.
+    pub dirty_blocks: u64,
+    /// Blocks that were written back since detaching began.
+    pub destaged_blocks: u64,
+}
+
+/// Why something that was asked of a server was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ManageError {
+    #[error("no volume '{name}', expected one of: {}", .volumes.join(", "))]
+    NoSuchVolume { name: String, volumes: Vec<String> },
+    /// What was asked makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// It cannot be done now.
+    #[error("{0}")]
+    Conflict(String),
+    /// It went wrong.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why the API cannot start.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ApiError {
+    #[error(
+        "the management API would listen on {address}, which other machines reach: give it a token, or let it listen on \
+         127.0.0.1 or unix:/path"
+    )]
+    TokenNeeded { address: SocketAddr },
+    #[error("the token of the management API is empty or holds other than visible ASCII characters")]
+    BadToken,
+    #[error("the management API cannot listen on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    #[error("the management API cannot start its threads: {source}")]
+    Threads { source: io::Error },
+}
+
+/// The API while it runs; dropping it stops it at once.
+#[derive(Debug)]
+pub struct Api {
+    runtime: Option<Runtime>,
+    serving: Option<JoinHandle<()>>,
+    stopping: watch::Sender<bool>,
+    address: Address,
+}
+
+impl Api {
+    /// Listens on an address and serves from then on. Those who ask must bear the token, if there is one; without one the address
+    /// must be a Unix socket or loopback.
+    pub fn start(address: &Address, token: Option<String>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err(ApiError::BadToken);
+        }
+        let listen_error = |source| ApiError::Listen { address: address.to_string(), source };
+        let resolved = address.resolved().map_err(listen_error)?;
+        if token.is_none()
+            && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
+        {
+            return Err(ApiError::TokenNeeded { address });
+        }
+        let listener = address.bind(&resolved).map_err(listen_error)?;
+        let address = match &listener {
+            Listener::Tcp(listener) => {
+                let bound = listener.local_addr().map_err(listen_error)?;
+                Address::Tcp(bound.ip().to_string(), bound.port())
+            }
+            Listener::Unix(..) => address.clone(),
+        };
+        let checks_host = token.is_none() && matches!(address, Address::Tcp(..));
+        let router = routes::router(server, Guard { token, checks_host });
+        let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
+        let (stopping, stopped) = watch::channel(false);
+        let context = runtime.enter();
+        let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
+        drop(context);
+        let serving = runtime.spawn(connections::serve(accepting, router, stopped));
+        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address })
+    }
+
+    /// Where it listens, with the port that was chosen where 0 was asked for.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Stops listening, and waits some seconds for what is being answered. Not to be called by what it manages.
+    pub fn stop(mut self) {
+        self.stopping.send_replace(true);
+        if let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) {
+            // Who is not done by then is cut off.
+            let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
+        }
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).max_blocking_threads(BLOCKING_THREADS_MAX).thread_name("flashwise-api");
+    builder.enable_io().enable_time().build()
+}

@@ -1,0 +1,343 @@
+//! The routes of the management API, and their description in OpenAPI 3.1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Serialize;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{OpenApi, ToSchema};
+
+use super::changes::Changes;
+use super::guard::Guard;
+use super::{DetachProgress, ManageError, Managed, metrics};
+use crate::status::{ServerStatus, VolumeStatus};
+
+/// The largest body of a request.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// A request's body must arrive within this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why a request failed: a status and `{"error": text}`.
+#[derive(Debug)]
+pub struct Failure {
+    status: StatusCode,
+    error: String,
+}
+
+/// The body of failures.
+#[derive(Debug, Serialize, ToSchema)]
+struct ErrorBody {
+    /// What is wrong, for people.
+    error: String,
+}
+
+impl Failure {
+    pub fn new(status: StatusCode, error: String) -> Failure {
+        Failure { status, error }
+    }
+
+    #[cfg(test)]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<ManageError> for Failure {
+    fn from(error: ManageError) -> Failure {
+        let status = match error {
+            ManageError::NoSuchVolume { .. } => StatusCode::NOT_FOUND,
+            ManageError::Invalid(_) => StatusCode::BAD_REQUEST,
+            ManageError::Conflict(_) => StatusCode::CONFLICT,
+            ManageError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Failure { status, error: error.to_string() }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(ErrorBody { error: self.error })).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+type Answer<T> = Result<T, Failure>;
+type Server = State<Arc<dyn Managed>>;
+type Name = Result<Path<String>, PathRejection>;
+
+/// Runs what may wait for locks and devices beside the threads that serve.
+async fn blocking<T: Send + 'static>(
+    server: Arc<dyn Managed>,
+    work: impl FnOnce(&dyn Managed) -> Result<T, ManageError> + Send + 'static,
+) -> Answer<T> {
+    let done = tokio::task::spawn_blocking(move || work(&*server)).await;
+    let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed to do this".to_owned());
+    Ok(done.map_err(failed)??)
+}
+
+fn volume(name: Name) -> Answer<String> {
+    name.map(|Path(name)| name).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))
+}
+
+/// The server and all of its volumes.
+#[utoipa::path(
+    get,
+    path = "/v1/status",
+    responses(
+        (status = 200, description = "What was asked for", body = ServerStatus),
+    )
+)]
+async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
+    blocking(server, |server| Ok(server.status())).await.map(Json)
+}
+
+/// One volume.
+#[utoipa::path(
+    get,
+    path = "/v1/volumes/{name}",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 200, description = "What was asked for", body = VolumeStatus),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+    )
+)]
+async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeStatus>> {
+    let name = volume(name)?;
+    blocking(server, move |server| server.volume(&name)).await.map(Json)
+}
+
+/// Changes settings of a volume while it runs.
+#[utoipa::path(
+    patch,
+    path = "/v1/volumes/{name}",
+    params(("name" = String, Path, description = "The volume")),
+    request_body = Settings,
+    responses(
+        (status = 200, description = "What was asked for", body = VolumeStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 409, description = "It cannot be done now", body = ErrorBody),
+    )
+)]
+async fn change(State(server): Server, name: Name, request: Request) -> Answer<Json<VolumeStatus>> {
+    let name = volume(name)?;
+    let body = body(request.into_body()).await?;
+    let changes = Changes::parse(&body).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+    let work = move |server: &dyn Managed| {
+        server.set(&name, &changes)?;
+        server.volume(&name)
+    };
+    blocking(server, work).await.map(Json)
+}
+
+async fn body(body: Body) -> Answer<Bytes> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
+    let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned());
+    let large = |_| {
+        let error = format!("the body broke off or is too large, expected at most {BODY_BYTES_MAX} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+    };
+    read.map_err(late)?.map_err(large)
+}
+
+/// What `PATCH` takes: settings to change, at least one.
+#[derive(ToSchema)]
+#[schema(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "it describes the JSON that Changes reads")]
+struct Settings {
+    /// Replacement policy with its options, such as `larc`.
+    policy: Option<String>,
+    /// `write-back`, `write-through` or `write-around`.
+    write_mode: Option<String>,
+    /// The cleaner starts above this share of dirty blocks, 0 to 1.
+    dirty_high: Option<f64>,
+    /// It stops at this share.
+    dirty_low: Option<f64>,
+    /// Blocks that have been dirty for longer are written back, such as `30s`.
+    dirty_age: Option<String>,
+    /// Sequential streams longer than this bypass the flash, such as `1MiB`; `0` for never.
+    sequential_bypass: Option<String>,
+}
+
+/// Makes what was written to all volumes durable.
+#[utoipa::path(
+    post,
+    path = "/v1/flush",
+    responses(
+        (status = 204, description = "It is done"),
+        (status = 500, description = "It failed", body = ErrorBody),
+    )
+)]
+async fn flush_all(State(server): Server) -> Answer<StatusCode> {
+    blocking(server, |server| server.flush(None)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Makes what was written to a volume durable.
+#[utoipa::path(
+    post,
+    path = "/v1/volumes/{name}/flush",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 204, description = "It is done"),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 500, description = "It failed", body = ErrorBody),
+    )
+)]
+async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
+    let name = volume(name)?;
+    blocking(server, move |server| server.flush(Some(&name))).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Starts to write everything that is dirty back to a volume's backend, after which the backend can be used without its cache.
+#[utoipa::path(
+    post,
+    path = "/v1/volumes/{name}/detach",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 202, description = "It began", body = DetachProgress),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+        (status = 409, description = "It cannot be done now", body = ErrorBody),
+    )
+)]
+async fn detach(State(server): Server, name: Name) -> Answer<(StatusCode, Json<DetachProgress>)> {
+    let name = volume(name)?;
+    let work = move |server: &dyn Managed| {
+        server.detach(&name)?;
+        server.detach_progress(&name)
+    };
+    blocking(server, work).await.map(|progress| (StatusCode::ACCEPTED, Json(progress)))
+}
+
+/// How far detaching a volume is.
+#[utoipa::path(
+    get,
+    path = "/v1/volumes/{name}/detach",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 200, description = "What was asked for", body = DetachProgress),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+    )
+)]
+async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<DetachProgress>> {
+    let name = volume(name)?;
+    blocking(server, move |server| server.detach_progress(&name)).await.map(Json)
+}
+
+/// All figures for Prometheus, in the OpenMetrics text format.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    responses(
+        (status = 200, description = "What was asked for", content_type = "application/openmetrics-text", body = String),
+    )
+)]
+async fn all_metrics(State(server): Server) -> Answer<Response> {
+    let status = blocking(server, |server| Ok(server.status())).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&status)).into_response())
+}
+
+/// Whether the server answers; needs no token.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    security(()),
+    responses(
+        (status = 200, description = "What was asked for", body = String),
+    )
+)]
+async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// This description.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    responses(
+        (status = 200, description = "What was asked for", body = Object),
+    )
+)]
+async fn description() -> Json<utoipa::openapi::OpenApi> {
+    Json(openapi())
+}
+
+async fn no_such_route() -> Failure {
+    let error = "no such path; /openapi.json lists those that there are".to_owned();
+    Failure::new(StatusCode::NOT_FOUND, error)
+}
+
+async fn wrong_method(request: Request) -> Failure {
+    let error = format!("{} cannot be asked of this path; /openapi.json lists what can", request.method());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, error)
+}
+
+async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    match guard.check(request.method(), request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// All routes.
+pub fn router(server: Arc<dyn Managed>, guard: Guard) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/flush", post(flush_all))
+        .route("/v1/volumes/{name}", get(volume_status).patch(change))
+        .route("/v1/volumes/{name}/flush", post(flush))
+        .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
+        .route("/metrics", get(all_metrics))
+        .route("/openapi.json", get(description))
+        .route("/healthz", get(health))
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(server)
+        .layer(middleware::from_fn_with_state(Arc::new(guard), guarded))
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "flashwise", description = "Manages a running flashwise server.", license(name = "Apache-2.0 OR MIT")),
+    paths(
+        status,
+        flush_all,
+        volume_status,
+        change,
+        flush,
+        detach,
+        detach_progress,
+        all_metrics,
+        description,
+        health
+    ),
+    modifiers(&BearerToken),
+    security((), ("token" = []))
+)]
+struct Description;
+
+struct BearerToken;
+
+impl utoipa::Modify for BearerToken {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = openapi.components.get_or_insert_with(Default::default);
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// The description of the routes.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}

@@ -1,0 +1,154 @@
+//! A server that only remembers what was asked of it.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use flashwise_server::manage::{Changes, DetachProgress, ManageError, Managed};
+use flashwise_server::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeStatus};
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Vec<String>,
+    changes: Changes,
+    policy: Option<String>,
+    detaching: bool,
+    flush_broken: bool,
+    flush_held: bool,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Fake {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// A volume whose figures are its seed and what follows.
+pub fn volume(name: &str, seed: u64) -> VolumeStatus {
+    let latency = LatencyStatus {
+        operation: "read".to_owned(),
+        count: 3,
+        mean_us: 6_666_706.6,
+        p50_us: 100,
+        p99_us: 20_000_000,
+        p999_us: 20_000_000,
+        max_us: 20_000_000,
+        ..LatencyStatus::default()
+    };
+    VolumeStatus {
+        name: name.to_owned(),
+        state: "ok".to_owned(),
+        policy: "larc".to_owned(),
+        read_blocks: seed + 10,
+        flash_read_hits: seed + 3,
+        flash_copy_forward_blocks: seed + 2,
+        lifetime_years: (seed > 0).then_some(1.0),
+        latencies: vec![latency],
+        faults: FaultsStatus { failed_requests: seed, ..FaultsStatus::default() },
+        ..VolumeStatus::default()
+    }
+}
+
+impl Fake {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Names of the calls so far.
+    pub fn calls(&self) -> Vec<String> {
+        self.state().calls.clone()
+    }
+
+    /// What was changed last.
+    pub fn changes(&self) -> Changes {
+        self.state().changes.clone()
+    }
+
+    /// Makes flushes fail.
+    pub fn break_flush(&self) {
+        self.state().flush_broken = true;
+    }
+
+    /// Makes flushes wait until they are released.
+    pub fn hold_flush(&self) {
+        self.state().flush_held = true;
+    }
+
+    pub fn release_flush(&self) {
+        self.state().flush_held = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a call has come.
+    pub fn wait_for(&self, call: &str) {
+        let missing = |state: &mut State| !state.calls.iter().any(|made| made == call);
+        drop(self.changed.wait_while(self.state(), missing).unwrap());
+    }
+
+    /// What it says of itself, with what JSON leaves out.
+    pub fn status_with_buckets(&self) -> ServerStatus {
+        let mut status = self.status_now();
+        // 20 us, 100 us and 20 s.
+        for latency in status.volumes.iter_mut().flat_map(|volume| &mut volume.latencies) {
+            latency.sum_us = 20_000_120;
+            let bucket = |us_max, count| LatencyBucket { us_max, count };
+            latency.buckets = vec![bucket(10, 0), bucket(50, 1), bucket(100, 1), bucket(10_000_000, 0)];
+        }
+        status
+    }
+
+    /// What it says of itself.
+    pub fn status_now(&self) -> ServerStatus {
+        let mut one = volume("one", 0);
+        if let Some(policy) = &self.state().policy {
+            one.policy.clone_from(policy);
+        }
+        let volumes = vec![one, volume("two / three", 1000)];
+        ServerStatus { version: "0.1.0".to_owned(), pid: 5, connections: 2, volumes, ..ServerStatus::default() }
+    }
+}
+
+impl Managed for Fake {
+    fn status(&self) -> ServerStatus {
+        self.status_with_buckets()
+    }
+
+    fn flush(&self, volume: Option<&str>) -> Result<(), ManageError> {
+        volume.map_or(Ok(()), |name| self.volume(name).map(drop))?;
+        let mut state = self.state();
+        state.calls.push(format!("flush {}", volume.unwrap_or("all")));
+        self.changed.notify_all();
+        let state = self.changed.wait_while(state, |state| state.flush_held).unwrap();
+        if state.flush_broken { Err(ManageError::Failed("volume one: the flash failed".to_owned())) } else { Ok(()) }
+    }
+
+    fn detach(&self, name: &str) -> Result<(), ManageError> {
+        self.volume(name)?;
+        if std::mem::replace(&mut self.state().detaching, true) {
+            return Err(ManageError::Conflict(format!("volume {name} is being detached")));
+        }
+        Ok(())
+    }
+
+    fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
+        self.volume(name)?;
+        if !self.state().detaching {
+            return Ok(DetachProgress { state: "attached".to_owned(), ..DetachProgress::default() });
+        }
+        Ok(DetachProgress { state: "detaching".to_owned(), dirty_blocks: 7, destaged_blocks: 3 })
+    }
+
+    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError> {
+        self.volume(name)?;
+        if let Some(low) = changes.dirty_low
+            && changes.dirty_high.is_none()
+            && low > 0.5
+        {
+            let error = format!("dirty-low: found {low}, expected at most dirty-high, which is 0.5");
+            return Err(ManageError::Invalid(error));
+        }
+        let mut state = self.state();
+        state.policy = changes.policy.as_ref().map(ToString::to_string).or(state.policy.take());
+        state.changes = changes.clone();
+        Ok(())
+    }
+}

@@ -1,0 +1,353 @@
+//! The management API over real sockets, in front of a server that only pretends.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod client;
+mod fake;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use client::{Answer, ask, request};
+use fake::{Fake, volume};
+use flashwise_core::cache::Mode;
+use flashwise_server::manage::{Address, Api, ApiError, encode_metrics, metric_names, openapi};
+use flashwise_server::status::{RecordingStatus, ServerStatus, VolumeStatus};
+use serde_json::{Value, json};
+
+fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
+    let fake = Arc::new(Fake::default());
+    let api = Api::start(&address.parse().unwrap(), token.map(str::to_owned), Arc::clone(&fake) as _)?;
+    Ok((api, fake))
+}
+
+fn local() -> (Api, Arc<Fake>) {
+    start("127.0.0.1:0", None).unwrap()
+}
+
+fn json_of(answer: &Answer) -> Value {
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+fn error_of(answer: &Answer) -> (u16, String) {
+    (answer.status, json_of(answer)["error"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn status_is_what_the_server_says() {
+    let (api, fake) = local();
+    let answer = ask(&api, "GET", "/v1/status", "");
+    assert_eq!(answer.status, 200);
+    assert_eq!(serde_json::from_str::<ServerStatus>(&answer.body).unwrap(), fake.status_now());
+    let answer = ask(&api, "GET", "/v1/volumes/two%20%2F%20three", "");
+    assert_eq!(serde_json::from_str::<VolumeStatus>(&answer.body).unwrap(), volume("two / three", 1000));
+    let error = "no volume 'four', expected one of: one, two / three".to_owned();
+    for path in ["/v1/volumes/four", "/v1/volumes/four/detach"] {
+        assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, error.clone()));
+    }
+    for path in ["/v1/volumes/four/flush", "/v1/volumes/four/detach"] {
+        assert_eq!(error_of(&ask(&api, "POST", path, "")), (404, error.clone()));
+    }
+    assert_eq!(error_of(&ask(&api, "PATCH", "/v1/volumes/four", r#"{"policy": "lru"}"#)), (404, error));
+    api.stop();
+}
+
+#[test]
+fn flushes_reach_one_volume_or_all_and_their_failures_are_told() {
+    let (api, fake) = local();
+    assert_eq!(ask(&api, "POST", "/v1/flush", "").status, 204);
+    assert_eq!(ask(&api, "POST", "/v1/volumes/one/flush", "").status, 204);
+    assert_eq!(fake.calls(), ["flush all", "flush one"]);
+    fake.break_flush();
+    let failed = error_of(&ask(&api, "POST", "/v1/flush", ""));
+    assert_eq!(failed, (500, "volume one: the flash failed".to_owned()));
+}
+
+#[test]
+fn detaching_is_accepted_followed_and_not_begun_twice() {
+    let (api, _) = local();
+    let path = "/v1/volumes/one/detach";
+    assert_eq!(json_of(&ask(&api, "GET", path, ""))["state"], "attached");
+    let begun = ask(&api, "POST", path, "");
+    let progress = json!({"state": "detaching", "dirty_blocks": 7, "destaged_blocks": 3});
+    assert_eq!((begun.status, json_of(&begun)), (202, progress.clone()));
+    let seen = ask(&api, "GET", path, "");
+    assert_eq!((seen.status, json_of(&seen)), (200, progress));
+    assert_eq!(error_of(&ask(&api, "POST", path, "")), (409, "volume one is being detached".to_owned()));
+}
+
+#[test]
+fn settings_are_changed_and_wrong_ones_refused() {
+    let (api, fake) = local();
+    let json = r#"{"policy": "lru", "write-mode": "write-around", "dirty-age": "5s"}"#;
+    let answer = ask(&api, "PATCH", "/v1/volumes/one", json);
+    assert_eq!((answer.status, json_of(&answer)["policy"].clone()), (200, json!("lru")));
+    {
+        let changes = fake.changes();
+        assert_eq!((changes.write_mode, changes.dirty_age_us), (Some(Mode::WriteAround), Some(5_000_000)));
+        assert!(changes.dirty_high.is_none() && changes.dirty_low.is_none() && changes.sequential_bytes.is_none());
+    }
+    let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"polcy": "lru"}"#));
+    assert_eq!(status, 400);
+    assert!(error.starts_with("unknown setting 'polcy' (did you mean 'policy'?)"), "{error}");
+    // Only whoever applies it knows the other limit.
+    let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"dirty-low": 0.9}"#));
+    assert_eq!((status, error.as_str()), (400, "dirty-low: found 0.9, expected at most dirty-high, which is 0.5"));
+    let large = format!("{{\"policy\": \"{}\"}}", "x".repeat(64 << 10));
+    let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", &large));
+    assert_eq!((status, error.as_str()), (413, "the body broke off or is too large, expected at most 65536 bytes"));
+}
+
+#[test]
+fn unknown_paths_and_methods_are_answered_as_json() {
+    let (api, _) = local();
+    let unknown = "no such path; /openapi.json lists those that there are".to_owned();
+    for path in ["/", "/v1", "/v1/volumes/", "/v1/status/x"] {
+        assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, unknown.clone()), "{path}");
+    }
+    for (method, path, allowed) in [
+        ("DELETE", "/v1/volumes/one", "GET,HEAD,PATCH"),
+        ("GET", "/v1/flush", "POST"),
+        ("POST", "/v1/status", "GET,HEAD"),
+        ("PUT", "/metrics", "GET,HEAD"),
+    ] {
+        let answer = ask(&api, method, path, "");
+        let error = format!("{method} cannot be asked of this path; /openapi.json lists what can");
+        assert_eq!(error_of(&answer), (405, error));
+        assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
+    }
+    assert_eq!(error_of(&ask(&api, "GET", "/v1/volumes/%FF", "")).0, 400);
+}
+
+#[test]
+fn other_machines_need_a_token_and_a_wrong_one_helps_nobody() {
+    let refused = start("0.0.0.0:0", None).unwrap_err();
+    assert!(matches!(&refused, ApiError::TokenNeeded { address } if address.ip().is_unspecified()), "{refused}");
+    for token in ["", "two words", "t\u{e4}"] {
+        assert!(matches!(start("127.0.0.1:0", Some(token)), Err(ApiError::BadToken)), "{token}");
+    }
+    let (api, fake) = start("0.0.0.0:0", Some("sesame")).unwrap();
+    let get = |path: &str, headers: &str| {
+        request(&api, &format!("GET {path} HTTP/1.1\r\nHost: any.example\r\n{headers}\r\n"))
+    };
+    for headers in ["", "Authorization: Bearer sesam\r\n", "Authorization: Basic sesame\r\n"] {
+        for path in ["/v1/status", "/metrics", "/openapi.json", "/nowhere"] {
+            let answer = get(path, headers);
+            assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{path} {headers}");
+            assert!(error_of(&answer).1.starts_with("a token is needed"));
+        }
+    }
+    assert_eq!(get("/v1/status", "Authorization: Bearer sesame\r\n").status, 200);
+    assert_eq!((get("/healthz", "").status, get("/healthz", "").body), (200, "ok\n".to_owned()));
+    assert_eq!(fake.calls(), [] as [&str; 0]);
+}
+
+#[test]
+fn web_pages_of_others_do_not_reach_loopback() {
+    let (api, fake) = local();
+    let rebound = request(&api, "GET /v1/status HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    let expected = "Host header: found 'evil.example', expected localhost or a loopback address";
+    assert_eq!(error_of(&rebound), (403, expected.to_owned()));
+    let forged = request(&api, "POST /v1/flush HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\n\r\n");
+    assert_eq!(error_of(&forged), (403, "requests from other web pages are refused".to_owned()));
+    assert_eq!(fake.calls(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_unix_socket_serves_and_goes_with_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let (api, _) = start(&format!("unix:{}", path.display()), None).unwrap();
+    assert_eq!(ask(&api, "GET", "/v1/status", "").status, 200);
+    api.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let (api, _) = local();
+    let error = start(&api.address().to_string(), None).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("the management API cannot listen on {}: ", api.address())), "{error}");
+}
+
+/// 64 connections that send nothing take all places; one more has to wait until one of them goes.
+#[test]
+fn connections_beyond_the_limit_wait_their_turn() {
+    let (api, _) = local();
+    let Address::Tcp(host, port) = api.address() else { panic!("TCP") };
+    let connect = || TcpStream::connect((host.as_str(), *port)).unwrap();
+    let mut held: Vec<_> = (0..64).map(|_| connect()).collect();
+    for stream in &mut held {
+        // Answered, so that it has its place.
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = [0; 15];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    }
+    let mut waiting = connect();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    waiting.set_nonblocking(true).unwrap();
+    // Whoever is served is served after a connection that has its place, and this one answers once more.
+    held[0].write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert!(held[0].read(&mut [0; 4096]).unwrap() > 0);
+    assert_eq!(waiting.read(&mut [0; 15]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    waiting.set_nonblocking(false).unwrap();
+    drop(held.pop());
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok\n"), "{answer}");
+}
+
+#[test]
+fn stopping_lets_what_is_being_answered_end() {
+    let (api, fake) = local();
+    fake.hold_flush();
+    let address = api.address().clone();
+    let asking = std::thread::spawn(move || client::ask_at(&address, "POST", "/v1/flush", ""));
+    fake.wait_for("flush all");
+    let stopping = std::thread::spawn(move || api.stop());
+    fake.release_flush();
+    assert_eq!(asking.join().unwrap().status, 204);
+    stopping.join().unwrap();
+}
+
+#[test]
+fn what_is_no_http_does_no_harm() {
+    let (api, _) = local();
+    for bytes in
+        [&b"\0\0\0\0\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n"]
+    {
+        assert_eq!(client::send(api.address(), bytes).split(' ').nth(1), Some("400"));
+    }
+    let endless = [&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; 64 << 10]].concat();
+    assert_eq!(client::send(api.address(), &endless).split(' ').nth(1), Some("431"));
+    assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
+}
+
+/// Every number of a volume, set to a value of its own, changes what the metrics say.
+#[test]
+fn every_figure_of_a_volume_is_a_metric() {
+    let plain = serde_json::to_value(VolumeStatus { name: "one".to_owned(), ..VolumeStatus::default() }).unwrap();
+    let encode = |volume: Value| {
+        let volume = serde_json::from_value(volume).unwrap();
+        encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() })
+    };
+    let before = encode(plain.clone());
+    let mut figures = 0;
+    for (key, value) in plain.as_object().unwrap() {
+        let changed = match value {
+            Value::Number(_) | Value::Null => vec![json!(1)],
+            Value::Array(_) if key == "lost_blocks" => vec![json!([5])],
+            Value::Array(_) => {
+                vec![
+                    json!([{"operation": "read", "count": 1, "mean_us": 1.0, "p50_us": 1, "p99_us": 1, "p999_us": 1, "max_us": 1}]),
+                ]
+            }
+            Value::String(_) => vec![json!("other")],
+            Value::Object(faults) => {
+                let one = |fault: &String| {
+                    let mut faults = faults.clone();
+                    faults.insert(fault.clone(), json!(1));
+                    Value::Object(faults)
+                };
+                faults.keys().map(one).collect()
+            }
+            Value::Bool(_) => panic!("{key}"),
+        };
+        for changed in changed {
+            let mut volume = plain.clone();
+            volume[key] = changed;
+            if key == "state" {
+                volume[key] = json!("detaching");
+            }
+            assert_ne!(encode(volume), before, "{key}");
+            figures += 1;
+        }
+    }
+    assert!(figures > 40, "{figures}");
+}
+
+#[test]
+fn metrics_have_units_labels_and_values() {
+    let fake = Fake::default();
+    // Three reads, of 20 us, 100 us and 20 s.
+    let text = encode_metrics(&fake.status_with_buckets());
+    for line in [
+        "# TYPE flashwise_client_read_bytes counter",
+        "# UNIT flashwise_client_read_bytes bytes",
+        "flashwise_client_read_bytes_total{volume=\"one\"} 40960",
+        "flashwise_read_hit_bytes_total{volume=\"two / three\",tier=\"flash\"} 4108288",
+        "flashwise_flash_written_by_cause_bytes_total{volume=\"one\",cause=\"copy-forward\"} 8192",
+        "flashwise_volume_state{volume=\"one\",state=\"ok\"} 1",
+        "flashwise_volume_state{volume=\"one\",state=\"detached\"} 0",
+        "flashwise_request_duration_seconds_count{volume=\"one\",operation=\"read\"} 3",
+        "flashwise_request_duration_seconds_sum{volume=\"one\",operation=\"read\"} 20.00012",
+        "flashwise_request_duration_seconds_bucket{le=\"0.0001\",volume=\"one\",operation=\"read\"} 2",
+        "flashwise_request_duration_seconds_bucket{le=\"10.0\",volume=\"one\",operation=\"read\"} 2",
+        "flashwise_request_duration_seconds_bucket{le=\"+Inf\",volume=\"one\",operation=\"read\"} 3",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+    // Years are unknown without a rating: no value rather than a wrong one.
+    assert!(!text.contains("\nflashwise_flash_lifetime_seconds{volume=\"one\""));
+    assert!(text.contains("\nflashwise_flash_lifetime_seconds{volume=\"two / three\"} 31536000"));
+}
+
+#[test]
+fn names_with_quotes_cannot_forge_metrics() {
+    let volume = VolumeStatus { name: "a\"} 1\nb\\".to_owned(), ..VolumeStatus::default() };
+    let text = encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() });
+    assert!(text.contains("flashwise_erasures_total{volume=\"a\\\"} 1\\nb\\\\\"} 0\n"), "{text}");
+}
+
+#[test]
+fn every_route_and_metric_is_documented() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
+    let documentation = std::fs::read_to_string(path).unwrap();
+    let description = serde_json::to_value(openapi()).unwrap();
+    let mut found = 0;
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|method| *method != "parameters") {
+            let route = format!("| `{} {path}` |", method.to_uppercase());
+            assert!(documentation.contains(&route), "{route}");
+            found += 1;
+        }
+    }
+    assert_eq!(documentation.matches("| `GET /").count() + documentation.matches("| `POST /").count() + 1, found);
+    assert!(documentation.contains("| `PATCH /"));
+    let names = metric_names();
+    for name in &names {
+        assert!(documentation.contains(&format!("| `{name}` |")), "{name}");
+    }
+    assert_eq!(documentation.matches("| `flashwise_").count(), names.len());
+    for key in flashwise_server::manage::KEYS {
+        assert!(documentation.contains(&format!("| `{key}` |")), "{key}");
+    }
+}
+
+#[test]
+fn every_described_route_is_there() {
+    let (api, _) = local();
+    let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
+    let paths = description["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 8);
+    for (path, methods) in paths {
+        for method in methods.as_object().unwrap().keys() {
+            let path = path.replace("{name}", "one");
+            let status = ask(&api, &method.to_uppercase(), &path, "{\"policy\": \"lru\"}").status;
+            assert!((200..300).contains(&status), "{method} {path}: {status}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_is_in_status_and_metrics() {
+    let recording =
+        RecordingStatus { path: "trace.zst".to_owned(), recorded_requests: 5, dropped_requests: 2, error: None };
+    let text = encode_metrics(&ServerStatus { recording: Some(recording), ..ServerStatus::default() });
+    assert!(text.contains("\nflashwise_recorded_requests_total 5\n"), "{text}");
+    assert!(text.contains("\nflashwise_dropped_requests_total 2\n"), "{text}");
+}

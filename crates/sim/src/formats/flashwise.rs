@@ -1,0 +1,202 @@
+//! What `flashwise serve --record` writes: `time_us,volume,op,offset,length,flags`, with a header line of these names.
+//!
+//! Source: this project. The time is in microseconds on the server's clock, offset and length are in bytes. `op` is `read`,
+//! `write`, `flush`, `trim`, `write-zeroes` or `cache`; `flags` is empty or some of `fua` (force unit access), `no-hole` (zeroes
+//! that keep their space) and `fast-zero` (zeroes only where that is fast), joined by `+`. Every line ends with a newline, so that
+//! a last one without is one that the server did not finish writing: it is passed over. As accesses count reads and writes alone;
+//! a [`Recording`](crate::recording::Recording) gives the others too.
+
+use flashwise_core::access::Op;
+
+use super::fields::{Fields, TimeUnit};
+use super::{Batch, Fit, Format, Framing, Lines, Malformed, Parse, ParseLine, Record, VOLUME_BYTES_MAX, check};
+use crate::recording::{Flags, Operation, RecordedRequest};
+use crate::request::{Request, Volumes};
+
+/// The row of recordings in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "flashwise",
+    title: "Recording of flashwise serve",
+    source: "time_us,volume,op,offset,length,flags; flashwise serve --record; reads and writes count, other ops are passed over",
+    parameters: &[],
+    recognise: |sample| if sample.lines().next() == Some(HEADER) { Fit::Yes } else { Fit::No },
+    parser: |_, _, _| Ok(Box::new(Recorded)),
+};
+
+/// The first line of a recording.
+pub const HEADER: &[u8] = b"time_us,volume,op,offset,length,flags";
+
+/// The operations with the words for them.
+const OPERATIONS: [(&[u8], Operation); 6] = [
+    (b"read", Operation::Read),
+    (b"write", Operation::Write),
+    (b"flush", Operation::Flush),
+    (b"trim", Operation::Trim),
+    (b"write-zeroes", Operation::WriteZeroes),
+    (b"cache", Operation::Cache),
+];
+const OPERATIONS_EXPECTED: &str = "read, write, flush, trim, write-zeroes or cache";
+const FLAGS_EXPECTED: &str = "nothing, or some of fua, no-hole and fast-zero, joined by +";
+
+/// What a line says, without its end; `None` for a header.
+#[inline]
+pub fn recorded(line: &[u8], volumes: &mut Volumes) -> Result<Option<RecordedRequest>, Malformed> {
+    if line == HEADER {
+        return Ok(None);
+    }
+    let mut fields = Fields::new(line, b',');
+    let time_us = fields.time_us(TimeUnit::Microseconds, "a time in microseconds")?;
+    let volume = fields.next("a volume")?;
+    let word = fields.next(OPERATIONS_EXPECTED)?;
+    let operation = OPERATIONS.iter().find(|(name, _)| *name == word).map(|(_, operation)| *operation);
+    let operation = operation.ok_or_else(|| Malformed::new(word, OPERATIONS_EXPECTED))?;
+    let offset_bytes = fields.decimal("an offset in bytes")?;
+    let length_bytes = fields.decimal("a length in bytes")?;
+    let flags = flags(fields.next(FLAGS_EXPECTED)?)?;
+    fields.end(6)?;
+    let request =
+        RecordedRequest { time_us, volume: volumes.number(volume), operation, offset_bytes, length_bytes, flags };
+    check_range(&request)?;
+    Ok(Some(request))
+}
+
+#[inline]
+fn flags(field: &[u8]) -> Result<Flags, Malformed> {
+    let mut flags = Flags::default();
+    if field.is_empty() {
+        return Ok(flags);
+    }
+    for word in field.split(|&byte| byte == b'+') {
+        match word {
+            b"fua" => flags.force_unit_access = true,
+            b"no-hole" => flags.no_hole = true,
+            b"fast-zero" => flags.only_if_fast = true,
+            _ => return Err(Malformed::new(field, FLAGS_EXPECTED)),
+        }
+    }
+    Ok(flags)
+}
+
+/// Refuses requests that no volume can have had. What moves no data may be as long as the volume.
+#[inline]
+fn check_range(request: &RecordedRequest) -> Result<(), Malformed> {
+    let RecordedRequest { offset_bytes, length_bytes, .. } = *request;
+    if let Some(access) = request.access() {
+        return check(&access, VOLUME_BYTES_MAX);
+    }
+    if length_bytes > VOLUME_BYTES_MAX || offset_bytes > VOLUME_BYTES_MAX - length_bytes {
+        let found = format!("a request of {length_bytes} bytes at byte {offset_bytes}");
+        return Err(Malformed { found, expected: format!("one that ends at byte {VOLUME_BYTES_MAX} or before") });
+    }
+    Ok(())
+}
+
+impl RecordedRequest {
+    /// The request that this is in a trace; `None` for what is neither a read nor a write.
+    pub fn access(&self) -> Option<Request> {
+        let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
+        let op = match operation {
+            Operation::Read => Op::Read,
+            Operation::Write => Op::Write,
+            Operation::Flush | Operation::Trim | Operation::WriteZeroes | Operation::Cache => return None,
+        };
+        Some(Request { time_us, op, volume, offset_bytes, length_bytes })
+    }
+}
+
+#[derive(Debug)]
+struct Recorded;
+
+impl ParseLine for Recorded {
+    #[inline]
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        Ok(match recorded(line, volumes)? {
+            None => Record::Ignored,
+            Some(request) => request.access().map_or(Record::Skipped, Record::Request),
+        })
+    }
+}
+
+impl Parse for Recorded {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        let whole = memchr::memrchr(b'\n', records).map_or(0, |newline| newline + 1);
+        Lines(Recorded).parse(&records[..whole], batch);
+        if whole < records.len() {
+            batch.push(Ok(Record::Skipped), VOLUME_BYTES_MAX);
+        }
+    }
+
+    fn may_be_cut(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::{read, recognised, refuses, requests};
+
+    const TRACE: &[u8] = b"time_us,volume,op,offset,length,flags\n\
+        1000,a,read,8192,4096,\n\
+        1001,b,write,512,1024,fua\n\
+        1002,a,flush,0,0,\n\
+        1003,a,trim,0,1048576,\n\
+        1004,a,write-zeroes,0,4096,fua+no-hole+fast-zero\n\
+        1005,a,cache,0,4096,\n\
+        1006,a,write,0,1,\n";
+
+    #[test]
+    fn reads_and_writes_count_and_other_operations_are_passed_over() {
+        let expected = ["1000 R a 8192 4096", "1001 W b 512 1024", "1006 W a 0 1"];
+        assert_eq!(requests("flashwise", TRACE), expected);
+        assert_eq!(read("flashwise", TRACE).skipped, 4);
+        assert_eq!(recognised(TRACE), Ok("flashwise"));
+    }
+
+    #[test]
+    fn a_line_that_was_not_finished_is_passed_over() {
+        // Every prefix of the last line could be one with fewer digits or without flags.
+        for cut in 1.."1006,a,write,0,1,\n".len() {
+            let batch = read("flashwise", &TRACE[..TRACE.len() - cut]);
+            assert_eq!((batch.requests.len(), batch.skipped, batch.malformed.len()), (2, 5, 0), "{cut} bytes cut");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        let flags = "expected nothing, or some of fua, no-hole and fast-zero, joined by +";
+        let cases = [
+            ("x,a,read,0,1,\n", r#"found "x", expected a time in microseconds"#.to_owned()),
+            (
+                "1,a,erase,0,1,\n",
+                r#"found "erase", expected read, write, flush, trim, write-zeroes or cache"#.to_owned(),
+            ),
+            ("1,a,read,-1,1,\n", r#"found "-1", expected an offset in bytes"#.to_owned()),
+            ("1,a,read,1,1KB,\n", r#"found "1KB", expected a length in bytes"#.to_owned()),
+            ("1,a,write,1,1,fua+\n", format!(r#"found "fua+", {flags}"#)),
+            (
+                "1,a,read,0,1\n",
+                format!(
+                    r#"found "1,a,read,0,1", expected a line with one more field: {}"#,
+                    flags.trim_start_matches("expected ")
+                ),
+            ),
+            ("1,a,read,0,1,,\n", r#"found "1,a,read,0,1,,", expected a line of 6 fields"#.to_owned()),
+            (
+                "1,a,read,0,4294967297,\n",
+                "found a request of 4294967297 bytes, expected at most 4294967296".to_owned(),
+            ),
+            (
+                "1,a,trim,18446744073709551615,2,\n",
+                "found a request of 2 bytes at byte 18446744073709551615, expected one that ends at byte \
+                 144115188075855872 or before"
+                    .to_owned(),
+            ),
+        ];
+        let cases: Vec<_> = cases.iter().map(|(line, error)| (*line, error.as_str())).collect();
+        refuses("flashwise", &cases);
+    }
+}
