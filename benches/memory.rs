@@ -34,7 +34,9 @@ static ALLOCATOR: Counting = Counting;
 const BLOCK: u64 = 4096;
 
 fn main() {
-    println!("bytes of RAM per block on flash, 16 GiB of flash, full; the server's checksums (4 bytes a page) included");
+    println!(
+        "bytes of RAM per block on flash, 16 GiB of flash, full; the server's checksums (4 bytes a page) included"
+    );
     for policy in ["fifo", "sieve", "lru", "larc", "s3-fifo", "2q", "arc", "w-tinylfu", "lirs", "lfu", "mq"] {
         let before = ALLOCATED.load(Ordering::Relaxed);
         let geometry = Geometry { units: 8192, unit_pages: 512 };

@@ -10,6 +10,7 @@ pub mod export;
 pub mod flash;
 pub mod latency;
 pub mod manage;
+pub mod managed;
 pub mod memory;
 pub mod nbd;
 pub mod record;

@@ -79,7 +79,7 @@ pub struct VolumeStatus {
     pub buffered_blocks: u64,
     /// Blocks whose only copy was lost; reading them is an error.
     pub lost_blocks: Vec<u64>,
-    /// Memory that the cache's tables and buffers take, in bytes.
+    /// Memory that the process takes, in bytes.
     pub memory_bytes: u64,
     /// Failures of devices.
     pub faults: FaultsStatus,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak, mpsc};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::{Cache, Config, Mode};
@@ -21,6 +21,9 @@ use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, tran
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
 use crate::flash::{self, FlashError, cache_tag, read_superblock, recover_log, write_superblock};
+use crate::latency::Latencies;
+use crate::record::Recorder;
+use crate::status::{FaultsStatus, Rating, VolumeStatus};
 
 /// What a volume is made of. Sizes are in bytes, multiples of 4,096.
 #[derive(Clone, Debug)]
@@ -142,6 +145,7 @@ struct Inner {
     closed: bool,
     state: &'static str,
     failed_requests: u64,
+    recorder: Option<(Arc<Recorder>, u32)>,
 }
 
 /// See the module.
@@ -156,6 +160,7 @@ pub struct Volume {
     flash: Arc<FileDisk>,
     backend: Arc<FileDisk>,
     superblock: Mutex<Superblock>,
+    latencies: Latencies,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -234,8 +239,15 @@ impl Volume {
         superblock: Superblock,
         size_bytes: u64,
     ) -> Result<Arc<Volume>, VolumeError> {
-        let inner =
-            Inner { engine, waiting: VecDeque::new(), frozen: false, closed: false, state: "ok", failed_requests: 0 };
+        let inner = Inner {
+            engine,
+            waiting: VecDeque::new(),
+            frozen: false,
+            closed: false,
+            state: "ok",
+            failed_requests: 0,
+            recorder: None,
+        };
         let (stop, stopped) = mpsc::channel();
         let volume = Arc::new(Volume {
             size_bytes: AtomicU64::new(size_bytes),
@@ -243,6 +255,7 @@ impl Volume {
             ended: Condvar::new(),
             transfers: OnceLock::new(),
             superblock: Mutex::new(superblock),
+            latencies: Latencies::default(),
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
             flash,
@@ -281,8 +294,74 @@ impl Volume {
         &self.config
     }
 
+    /// Microseconds on a clock that all volumes share.
     fn now_us(&self) -> u64 {
-        self.opened.elapsed().as_micros() as u64
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed().as_micros() as u64
+    }
+
+    /// Records every request from now on, as one to the volume of this number.
+    pub fn record(&self, recorder: Arc<Recorder>, number: u32) {
+        self.lock().recorder = Some((recorder, number));
+    }
+
+    /// What there is to know of it.
+    pub fn status(&self) -> VolumeStatus {
+        let inner = self.lock();
+        let (engine, cache) = (&inner.engine, inner.engine.cache());
+        let (figures, faults, log, config) = (cache.figures(), engine.faults(), cache.log(), cache.config());
+        let state = if cache.has_flash_failed() { "flash-failed" } else { inner.state };
+        let mut status = VolumeStatus {
+            name: self.config.name.clone(),
+            size_bytes: self.size(),
+            backend: self.config.backend.display().to_string(),
+            flash: self.config.flash.display().to_string(),
+            policy: config.policy.to_string(),
+            write_mode: write_mode_name(config.mode).to_owned(),
+            state: state.to_owned(),
+            read_blocks: figures.read_blocks,
+            written_blocks: figures.written_blocks,
+            ram_read_hits: figures.ram_read_hits,
+            flash_read_hits: figures.flash_read_hits,
+            ram_write_hits: figures.ram_write_hits,
+            read_hit_ratio: figures.read_hit_ratio(),
+            flash_client_blocks: figures.flash_client_blocks,
+            flash_admission_blocks: figures.flash_admission_blocks,
+            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
+            flash_metadata_blocks: figures.flash_metadata_blocks,
+            flash_written_bytes: figures.flash_written_blocks() * BLOCK,
+            erasures: figures.erasures,
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.backend_written_blocks,
+            destaged_blocks: figures.destaged_blocks,
+            sequential_blocks: figures.sequential_blocks,
+            flushes: figures.flushes,
+            flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
+            capacity_blocks: config.capacity_blocks() as u64,
+            cached_blocks: log.len() as u64,
+            dirty_blocks: log.dirty_blocks(),
+            dirty_bytes: (log.dirty_blocks() + cache.buffered_blocks() as u64) * BLOCK,
+            buffered_blocks: cache.buffered_blocks() as u64,
+            lost_blocks: cache.lost_blocks().into_iter().map(u64::from).collect(),
+            memory_bytes: resident_bytes(),
+            faults: FaultsStatus {
+                flash_read_errors: faults.flash_read_errors,
+                flash_checksum_errors: faults.flash_checksum_errors,
+                flash_write_errors: faults.flash_write_errors,
+                backend_read_errors: faults.backend_read_errors,
+                backend_write_errors: faults.backend_write_errors,
+                failed_requests: inner.failed_requests,
+            },
+            ..VolumeStatus::default()
+        };
+        drop(inner);
+        status.latencies = self.latencies.status();
+        let rating = self
+            .config
+            .drive_writes_per_day
+            .map(|drive_writes_per_day| Rating { drive_writes_per_day, warranty_years: self.config.warranty_years });
+        status.set_wear(self.opened.elapsed().as_secs_f64(), rating);
+        status
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -295,7 +374,10 @@ impl Volume {
         loop {
             inner.engine.take_output(&mut output);
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
-            output.answered.clear();
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, self.now_us());
+                output.answered.clear();
+            }
             let idle = inner.engine.running() == 0;
             drop(inner);
             if idle {
@@ -350,8 +432,16 @@ impl Volume {
     fn admit_waiting(&self, inner: &mut Inner) {
         while !inner.frozen && inner.engine.running() < STEPS_MAX {
             let Some((request, done)) = inner.waiting.pop_front() else { break };
-            inner.engine.submit(request, done, self.now_us());
+            self.plan(inner, request, done);
         }
+    }
+
+    fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
+        let now_us = self.now_us();
+        if let Some((recorder, number)) = &inner.recorder {
+            recorder.record(now_us, *number, &request);
+        }
+        inner.engine.submit(request, done, now_us);
     }
 
     /// Makes durable what was answered; returns when it is.
@@ -525,7 +615,7 @@ impl Export for Volume {
             inner.waiting.push_back((request, done));
             return;
         }
-        inner.engine.submit(request, done, self.now_us());
+        self.plan(&mut inner, request, done);
         self.dispatch(inner);
     }
 
@@ -730,4 +820,20 @@ pub fn is_same_file(first: &Path, second: &Path) -> bool {
         (Ok(first), Ok(second)) => first == second,
         _ => first == second,
     }
+}
+
+/// The configuration's word for a write mode.
+pub fn write_mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::WriteBack => "write-back",
+        Mode::WriteThrough => "write-through",
+        Mode::WriteAround => "write-around",
+    }
+}
+
+/// Memory that the process has, by proc(5); 0 where that is not told.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }

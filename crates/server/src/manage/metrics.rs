@@ -122,9 +122,7 @@ const METRICS: &[Metric] = &[
     }),
     gauge!("write_buffer", Some(Unit::Bytes), "Blocks that wait in the write buffer", |v| in_bytes(v.buffered_blocks)),
     gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
-    gauge!("memory", Some(Unit::Bytes), "Memory that the cache's tables and buffers take", |v| Some(
-        v.memory_bytes as f64
-    )),
+    gauge!("memory", Some(Unit::Bytes), "Memory that the process takes", |v| Some(v.memory_bytes as f64)),
     Metric {
         name: "flash_errors",
         unit: None,

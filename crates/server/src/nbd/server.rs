@@ -71,7 +71,7 @@ struct Registry {
 struct Shared {
     exports: Exports,
     options: Options,
-    counters: Counters,
+    counters: Arc<Counters>,
     registry: Mutex<Registry>,
     changed: Condvar,
     stopping: AtomicBool,
@@ -102,7 +102,7 @@ impl Server {
         let shared = Arc::new(Shared {
             exports,
             options,
-            counters: Counters::default(),
+            counters: Arc::default(),
             registry: Mutex::default(),
             changed: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// What it has done so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &Arc<Counters> {
         &self.shared.counters
     }
 

@@ -1,0 +1,147 @@
+//! What the management API manages: the volumes of a server.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::manage::{Changes, DetachProgress, ManageError, Managed};
+use crate::record::Recorder;
+use crate::status::ServerStatus;
+use crate::volume::Volume;
+
+/// The volumes of a server, as the API sees them.
+pub struct Volumes {
+    volumes: Vec<Arc<Volume>>,
+    listening: Vec<String>,
+    connections: Box<dyn Fn() -> u64 + Send + Sync>,
+    recorder: Option<Arc<Recorder>>,
+    /// By the volume's name.
+    detaching: Mutex<HashMap<String, Arc<Detaching>>>,
+}
+
+struct Detaching {
+    destaged_before: u64,
+    running: AtomicBool,
+    error: Mutex<Option<String>>,
+}
+
+impl Volumes {
+    /// Volumes that clients reach at `listening`; `connections` says how many are connected.
+    pub fn new(
+        volumes: Vec<Arc<Volume>>,
+        listening: Vec<String>,
+        connections: Box<dyn Fn() -> u64 + Send + Sync>,
+        recorder: Option<Arc<Recorder>>,
+    ) -> Volumes {
+        Volumes { volumes, listening, connections, recorder, detaching: Mutex::default() }
+    }
+
+    fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
+        let found = self.volumes.iter().find(|volume| volume.config().name == name);
+        found.ok_or_else(|| ManageError::NoSuchVolume {
+            name: name.to_owned(),
+            volumes: self.volumes.iter().map(|volume| volume.config().name.clone()).collect(),
+        })
+    }
+
+    fn detaching(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Detaching>>> {
+        self.detaching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Managed for Volumes {
+    fn status(&self) -> ServerStatus {
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            connections: (self.connections)(),
+            listening: self.listening.clone(),
+            recording: self.recorder.as_ref().map(|recorder| recorder.status()),
+            volumes: self.volumes.iter().map(|volume| volume.status()).collect(),
+        }
+    }
+
+    fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
+        let volumes = match name {
+            Some(name) => vec![self.find(name)?],
+            None => self.volumes.iter().collect(),
+        };
+        let failed =
+            |volume: &Volume, error| ManageError::Failed(format!("volume '{}': {error}", volume.config().name));
+        volumes.into_iter().try_for_each(|volume| volume.flush().map_err(|error| failed(volume, error)))
+    }
+
+    fn detach(&self, name: &str) -> Result<(), ManageError> {
+        let volume = self.find(name)?.clone();
+        let mut detaching = self.detaching();
+        if detaching.get(name).is_some_and(|detaching| detaching.running.load(Ordering::Acquire)) {
+            return Ok(());
+        }
+        let state = Arc::new(Detaching {
+            destaged_before: volume.status().destaged_blocks,
+            running: AtomicBool::new(true),
+            error: Mutex::default(),
+        });
+        detaching.insert(name.to_owned(), state.clone());
+        let thread = std::thread::Builder::new().name(format!("detach {name}"));
+        let started = thread.spawn(move || {
+            if let Err(error) = volume.detach() {
+                *state.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            }
+            state.running.store(false, Ordering::Release);
+        });
+        started.map(drop).map_err(|error| ManageError::Failed(format!("cannot start a thread: {error}")))
+    }
+
+    fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
+        let status = self.find(name)?.status();
+        let state = self.detaching().get(name).cloned();
+        let dirty_blocks = status.dirty_blocks + status.buffered_blocks;
+        let Some(state) = state else {
+            return Ok(DetachProgress { state: "attached".to_owned(), dirty_blocks, destaged_blocks: 0 });
+        };
+        let running = state.running.load(Ordering::Acquire);
+        let failed = state.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let destaged_blocks = status.destaged_blocks.saturating_sub(state.destaged_before);
+        let state = match (running, failed) {
+            (true, _) => "detaching",
+            (false, None) => "detached",
+            (false, Some(error)) => return Err(ManageError::Failed(error)),
+        };
+        Ok(DetachProgress { state: state.to_owned(), dirty_blocks, destaged_blocks })
+    }
+
+    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError> {
+        let volume = self.find(name)?;
+        if let Some(policy) = &changes.policy
+            && policy.info().offline
+        {
+            return Err(ManageError::Invalid(format!(
+                "policy: '{policy}' knows the future, and can only be simulated"
+            )));
+        }
+        volume.with_cache(|cache| {
+            let high = changes.dirty_high.unwrap_or(cache.config().dirty_high);
+            let low = changes.dirty_low.unwrap_or(cache.config().dirty_low);
+            if low > high {
+                return Err(ManageError::Conflict(format!(
+                    "dirty-low: found {low}, expected at most dirty-high, which is {high}"
+                )));
+            }
+            cache.set_dirty_limits(high, low);
+            if let Some(policy) = &changes.policy {
+                cache.set_policy(policy.clone());
+            }
+            if let Some(mode) = changes.write_mode {
+                cache.set_mode(mode);
+            }
+            if let Some(age_us) = changes.dirty_age_us {
+                cache.set_dirty_age(age_us);
+            }
+            if let Some(bytes) = changes.sequential_bytes {
+                cache.set_sequential((bytes / 4096) as u32);
+            }
+            Ok(())
+        })
+    }
+}
