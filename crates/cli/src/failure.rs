@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use flashwise_core::options::OptionError;
+use flashwise_server::config::ConfigError;
 use flashwise_sim::error::TraceError;
 use flashwise_sim::size::SizeError;
 
@@ -35,6 +36,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         of_input || matches!(error, Generate(_) | BlockSizes { .. } | OverwritesInput { .. })
     };
     error.is::<Misuse>()
+        || error.is::<ConfigError>()
         || error.is::<SizeError>()
         || error.is::<OptionError>()
         || error.downcast_ref::<TraceError>().is_some_and(of_trace)

@@ -1,11 +1,17 @@
-//! flashwise: what a flash cache buys and what it wears. Argument parsing, progress and output; no logic.
+//! flashwise: what a flash cache buys and what it wears, simulated and served. Argument parsing, progress and output; no logic.
 
+mod api;
+mod check;
+mod detach;
 mod failure;
 mod input;
 mod listing;
+mod manage;
 mod policies;
 mod progress;
+mod serve;
 mod simulate;
+mod status;
 mod table;
 mod trace;
 
@@ -16,7 +22,7 @@ use clap::{Parser, Subcommand};
 /// Flash caches: what they buy and what they wear.
 ///
 /// Answers from a workload trace what each cache policy would do at each cache size: hits, flash writes, and how far each is
-/// from the best possible.
+/// from the best possible. And runs the cache: volumes over NBD, RAM and flash in front of slow disks.
 #[derive(Debug, Parser)]
 #[command(name = "flashwise", version, max_term_width = 120)]
 struct Arguments {
@@ -27,6 +33,12 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(simulate::Simulate),
+    Serve(serve::Serve),
+    Status(status::Status),
+    Flush(manage::Flush),
+    Set(manage::Set),
+    Detach(detach::Detach),
+    Check(check::Check),
     Policies(policies::Policies),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -36,6 +48,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),
+        Command::Serve(serve) => serve.run(),
+        Command::Status(status) => status.run(),
+        Command::Flush(flush) => flush.run(),
+        Command::Set(set) => set.run(),
+        Command::Detach(detach) => detach.run(),
+        Command::Check(check) => check.run(),
         Command::Policies(policies) => policies.run(),
         Command::Trace(command) => command.run(),
     };

@@ -25,6 +25,12 @@ impl Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} requests {eta}")
     }
 
+    /// Shows `done` of `total`, which may have changed.
+    pub fn set(&self, done: u64, total: u64) {
+        self.0.set_length(total);
+        self.0.set_position(done);
+    }
+
     fn new(what: String, total: u64, template: &str) -> Bar {
         let hidden = !std::io::stderr().is_terminal();
         let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };

@@ -4,6 +4,9 @@
 //! A front end ([`nbd`]) turns a client's bytes into [`Request`](export::Request)s to an [`Export`](export::Export). A volume
 //! answers them from memory, flash and its backend, which are [`Disk`](disk::Disk)s.
 
+pub mod check;
+pub mod config;
+pub mod detach;
 pub mod disk;
 pub mod engine;
 pub mod export;
@@ -14,5 +17,6 @@ pub mod managed;
 pub mod memory;
 pub mod nbd;
 pub mod record;
+pub mod server;
 pub mod status;
 pub mod volume;

@@ -1,0 +1,124 @@
+//! `flashwise detach`: writes everything back, so that the backend alone is whole.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_server::config::ServerConfig;
+use flashwise_server::detach::{Detached, detach};
+use flashwise_server::disk::file::{FileDisk, Options};
+use flashwise_server::disk::identity::identity;
+use flashwise_sim::human;
+use serde_json::Value;
+
+use crate::api::{ApiOptions, Client, volume_path};
+use crate::failure::Misuse;
+use crate::progress::Bar;
+
+/// Write back what only the flash has, so that the backend alone is whole
+///
+/// Of a running server, which serves the volume on without its cache, or offline with --config or with --backend and --flash.
+#[derive(Debug, Args)]
+pub struct Detach {
+    /// The volume; can be left out if there is just one, or offline to detach all
+    #[arg(value_name = "VOLUME")]
+    volume: Option<String>,
+    /// Offline: the configuration that names the volumes' backends and flashes
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["backend", "flash"])]
+    config: Option<PathBuf>,
+    /// Offline: the backend
+    #[arg(long, value_name = "FILE", requires = "flash", conflicts_with = "volume")]
+    backend: Option<PathBuf>,
+    /// Offline: the flash
+    #[arg(long, value_name = "FILE", requires = "backend")]
+    flash: Option<PathBuf>,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+/// Time between two questions how far a server is.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Detach {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match (&self.config, &self.backend, &self.flash) {
+            (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
+            (None, Some(backend), Some(flash)) => offline(backend, flash),
+            _ => self.running(&self.api.client()?),
+        }
+    }
+
+    fn configured(&self, config: &ServerConfig) -> anyhow::Result<()> {
+        let names: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+        if let Some(wanted) = &self.volume
+            && !names.contains(&wanted.as_str())
+        {
+            return Err(Misuse(format!("no volume '{wanted}', expected one of: {}", names.join(", "))).into());
+        }
+        let wanted = |name: &str| self.volume.as_deref().is_none_or(|wanted| wanted == name);
+        for volume in config.volumes.iter().filter(|volume| wanted(&volume.name)) {
+            offline(&volume.backend, &volume.flash)?;
+        }
+        Ok(())
+    }
+
+    fn running(&self, client: &Client) -> anyhow::Result<()> {
+        let name = match &self.volume {
+            Some(name) => name.clone(),
+            None => only_volume(client)?,
+        };
+        client.post(&volume_path(&name, "/detach"))?;
+        let mut bar: Option<Bar> = None;
+        loop {
+            let progress = client.get(&volume_path(&name, "/detach"))?;
+            let figure = |key: &str| progress.get(key).and_then(Value::as_u64).unwrap_or(0);
+            let (dirty, destaged) = (figure("dirty_blocks"), figure("destaged_blocks"));
+            let bytes = |blocks| blocks * BLOCK_BYTES as u64;
+            let bar = bar.get_or_insert_with(|| Bar::bytes("writing back".to_owned(), bytes(dirty + destaged)));
+            bar.set(bytes(destaged), bytes(dirty + destaged));
+            match progress.get("state").and_then(Value::as_str) {
+                Some("detached") => break,
+                Some("detaching") => std::thread::sleep(PROGRESS_INTERVAL),
+                state => {
+                    let told = progress.get("error").and_then(Value::as_str).unwrap_or("see the server's log");
+                    bail!("volume {name} is {}, expected detached: {told}", state.unwrap_or("in no known state"));
+                }
+            }
+        }
+        drop(bar);
+        println!("Volume {name} is detached: the backend alone is whole.");
+        Ok(())
+    }
+}
+
+fn only_volume(client: &Client) -> anyhow::Result<String> {
+    let status = client.get("/v1/status")?;
+    let volumes = status.get("volumes").and_then(Value::as_array).context("the server tells of no volumes")?;
+    let names: Vec<&str> = volumes.iter().filter_map(|volume| volume.get("name")?.as_str()).collect();
+    match names[..] {
+        [name] => Ok(name.to_owned()),
+        _ => Err(Misuse(format!("which volume? The server has: {}", names.join(", "))).into()),
+    }
+}
+
+fn offline(backend: &Path, flash: &Path) -> anyhow::Result<()> {
+    let flash_disk = FileDisk::open(flash, Options::default())?;
+    let backend_disk = FileDisk::open(backend, Options::default())?;
+    let identity = identity(&backend_disk)?;
+    let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);
+    let bytes = |blocks| blocks * BLOCK_BYTES as u64;
+    let detached = detach(&flash_disk, &backend_disk, &identity, &mut |done, all| bar.set(bytes(done), bytes(all)))?;
+    drop(bar);
+    match detached {
+        Detached::Now { destaged_blocks } => println!(
+            "{} is detached: {} were written back, and {} alone is whole.",
+            flash.display(),
+            human::bytes(bytes(destaged_blocks) as f64),
+            backend.display()
+        ),
+        Detached::Before => println!("{} was detached before; {} alone is whole.", flash.display(), backend.display()),
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! `flashwise flush` and `flashwise set`: have a running server do something.
+
+use clap::Args;
+use flashwise_server::config::check_setting;
+use serde_json::{Map, Value};
+
+use crate::api::{ApiOptions, volume_path};
+use crate::failure::Misuse;
+
+/// Make everything durable that a running server has answered
+#[derive(Debug, Args)]
+pub struct Flush {
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Flush {
+    pub fn run(&self) -> anyhow::Result<()> {
+        self.api.client()?.post("/v1/flush")?;
+        println!("Flushed.");
+        Ok(())
+    }
+}
+
+/// Change settings of a volume that is being served, until the server is started again
+///
+/// Settings: policy, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// The volume's name
+    #[arg(value_name = "VOLUME")]
+    volume: String,
+    /// What to change, as in dirty-high=60% or policy=larc
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Set {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let mut change = Map::new();
+        for setting in &self.settings {
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(Misuse(format!("found '{setting}', expected KEY=VALUE as in dirty-high=60%")).into());
+            };
+            let key = check_setting(key, value)?;
+            if change.insert(key.to_owned(), Value::from(value)).is_some() {
+                return Err(Misuse(format!("{key} is given twice")).into());
+            }
+        }
+        self.api.client()?.patch(&volume_path(&self.volume, ""), &Value::Object(change))?;
+        println!("Set {} of volume {}.", self.settings.join(", "), self.volume);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! `flashwise serve`: runs the cache until it is told to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use flashwise_server::config::{Flags, ServerConfig};
+use flashwise_server::server::Server;
+use flashwise_server::volume::{Opened, Volume};
+use flashwise_sim::human;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Misuse;
+
+/// Serve volumes over NBD through a flash cache
+///
+/// Volumes come from a configuration file, or one volume from flags. SIGTERM and SIGINT flush everything and end the server; a
+/// second signal ends it at once, which is as safe as a power failure.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// A configuration in TOML; docs/flashwise.toml shows every key
+    #[arg(value_name = "CONFIG", conflicts_with = "volume")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    volume: VolumeFlags,
+}
+
+/// One volume by flags, and where it is served. All are read like the keys of a configuration.
+#[derive(Debug, Args)]
+#[group(id = "volume", multiple = true)]
+pub struct VolumeFlags {
+    /// The slow storage: a regular file or a block device
+    #[arg(long, value_name = "FILE")]
+    backend: Option<String>,
+    /// Size of the volume [default: the backend's]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<String>,
+    /// The flash: a block device, or a regular file, which is made if it is missing
+    #[arg(long, value_name = "FILE")]
+    flash: Option<String>,
+    /// How much of the flash is used [default: all of it]
+    #[arg(long, value_name = "SIZE")]
+    flash_size: Option<String>,
+    /// Size of an erase unit [default: 2MiB]
+    #[arg(long, value_name = "SIZE")]
+    erase_unit: Option<String>,
+    /// Memory for the read and the write buffer [default: 128MiB]
+    #[arg(long, value_name = "SIZE")]
+    ram: Option<String>,
+    /// The replacement policy, as listed by `flashwise policies` [default: larc]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Written data reaches the backend later (the default)
+    #[arg(long, conflicts_with_all = ["write_through", "write_around"])]
+    write_back: bool,
+    /// Written data reaches the backend before the write is answered, and the flash as well
+    #[arg(long, conflicts_with = "write_around")]
+    write_through: bool,
+    /// Written data reaches the backend before the write is answered, and not the flash
+    #[arg(long)]
+    write_around: bool,
+    /// The volume's name, which clients can open it by [default: the backend's file name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Drive writes per day that the flash is rated for
+    #[arg(long, value_name = "NUMBER")]
+    drive_writes_per_day: Option<String>,
+    /// Where clients connect, as an NBD URI: nbd+unix:///?socket=PATH, nbd://HOST:PORT; can be given many times
+    #[arg(long, value_name = "URI")]
+    listen: Vec<String>,
+    /// Where the management API listens: HOST:PORT, unix:PATH or off [default: 127.0.0.1:9470]
+    #[arg(long, value_name = "ADDRESS")]
+    api: Option<String>,
+    /// The file that holds the token that clients of the API must show
+    #[arg(long, value_name = "FILE")]
+    api_token_file: Option<String>,
+    /// Record every request to a file that `flashwise simulate` reads
+    #[arg(long, value_name = "FILE")]
+    record: Option<String>,
+}
+
+impl VolumeFlags {
+    fn flags(&self) -> Flags {
+        let given = |keys: &[(&'static str, &Option<String>)]| -> Vec<(&'static str, String)> {
+            keys.iter().filter_map(|(key, value)| Some((*key, value.as_ref()?.clone()))).collect()
+        };
+        let mut volume = given(&[
+            ("backend", &self.backend),
+            ("size", &self.size),
+            ("flash", &self.flash),
+            ("flash-size", &self.flash_size),
+            ("erase-unit", &self.erase_unit),
+            ("ram", &self.ram),
+            ("policy", &self.policy),
+            ("drive-writes-per-day", &self.drive_writes_per_day),
+        ]);
+        let modes = [
+            (self.write_back, "write-back"),
+            (self.write_through, "write-through"),
+            (self.write_around, "write-around"),
+        ];
+        volume.extend(modes.iter().filter(|(given, _)| *given).map(|(_, mode)| ("write-mode", (*mode).to_owned())));
+        let stem = self.backend.as_ref().and_then(|path| std::path::Path::new(path).file_stem());
+        let name = self.name.clone().or_else(|| Some(stem?.to_string_lossy().into_owned()));
+        volume.extend(name.map(|name| ("name", name)));
+        Flags {
+            listen: self.listen.clone(),
+            server: given(&[("record", &self.record)]),
+            api: given(&[("listen", &self.api), ("token-file", &self.api_token_file)]),
+            volume,
+        }
+    }
+}
+
+/// How long clients' requests may take to be answered when the server ends.
+const GRACE: Duration = Duration::from_secs(30);
+
+impl Serve {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let config = match &self.config {
+            Some(path) => ServerConfig::read(path)?,
+            None if self.volume.backend.is_none() && self.volume.flash.is_none() => {
+                let what =
+                    "expected a configuration file, or --backend, --flash and --listen; see flashwise serve --help";
+                return Err(Misuse(what.to_owned()).into());
+            }
+            None => ServerConfig::from_flags(self.volume.flags())?,
+        };
+        // Before anything is opened, so that no signal goes unheard.
+        let ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, ending.clone()).context("signals")?;
+            signal_hook::flag::register(signal, ending.clone()).context("signals")?;
+        }
+        let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals")?;
+        let server = Server::start(&config)?;
+        tell(&server);
+        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
+        notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {} volumes", server.volumes().len()))]);
+        signals.forever().next();
+        notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
+        eprintln!("flashwise: flushing");
+        let stopped = server.stop(GRACE);
+        drop(watchdog);
+        stopped?;
+        eprintln!("flashwise: everything is flushed, ended");
+        Ok(())
+    }
+}
+
+/// Says what was opened, and where it is.
+fn tell(server: &Server) {
+    for (volume, opened) in server.volumes() {
+        let name = &volume.config().name;
+        opened.notes.iter().for_each(|note| eprintln!("flashwise: {note}"));
+        eprintln!("flashwise: volume {name}: {}", found(opened));
+        server.uris(name).iter().for_each(|uri| eprintln!("flashwise: volume {name} is served at {uri}"));
+    }
+}
+
+fn found(opened: &Opened) -> String {
+    if opened.formatted {
+        return "its cache is new".to_owned();
+    }
+    let recovery = human::duration(opened.recovery.as_micros() as u64);
+    let after = if opened.crashed { "recovered after a crash" } else { "closed in order" };
+    let (cached, dirty) = (human::count(opened.cached_blocks), human::count(opened.dirty_blocks));
+    let lost = if opened.lost_blocks > 0 { format!(", {} lost", opened.lost_blocks) } else { String::new() };
+    format!("its cache, {after}, has {cached} blocks, {dirty} of them dirty{lost}; read in {recovery}")
+}
+
+/// Tells the service manager, where there is one that listens; what it makes of that is its affair.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        eprintln!("flashwise: the service manager cannot be told: {error}");
+    }
+}
+
+/// Tells the service manager that the volumes are alive, as often as it wants to hear it.
+struct Watchdog {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    fn start(volumes: Vec<Arc<Volume>>) -> Watchdog {
+        let Some(patience) = sd_notify::watchdog_enabled() else { return Watchdog { stop: None, thread: None } };
+        let (stop, stopped) = channel();
+        let thread = std::thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(patience / 3) {
+                // Takes each volume's lock: a volume that hangs with it is not alive.
+                for volume in &volumes {
+                    volume.dirty_blocks();
+                }
+                notify(&[NotifyState::Watchdog]);
+            }
+        });
+        Watchdog { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the watchdog does not panic");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `flashwise status`: what a running server says of itself, as a page for people.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anyhow::Context;
+use clap::Args;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_server::status::{ServerStatus, VolumeStatus};
+use flashwise_sim::human;
+
+use crate::api::ApiOptions;
+use crate::table;
+
+/// Show what a running server does: hits, flash writes and wear, dirty data, latencies, failures
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    api: ApiOptions,
+    /// Print all figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let json = self.api.client()?.get("/v1/status")?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &json).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        let status: ServerStatus = serde_json::from_value(json)
+            .context("the server's figures are not those that this version knows; use the same version, or --json")?;
+        write!(out, "{}", page(&status))?;
+        Ok(())
+    }
+}
+
+/// Lost blocks that are named.
+const LOST_MAX: usize = 10;
+
+fn page(status: &ServerStatus) -> String {
+    let mut page =
+        format!("flashwise {}, process {}, {} connections\n", status.version, status.pid, status.connections);
+    for uri in &status.listening {
+        let _ = writeln!(page, "listening at {uri}");
+    }
+    for volume in &status.volumes {
+        let _ = write!(page, "\n{}", volume_page(volume));
+    }
+    page
+}
+
+fn blocks(blocks: u64) -> String {
+    human::bytes(blocks as f64 * BLOCK_BYTES as f64)
+}
+
+fn share(part: u64, whole: u64) -> String {
+    human::percent(if whole == 0 { 0.0 } else { part as f64 / whole as f64 })
+}
+
+fn volume_page(volume: &VolumeStatus) -> String {
+    let size = human::bytes(volume.size_bytes as f64);
+    let uptime = human::duration((volume.uptime_seconds.max(0.0) * 1e6) as u64);
+    let mut page = format!(
+        "volume {}: {}, {size}, {} {}, up {uptime}\n",
+        volume.name, volume.state, volume.policy, volume.write_mode
+    );
+    let mut line = |what: &str, text: String| {
+        let _ = writeln!(page, "  {what:<14}{text}");
+    };
+    line("backend", volume.backend.clone());
+    line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
+    let read = |blocks| share(blocks, volume.read_blocks);
+    line(
+        "reads",
+        format!(
+            "{}; {} hits: {} from RAM, {} from flash",
+            blocks(volume.read_blocks),
+            human::percent(volume.read_hit_ratio),
+            read(volume.ram_read_hits),
+            read(volume.flash_read_hits)
+        ),
+    );
+    let rewritten = share(volume.ram_write_hits, volume.written_blocks);
+    line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.written_blocks)));
+    line("flash writes", flash_writes(volume));
+    line("wear", wear(volume));
+    line("cached", format!("{} of {}", blocks(volume.cached_blocks), blocks(volume.capacity_blocks)));
+    line(
+        "dirty",
+        format!("{}, of which {} wait in RAM", human::bytes(volume.dirty_bytes as f64), blocks(volume.buffered_blocks)),
+    );
+    line(
+        "backend I/O",
+        format!(
+            "{} read, {} written past the flash, {} written back; {} of sequential streams",
+            blocks(volume.backend_read_blocks),
+            blocks(volume.backend_written_blocks),
+            blocks(volume.destaged_blocks),
+            blocks(volume.sequential_blocks)
+        ),
+    );
+    line("memory", human::bytes(volume.memory_bytes as f64));
+    line("failures", failures(volume));
+    if !volume.lost_blocks.is_empty() {
+        let named: Vec<String> = volume.lost_blocks.iter().take(LOST_MAX).map(u64::to_string).collect();
+        let more = if volume.lost_blocks.len() > LOST_MAX { ", ..." } else { "" };
+        let count = volume.lost_blocks.len();
+        line("LOST", format!("the only copy of {count} blocks: {}{more}", named.join(", ")));
+    }
+    page + &latencies(volume)
+}
+
+fn flash_writes(volume: &VolumeStatus) -> String {
+    format!(
+        "{}: {} clients, {} admissions, {} copied forward, {} metadata; {} erasures",
+        human::bytes(volume.flash_written_bytes as f64),
+        blocks(volume.flash_client_blocks),
+        blocks(volume.flash_admission_blocks),
+        blocks(volume.flash_copy_forward_blocks),
+        blocks(volume.flash_metadata_blocks),
+        human::count(volume.erasures)
+    )
+}
+
+fn wear(volume: &VolumeStatus) -> String {
+    let rate = human::bytes(volume.flash_written_bytes_per_day);
+    let mut text = format!("{rate} a day, {:.2} drive writes a day", volume.drive_writes_per_day);
+    match volume.drive_writes_per_day_rated {
+        Some(rated) => {
+            let _ = write!(text, ", rated for {rated}");
+        }
+        None => text += "; its rating is not configured (drive-writes-per-day)",
+    }
+    if let Some(years) = volume.lifetime_years {
+        let _ = write!(text, "; {years:.1} years until the rated writes are used up");
+    }
+    text
+}
+
+fn failures(volume: &VolumeStatus) -> String {
+    let faults = &volume.faults;
+    let named = [
+        ("flash reads", faults.flash_read_errors),
+        ("flash checksums", faults.flash_checksum_errors),
+        ("flash writes", faults.flash_write_errors),
+        ("backend reads", faults.backend_read_errors),
+        ("backend writes", faults.backend_write_errors),
+        ("requests", faults.failed_requests),
+    ];
+    let some: Vec<String> = named
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{} {what}", human::count(*count)))
+        .collect();
+    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+}
+
+fn latencies(volume: &VolumeStatus) -> String {
+    let answered: Vec<_> = volume.latencies.iter().filter(|latency| latency.count > 0).collect();
+    if answered.is_empty() {
+        return String::new();
+    }
+    let mut table = table::plain(&["  requests", "count", "mean", "median", "99%", "99.9%", "longest"], 1);
+    for latency in answered {
+        let times = [latency.mean_us as u64, latency.p50_us, latency.p99_us, latency.p999_us, latency.max_us];
+        let mut row = vec![format!("  {}", latency.operation), human::count(latency.count)];
+        row.extend(times.map(human::duration));
+        table.add_row(row);
+    }
+    format!("{}\n", table.trim_fmt())
+}

@@ -1,0 +1,385 @@
+//! `flashwise serve` and the commands around it, as their users see them: real files, real processes, a real NBD client.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use common::{fail, flashwise, project, run, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a backend of 8 MiB.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(8 << 20).unwrap();
+    folder
+}
+
+const FLAGS: [&str; 14] = [
+    "serve",
+    "--backend",
+    "disk.img",
+    "--flash",
+    "cache.img",
+    "--flash-size",
+    "4MiB",
+    "--erase-unit",
+    "64KiB",
+    "--ram",
+    "1MiB",
+    "--api",
+    "off",
+    "--listen",
+];
+const URI: &str = "nbd+unix:///?socket=nbd.sock";
+
+/// A server that is killed when dropped.
+struct Server {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+    told: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Server {
+        let mut child = flashwise(folder, &[&FLAGS[..], &[URI]].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut server = Server { child, stderr, told: String::new() };
+        while !server.told.contains("is served at") {
+            assert!(server.stderr.read_line(&mut server.told).unwrap() > 0, "ended: {}", server.told);
+        }
+        server
+    }
+
+    fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Ends it in order; everything that it said.
+    fn end(mut self) -> String {
+        self.signal("-TERM");
+        self.stderr.read_to_string(&mut self.told).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.told);
+        std::mem::take(&mut self.told)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Copies a file into a volume or out of it with libnbd's nbdcopy, flushing at the end.
+fn copy(folder: &Path, from: &str, to: &str) {
+    let output = Command::new("nbdcopy").args(["--flush", from, to]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Bytes that differ from block to block.
+fn content(seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..8 << 20).map(|_| next()).collect()
+}
+
+#[test]
+fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backend_after_detach() {
+    let folder = folder();
+    let path = folder.path();
+    let bytes = content(1);
+    std::fs::write(path.join("in.img"), &bytes).unwrap();
+
+    let server = Server::start(path);
+    assert!(server.told.contains("volume disk: its cache is new"), "{}", server.told);
+    copy(path, "in.img", URI);
+    let told = server.end();
+    assert!(told.contains("everything is flushed, ended"), "{told}");
+
+    let server = Server::start(path);
+    assert!(server.told.contains("its cache, closed in order, has "), "{}", server.told);
+    copy(path, URI, "out.img");
+    assert!(std::fs::read(path.join("out.img")).unwrap() == bytes, "read back something else");
+    let bytes = content(2);
+    std::fs::write(path.join("in.img"), &bytes).unwrap();
+    copy(path, "in.img", URI);
+    server.signal("-KILL");
+    drop(server);
+
+    let server = Server::start(path);
+    assert!(server.told.contains("its cache, recovered after a crash, has "), "{}", server.told);
+    copy(path, URI, "out.img");
+    assert!(std::fs::read(path.join("out.img")).unwrap() == bytes, "read back something else after a kill");
+    server.end();
+
+    assert!(std::fs::read(path.join("disk.img")).unwrap() != bytes, "nothing was cached, so nothing is tested");
+    let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
+    assert!(out.starts_with("cache.img is detached: ") && out.contains("disk.img alone is whole"), "{out}");
+    assert!(std::fs::read(path.join("disk.img")).unwrap() == bytes, "the backend alone is not whole");
+    let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
+    assert_eq!(out, "cache.img was detached before; disk.img alone is whole.\n");
+    let out = succeed(path, &["check", "--flash", "cache.img", "--backend", "disk.img", "--data"]);
+    assert!(out.contains("is detached") && out.ends_with("The cache is sound.\n"), "{out}");
+}
+
+#[test]
+fn a_second_server_and_offline_commands_are_refused_while_one_runs() {
+    let folder = folder();
+    let path = folder.path();
+    let server = Server::start(path);
+    let other = [&FLAGS[..], &["nbd+unix:///?socket=other.sock"]].concat();
+    let errors = [
+        fail(path, &other, 1),
+        fail(path, &["check", "--flash", "cache.img"], 1),
+        fail(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"], 1),
+    ];
+    for error in errors {
+        assert!(error.contains("in use by another process, or mounted"), "{error}");
+    }
+    server.end();
+    // The socket went with the server.
+    assert!(!path.join("nbd.sock").exists());
+}
+
+#[test]
+fn check_explains_damage_and_ends_with_1() {
+    let folder = folder();
+    let path = folder.path();
+    std::fs::write(path.join("in.img"), content(3)).unwrap();
+    let server = Server::start(path);
+    copy(path, "in.img", URI);
+    server.end();
+    let sound = succeed(path, &["check", "--flash", "cache.img", "--backend", "disk.img", "--data", "--json"]);
+    let sound: Value = serde_json::from_str(&sound).unwrap();
+    assert_eq!((&sound["sound"], &sound["description"]["state"]), (&Value::from(true), &Value::from("clean")));
+    let counts = &sound["counts"];
+    assert!(counts["verified_blocks"].as_u64().unwrap() > 100 && counts["verified_blocks"] == counts["cached_blocks"]);
+
+    // Every page of half the flash, the superblock's erase unit left out: whatever is there, something is damaged.
+    let mut bytes = std::fs::read(path.join("cache.img")).unwrap();
+    let half = bytes.len() / 2;
+    for page in bytes[half..].chunks_mut(4096) {
+        page[2000] ^= 0x10;
+    }
+    std::fs::write(path.join("cache.img"), &bytes).unwrap();
+    let (out, err, code) = run(path, &["check", "--flash", "cache.img", "--data"]);
+    assert_eq!((code, err.as_str()), (1, "flashwise: cache.img: damage was found\n"));
+    assert!(out.contains("damage: ") && out.ends_with("The cache is damaged.\n"), "{out}");
+    assert!(std::fs::read(path.join("cache.img")).unwrap() == bytes, "check wrote to the cache");
+    let (out, _, code) = run(path, &["check", "--flash", "disk.img"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("damage: The cache cannot be opened: no superblock of a cache"), "{out}");
+}
+
+#[test]
+fn misuse_ends_with_2_and_says_what_to_do() {
+    let folder = folder();
+    std::fs::write(folder.path().join("bad.toml"), "listen = 'nbd://localhost'\nlistn = 5\n").unwrap();
+    let serve = |flag: &'static str, value: &'static str| -> Vec<&str> {
+        let mut arguments: Vec<&str> = [&FLAGS[..], &[URI]].concat();
+        match arguments.iter().position(|argument| *argument == flag) {
+            Some(at) => arguments[at + 1] = value,
+            None => arguments.extend([flag, value]),
+        }
+        arguments
+    };
+    let rows = [
+        vec!["serve"],
+        vec!["serve", "missing.toml"],
+        vec!["serve", "bad.toml"],
+        vec!["serve", "bad.toml", "--ram", "1GiB"],
+        vec!["serve", "--backend", "disk.img", "--flash", "cache.img", "--flash-size", "64MiB"],
+        serve("--backend", "missing.img"),
+        serve("--size", "10GB"),
+        serve("--size", "1GiB"),
+        serve("--flash-size", "128KiB"),
+        serve("--policy", "fif"),
+        serve("--listen", "localhost"),
+        serve("--flash", "disk.img"),
+        [&FLAGS[..], &[URI, "--write-back", "--write-through"]].concat(),
+        vec!["detach", "--backend", "disk.img"],
+        vec!["detach", "--config", "bad.toml"],
+        vec!["set", "disk", "dirty-high"],
+        vec!["set", "disk", "dirty-hihg=40%"],
+        vec!["set", "disk", "dirty-high=140%"],
+        vec!["set", "disk", "policy=lru", "policy=larc"],
+        vec!["status", "--api", "unix:"],
+        vec!["status", "--api", "http://a/b"],
+    ];
+    let errors = rows.map(|arguments| {
+        let err = fail(folder.path(), &arguments, 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!(errors.join("\n\n"));
+}
+
+#[test]
+fn failures_end_with_1() {
+    let folder = folder();
+    let path = folder.path();
+    let server = Server::start(path);
+    server.end();
+    std::fs::copy(path.join("disk.img"), path.join("copy.img")).unwrap();
+    let error = fail(path, &["detach", "--backend", "copy.img", "--flash", "cache.img"], 1);
+    assert!(error.contains("flash cache.img: it is a cache of backend "), "{error}");
+    let error = fail(path, &["detach", "--backend", "disk.img", "--flash", "copy.img"], 1);
+    assert!(error.contains("flash copy.img: no superblock of a cache"), "{error}");
+    let error = fail(path, &["check", "--flash", "missing.img"], 1);
+    assert!(error.contains("missing.img: cannot be opened: No such file"), "{error}");
+    // Nothing listens at the lowest port.
+    for address in ["127.0.0.1:1", "unix:missing.sock"] {
+        let error = fail(path, &["status", "--api", address], 1);
+        assert!(error.contains(&format!("{address}: no answer from a server")), "{error}");
+    }
+}
+
+/// Answers one request after the other with `answers` (status, body) and tells what was asked.
+fn stub(
+    answers: Vec<(u16, String)>,
+    mut accept: impl FnMut() -> Box<dyn ReadWrite> + Send + 'static,
+) -> Receiver<String> {
+    let (asked, receiver) = channel();
+    std::thread::spawn(move || {
+        for (status, body) in answers {
+            let mut stream = BufReader::new(accept());
+            let (mut request, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                let lower = line.to_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                if line == "\r\n" {
+                    break;
+                }
+                if request.is_empty() || lower.starts_with("authorization:") {
+                    request += &line;
+                }
+            }
+            let mut sent = vec![0; length];
+            stream.read_exact(&mut sent).unwrap();
+            asked.send(format!("{request}{}", String::from_utf8(sent).unwrap())).unwrap();
+            let length = body.len();
+            write!(
+                stream.get_mut(),
+                "HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+            )
+            .unwrap();
+        }
+    });
+    receiver
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+fn tcp_stub(answers: &[(u16, &str)]) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answers = answers.iter().map(|(status, body)| (*status, (*body).to_owned())).collect();
+    (address, stub(answers, move || Box::new(listener.accept().unwrap().0)))
+}
+
+const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "listening": ["nbd+unix:///?socket=/run/nbd.sock"],
+ "volumes": [{"name": "data", "size_bytes": 10737418240, "backend": "/srv/data.img", "flash": "/dev/nvme0n1p4", "policy": "larc",
+ "write_mode": "write-back", "state": "ok", "uptime_seconds": 93784.5, "read_blocks": 200000, "written_blocks": 50000,
+ "ram_read_hits": 20000, "flash_read_hits": 100000, "ram_write_hits": 5000, "read_hit_ratio": 0.6, "flash_client_blocks": 45000,
+ "flash_admission_blocks": 30000, "flash_copy_forward_blocks": 2000, "flash_metadata_blocks": 1500,
+ "flash_written_bytes": 321536000, "erasures": 153, "flash_written_bytes_per_day": 296221736.5, "drive_writes_per_day": 0.28,
+ "drive_writes_per_day_rated": 1.0, "lifetime_years": 17.9, "backend_read_blocks": 80000, "backend_written_blocks": 10,
+ "destaged_blocks": 40000, "sequential_blocks": 1024, "flushes": 700, "flash_bytes": 1073741824, "capacity_blocks": 230000,
+ "cached_blocks": 75000, "dirty_blocks": 5000, "dirty_bytes": 20971520, "buffered_blocks": 120, "lost_blocks": [7, 4711],
+ "memory_bytes": 150000000, "faults": {"flash_read_errors": 0, "flash_checksum_errors": 2, "flash_write_errors": 0,
+ "backend_read_errors": 0, "backend_write_errors": 0, "failed_requests": 1}, "latencies": [{"operation": "read",
+ "count": 12345, "mean_us": 250.4, "p50_us": 90, "p99_us": 4100, "p999_us": 12000, "max_us": 1500000},
+ {"operation": "trim", "count": 0, "mean_us": 0.0, "p50_us": 0, "p99_us": 0, "p999_us": 0, "max_us": 0}]}]}"#;
+
+#[test]
+fn status_is_a_page_for_people_or_json_over_tcp_and_unix_sockets() {
+    let folder = folder();
+    let (address, asked) = tcp_stub(&[(200, STATUS)]);
+    let page = succeed(folder.path(), &["status", "--api", &address]);
+    assert_eq!(asked.recv().unwrap(), "GET /v1/status HTTP/1.1\r\n");
+    insta::assert_snapshot!(page);
+
+    let listener = UnixListener::bind(folder.path().join("api.sock")).unwrap();
+    let asked = stub(vec![(200, STATUS.to_owned())], move || Box::new(listener.accept().unwrap().0));
+    let json = succeed(folder.path(), &["status", "--json", "--api", "unix:api.sock"]);
+    assert_eq!(asked.recv().unwrap(), "GET /v1/status HTTP/1.1\r\n");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json, serde_json::from_str::<Value>(STATUS).unwrap());
+}
+
+#[test]
+fn flush_set_and_detach_ask_what_the_api_expects() {
+    let folder = folder();
+    let path = folder.path();
+    std::fs::write(path.join("token"), "secret\n").unwrap();
+    let (address, asked) = tcp_stub(&[(200, "{}"), (204, "")]);
+    let out = succeed(path, &["flush", "--api", &address, "--token-file", "token"]);
+    assert_eq!(out, "Flushed.\n");
+    assert_eq!(asked.recv().unwrap(), "POST /v1/flush HTTP/1.1\r\nauthorization: Bearer secret\r\n");
+    let out = succeed(path, &["set", "my disk", "dirty-high=60%", "policy=lru", "--api", &address]);
+    assert_eq!(out, "Set dirty-high=60%, policy=lru of volume my disk.\n");
+    let asked = asked.recv().unwrap();
+    let (line, body) = asked.split_once("\r\n").unwrap();
+    assert_eq!(line, "PATCH /v1/volumes/my%20disk HTTP/1.1");
+    let expected = serde_json::json!({"dirty-high": "60%", "policy": "lru"});
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap(), expected);
+
+    let detaching = r#"{"state": "detaching", "dirty_blocks": 10, "destaged_blocks": 2}"#;
+    let detached = r#"{"state": "detached", "dirty_blocks": 0, "destaged_blocks": 12}"#;
+    let (address, asked) = tcp_stub(&[(200, STATUS), (202, "{}"), (200, detaching), (200, detached)]);
+    let out = succeed(path, &["detach", "--api", &address]);
+    assert_eq!(out, "Volume data is detached: the backend alone is whole.\n");
+    let asked: Vec<String> = asked.iter().collect();
+    assert_eq!(asked[1..3], ["POST /v1/volumes/data/detach HTTP/1.1\r\n", "GET /v1/volumes/data/detach HTTP/1.1\r\n"]);
+    assert_eq!(asked.len(), 4);
+}
+
+#[test]
+fn what_a_server_refuses_is_told_in_its_own_words() {
+    let folder = folder();
+    let answers = [
+        (404, r#"{"error": "no volume 'x', expected one of: data"}"#),
+        (401, r#"{"error": "found no bearer token"}"#),
+        (500, "<html>"),
+        (200, "<html>"),
+        (200, r#"{"volumes": 5}"#),
+    ];
+    let (address, _asked) = tcp_stub(&answers);
+    let errors = answers.map(|_| {
+        let error = fail(folder.path(), &["status", "--api", &address], 1);
+        error.replace(&address, "ADDRESS")
+    });
+    let failed = r#"{"state": "failed", "dirty_blocks": 5, "destaged_blocks": 2}"#;
+    let (address, _asked) = tcp_stub(&[(202, "{}"), (200, failed)]);
+    let failed = fail(folder.path(), &["detach", "data", "--api", &address], 1);
+    insta::assert_snapshot!(format!("{}{failed}", errors.concat()));
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_unit() {
+    let folder = folder();
+    let unit = std::fs::read_to_string(project().join("packaging/flashwise.service")).unwrap();
+    let unit = unit.replace("/usr/bin/flashwise", env!("CARGO_BIN_EXE_flashwise"));
+    let path = folder.path().join("flashwise.service");
+    std::fs::write(&path, unit).unwrap();
+    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !told.contains("flashwise.service"), "{told}");
+}

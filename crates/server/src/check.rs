@@ -1,0 +1,464 @@
+//! Examining a cache device offline: what it holds, what is damaged, and what a start would make of it. It never writes.
+//!
+//! The format is that of `flashwise_core::format`; whether a log can be opened is for `flashwise_core::recovery` to say, and this
+//! says where and why not.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use flashwise_core::format::{
+    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, SUPERBLOCK_COPIES, State, Superblock,
+    decode_metadata,
+};
+use flashwise_core::recovery::Recovered;
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::disk::identity::Identity;
+use crate::flash::{FlashError, cache_tag, read_superblock, recover_log};
+use crate::memory::Memory;
+
+/// Findings of one kind that are told one by one; of the rest, only the number is.
+const TOLD_MAX: usize = 20;
+
+/// How grave a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// As it may be.
+    Note,
+    /// As it must not be.
+    Damage,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How grave it is.
+    pub severity: Severity,
+    /// What it is and what it means, in a sentence.
+    pub text: String,
+}
+
+/// What the superblock says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CacheDescription {
+    /// The cache's UUID.
+    pub cache: String,
+    /// The UUID of the backend that it belongs to.
+    pub backend: String,
+    /// `in-use`, `clean` or `detached`.
+    pub state: &'static str,
+    /// Size of the volume in bytes.
+    pub volume_bytes: u64,
+    /// Size of the flash in bytes.
+    pub flash_bytes: u64,
+    /// Size of an erase unit in bytes.
+    pub erase_unit_bytes: u64,
+}
+
+/// Blocks and records that were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Erase units of the log that count.
+    pub log_units: u64,
+    /// Erase units that were never written by this cache, or that hold what no longer counts.
+    pub unused_units: u64,
+    /// Records of data that the backend has too.
+    pub clean_records: u64,
+    /// Records of data that is newer than the backend's.
+    pub dirty_records: u64,
+    /// Records that earlier ones of a block no longer count.
+    pub forget_records: u64,
+    /// Records that a block was written back.
+    pub destaged_records: u64,
+    /// Records that the only copy of a block was lost.
+    pub lost_records: u64,
+    /// Records of data that nothing refers to.
+    pub void_records: u64,
+    /// Blocks with a copy.
+    pub cached_blocks: u64,
+    /// Blocks whose copy is newer than the backend's.
+    pub dirty_blocks: u64,
+    /// Blocks whose only copy was lost.
+    pub lost_blocks: u64,
+    /// Blocks whose data was compared with its checksum.
+    pub verified_blocks: u64,
+}
+
+/// The outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// What the superblock says, if it could be read.
+    pub description: Option<CacheDescription>,
+    /// What was counted.
+    pub counts: Counts,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether there is no damage.
+    pub fn is_sound(&self) -> bool {
+        self.findings.iter().all(|finding| finding.severity == Severity::Note)
+    }
+
+    fn note(&mut self, text: String) {
+        self.findings.push(Finding { severity: Severity::Note, text });
+    }
+
+    fn damage(&mut self, text: String) {
+        self.findings.push(Finding { severity: Severity::Damage, text });
+    }
+
+    /// Tells of `all`, but of no more than [`TOLD_MAX`] one by one.
+    fn damages(&mut self, all: Vec<String>) {
+        let left = all.len().saturating_sub(TOLD_MAX);
+        all.into_iter().take(TOLD_MAX).for_each(|text| self.damage(text));
+        if left > 0 {
+            self.damage(format!("{left} more like the last."));
+        }
+    }
+}
+
+/// The name of a state.
+pub fn state_name(state: State) -> &'static str {
+    match state {
+        State::InUse => "in-use",
+        State::Clean => "clean",
+        State::Detached => "detached",
+    }
+}
+
+/// Examines a cache. With a backend, its identity and size are compared; with `data`, all data of the cache with its checksums.
+/// `progress` is told of bytes that were dealt with, of [`total_bytes`]. Fails only if the device cannot be read at all.
+pub fn check(
+    flash: &dyn Disk,
+    backend: Option<(&Identity, u64)>,
+    data: bool,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<Report> {
+    let mut report = Report::default();
+    check_copies(flash, &mut report)?;
+    let superblock = match read_superblock(flash) {
+        Ok(superblock) => superblock,
+        Err(FlashError::Io(error)) => return Err(error),
+        Err(error) => {
+            report.damage(format!("The cache cannot be opened: {error}."));
+            return Ok(report);
+        }
+    };
+    describe(&superblock, backend, &mut report);
+    let units = walk_units(flash, &superblock, progress)?;
+    check_log(superblock.geometry, &units, &mut report);
+    match recover_log(flash, &superblock, 1, &|_| ()) {
+        Ok(recovered) => check_recovered(flash, &superblock, &recovered, data, &mut report, progress)?,
+        Err(FlashError::Io(error)) => return Err(error),
+        Err(error) => report.damage(format!(
+            "The cache cannot be opened: {error}. Blocks that were only there are lost; the backend has the rest."
+        )),
+    }
+    Ok(report)
+}
+
+/// Bytes that [`check`] tells its progress of.
+pub fn total_bytes(flash: &dyn Disk, data: bool) -> u64 {
+    flash.size() * if data { 2 } else { 1 }
+}
+
+fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<()> {
+    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
+    flash.read_at(pages.bytes_mut(), 0)?;
+    let errors: Vec<(u32, PageError)> =
+        (0..SUPERBLOCK_COPIES).filter_map(|copy| Some((copy, Superblock::decode(pages.page(copy)).err()?))).collect();
+    if let [(copy, error)] = errors[..] {
+        report.damage(format!(
+            "Copy {copy} of the superblock is damaged: {error}. The other copy is whole and is used; the next start writes \
+             this one anew."
+        ));
+    }
+    Ok(())
+}
+
+fn describe(superblock: &Superblock, backend: Option<(&Identity, u64)>, report: &mut Report) {
+    let geometry = superblock.geometry;
+    let erase_unit_bytes = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
+    let description = CacheDescription {
+        cache: Uuid::from_bytes(superblock.cache).to_string(),
+        backend: Uuid::from_bytes(superblock.backend).to_string(),
+        state: state_name(superblock.state),
+        volume_bytes: superblock.volume_bytes,
+        flash_bytes: u64::from(geometry.pages()) * BLOCK_BYTES as u64,
+        erase_unit_bytes,
+    };
+    if let Some((identity, bytes)) = backend {
+        if identity.id != superblock.backend {
+            report.damage(format!(
+                "The cache belongs to backend {}, and this backend is {} ({}): they are no pair.",
+                description.backend,
+                Uuid::from_bytes(identity.id),
+                identity.description
+            ));
+        }
+        if bytes < superblock.volume_bytes {
+            report.damage(format!(
+                "The backend has {bytes} bytes, the volume {}: the backend was cut short or is another.",
+                superblock.volume_bytes
+            ));
+        }
+    }
+    match superblock.state {
+        State::Detached => report.note(
+            "The cache is detached: everything was written back, the backend alone is whole, and a start makes an empty \
+             cache of it."
+                .to_owned(),
+        ),
+        State::InUse => report.note("The cache was not closed in order: its server was killed, or lost power.".to_owned()),
+        State::Clean => {}
+    }
+    report.description = Some(description);
+}
+
+/// What the metadata of an erase unit says.
+struct UnitWalk {
+    unit: u32,
+    /// Of the first page, or of the footer where that cannot be read.
+    header: Header,
+    /// Why the first page cannot be read.
+    first: Option<PageError>,
+    segments: Vec<Header>,
+    records: Vec<Record>,
+    /// The page after the last segment that continues the first.
+    end: u32,
+    /// Where the footer says that segments end, and its records; none if there is no footer that belongs to the unit.
+    footer: Option<(u32, Vec<Record>)>,
+}
+
+fn read_pages(flash: &dyn Disk, geometry: Geometry, unit: u32, page: u32, memory: &mut Memory) -> io::Result<()> {
+    flash.read_at(memory.bytes_mut(), u64::from(geometry.slot(unit, page)) * BLOCK_BYTES as u64)
+}
+
+/// The metadata of all units that this cache has written, by sequence.
+fn walk_units(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<BTreeMap<u64, UnitWalk>> {
+    let geometry = superblock.geometry;
+    let mut units = BTreeMap::new();
+    for unit in 1..geometry.units {
+        if let Some(walk) = walk_unit(flash, geometry, cache_tag(superblock), unit)? {
+            units.insert(walk.header.sequence, walk);
+        }
+        progress(u64::from(geometry.unit_pages) * BLOCK_BYTES as u64);
+    }
+    Ok(units)
+}
+
+fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io::Result<Option<UnitWalk>> {
+    let belongs =
+        |header: &Header| header.cache == cache && header.sequence > 0 && geometry.unit_of(header.sequence) == unit;
+    let footer = read_footer(flash, geometry, unit)?.filter(|(header, _)| belongs(header));
+    let mut page = Memory::new(1);
+    read_pages(flash, geometry, unit, 0, &mut page)?;
+    let first = decode_metadata(Role::Segment, page.page(0)).and_then(|first| {
+        if belongs(&first.header) && first.header.page == 0 { Ok(first.header) } else { Err(PageError::Magic) }
+    });
+    let header = match (&first, &footer) {
+        (Ok(header), _) => *header,
+        (Err(_), Some((header, _))) => *header,
+        (Err(_), None) => return Ok(None),
+    };
+    let footer = footer
+        .filter(|(footer, _)| (footer.sequence, footer.epoch) == (header.sequence, header.epoch))
+        .map(|(footer, records)| (footer.data_pages, records));
+    let mut walk =
+        UnitWalk { unit, header, first: first.err(), segments: Vec::new(), records: Vec::new(), end: 0, footer };
+    while walk.end < geometry.segments_end() {
+        read_pages(flash, geometry, unit, walk.end, &mut page)?;
+        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page.page(0)) else { break };
+        let next = u64::from(walk.end) + 1 + u64::from(header.data_pages);
+        let continues = belongs(&header)
+            && (header.sequence, header.epoch, header.page) == (walk.header.sequence, walk.header.epoch, walk.end);
+        if !continues || next > u64::from(geometry.segments_end()) {
+            break;
+        }
+        walk.end = next as u32;
+        walk.segments.push(header);
+        walk.records.extend(records);
+    }
+    Ok(Some(walk))
+}
+
+/// The header of a unit's footer and its records, if every page of it is whole.
+fn read_footer(flash: &dyn Disk, geometry: Geometry, unit: u32) -> io::Result<Option<(Header, Vec<Record>)>> {
+    let mut pages = Memory::new(geometry.footer_pages() as usize);
+    read_pages(flash, geometry, unit, geometry.segments_end(), &mut pages)?;
+    let mut whole: Option<(Header, Vec<Record>)> = None;
+    for number in 0..geometry.footer_pages() {
+        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Footer, pages.page(number)) else {
+            return Ok(None);
+        };
+        match &mut whole {
+            None => whole = Some((header, records)),
+            Some((first, gathered)) if header == (Header { page: first.page + number, ..*first }) => {
+                gathered.extend(records);
+            }
+            Some(_) => return Ok(None),
+        }
+    }
+    Ok(whole)
+}
+
+/// Whether the log is continuous, and each of its units as it should be.
+fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut Report) {
+    let counts = &mut report.counts;
+    // The newest unit may have been begun and never flushed; then the one before it is the newest that counts.
+    let head = units.values().rev().find(|walk| !walk.segments.is_empty());
+    let Some((head, last)) = head.and_then(|head| Some((head.header.sequence, head.segments.last()?))) else {
+        counts.unused_units = geometry.log_units().into();
+        return;
+    };
+    let sequences = last.tail..=head;
+    counts.log_units = head + 1 - last.tail;
+    counts.unused_units = u64::from(geometry.log_units()).saturating_sub(counts.log_units);
+    let mut damage = Vec::new();
+    let mut next_previous_end = None;
+    for sequence in sequences.rev() {
+        let Some(walk) = units.get(&sequence) else {
+            damage.push(format!(
+                "Erase unit {} should hold part {sequence} of the log and does not: neither its first page nor its footer \
+                 can be read.",
+                geometry.unit_of(sequence)
+            ));
+            next_previous_end = None;
+            continue;
+        };
+        let is_head = sequence == head;
+        check_unit(walk, is_head, next_previous_end, &mut damage);
+        next_previous_end = Some(walk.header.previous_end);
+        let records = walk.footer.as_ref().map_or(&walk.records, |(_, records)| records);
+        for record in records {
+            let count = match record.kind {
+                Kind::Void => &mut counts.void_records,
+                Kind::Clean => &mut counts.clean_records,
+                Kind::Dirty => &mut counts.dirty_records,
+                Kind::Forget => &mut counts.forget_records,
+                Kind::Destaged => &mut counts.destaged_records,
+                Kind::Lost => &mut counts.lost_records,
+            };
+            *count += 1;
+        }
+    }
+    report.damages(damage);
+}
+
+/// A unit behind the head was flushed before the next was begun, which says where its segments end.
+fn check_unit(walk: &UnitWalk, is_head: bool, end: Option<u32>, damage: &mut Vec<String>) {
+    let UnitWalk { unit, header, .. } = walk;
+    if let Some(error) = walk.first {
+        damage.push(format!(
+            "Erase unit {unit}: its first page, the header of a segment, is damaged: {error}. The footer repeats what it said."
+        ));
+        return;
+    }
+    if let Some((footer_end, records)) = &walk.footer
+        && (*footer_end, records) != (walk.end, &walk.records)
+    {
+        damage.push(format!(
+            "Erase unit {unit}, part {} of the log: its segments can be read up to page {} with {} records, its footer says \
+             {footer_end} and {}.",
+            header.sequence,
+            walk.end,
+            walk.records.len(),
+            records.len()
+        ));
+    } else if let Some(end) = end
+        && walk.end != end
+        && !is_head
+    {
+        damage.push(format!(
+            "Erase unit {unit}, part {} of the log: its segments can be read up to page {}, and were written up to page {end}.",
+            header.sequence, walk.end
+        ));
+    }
+}
+
+/// What a start would make of the cache.
+fn check_recovered(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    recovered: &Recovered,
+    data: bool,
+    report: &mut Report,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let log = &recovered.log;
+    report.counts.cached_blocks = log.len() as u64;
+    report.counts.dirty_blocks = log.dirty_blocks();
+    report.counts.lost_blocks = recovered.lost.len() as u64;
+    if recovered.torn {
+        report.note(
+            "The end of the log was torn by a crash. It was never flushed, and a start leaves it out.".to_owned(),
+        );
+    }
+    if !recovered.lost.is_empty() {
+        let mut lost: Vec<u32> = recovered.lost.keys().copied().collect();
+        lost.sort_unstable();
+        let named: Vec<String> = lost.iter().take(TOLD_MAX).map(u32::to_string).collect();
+        let more = if lost.len() > TOLD_MAX { ", ..." } else { "" };
+        report.damage(format!(
+            "The only copy of {} blocks was lost before: {}{more}. Reading them is an error until they are written anew.",
+            lost.len(),
+            named.join(", ")
+        ));
+    }
+    if superblock.state != State::Detached && log.free_units() < 2 {
+        report.damage("The log has no free erase unit, so the cache cannot be started; it can be detached.".to_owned());
+    }
+    if data && superblock.state != State::Detached {
+        check_data(flash, recovered, report, progress)?;
+    }
+    if superblock.state != State::Detached {
+        report.note(format!(
+            "A start reads {} erase units and finds {} blocks, of which {} are newer than the backend's.",
+            recovered.units,
+            log.len(),
+            log.dirty_blocks()
+        ));
+    }
+    Ok(())
+}
+
+fn check_data(
+    flash: &dyn Disk,
+    recovered: &Recovered,
+    report: &mut Report,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let mut page = Memory::new(1);
+    let mut damage = Vec::new();
+    for block in recovered.log.blocks() {
+        let slot = recovered.log.find(block).expect("a block of the log has a copy");
+        let read = flash.read_at(page.bytes_mut(), u64::from(slot) * BLOCK_BYTES as u64);
+        let wrong = match read {
+            Ok(()) if crc32c::crc32c(page.page(0)) == recovered.checksums[slot as usize] => None,
+            Ok(()) => Some("has a wrong checksum".to_owned()),
+            Err(error) => Some(format!("cannot be read: {error}")),
+        };
+        report.counts.verified_blocks += 1;
+        progress(BLOCK_BYTES as u64);
+        let Some(wrong) = wrong else { continue };
+        damage.push(if recovered.log.is_dirty(slot) {
+            format!("Block {block}, at page {slot}, {wrong}. It was the only copy: reading it is an error until it is written anew.")
+        } else {
+            format!("Block {block}, at page {slot}, {wrong}. It is read from the backend, which has it too.")
+        });
+    }
+    report.damages(damage);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

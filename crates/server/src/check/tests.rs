@@ -1,0 +1,272 @@
+//! Caches are made by the engine on disks in memory, then damaged byte by byte.
+
+use std::collections::HashMap;
+
+use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::layout::containers::Log;
+use flashwise_core::policy::Spec;
+
+use super::*;
+use crate::detach::{DetachError, Detached, detach};
+use crate::disk::memory::MemoryDisk;
+use crate::engine::{Engine, FLASH, Output, Settings};
+use crate::export::{Operation, Request};
+use crate::flash::{format, write_superblock};
+
+const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
+const VOLUME_BLOCKS: u64 = 100;
+
+struct World {
+    flash: MemoryDisk,
+    backend: MemoryDisk,
+    superblock: Superblock,
+    /// What each block was written as.
+    newest: HashMap<u64, u8>,
+}
+
+fn identity() -> Identity {
+    Identity { id: [9; 16], description: "a disk in memory".to_owned() }
+}
+
+/// A cache that has taken `writes` of one block each, flushed, in a run that was killed.
+fn world(writes: u64) -> World {
+    let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
+    let backend = MemoryDisk::new(VOLUME_BLOCKS as usize * BLOCK_BYTES);
+    let volume_bytes = VOLUME_BLOCKS * BLOCK_BYTES as u64;
+    let (cache, state) = ([7; 16], State::InUse);
+    let mut superblock = Superblock { generation: 0, cache, backend: [9; 16], geometry: GEOMETRY, volume_bytes, state };
+    format(&flash, &mut superblock).unwrap();
+    let config = Config {
+        geometry: GEOMETRY,
+        policy: Spec::parse("lru").unwrap(),
+        mode: Mode::WriteBack,
+        read_buffer_blocks: 0,
+        write_buffer_blocks: 0,
+        over_provision: 0.1,
+        dirty_high: 0.5,
+        dirty_low: 0.4,
+        dirty_age_us: u64::MAX,
+        commit_age_us: 0,
+        sequential_blocks: 0,
+    };
+    let settings = Settings { cache: cache_tag(&superblock), epoch: 1, retries: 0, discard: false, unsafe_mode: None };
+    let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
+    let mut engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize]);
+    let mut newest = HashMap::new();
+    for number in 0..writes {
+        let (block, byte) = (number * 7 % 40, (number % 251) as u8 + 1);
+        newest.insert(block, byte);
+        submit(&mut engine, &flash, &backend, Operation::Write, block, vec![byte; BLOCK_BYTES]);
+        if number % 3 == 0 {
+            submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
+        }
+    }
+    submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
+    World { flash, backend, superblock, newest }
+}
+
+fn submit(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk, operation: Operation, block: u64, data: Vec<u8>) {
+    let (offset, length) = (block * BLOCK_BYTES as u64, data.len() as u64);
+    let done = Box::new(|result: Result<Vec<u8>, _>| drop(result.unwrap()));
+    engine.submit(Request { operation, offset, length, force_unit_access: false, data }, done, 0);
+    let mut output = Output::default();
+    loop {
+        engine.take_output(&mut output);
+        output.answers.drain(..).for_each(|(done, result)| done(result));
+        if output.transfers.is_empty() {
+            break;
+        }
+        for transfer in output.transfers.drain(..) {
+            transfer.perform(if transfer.disk == FLASH { flash } else { backend }).unwrap();
+            engine.completed(transfer.tag, true);
+        }
+    }
+    assert_eq!(engine.running(), 0);
+}
+
+impl World {
+    fn check(&self, data: bool) -> Report {
+        let before = self.flash.contents();
+        let report = check(&self.flash, Some((&identity(), self.backend.size())), data, &|_| ()).unwrap();
+        assert!(self.flash.contents() == before, "checking wrote to the device");
+        report
+    }
+
+    fn damage(&self, page: u32) {
+        let mut memory = Memory::new(1);
+        let offset = u64::from(page) * BLOCK_BYTES as u64;
+        self.flash.read_at(memory.bytes_mut(), offset).unwrap();
+        memory.page_mut(0)[100] ^= 1;
+        self.flash.write_at(memory.bytes_mut(), offset).unwrap();
+    }
+
+    fn recovered(&self) -> Recovered {
+        recover_log(&self.flash, &self.superblock, 1, &|_| ()).unwrap()
+    }
+
+    /// A slot of a cached block, dirty or not, that lies behind the head of the log.
+    fn slot(&self, dirty: bool) -> (u32, u32) {
+        let log = self.recovered().log;
+        let head = GEOMETRY.unit_of(*log.sequences().end());
+        let found = log.blocks().into_iter().map(|block| (block, log.find(block).unwrap()));
+        let mut found = found.filter(|&(_, slot)| slot / GEOMETRY.unit_pages != head && log.is_dirty(slot) == dirty);
+        found.next().unwrap()
+    }
+}
+
+fn damage_of(report: &Report) -> Vec<&str> {
+    let damage = report.findings.iter().filter(|finding| finding.severity == Severity::Damage);
+    damage.map(|finding| finding.text.as_str()).collect()
+}
+
+#[test]
+fn a_cache_that_was_killed_is_sound_and_its_blocks_and_records_are_counted() {
+    for writes in [0, 1, 20, 60, 500] {
+        let world = world(writes);
+        let report = world.check(true);
+        assert!(report.is_sound(), "{writes}: {:?}", report.findings);
+        let (counts, recovered) = (report.counts, world.recovered());
+        assert_eq!(counts.log_units, u64::from(recovered.units), "{writes}");
+        assert_eq!(counts.log_units + counts.unused_units, u64::from(GEOMETRY.log_units()));
+        assert_eq!(counts.cached_blocks, recovered.log.len() as u64);
+        assert_eq!(counts.verified_blocks, counts.cached_blocks);
+        assert!(counts.dirty_records + counts.clean_records >= counts.cached_blocks);
+        let description = report.description.unwrap();
+        assert_eq!((description.state, description.erase_unit_bytes), ("in-use", 65_536));
+        assert!(report.findings[0].text.contains("not closed in order"), "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn a_damaged_copy_of_the_superblock_is_told_and_two_end_the_check() {
+    let world = world(20);
+    world.damage(1);
+    let report = world.check(false);
+    assert_eq!(damage_of(&report).len(), 1);
+    assert!(damage_of(&report)[0].starts_with("Copy 1 of the superblock is damaged: the checksum is"), "{report:?}");
+    assert_eq!(report.counts.cached_blocks, world.recovered().log.len() as u64);
+    world.damage(0);
+    let report = world.check(false);
+    assert!(damage_of(&report)[0].contains("damaged in both of its copies"), "{report:?}");
+    assert_eq!(report.description, None);
+}
+
+#[test]
+fn something_else_is_not_called_a_cache() {
+    let flash = MemoryDisk::new(1 << 20);
+    let report = check(&flash, None, false, &|_| ()).unwrap();
+    assert_eq!(
+        damage_of(&report),
+        ["The cache cannot be opened: no superblock of a cache: the magic number is missing."]
+    );
+}
+
+#[test]
+fn damaged_data_is_found_only_when_data_is_read_and_its_meaning_is_told() {
+    let world = world(60);
+    let (block, slot) = world.slot(true);
+    world.damage(slot);
+    assert!(world.check(false).is_sound());
+    let report = world.check(true);
+    assert_eq!(
+        damage_of(&report),
+        [format!(
+            "Block {block}, at page {slot}, has a wrong checksum. It was the only copy: reading it is an error until it is written anew."
+        )]
+    );
+}
+
+#[test]
+fn damaged_headers_and_footers_are_found_and_a_unit_without_either_ends_the_cache() {
+    let world = world(60);
+    let sequence = *world.recovered().log.sequences().start();
+    let unit = GEOMETRY.unit_of(sequence);
+    world.damage(GEOMETRY.slot(unit, 0));
+    let report = world.check(false);
+    assert_eq!(damage_of(&report).len(), 1, "{report:?}");
+    assert!(damage_of(&report)[0].starts_with(&format!("Erase unit {unit}: its first page")), "{report:?}");
+    assert!(report.counts.cached_blocks > 0, "the footer stands in");
+    world.damage(GEOMETRY.slot(unit, GEOMETRY.segments_end()));
+    let report = world.check(false);
+    let damage = damage_of(&report);
+    assert!(damage[0].contains(&format!("Erase unit {unit} should hold part {sequence} of the log")), "{damage:?}");
+    assert!(damage[1].contains("The cache cannot be opened"), "{damage:?}");
+}
+
+#[test]
+fn a_segment_behind_a_damaged_header_is_missed() {
+    let world = world(60);
+    let sequence = *world.recovered().log.sequences().start();
+    let unit = GEOMETRY.unit_of(sequence);
+    let walk = walk_unit(&world.flash, GEOMETRY, cache_tag(&world.superblock), unit).unwrap().unwrap();
+    let second = walk.segments[1].page;
+    world.damage(GEOMETRY.slot(unit, second));
+    let report = world.check(false);
+    let expected = format!("its segments can be read up to page {second} with");
+    assert!(damage_of(&report)[0].contains(&expected), "{report:?}");
+}
+
+#[test]
+fn another_backend_and_one_that_was_cut_short_are_told() {
+    let world = world(5);
+    let other = Identity { id: [8; 16], description: "another".to_owned() };
+    let report = check(&world.flash, Some((&other, 4096)), false, &|_| ()).unwrap();
+    let damage = damage_of(&report);
+    assert!(damage[0].contains("this backend is 08080808-0808-0808-0808-080808080808 (another)"), "{damage:?}");
+    assert!(damage[1].contains("has 4096 bytes, the volume 409600"), "{damage:?}");
+}
+
+#[test]
+fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
+    let world = world(60);
+    let dirty = world.recovered().log.dirty_blocks();
+    let mut told = (0, 0);
+    let detached = detach(&world.flash, &world.backend, &identity(), &mut |done, all| told = (done, all)).unwrap();
+    assert_eq!(detached, Detached::Now { destaged_blocks: dirty });
+    assert_eq!(told, (dirty, dirty));
+    let contents = world.backend.contents();
+    for (&block, &byte) in &world.newest {
+        let bytes = &contents[block as usize * BLOCK_BYTES..][..BLOCK_BYTES];
+        assert!(bytes.iter().all(|found| *found == byte), "block {block} is {}, not {byte}", bytes[0]);
+    }
+    let report = world.check(true);
+    assert!(report.is_sound() && report.findings[0].text.contains("is detached"), "{report:?}");
+    let again = detach(&world.flash, &world.backend, &identity(), &mut |_, _| ()).unwrap();
+    assert_eq!(again, Detached::Before);
+}
+
+#[test]
+fn detaching_does_not_call_a_cache_detached_that_lost_a_block() {
+    let world = world(60);
+    let (block, slot) = world.slot(true);
+    world.damage(slot);
+    let error = detach(&world.flash, &world.backend, &identity(), &mut |_, _| ()).unwrap_err();
+    assert!(matches!(&error, DetachError::Lost { blocks, .. } if blocks == &[block]), "{error}");
+    let contents = world.backend.contents();
+    for (&other, &byte) in world.newest.iter().filter(|(other, _)| **other != u64::from(block)) {
+        assert_eq!(contents[other as usize * BLOCK_BYTES], byte, "block {other}");
+    }
+    assert_eq!(read_superblock(&world.flash).unwrap().state, State::InUse);
+}
+
+#[test]
+fn detaching_from_another_backend_is_refused_and_writes_nothing() {
+    let world = world(20);
+    let (flash, backend) = (world.flash.contents(), world.backend.contents());
+    let other = Identity { id: [8; 16], description: "another".to_owned() };
+    let error = detach(&world.flash, &world.backend, &other, &mut |_, _| ()).unwrap_err();
+    assert!(matches!(error, DetachError::OtherBackend { .. }), "{error}");
+    let error = detach(&world.flash, &MemoryDisk::new(4096), &identity(), &mut |_, _| ()).unwrap_err();
+    assert!(matches!(error, DetachError::BackendTooSmall { found: 4096, .. }), "{error}");
+    assert!(world.flash.contents() == flash && world.backend.contents() == backend);
+}
+
+#[test]
+fn a_cache_that_was_closed_in_order_has_nothing_to_remark_but_what_a_start_finds() {
+    let mut world = world(20);
+    world.superblock.state = State::Clean;
+    write_superblock(&world.flash, &mut world.superblock).unwrap();
+    let report = world.check(true);
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+    assert!(report.findings[0].text.starts_with("A start reads "), "{report:?}");
+}

@@ -1,0 +1,111 @@
+//! What must hold between the keys of a configuration.
+
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::quantity::ByteSize;
+
+use super::keys::VOLUME_BYTES_MAX;
+use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::nbd;
+use crate::volume::VolumeConfig;
+
+pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    if config.listen.is_empty() {
+        let expected = "an NBD URI such as nbd+unix:///?socket=/run/flashwise.sock or nbd://localhost:10809";
+        return Err(origin.missing(Section::Server, "listen", expected));
+    }
+    for uri in &config.listen {
+        check_listen(uri, config.tls.mode).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
+    }
+    check_tls(config, origin)?;
+    if config.volumes.is_empty() {
+        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]]"));
+    }
+    for (number, volume) in config.volumes.iter().enumerate() {
+        check_volume(number, volume, origin)?;
+        if let Some(other) = config.volumes[..number].iter().position(|other| other.name == volume.name) {
+            let problem = format!(
+                "found '{}', which is the name of volume number {} too; expected another",
+                volume.name,
+                other + 1
+            );
+            return Err(origin.refuse(Section::Volume(number), "name", problem));
+        }
+    }
+    Ok(())
+}
+
+fn check_listen(text: &str, tls: TlsMode) -> Result<(), String> {
+    let uri: nbd::Uri = text.parse().map_err(|error: nbd::UriError| error.to_string())?;
+    if !uri.export.is_empty() {
+        return Err(format!(
+            "found '{text}' with export '{}', expected none: all volumes are served there",
+            uri.export
+        ));
+    }
+    if uri.encrypted && tls == TlsMode::Off {
+        return Err(format!("found '{text}', which is encrypted; expected a mode in the table [tls], which is off"));
+    }
+    Ok(())
+}
+
+fn check_tls(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    if config.tls.mode == TlsMode::Off {
+        return Ok(());
+    }
+    for (key, path) in [("certificate", &config.tls.certificate), ("key", &config.tls.key)] {
+        if path.is_none() {
+            return Err(origin.missing(Section::Tls, key, "a PEM file, as the TLS mode is not off"));
+        }
+    }
+    Ok(())
+}
+
+fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let section = Section::Volume(number);
+    let required = [
+        ("name", volume.name.is_empty(), "the name that clients open"),
+        ("backend", volume.backend.as_os_str().is_empty(), "a regular file or a block device: the slow storage"),
+        (
+            "flash",
+            volume.flash.as_os_str().is_empty(),
+            "a block device, or a regular file, which is made if it is missing",
+        ),
+    ];
+    if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
+        return Err(origin.missing(section, key, expected));
+    }
+    if volume.dirty_low > volume.dirty_high {
+        let (low, high) = (100.0 * volume.dirty_low, 100.0 * volume.dirty_high);
+        let problem = format!("found {low}%, expected at most dirty-high, which is {high}%");
+        return Err(origin.refuse(section, "dirty-low", problem));
+    }
+    if let Some(bytes) = volume.flash_size_bytes {
+        check_flash_size(bytes, volume.erase_unit_bytes)
+            .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
+    }
+    Ok(())
+}
+
+/// Whether a flash of `bytes` can hold a cache.
+pub(super) fn check_flash_size(bytes: u64, erase_unit_bytes: u64) -> Result<(), String> {
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    let (units, unit) = (bytes / erase_unit_bytes, shown(erase_unit_bytes));
+    let units_min = u64::from(Geometry::UNITS_MIN);
+    if units < units_min {
+        return Err(format!(
+            "found {}, which is {units} erase units of {unit}; expected at least {units_min}, {}; use more flash or a smaller \
+             erase-unit",
+            shown(bytes),
+            shown(units_min * erase_unit_bytes)
+        ));
+    }
+    let pages = units * (erase_unit_bytes / BLOCK_BYTES as u64);
+    if pages > u64::from(u32::MAX) {
+        return Err(format!(
+            "found {}, expected less than {}; set a smaller flash-size",
+            shown(bytes),
+            shown(VOLUME_BYTES_MAX)
+        ));
+    }
+    Ok(())
+}

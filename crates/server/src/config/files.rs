@@ -1,0 +1,182 @@
+//! What must hold of the files and devices that a configuration names.
+
+use std::fs::Metadata;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use flashwise_core::quantity::ByteSize;
+
+use super::consistency::check_flash_size;
+use super::keys::VOLUME_BYTES_MAX;
+use super::value::Problem;
+use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::volume::VolumeConfig;
+
+/// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
+pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    check_readable(config, origin)?;
+    let mut used: Vec<(FileId, String)> = Vec::new();
+    let mut memory_bytes = 0;
+    for (number, volume) in config.volumes.iter_mut().enumerate() {
+        let section = Section::Volume(number);
+        for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
+            let id = FileId::of(path).map_err(|error| {
+                origin.refuse(section, key, format!("found {}, which cannot be examined: {error}", path.display()))
+            })?;
+            if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
+                let problem = format!("found {}, which is {other} too; expected a file of its own", path.display());
+                return Err(origin.refuse(section, key, problem));
+            }
+            used.push((id, format!("the {key} of volume '{}'", volume.name)));
+        }
+        check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+        let is_device = check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+        if !origin.tables.entries(section).iter().any(|entry| entry.key == "discard") {
+            volume.discard = is_device;
+        }
+        memory_bytes += volume.ram_bytes;
+        check_memory(memory_bytes).map_err(|problem| origin.refuse(section, "ram", problem))?;
+    }
+    if let Some(record) = &config.record {
+        let refuse = |problem| origin.refuse(Section::Server, "record", problem);
+        let id = FileId::of(record).map_err(|error| refuse(format!("found {}: {error}", record.display())))?;
+        if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
+            return Err(refuse(format!("found {}, which is {other}; expected a file of its own", record.display())));
+        }
+    }
+    Ok(())
+}
+
+/// What tells one file from another, whatever names they have.
+#[derive(Debug, PartialEq, Eq)]
+enum FileId {
+    Device(u64),
+    File {
+        device: u64,
+        inode: u64,
+    },
+    /// Not there yet.
+    Path(PathBuf),
+}
+
+impl FileId {
+    fn of(path: &Path) -> io::Result<FileId> {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.file_type().is_block_device() => Ok(FileId::Device(metadata.rdev())),
+            Ok(metadata) => Ok(FileId::File { device: metadata.dev(), inode: metadata.ino() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                Ok(FileId::Path(folder.canonicalize()?.join(path.file_name().unwrap_or_default())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let tls = &config.tls;
+    let mut files = vec![(Section::Api, "token-file", &config.api.token_file)];
+    if tls.mode != TlsMode::Off {
+        files.push((Section::Tls, "certificate", &tls.certificate));
+        files.push((Section::Tls, "key", &tls.key));
+        files.push((Section::Tls, "client-authorities", &tls.client_authorities));
+    }
+    for (section, key, path) in files {
+        let Some(path) = path else { continue };
+        if let Err(error) = std::fs::File::open(path) {
+            let problem = format!("found {}, which cannot be read: {error}", path.display());
+            return Err(origin.refuse(section, key, problem));
+        }
+    }
+    Ok(())
+}
+
+type KeyProblem = (&'static str, Problem);
+
+fn size(path: &Path, metadata: &Metadata) -> io::Result<u64> {
+    if metadata.is_file() { Ok(metadata.len()) } else { std::fs::File::open(path)?.seek(SeekFrom::End(0)) }
+}
+
+/// The size of a file or device, if it is there.
+fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, KeyProblem> {
+    let found = |what: String| (key, format!("found {}, {what}", path.display()));
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(found(format!("which cannot be examined: {error}"))),
+    };
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Err(found("which is neither; expected a regular file or a block device".to_owned()));
+    }
+    match size(path, &metadata) {
+        Ok(bytes) => Ok(Some((bytes, metadata))),
+        Err(error) => Err(found(format!("whose size cannot be found: {error}"))),
+    }
+}
+
+fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    let backend = volume.backend.display();
+    let Some((bytes, _)) = examine("backend", &volume.backend)? else {
+        let problem = format!(
+            "found {backend}, which does not exist; expected a regular file or a block device; `truncate --size SIZE FILE` \
+             makes an empty one"
+        );
+        return Err(("backend", problem));
+    };
+    match volume.size_bytes {
+        Some(size) if bytes < size => {
+            Err(("size", format!("found {}, expected at most the size of {backend}, {}", shown(size), shown(bytes))))
+        }
+        None if bytes == 0 => Err(("backend", format!("found {backend}, which is empty; expected the volume's bytes"))),
+        None if bytes > VOLUME_BYTES_MAX => {
+            let problem = format!("is missing; {backend} has {}, expected at most 16TiB", shown(bytes));
+            Err(("size", problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the flash is a block device.
+fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    let flash = volume.flash.display();
+    match (examine("flash", &volume.flash)?, volume.flash_size_bytes) {
+        (None, None) => {
+            let problem =
+                format!("is missing; {flash} does not exist yet, expected how large to make it, such as 1GiB");
+            Err(("flash-size", problem))
+        }
+        (None, Some(_)) => Ok(false),
+        (Some((bytes, metadata)), wanted) => {
+            let is_device = metadata.file_type().is_block_device();
+            match wanted {
+                Some(wanted) if wanted > bytes => {
+                    let problem =
+                        format!("found {}, expected at most the size of {flash}, {}", shown(wanted), shown(bytes));
+                    Err(("flash-size", problem))
+                }
+                Some(_) => Ok(is_device),
+                None => {
+                    let check = check_flash_size(bytes, volume.erase_unit_bytes);
+                    check.map(|()| is_device).map_err(|problem| ("flash", problem))
+                }
+            }
+        }
+    }
+}
+
+fn check_memory(ram_bytes: u64) -> Result<(), Problem> {
+    let info = rustix::system::sysinfo();
+    let memory_bytes = (info.totalram as u64).saturating_mul(info.mem_unit.into());
+    if ram_bytes < memory_bytes {
+        return Ok(());
+    }
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    Err(format!(
+        "found {} for the volumes so far, expected less than this machine's memory, {}",
+        shown(ram_bytes),
+        shown(memory_bytes)
+    ))
+}

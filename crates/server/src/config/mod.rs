@@ -1,0 +1,350 @@
+//! The configuration of a server: a TOML file (TOML 1.1), or flags for one volume.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `keys.rs` | every key, its default and what it sets |
+//! | `value.rs` | what values may look like |
+//! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
+//! | `consistency.rs` | what must hold between keys |
+//! | `files.rs` | what must hold of the files and devices that are named |
+
+mod consistency;
+mod document;
+mod files;
+pub mod keys;
+pub mod value;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flashwise_core::cache::Mode;
+use flashwise_core::options::nearest;
+use flashwise_core::policy::Spec;
+
+use crate::volume::VolumeConfig;
+use document::{Entry, Tables};
+use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use value::{Problem, Value};
+
+/// What a server is made of.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Where NBD clients connect, as NBD URIs without an export.
+    pub listen: Vec<String>,
+    /// The file that every request is recorded to, if any.
+    pub record: Option<PathBuf>,
+    /// The management API.
+    pub api: Api,
+    /// Encryption of NBD connections.
+    pub tls: Tls,
+    /// What NBD clients may take.
+    pub limits: Limits,
+    /// The volumes, at least one.
+    pub volumes: Vec<VolumeConfig>,
+}
+
+/// The management API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Api {
+    /// `HOST:PORT`, `unix:PATH`, or `off`.
+    pub listen: String,
+    /// The file that holds the token that clients must show.
+    pub token_file: Option<PathBuf>,
+}
+
+impl Api {
+    /// Where it listens, if it does.
+    pub fn address(&self) -> Option<&str> {
+        (self.listen != "off").then_some(self.listen.as_str())
+    }
+}
+
+/// Whether NBD connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Never.
+    #[default]
+    Off,
+    /// If the client wants it.
+    Allowed,
+    /// Always.
+    Required,
+}
+
+/// Encryption of NBD connections; files are in PEM format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// Whether there is any.
+    pub mode: TlsMode,
+    /// The server's certificate, there unless `mode` is off.
+    pub certificate: Option<PathBuf>,
+    /// Its private key, there unless `mode` is off.
+    pub key: Option<PathBuf>,
+    /// Authorities that clients' certificates must come from.
+    pub client_authorities: Option<PathBuf>,
+}
+
+/// What NBD clients may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Most connections at a time.
+    pub connections_max: usize,
+    /// Most requests of one connection that are not answered yet.
+    pub requests_in_flight_max: usize,
+    /// Most bytes that one connection's requests and answers hold.
+    pub bytes_in_flight_max: usize,
+    /// How long a client may take to open an export.
+    pub handshake_time_max_us: u64,
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ConfigError {
+    #[error("{path}: the configuration cannot be read: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path}:{line}: {message}")]
+    Syntax { path: PathBuf, line: usize, message: String },
+    #[error("{place}: unknown key{}; expected one of: {}", suggestion(.near), .expected.join(", "))]
+    UnknownKey { place: Place, near: Option<&'static str>, expected: Vec<&'static str> },
+    #[error("{place}: is missing; expected {expected}")]
+    Missing { place: Place, expected: &'static str },
+    #[error("{place}: {problem}")]
+    Value { place: Place, problem: Problem },
+}
+
+fn suggestion(near: &Option<&'static str>) -> String {
+    near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default()
+}
+
+/// Where in a configuration something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A key in a file.
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Its line, where the key is there.
+        line: Option<usize>,
+        /// The table: empty for the keys before the first, else with brackets.
+        table: String,
+        /// The key.
+        key: String,
+    },
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Flag(flag) => write!(f, "--{flag}"),
+            Place::Key { path, line, table, key } => {
+                write!(f, "{}:", path.display())?;
+                if let Some(line) = line {
+                    write!(f, "{line}:")?;
+                }
+                let table = if table.is_empty() { String::new() } else { format!("{table} ") };
+                write!(f, " {table}{key}")
+            }
+        }
+    }
+}
+
+/// A table of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Section {
+    Server,
+    Api,
+    Tls,
+    Limits,
+    Volume(usize),
+}
+
+/// Where a configuration comes from, to name the place of what is wrong with it.
+struct Origin<'a> {
+    path: Option<&'a Path>,
+    tables: &'a Tables,
+}
+
+impl Origin<'_> {
+    fn place(&self, section: Section, key: &str) -> Place {
+        let Some(path) = self.path else {
+            let flag = match (section, key) {
+                (Section::Api, "listen") => "api".to_owned(),
+                (Section::Api, key) => format!("api-{key}"),
+                (_, key) => key.to_owned(),
+            };
+            return Place::Flag(flag);
+        };
+        let table = match section {
+            Section::Server => String::new(),
+            Section::Api => "[api]".to_owned(),
+            Section::Tls => "[tls]".to_owned(),
+            Section::Limits => "[limits]".to_owned(),
+            Section::Volume(number) => match self.volume_name(number) {
+                Some(name) => format!("[[volume]] '{name}'"),
+                None => format!("[[volume]] number {}", number + 1),
+            },
+        };
+        let line = match (self.tables.entries(section).iter().find(|entry| entry.key == key), section) {
+            (Some(entry), _) => entry.line,
+            (None, Section::Volume(number)) => self.tables.volume_lines.get(number).copied(),
+            (None, _) => None,
+        };
+        Place::Key { path: path.to_owned(), line, table, key: key.to_owned() }
+    }
+
+    fn volume_name(&self, number: usize) -> Option<String> {
+        let entries = self.tables.entries(Section::Volume(number));
+        entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok())
+    }
+
+    fn refuse(&self, section: Section, key: &str, problem: Problem) -> ConfigError {
+        ConfigError::Value { place: self.place(section, key), problem }
+    }
+
+    fn missing(&self, section: Section, key: &str, expected: &'static str) -> ConfigError {
+        ConfigError::Missing { place: self.place(section, key), expected }
+    }
+
+    /// Sets the defaults of `keys`, then what the table gives.
+    fn apply<T>(&self, section: Section, keys: &'static [Key<T>], target: &mut T) -> Result<(), ConfigError> {
+        for key in keys {
+            if let Some(default) = key.default {
+                let result = (key.set)(target, &Value::Plain(default.to_owned()));
+                assert_eq!(result, Ok(()), "the default of {} is valid", key.name);
+            }
+        }
+        for Entry { key, value, .. } in self.tables.entries(section) {
+            let Some(known) = keys.iter().find(|known| known.name == key) else {
+                let expected: Vec<_> = keys.iter().map(|key| key.name).collect();
+                let near = nearest(key, &expected);
+                return Err(ConfigError::UnknownKey { place: self.place(section, key), near, expected });
+            };
+            (known.set)(target, value).map_err(|problem| self.refuse(section, key, problem))?;
+        }
+        Ok(())
+    }
+}
+
+impl ServerConfig {
+    /// Reads and checks a configuration file.
+    pub fn read(path: &Path) -> Result<ServerConfig, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let tables = Tables::parse(path, &text)?;
+        ServerConfig::checked(&Origin { path: Some(path), tables: &tables })
+    }
+
+    /// Reads a configuration from TOML, without looking at the files that it names. Errors speak of `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<ServerConfig, ConfigError> {
+        let tables = Tables::parse(path, text)?;
+        ServerConfig::consistent(&Origin { path: Some(path), tables: &tables })
+    }
+
+    /// The configuration of a server with one volume, from flags: keys without dashes and values, for the server itself, its API
+    /// and the volume.
+    pub fn from_flags(flags: Flags) -> Result<ServerConfig, ConfigError> {
+        let tables = Tables::from_flags(flags);
+        ServerConfig::checked(&Origin { path: None, tables: &tables })
+    }
+
+    fn checked(origin: &Origin<'_>) -> Result<ServerConfig, ConfigError> {
+        let mut config = ServerConfig::consistent(origin)?;
+        files::check(&mut config, origin)?;
+        Ok(config)
+    }
+
+    fn consistent(origin: &Origin<'_>) -> Result<ServerConfig, ConfigError> {
+        let mut config = ServerConfig {
+            listen: Vec::new(),
+            record: None,
+            api: Api::default(),
+            tls: Tls::default(),
+            limits: Limits::default(),
+            volumes: Vec::new(),
+        };
+        origin.apply(Section::Server, SERVER_KEYS, &mut config)?;
+        origin.apply(Section::Api, API_KEYS, &mut config)?;
+        origin.apply(Section::Tls, TLS_KEYS, &mut config)?;
+        origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
+        for number in 0..origin.tables.volumes.len() {
+            let mut volume = VolumeConfig::unset();
+            origin.apply(Section::Volume(number), VOLUME_KEYS, &mut volume)?;
+            config.volumes.push(volume);
+        }
+        consistency::check(&config, origin)?;
+        Ok(config)
+    }
+}
+
+/// A configuration by flags.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// Where NBD clients connect.
+    pub listen: Vec<String>,
+    /// Keys of the server itself.
+    pub server: Vec<(&'static str, String)>,
+    /// Keys of the API.
+    pub api: Vec<(&'static str, String)>,
+    /// Keys of the volume.
+    pub volume: Vec<(&'static str, String)>,
+}
+
+impl VolumeConfig {
+    /// A volume before its keys are set; their defaults are in the table of keys.
+    fn unset() -> VolumeConfig {
+        VolumeConfig {
+            name: String::new(),
+            backend: PathBuf::new(),
+            size_bytes: None,
+            flash: PathBuf::new(),
+            flash_size_bytes: None,
+            erase_unit_bytes: 0,
+            ram_bytes: 0,
+            write_buffer_share: 0.0,
+            policy: Spec::parse("larc").expect("a policy of the table"),
+            write_mode: Mode::WriteBack,
+            over_provision: 0.0,
+            dirty_high: 0.0,
+            dirty_low: 0.0,
+            dirty_age_us: 0,
+            commit_age_us: 0,
+            sequential_bytes: 0,
+            discard: false,
+            direct_io: false,
+            drive_writes_per_day: None,
+            warranty_years: 0.0,
+            unsafe_ignore_flushes: false,
+            backend_delay_us: 0,
+        }
+    }
+
+    /// A volume of a backend and a flash, by paths, with the defaults for all else.
+    pub fn of(name: &str, backend: &Path, flash: &Path) -> VolumeConfig {
+        let mut volume = VolumeConfig::unset();
+        let origin = Origin { path: None, tables: &Tables::default() };
+        origin.apply(Section::Server, VOLUME_KEYS, &mut volume).expect("the defaults are valid");
+        (volume.name, volume.backend, volume.flash) = (name.to_owned(), backend.to_owned(), flash.to_owned());
+        volume
+    }
+}
+
+/// Reads the value of a key that can be [set](keys::SETTABLE) while a volume is served, as text, and says what is wrong with it.
+pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError> {
+    let place = || Place::Flag(key.to_owned());
+    let Some(name) = keys::SETTABLE.into_iter().find(|name| *name == key) else {
+        let expected = keys::SETTABLE.to_vec();
+        return Err(ConfigError::UnknownKey { place: place(), near: nearest(key, &expected), expected });
+    };
+    let known = VOLUME_KEYS.iter().find(|known| known.name == name).expect("what can be set is a key");
+    let mut volume = VolumeConfig::unset();
+    (known.set)(&mut volume, &Value::Plain(text.to_owned()))
+        .map_err(|problem| ConfigError::Value { place: place(), problem })?;
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests;

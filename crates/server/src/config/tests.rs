@@ -1,0 +1,297 @@
+//! Tests of configurations: what is refused and with which words, and that the example has every key.
+
+use std::collections::BTreeSet;
+
+use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../docs/flashwise.toml");
+
+const LEAST: &str = "\
+listen = 'nbd://localhost'
+[[volume]]
+name = 'a'
+backend = 'disk.img'
+flash = 'cache.img'
+";
+
+fn parse(text: &str) -> Result<ServerConfig, String> {
+    ServerConfig::parse(Path::new("flashwise.toml"), text).map_err(|error| error.to_string())
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err()
+}
+
+/// Keys of the example by table with their values, those that are commented out too.
+fn example_keys() -> Vec<(String, String, String)> {
+    let mut table = String::new();
+    let mut keys = Vec::new();
+    for line in EXAMPLE.lines() {
+        if line.starts_with('[') {
+            table = line.trim_matches(['[', ']']).to_owned();
+        } else if line.starts_with(|first: char| first.is_ascii_lowercase())
+            || line.starts_with('#') && line[1..].starts_with(|second: char| second.is_ascii_lowercase())
+        {
+            let (key, value) = line.split_once(" = ").unwrap();
+            keys.push((table.clone(), key.to_owned(), value.trim_matches('"').to_owned()));
+        }
+    }
+    keys
+}
+
+fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+    fn of<T>(table: &'static str, keys: &[Key<T>]) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
+        keys.iter().map(|key| (table, key.name, key.default)).collect()
+    }
+    [
+        of("", SERVER_KEYS),
+        of("api", API_KEYS),
+        of("tls", TLS_KEYS),
+        of("limits", LIMITS_KEYS),
+        of("volume", VOLUME_KEYS),
+    ]
+    .concat()
+}
+
+#[test]
+fn the_example_has_every_key_with_its_default_and_no_other() {
+    let required = ["listen", "name", "backend", "flash"];
+    let found = example_keys();
+    let known = known_keys();
+    let names = |key: &(String, String, String)| (key.0.clone(), key.1.trim_start_matches('#').to_owned());
+    let found_names: BTreeSet<_> = found.iter().map(names).collect();
+    assert_eq!(found_names.len(), found.len(), "a key is in the example twice");
+    let known_names: BTreeSet<_> = known.iter().map(|(table, key, _)| (table.to_string(), key.to_string())).collect();
+    assert_eq!(found_names, known_names);
+    for (table, key, value) in &found {
+        let name = key.trim_start_matches('#');
+        let default = known.iter().find(|known| known.0 == table && known.1 == name).unwrap().2;
+        if required.contains(&name) && table != "api" {
+            assert!(!key.starts_with('#') && default.is_none(), "{name} is required");
+        } else {
+            assert_eq!(
+                key.starts_with('#'),
+                default.is_none(),
+                "{table} {name}: commented out unless it has a default"
+            );
+        }
+        if let Some(default) = default {
+            assert_eq!(value, default, "{table} {name}");
+        }
+    }
+}
+
+#[test]
+fn the_example_is_read_with_and_without_what_is_commented_out() {
+    let config = parse(EXAMPLE).unwrap();
+    assert_eq!(config.volumes[0].policy.to_string(), "larc");
+    let all: String = EXAMPLE
+        .lines()
+        .map(|line| if line.starts_with("# ") { "" } else { line.trim_start_matches('#') })
+        .fold(String::new(), |mut text, line| {
+            text += line;
+            text.push('\n');
+            text
+        });
+    let config = parse(&all).unwrap();
+    let volume = &config.volumes[0];
+    assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(10 << 30), Some(1 << 30)));
+    assert_eq!((volume.drive_writes_per_day, volume.discard), (Some(1.0), true));
+    assert_eq!(config.tls.client_authorities.unwrap(), Path::new("/etc/flashwise/clients.pem"));
+    assert_eq!(config.api.token_file.unwrap(), Path::new("/etc/flashwise/token"));
+    assert_eq!(config.record.unwrap(), Path::new("/var/lib/flashwise/requests.csv.zst"));
+}
+
+#[test]
+fn what_is_left_out_has_the_documented_default() {
+    let config = parse(LEAST).unwrap();
+    assert_eq!(config.listen, ["nbd://localhost"]);
+    assert_eq!(config.api.address(), Some("127.0.0.1:9470"));
+    assert_eq!((config.limits.connections_max, config.limits.bytes_in_flight_max), (4096, 64 << 20));
+    assert_eq!((config.limits.requests_in_flight_max, config.limits.handshake_time_max_us), (128, 60_000_000));
+    let volume = &config.volumes[0];
+    assert_eq!((volume.erase_unit_bytes, volume.ram_bytes, volume.write_buffer_share), (2 << 20, 128 << 20, 0.5));
+    assert_eq!((volume.over_provision, volume.dirty_high, volume.dirty_low), (0.1, 0.5, 0.4));
+    assert_eq!((volume.dirty_age_us, volume.commit_age_us), (900_000_000, 5_000_000));
+    assert_eq!((volume.sequential_bytes, volume.backend_delay_us), (4 << 20, 0));
+    assert_eq!((volume.write_mode, volume.direct_io, volume.warranty_years), (Mode::WriteBack, true, 5.0));
+    let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
+    assert_eq!(format!("{made:?}"), format!("{volume:?}"));
+    let off = parse(&format!("{LEAST}[api]\nlisten = 'off'\n")).unwrap();
+    assert_eq!(off.api.address(), None);
+}
+
+#[test]
+fn a_refusal_names_file_line_key_found_and_expected() {
+    let volume = |lines: &str| refusal(&format!("{LEAST}{lines}\n"));
+    let second = "[[volume]]\nname = 'a'\nbackend = 'b'\nflash = 'c'";
+    let errors = [
+        volume("sise = '10GiB'"),
+        volume("size = '10GB'"),
+        volume("size = 5000"),
+        volume("size = '17TiB'"),
+        volume("flash-size = '16MiB'"),
+        volume("erase-unit = '3MiB'"),
+        volume("erase-unit = '32KiB'"),
+        volume("ram = true"),
+        volume("policy = 'lark'"),
+        volume("policy = 'fif'"),
+        volume("policy = 'larc:fil=ghost'"),
+        volume("write-mode = 'writeback'"),
+        volume("over-provision = '95%'"),
+        volume("dirty-high = '30%'\ndirty-low = '35%'"),
+        volume("dirty-age = '15'"),
+        volume("discard = 'yes'"),
+        volume("drive-writes-per-day = 0"),
+        volume("name = 'b'"),
+        volume(second),
+        volume("[limits]\nconnections = 5"),
+        volume("[limits]\nbytes-in-flight-max = '1MiB'"),
+        volume("[tls]\nmode = 'required'\nkey = 'a.pem'"),
+        volume("[tls]\nmode = 'on'"),
+        volume("[tsl]\nmode = 'on'"),
+        refusal(""),
+        refusal("listen = []"),
+        refusal("listen = 'nbd://localhost'"),
+        refusal("listen = 5"),
+        refusal("listen = 'nbd://localhost'\nvolume = 7"),
+        refusal("listen = 'nbd://localhost'\ntls = 'required'"),
+        refusal("listen = 'nbd://localhost'\n[volume]\nname = 'a'"),
+        refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a/b'"),
+        refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[volume]]\nbackend = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[volume]\nbackend = 'disk.img'"),
+        refusal("listen = 2026-11-21"),
+        refusal("listen = 'localhost:10809'"),
+        refusal("listen = 'nbd://localhost/data'"),
+        refusal("listen = 'nbds://localhost'"),
+    ];
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+/// Any text is read or refused, and never a panic: here, the example with each line cut or bent.
+#[test]
+fn a_damaged_configuration_is_refused_and_does_not_panic() {
+    let mut refused = 0;
+    for (number, line) in EXAMPLE.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#'))
+    {
+        let key = line.split(" = ").next().unwrap();
+        for value in [
+            "",
+            "-1",
+            "99999999999999999999",
+            "0x7fffffffffffffff",
+            "inf",
+            "[[[]]]",
+            "{ a = 1 }",
+            "'\\u0000'",
+            "1979-05-27",
+        ] {
+            let bent = format!("{key} = {value}");
+            let text: Vec<&str> =
+                EXAMPLE.lines().enumerate().map(|(at, line)| if at == number { bent.as_str() } else { line }).collect();
+            refused += usize::from(parse(&text.join("\n")).is_err());
+        }
+    }
+    assert!(refused > 150, "only {refused} were refused");
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join("disk.img")).unwrap().set_len(1 << 20).unwrap();
+    std::fs::File::create(folder.path().join("small.img")).unwrap().set_len(20 << 20).unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    std::fs::hard_link(folder.path().join("disk.img"), folder.path().join("same.img")).unwrap();
+    folder
+}
+
+fn flags(folder: &tempfile::TempDir, volume: &[(&'static str, &str)]) -> Flags {
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let is_path = |key: &str| matches!(key, "backend" | "flash");
+    let given =
+        |(key, value): &(&'static str, &str)| (*key, if is_path(key) { path(value) } else { value.to_string() });
+    let mut volume: Vec<_> = volume.iter().map(given).collect();
+    for (key, value) in [("name", "a".to_owned()), ("backend", path("disk.img")), ("flash", path("new.img"))] {
+        if !volume.iter().any(|(given, _)| *given == key) {
+            volume.push((key, value));
+        }
+    }
+    Flags { listen: vec!["nbd://localhost".to_owned()], volume, ..Flags::default() }
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_by_flag_and_path() {
+    let folder = folder();
+    let rows: [&[(&'static str, &str)]; 10] = [
+        &[("backend", "missing.img"), ("flash-size", "64MiB")],
+        &[("backend", "folder"), ("flash-size", "64MiB")],
+        &[("size", "2MiB"), ("flash-size", "64MiB")],
+        &[],
+        &[("flash", "small.img")],
+        &[("flash", "small.img"), ("flash-size", "64MiB")],
+        &[("flash", "disk.img"), ("flash-size", "64MiB")],
+        &[("flash", "same.img"), ("flash-size", "64MiB")],
+        &[("flash", "missing/new.img"), ("flash-size", "64MiB")],
+        &[("flash-size", "16MiB")],
+    ];
+    let errors = rows.map(|volume| {
+        let error = ServerConfig::from_flags(flags(&folder, volume)).unwrap_err().to_string();
+        error.replace(folder.path().to_str().unwrap(), "FOLDER")
+    });
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn flags_are_read_like_the_keys_of_a_file() {
+    let folder = folder();
+    let given = [("size", "512KiB"), ("flash-size", "64MiB"), ("policy", "lru"), ("write-mode", "write-around")];
+    let config = ServerConfig::from_flags(flags(&folder, &given)).unwrap();
+    let volume = &config.volumes[0];
+    assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(512 << 10), Some(64 << 20)));
+    assert_eq!((volume.policy.to_string().as_str(), volume.write_mode), ("lru", Mode::WriteAround));
+    assert!(!volume.discard, "files are not discarded unless asked for");
+    let config = ServerConfig::from_flags(flags(&folder, &[("flash-size", "64MiB"), ("discard", "true")])).unwrap();
+    assert!(config.volumes[0].discard);
+}
+
+#[test]
+fn a_file_used_by_two_volumes_or_for_the_record_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("flashwise.toml");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let volume = |name: &str, flash: &str| {
+        let (backend, flash) = (at(&format!("{name}.img")), at(flash));
+        format!("[[volume]]\nname = '{name}'\nbackend = '{backend}'\nflash = '{flash}'\nflash-size = '64MiB'\n")
+    };
+    let read = |text: String| {
+        std::fs::write(&path, text).unwrap();
+        let error = ServerConfig::read(&path).unwrap_err().to_string();
+        error.replace(folder.path().to_str().unwrap(), "FOLDER")
+    };
+    let twice = read(format!(
+        "listen = 'nbd://localhost'\n{}{}",
+        volume("disk", "new.img"),
+        volume("small", "folder/../new.img")
+    ));
+    let recorded =
+        read(format!("listen = 'nbd://localhost'\nrecord = '{}'\n{}", at("disk.img"), volume("disk", "new.img")));
+    let token = read(format!(
+        "listen = 'nbd://localhost'\n{}[api]\ntoken-file = '{}'\n",
+        volume("disk", "new.img"),
+        at("token")
+    ));
+    let memory = read(format!("listen = 'nbd://localhost'\n{}ram = '7TiB'\n", volume("disk", "new.img")));
+    let memory = memory.split("memory, ").next().unwrap().to_owned();
+    let unread = ServerConfig::read(Path::new("/does/not/exist.toml")).unwrap_err().to_string();
+    insta::assert_snapshot!([twice, recorded, token, memory, unread].join("\n"));
+}
+
+#[test]
+fn only_what_can_be_set_while_serving_is_a_setting() {
+    assert_eq!(check_setting("dirty-high", "40%").unwrap(), "dirty-high");
+    let error = |key: &str, value: &str| check_setting(key, value).unwrap_err().to_string();
+    assert!(error("ram", "1GiB").starts_with("--ram: unknown key; expected one of: policy, write-mode"));
+    assert!(error("dirty-hihg", "1").contains("did you mean 'dirty-high'?"));
+    assert!(error("dirty-age", "7").contains("has no unit"));
+}

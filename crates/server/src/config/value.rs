@@ -1,0 +1,256 @@
+//! Values as users write them, in TOML or after a flag, read as what a key takes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use flashwise_core::cache::Mode;
+use flashwise_core::options::nearest;
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
+
+/// A value that was given to a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// What follows a flag: text that may stand for anything.
+    Plain(String),
+    /// A TOML string.
+    Text(String),
+    /// A TOML number, as written.
+    Number(String),
+    /// A TOML boolean.
+    Boolean(bool),
+    /// A TOML array.
+    List(Vec<Value>),
+    /// A TOML table.
+    Table,
+    /// A TOML date or time, as written.
+    Date(String),
+}
+
+/// What is wrong with a value: what was found and what was expected.
+pub type Problem = String;
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Plain(text) | Value::Text(text) => write!(f, "'{text}'"),
+            Value::Number(text) | Value::Date(text) => f.write_str(text),
+            Value::Boolean(value) => write!(f, "{value}"),
+            Value::List(_) => f.write_str("an array"),
+            Value::Table => f.write_str("a table"),
+        }
+    }
+}
+
+/// The write modes by name.
+pub const WRITE_MODES: [(&str, Mode); 3] =
+    [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
+
+/// The name of a write mode.
+pub fn write_mode_name(mode: Mode) -> &'static str {
+    WRITE_MODES.iter().find(|(_, known)| *known == mode).expect("every mode has a name").0
+}
+
+impl Value {
+    fn refuse<T>(&self, expected: &str) -> Result<T, Problem> {
+        Err(format!("found {self}, expected {expected}"))
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Value::Plain(text) | Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Text that is not empty.
+    pub fn text(&self) -> Result<String, Problem> {
+        match self.as_text() {
+            Some(text) if !text.is_empty() => Ok(text.to_owned()),
+            _ => self.refuse("text that is not empty"),
+        }
+    }
+
+    /// The path of a file.
+    pub fn path(&self) -> Result<PathBuf, Problem> {
+        match self.as_text() {
+            Some(text) if !text.is_empty() && !text.contains('\0') => Ok(PathBuf::from(text)),
+            _ => self.refuse("the path of a file, in quotes"),
+        }
+    }
+
+    /// Texts; one alone needs no array.
+    pub fn texts(&self) -> Result<Vec<String>, Problem> {
+        match self {
+            Value::List(values) => values.iter().map(Value::text).collect(),
+            one => Ok(vec![one.text()?]),
+        }
+    }
+
+    /// Yes or no.
+    pub fn boolean(&self) -> Result<bool, Problem> {
+        match self {
+            Value::Boolean(value) => Ok(*value),
+            Value::Plain(text) if text == "true" => Ok(true),
+            Value::Plain(text) if text == "false" => Ok(false),
+            _ => self.refuse("true or false"),
+        }
+    }
+
+    fn quantity<T: FromStr<Err = QuantityError>>(&self, expected: &str) -> Result<T, Problem> {
+        match self {
+            Value::Plain(text) | Value::Text(text) | Value::Number(text) => {
+                text.parse().map_err(|error: QuantityError| error.to_string())
+            }
+            _ => self.refuse(expected),
+        }
+    }
+
+    /// A size in bytes from `min` to `max`, a multiple of 4,096.
+    pub fn size(&self, min: u64, max: u64) -> Result<u64, Problem> {
+        let bytes = self.quantity::<ByteSize>("a size in bytes such as 10GiB or 512MiB")?.bytes();
+        let shown = |bytes| ByteSize::new(bytes).to_string();
+        if !(min..=max).contains(&bytes) {
+            return self.refuse(&format!("a size from {} to {}", shown(min), shown(max)));
+        }
+        if !bytes.is_multiple_of(4096) {
+            return self.refuse("a multiple of 4KiB");
+        }
+        Ok(bytes)
+    }
+
+    /// A duration in microseconds.
+    pub fn duration_us(&self) -> Result<u64, Problem> {
+        Ok(self.quantity::<Duration>("a duration such as 10ms or 15min")?.us())
+    }
+
+    fn number(&self) -> Option<f64> {
+        match self {
+            Value::Plain(text) | Value::Number(text) => text.replace('_', "").parse().ok(),
+            _ => None,
+        }
+        .filter(|number: &f64| number.is_finite())
+    }
+
+    /// A share from 0 to `max`: a percentage in quotes or a number.
+    pub fn share(&self, max: f64) -> Result<f64, Problem> {
+        let percent = self.as_text().and_then(|text| text.strip_suffix('%'));
+        let percent = percent.and_then(|percent| percent.trim().parse::<f64>().ok()).map(|percent| percent / 100.0);
+        match percent.or_else(|| self.number()) {
+            Some(share) if (0.0..=max).contains(&share) => Ok(share),
+            _ => self.refuse(&format!("a share from 0% to {}%, as \"30%\" or 0.3", 100.0 * max)),
+        }
+    }
+
+    /// A number above 0, at most `max`.
+    pub fn positive(&self, max: f64) -> Result<f64, Problem> {
+        match self.number() {
+            Some(number) if number > 0.0 && number <= max => Ok(number),
+            _ => self.refuse(&format!("a number above 0, at most {max}")),
+        }
+    }
+
+    /// A whole number from `min` to `max`.
+    pub fn count(&self, min: u64, max: u64) -> Result<u64, Problem> {
+        let number = match self {
+            Value::Plain(text) | Value::Number(text) => text.replace('_', "").parse().ok(),
+            _ => None,
+        };
+        match number {
+            Some(number) if (min..=max).contains(&number) => Ok(number),
+            _ => self.refuse(&format!("a whole number from {min} to {max}")),
+        }
+    }
+
+    /// One of some words.
+    pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, Problem> {
+        let found = self.as_text().unwrap_or_default();
+        if let Some((_, meant)) = words.iter().find(|(word, _)| *word == found) {
+            return Ok(*meant);
+        }
+        let words: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+        let near = nearest(found, &words).map(|word| format!(" (did you mean '{word}'?)")).unwrap_or_default();
+        Err(format!("found {self}{near}, expected {}", words.join(", ")))
+    }
+
+    /// A policy that can run without knowing the future.
+    pub fn policy(&self) -> Result<Spec, Problem> {
+        let spec = Spec::parse(&self.text()?).map_err(|error| error.to_string())?;
+        if spec.info().offline {
+            return Err(format!(
+                "found {self}, which needs to know the future and can only be simulated; expected another of the policies \
+                 that `flashwise policies` lists"
+            ));
+        }
+        Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> Value {
+        Value::Plain(text.to_owned())
+    }
+
+    fn number(text: &str) -> Value {
+        Value::Number(text.to_owned())
+    }
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    #[test]
+    fn shares_are_percentages_or_numbers() {
+        for (value, share) in [(text("30%"), 0.3), (number("0.3"), 0.3), (plain("30%"), 0.3), (number("1"), 1.0)] {
+            assert_eq!(value.share(1.0), Ok(share), "{value}");
+        }
+        for value in [text("0.3"), text("130%"), number("30"), number("nan"), plain("-1%"), Value::Boolean(true)] {
+            let error = value.share(1.0).unwrap_err();
+            assert_eq!(error, format!("found {value}, expected a share from 0% to 100%, as \"30%\" or 0.3"));
+        }
+    }
+
+    #[test]
+    fn sizes_are_multiples_of_a_block_within_bounds() {
+        assert_eq!(text("1GiB").size(0, u64::MAX), Ok(1 << 30));
+        assert_eq!(number("8192").size(4096, 8192), Ok(8192));
+        assert_eq!(text("6KiB").size(0, u64::MAX).unwrap_err(), "found '6KiB', expected a multiple of 4KiB");
+        let error = text("1MiB").size(4096, 8192).unwrap_err();
+        assert_eq!(error, "found '1MiB', expected a size from 4KiB to 8KiB");
+        let error = text("1GB").size(0, u64::MAX).unwrap_err();
+        assert_eq!(error, "size '1GB': unknown unit 'GB', expected B, KiB, MiB, GiB or TiB (powers of 1024)");
+        assert!(Value::Boolean(true).size(0, 1).unwrap_err().contains("found true, expected a size"));
+    }
+
+    #[test]
+    fn a_word_that_is_nearly_right_is_guessed() {
+        assert_eq!(text("write-around").word(&WRITE_MODES), Ok(Mode::WriteAround));
+        let error = text("writeback").word(&WRITE_MODES).unwrap_err();
+        let expected =
+            "found 'writeback' (did you mean 'write-back'?), expected write-back, write-through, write-around";
+        assert_eq!(error, expected);
+        assert_eq!(write_mode_name(Mode::WriteThrough), "write-through");
+    }
+
+    #[test]
+    fn a_policy_that_needs_the_future_is_refused() {
+        assert_eq!(text("larc:fill=ghost").policy().unwrap().to_string(), "larc:fill=ghost");
+        assert!(text("fif").policy().unwrap_err().contains("can only be simulated"));
+        assert!(text("lark").policy().unwrap_err().contains("did you mean 'larc'?"));
+    }
+
+    #[test]
+    fn counts_and_numbers_are_bounded_and_plain_text_stands_for_them() {
+        assert_eq!(number("1_000").count(1, 1000), Ok(1000));
+        assert_eq!(plain("7").count(1, 1000), Ok(7));
+        assert!(number("-1").count(0, 1000).is_err() && text("7").count(1, 1000).is_err());
+        assert_eq!(number("0.3").positive(100.0), Ok(0.3));
+        assert!(number("0").positive(100.0).is_err() && number("101").positive(100.0).is_err());
+        assert_eq!(plain("true").boolean(), Ok(true));
+        assert!(text("true").boolean().is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Detaching a cache offline: what only it has is written back, and it is marked as no longer needed.
+//!
+//! It needs no room in the log, so it also helps where a volume cannot be opened.
+
+use std::io;
+
+use flashwise_core::format::{BLOCK_BYTES, State};
+use flashwise_core::recovery::Recovered;
+
+use crate::disk::Disk;
+use crate::disk::identity::Identity;
+use crate::flash::{FlashError, read_superblock, recover_log, write_superblock};
+use crate::memory::Memory;
+use uuid::Uuid;
+
+/// Blocks that are written back at once, at most.
+const RUN_BLOCKS: usize = 256;
+/// Threads that read units' metadata.
+const SCAN_THREADS: u32 = 8;
+
+/// Why a cache cannot be detached.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum DetachError {
+    #[error("flash {path}: {error}")]
+    Cache { path: String, error: FlashError },
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(
+        "flash {path}: it is a cache of backend {found}, and {backend} is {expected} ({what}); give the backend that it belongs to"
+    )]
+    OtherBackend { path: String, backend: String, found: Uuid, expected: Uuid, what: String },
+    #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
+    BackendTooSmall { path: String, found: u64, expected: u64 },
+    #[error(
+        "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. To give them up, \
+         overwrite them through the server and detach again, or stop using the cache: the backend has older data there",
+        .blocks.len(),
+        listed(.blocks)
+    )]
+    Lost { path: String, blocks: Vec<u32> },
+}
+
+fn listed(blocks: &[u32]) -> String {
+    let named: Vec<String> = blocks.iter().take(10).map(u32::to_string).collect();
+    format!("{}{}", named.join(", "), if blocks.len() > 10 { ", ..." } else { "" })
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detached {
+    /// So many blocks were written back.
+    Now {
+        /// Their number.
+        destaged_blocks: u64,
+    },
+    /// It was detached before.
+    Before,
+}
+
+/// Writes back what only the cache on `flash` has, and marks it as detached. `progress` is told how many blocks were written
+/// back, and of how many.
+pub fn detach(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    identity: &Identity,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Detached, DetachError> {
+    let cache_error = |error| DetachError::Cache { path: flash.description(), error };
+    let mut superblock = read_superblock(flash).map_err(cache_error)?;
+    if superblock.backend != identity.id {
+        return Err(DetachError::OtherBackend {
+            path: flash.description(),
+            backend: backend.description(),
+            found: Uuid::from_bytes(superblock.backend),
+            expected: Uuid::from_bytes(identity.id),
+            what: identity.description.clone(),
+        });
+    }
+    if superblock.state == State::Detached {
+        return Ok(Detached::Before);
+    }
+    let (found, expected) = (backend.size(), superblock.volume_bytes);
+    if found < expected {
+        return Err(DetachError::BackendTooSmall { path: backend.description(), found, expected });
+    }
+    let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_| ()).map_err(cache_error)?;
+    let (destaged_blocks, damaged) = destage(flash, backend, &recovered, progress)?;
+    backend.sync()?;
+    let mut blocks: Vec<u32> = recovered.lost.keys().copied().chain(damaged).collect();
+    blocks.sort_unstable();
+    if !blocks.is_empty() {
+        return Err(DetachError::Lost { path: flash.description(), blocks });
+    }
+    superblock.state = State::Detached;
+    write_superblock(flash, &mut superblock)?;
+    Ok(Detached::Now { destaged_blocks })
+}
+
+/// Writes all dirty blocks to the backend, in its order. Returns how many, and those whose data was damaged.
+fn destage(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    recovered: &Recovered,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<(u64, Vec<u32>)> {
+    let slot_of = |block: u32| recovered.log.find(block).expect("a block of the log has a copy");
+    let mut dirty = recovered.log.blocks();
+    dirty.retain(|&block| recovered.log.is_dirty(slot_of(block)));
+    dirty.sort_unstable();
+    let mut memory = Memory::new(RUN_BLOCKS);
+    let mut run: Vec<u32> = Vec::new();
+    let (mut destaged, mut damaged) = (0, Vec::new());
+    for &block in &dirty {
+        let slot = slot_of(block);
+        let continues = run.last().is_some_and(|last| last + 1 == block) && run.len() < RUN_BLOCKS;
+        if !continues {
+            destaged += write_run(backend, &mut memory, &mut run)?;
+            progress(destaged, dirty.len() as u64);
+        }
+        let frame = run.len() as u32;
+        let read = flash.read_at(memory.page_mut(frame), u64::from(slot) * BLOCK_BYTES as u64);
+        if read.is_ok() && crc32c::crc32c(memory.page(frame)) == recovered.checksums[slot as usize] {
+            run.push(block);
+        } else {
+            damaged.push(block);
+        }
+    }
+    destaged += write_run(backend, &mut memory, &mut run)?;
+    progress(destaged, dirty.len() as u64);
+    Ok((destaged, damaged))
+}
+
+/// Writes the blocks of `run`, which follow each other, from the first frames of `memory`, and empties it.
+fn write_run(backend: &dyn Disk, memory: &mut Memory, run: &mut Vec<u32>) -> io::Result<u64> {
+    let Some(&first) = run.first() else { return Ok(0) };
+    let bytes = &memory.bytes_mut()[..run.len() * BLOCK_BYTES];
+    backend.write_at(bytes, u64::from(first) * BLOCK_BYTES as u64)?;
+    Ok(run.drain(..).count() as u64)
+}
