@@ -1,5 +1,6 @@
 //! flashwise: what a flash cache buys and what it wears. Argument parsing, progress and output; no logic.
 
+mod cache;
 mod failure;
 mod input;
 mod listing;
