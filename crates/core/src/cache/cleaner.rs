@@ -193,8 +193,9 @@ impl Cache {
 
     /// Ends a batch of which nothing is certain.
     pub fn destage_failed(&mut self, batch: u32) {
-        let blocks = self.batches.get(&batch).map(|(_, blocks)| blocks.iter().map(|(block, _)| *block).collect());
-        self.destaged(batch, &blocks.unwrap_or(Vec::new()));
+        let (_, blocks) = self.batches.get(&batch).expect("a batch ends once");
+        let blocks: Vec<u32> = blocks.iter().map(|(block, _)| *block).collect();
+        self.destaged(batch, &blocks);
     }
 
     /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
