@@ -4,6 +4,7 @@ use clap::Args;
 use flashwise_sim::error::TraceError;
 use flashwise_sim::formats::FormatSpec;
 use flashwise_sim::normalise::{self, Settings};
+use flashwise_sim::request_file::RequestFile;
 use flashwise_sim::size::{SizeError, parse_block_size};
 use flashwise_sim::trace::{Description, Trace};
 
@@ -40,6 +41,13 @@ impl InputOptions {
         let trace = normalise::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_passed_over(trace.name(), trace.description());
         Ok(trace)
+    }
+
+    /// The same, with the trace's requests as they came.
+    pub fn open_with_requests(&self, path: &str) -> Result<(Trace, RequestFile), TraceError> {
+        let opened = normalise::open_with_requests(path, &self.settings(), &reading(&[path.to_owned()]))?;
+        warn_of_passed_over(opened.0.name(), opened.0.description());
+        Ok(opened)
     }
 }
 

@@ -5,9 +5,12 @@ use std::io::Write;
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_sim::cache_settings::{CacheError, CacheSettings};
+use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
 use flashwise_sim::info::Info;
 use flashwise_sim::output::{check_writable, write_whole};
 use flashwise_sim::report::{self, Report, Section};
+use flashwise_sim::request_file::RequestFile;
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::reuse::{Distance, ReuseDistances};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
@@ -15,6 +18,7 @@ use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::trace::Trace;
 use rayon::prelude::*;
 
+use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::progress::Bar;
@@ -58,6 +62,8 @@ pub struct Simulate {
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    #[command(flatten)]
+    cache: CacheOptions,
 }
 
 /// The sizes of one `--size`.
@@ -95,6 +101,9 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
+        if let Some(settings) = self.cache.settings() {
+            return self.run_caches(&settings);
+        }
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
@@ -103,25 +112,68 @@ impl Simulate {
         }
         let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
-        if let Some(html) = &self.html {
-            let report = self.report(&traces, &runs)?;
-            write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))?;
+        if self.html.is_some() {
+            let of_trace = |number| runs.iter().filter(|run| run.job.trace == number).map(row).collect();
+            self.write_report(&traces, &of_trace)?;
         }
         let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
-        if let Some(parquet) = &self.parquet {
-            let contents = results::parquet(&rows)?;
-            write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))?;
-        }
+        self.write_parquet(&rows)?;
         self.print(&rows)
     }
 
-    fn report(&self, traces: &[Trace], runs: &[Run]) -> anyhow::Result<String> {
+    /// The same with the whole cache in place of a policy alone.
+    fn run_caches(&self, settings: &CacheSettings) -> anyhow::Result<()> {
+        let opened =
+            self.traces.iter().map(|path| self.input.open_with_requests(path)).collect::<Result<Vec<_>, _>>()?;
+        let (traces, requests): (Vec<Trace>, Vec<RequestFile>) = opened.into_iter().unzip();
+        let mut policies = self.policies()?;
+        if self.policies.is_empty() {
+            policies.retain(|policy| !policy.info().offline);
+        }
+        let mut jobs = Vec::new();
+        for Job { trace, policy, size, capacity_blocks } in self.jobs(&traces, &policies)? {
+            let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
+            let config =
+                settings.config(policy, &size, flash_bytes).map_err(|error: CacheError| Misuse(error.to_string()))?;
+            jobs.push(CacheJob { trace, size, config });
+        }
+        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
+        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
+        let requests: Vec<_> = requests.into_iter().zip(&traces).map(|(file, trace)| (file, trace.len())).collect();
+        let results = simulate_caches(&requests, jobs, self.counting(), &bar)?;
+        drop(bar);
+        let of_trace = |number| {
+            let own = results.iter().filter(|result| result.job.trace == number);
+            own.map(|result| ResultRow::of_cache(&traces[number], result)).collect::<Vec<_>>()
+        };
+        if self.html.is_some() {
+            self.write_report(&traces, &of_trace)?;
+        }
+        let rows: Vec<_> = (0..traces.len()).flat_map(of_trace).collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows)
+    }
+
+    /// Writes the report of the rows of each trace, by its number.
+    fn write_report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<()> {
+        let Some(html) = &self.html else { return Ok(()) };
+        let report = self.report(traces, rows)?;
+        write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
+    }
+
+    fn write_parquet(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
+        let Some(parquet) = &self.parquet else { return Ok(()) };
+        let contents = results::parquet(rows)?;
+        write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))
+    }
+
+    fn report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<String> {
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
         let section = |(number, trace): (usize, &Trace)| Section {
             info: Info::of(trace),
             reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
-            rows: runs.iter().filter(|run| run.job.trace == number).map(|run| ResultRow::new(trace, run)).collect(),
+            rows: rows(number),
         };
         let sections = traces.par_iter().enumerate().map(section).collect();
         let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
@@ -178,7 +230,8 @@ impl Simulate {
         } else if self.csv {
             results::write_csv(rows, &mut out)?;
         } else {
-            writeln!(out, "{}", table::results(rows))?;
+            let table = if self.cache.settings().is_some() { table::cache_results(rows) } else { table::results(rows) };
+            writeln!(out, "{table}")?;
             if let Some(html) = &self.html {
                 writeln!(out, "\nReport: {html}")?;
             }

@@ -52,6 +52,56 @@ pub fn results(rows: &[ResultRow]) -> String {
     format!("{}\n\n{footnote}", table.trim_fmt())
 }
 
+/// One line per trace, policy and size of whole caches.
+pub fn cache_results(rows: &[ResultRow]) -> String {
+    let header = [
+        "trace",
+        "policy",
+        "size",
+        "hits",
+        "read hits",
+        "RAM",
+        "flash",
+        "flash writes",
+        "client",
+        "admitted",
+        "copied",
+        "metadata",
+        "amplified",
+        "erased",
+        "written back",
+    ];
+    let mut table = plain(&header, 2);
+    let mut previous: Option<&ResultRow> = None;
+    for (row, cache) in rows.iter().filter_map(|row| Some((row, row.cache.as_ref()?))) {
+        if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
+            table.add_row([""]);
+        }
+        table.add_row([
+            row.trace.clone(),
+            row.policy.clone(),
+            row.size.clone(),
+            human::percent(row.hit_ratio),
+            human::percent(row.read_hit_ratio),
+            human::count(cache.ram_hits),
+            human::count(cache.flash_hits),
+            human::count(row.flash_writes_blocks),
+            human::count(cache.flash_client_blocks),
+            human::count(cache.flash_admission_blocks),
+            human::count(cache.flash_copy_forward_blocks),
+            human::count(cache.flash_metadata_blocks),
+            format!("{:.2}", cache.host_write_amplification),
+            human::count(cache.erasures),
+            human::count(cache.destaged_blocks),
+        ]);
+        previous = Some(row);
+    }
+    let footnote = "hits: share of block accesses; RAM and flash: blocks read there; flash writes: client + admitted + copied \
+                    forward + metadata; amplified: flash writes per block of client and admitted; erased: erase units; \
+                    written back: blocks.";
+    format!("{}\n\n{footnote}", table.trim_fmt())
+}
+
 /// Hits of the best possible, by trace and capacity, where it was simulated.
 fn best_hits(rows: &[ResultRow]) -> HashMap<(&str, u64), u64> {
     let mut best = HashMap::new();

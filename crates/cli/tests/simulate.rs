@@ -204,3 +204,100 @@ fn lenient_passes_over_bad_lines_and_says_how_many() {
     let strict = succeed(folder.path(), &["simulate", "table1.csv", "--policy", "lru", "--size", "4", "--csv"]);
     assert_eq!(lenient.replace("bad.csv", "table1.csv"), strict);
 }
+
+/// Blocks 0 and 1 are written, read and trimmed, 1 s apart; a server's times do not begin at 0.
+const RECORDING: &str = "\
+time_us,volume,op,offset,length,flags
+5000000,disk,write,0,8192,fua
+6000000,disk,read,0,8192,
+7000000,disk,flush,0,0,
+8000000,disk,trim,0,4096,
+9000000,disk,write-zeroes,4096,4096,fast-zero
+10000000,disk,cache,4096,4096,
+11000000,disk,read,0,8192,
+";
+
+#[test]
+fn the_whole_cache_replays_a_recording_with_all_its_operations() {
+    let folder = folder();
+    std::fs::write(folder.path().join("run.csv"), RECORDING).unwrap();
+    let arguments = ["simulate", "run.csv", "--policy", "lru", "--size", "64MiB", "--write-mode", "write-back"];
+    let json = succeed(folder.path(), &[&arguments[..], &["--json"]].concat());
+    insta::assert_snapshot!("whole_cache_json", json);
+    let mut child = flashwise(folder.path(), &[&["simulate", "-"], &arguments[2..], &["--json"]].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(RECORDING.as_bytes()).unwrap();
+    let (out, err, code) = parts(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out.replace("\"-\"", "\"run.csv\""), json, "standard input is as good");
+}
+
+#[test]
+fn the_whole_cache_is_shown_in_every_form() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--policy", "larc", "--size", "64MiB", "--ram", "10%"];
+    let files = ["--html", "out.html", "--parquet", "out.parquet"];
+    let table = succeed(folder.path(), &[&arguments[..], &files].concat());
+    insta::assert_snapshot!("whole_cache_table", table);
+    insta::assert_snapshot!("whole_cache_csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
+    let html = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
+    for column in ["Read from RAM", "Copied forward", "Write amplification"] {
+        assert!(html.contains(column), "{column}");
+    }
+    assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
+}
+
+#[test]
+fn figures_of_the_whole_cache_add_up() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "32MiB,128MiB", "--json", "--epoch", "200000"];
+    let options = ["--warmup", "100000", "--ram", "4MiB", "--sequential-bypass", "0", "--threads"];
+    let run = |threads: &str| succeed(folder.path(), &[&arguments[..], &options, &[threads]].concat());
+    let one = run("1");
+    assert_eq!(one, run("3"));
+    let rows: Vec<Value> = serde_json::from_str(&one).unwrap();
+    let online = flashwise_core::policy::POLICIES.iter().filter(|policy| !policy.offline).count();
+    assert_eq!(rows.len(), 2 * online);
+    for row in rows {
+        let count = |key: &str| row[key].as_u64().unwrap();
+        assert_eq!(count("reads") + count("writes"), count("accesses"));
+        assert_eq!(count("warmup_accesses") + count("accesses"), 1_126_563);
+        assert!((100_000..101_000).contains(&count("warmup_accesses")));
+        assert_eq!(count("ram_hits") + count("flash_hits"), count("read_hits"));
+        // A read is served from RAM, from flash or from the backend; of writes in part, the rest is read as well.
+        assert!(count("read_hits") + count("backend_read_blocks") >= count("reads"));
+        let causes =
+            ["client", "admission", "copy_forward", "metadata"].map(|cause| count(&format!("flash_{cause}_blocks")));
+        assert_eq!(causes.iter().sum::<u64>(), count("flash_writes_blocks"));
+        let epochs = row["epochs"].as_array().unwrap();
+        let sum = |key: &str| epochs.iter().map(|epoch| epoch[key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("accesses"), 1_126_563);
+        assert!(sum("flash_writes_blocks") >= count("flash_writes_blocks"));
+    }
+}
+
+#[test]
+fn settings_that_make_no_cache_are_refused() {
+    let folder = folder();
+    let errors = [
+        &["--ram", "1MiB", "--size", "4MiB"][..],
+        &["--layout", "slots"],
+        &["--write-mode", "write"],
+        &["--policy", "fif", "--write-mode", "write-back", "--size", "64MiB"],
+        &["--ram", "120%"],
+        &["--erase-unit", "3MiB", "--size", "64MiB"],
+        &["--over-provision", "95%", "--size", "64MiB"],
+        &["--dirty-high", "30%", "--dirty-low", "35%", "--size", "64MiB"],
+        &["--dirty-age", "15"],
+        &["--commit-age", "5s", "--block-size", "8KiB", "--size", "64MiB"],
+    ]
+    .map(|arguments| {
+        let err = fail(folder.path(), &[&["simulate", "table1.csv"], arguments].concat(), 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!("whole_cache_misuse", errors.join("\n\n"));
+}

@@ -121,6 +121,21 @@ impl std::ops::AddAssign for Counters {
     }
 }
 
+impl std::ops::Sub for Counters {
+    type Output = Counters;
+
+    /// What was counted after `before`.
+    fn sub(mut self, before: Counters) -> Counters {
+        for (counters, before) in self.by_op.iter_mut().zip(before.by_op) {
+            counters.hits -= before.hits;
+            counters.fills -= before.fills;
+            counters.replacements -= before.replacements;
+            counters.bypasses -= before.bypasses;
+        }
+        self
+    }
+}
+
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

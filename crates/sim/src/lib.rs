@@ -2,8 +2,11 @@
 //!
 //! A trace goes through [`input`] (decompression), a row of [`formats::FORMATS`] (bytes to [`Request`](request::Request)s) and
 //! the [`normalise`]r (requests to block accesses with dense ids) into a [`trace::Trace`], an Arrow IPC file that is mapped
-//! into memory. [`simulate`] runs policies over it.
+//! into memory. [`simulate`] runs policies over it; [`cache_simulation`] runs the whole cache over the requests themselves.
 
+pub mod cache_run;
+pub mod cache_settings;
+pub mod cache_simulation;
 pub mod concat;
 pub mod convert;
 pub mod cut;
@@ -22,6 +25,7 @@ pub mod progress;
 pub mod recording;
 pub mod report;
 pub mod request;
+pub mod request_file;
 pub mod requests;
 pub mod results;
 pub mod reuse;

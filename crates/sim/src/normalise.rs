@@ -5,6 +5,7 @@
 //! the same timestamp."
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::thread;
@@ -12,6 +13,8 @@ use std::thread;
 use arrow::error::ArrowError;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flashwise_core::access::Op;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::quantity::ByteSize;
 
 use crate::error::{Place, TraceError};
 use crate::formats::{Batch, FormatSpec, Framing, Parse};
@@ -19,7 +22,8 @@ use crate::input::Input;
 use crate::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
 use crate::progress::Progress;
 use crate::request::Request;
-use crate::requests::{Original, Requests};
+use crate::request_file::{RequestFile, RequestWriter};
+use crate::requests::{Original, Requests, rebuild};
 use crate::trace::{Description, Trace};
 use crate::trace_file::{BATCH_ROWS, Rows, TraceWriter};
 
@@ -58,32 +62,70 @@ pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<
     match requests {
         Requests::Normalised(trace, _) => Ok(trace),
         Requests::Original(mut input, original) => {
-            let temporary =
-                tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })?;
-            let temporary = write_normalised(&mut input, original, settings, temporary)?;
+            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, |_| Ok(()))?;
             Trace::map(path, &temporary)
         }
     }
+}
+
+/// Opens a trace of any kind, with its requests as they came; its input is read once.
+///
+/// # Errors
+/// As [`open`], and a block size other than that of a cache is refused.
+pub fn open_with_requests(
+    path: &str,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<(Trace, RequestFile), TraceError> {
+    let requests = Requests::open(path, settings, progress)?;
+    let block_size_bytes = requests.block_size_bytes(settings)?;
+    if block_size_bytes != BLOCK_BYTES as u64 {
+        let found = ByteSize::new(block_size_bytes).to_string();
+        let (expected, other) = (ByteSize::new(BLOCK_BYTES as u64).to_string(), "the whole cache".to_owned());
+        return Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other });
+    }
+    let mut writer = RequestWriter::new()?;
+    let trace = match requests {
+        Requests::Normalised(trace, _) => {
+            rebuild(&trace, progress, |batch| writer.batch(&batch))?;
+            trace
+        }
+        Requests::Original(mut input, original) => {
+            let tap = |batch: &Batch| writer.batch(batch);
+            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, tap)?;
+            Trace::map(path, &temporary)?
+        }
+    };
+    Ok((trace, writer.finish(path)?))
+}
+
+fn temporary_file() -> Result<File, TraceError> {
+    tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })
 }
 
 /// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
 /// [`Numbering`] takes per unique block.
 pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
     let original = Original::recognise(input, settings)?;
-    write_normalised(input, original, settings, out)
+    write_normalised(input, original, settings, out, |_| Ok(()))
 }
 
+/// `tap` is shown each batch before it is normalised.
 fn write_normalised<W: Write>(
     input: &mut Input,
     original: Original,
     settings: &Settings,
     out: W,
+    mut tap: impl FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<W, TraceError> {
     let block_size_bytes = settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES);
     let out = BufWriter::with_capacity(1 << 20, out);
     let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;
     normaliser.description.format = original.format().to_owned();
-    original.for_each_batch(input, block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
+    original.for_each_batch(input, block_size_bytes, |batch| {
+        tap(&batch)?;
+        normaliser.batch(batch).map(ControlFlow::Continue)
+    })?;
     let out = normaliser.finish()?;
     out.into_inner().map_err(|error| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source: error.into_error() })
 }

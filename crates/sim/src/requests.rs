@@ -118,6 +118,15 @@ impl<'a> Requests<'a> {
     }
 }
 
+/// Hands the requests of a normalised trace to `consume`, in order.
+pub fn rebuild(
+    trace: &Trace,
+    progress: &dyn Progress,
+    mut consume: impl FnMut(Batch) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    Rebuilding::new(trace)?.for_each_batch(progress, &mut |batch| consume(batch).map(ControlFlow::Continue))
+}
+
 /// The normalised trace at `path`, if it is one that can be mapped as it is.
 fn mapped(path: &str) -> Result<Option<Trace>, TraceError> {
     let io = |source| TraceError::Io { path: path.to_owned(), source };

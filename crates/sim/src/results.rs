@@ -7,17 +7,23 @@ use arrow::array::{ArrayRef, Float64Array, ListArray, RecordBatch, StringArray, 
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
 use flashwise_core::access::Op;
+use flashwise_core::cache::Figures;
 use flashwise_core::counters::Counters;
+use flashwise_core::format::BLOCK_BYTES;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde::Serialize;
 
+use crate::cache_run::CacheCounts;
+use crate::cache_settings::mode_name;
+use crate::cache_simulation::CacheResult;
 use crate::simulate::Run;
 use crate::trace::Trace;
 
-/// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`].
+/// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`]
+/// as well: its hits are those of RAM and flash, its flash writes have every cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ResultRow {
     /// The trace as the user named it.
@@ -62,13 +68,84 @@ pub struct ResultRow {
     pub evictions: u64,
     /// Misses that left the cache as it was.
     pub bypasses: u64,
-    /// Write hits and admissions.
+    /// Write hits and admissions; of a whole cache all that was written to flash.
     pub flash_writes_blocks: u64,
     /// The same in bytes.
     pub flash_bytes_written: u64,
+    /// What the tiers of a whole cache did, if one was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheFigures>,
     /// Figures over time, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<Epoch>,
+}
+
+/// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheFigures {
+    /// When written data reaches the backend.
+    pub write_mode: &'static str,
+    /// Size of the flash.
+    pub flash_bytes: u64,
+    /// RAM for the read and the write buffer.
+    pub ram_bytes: u64,
+    /// Reads served from RAM.
+    pub ram_hits: u64,
+    /// Writes to blocks that waited in the write buffer.
+    pub ram_write_hits: u64,
+    /// Reads served from flash.
+    pub flash_hits: u64,
+    /// Flash writes because clients wrote.
+    pub flash_client_blocks: u64,
+    /// Flash writes because the policy admitted blocks.
+    pub flash_admission_blocks: u64,
+    /// Flash writes because wanted blocks were moved out of erase units that were reset.
+    pub flash_copy_forward_blocks: u64,
+    /// Flash writes of metadata.
+    pub flash_metadata_blocks: u64,
+    /// Erase units reset.
+    pub erasures: u64,
+    /// All flash writes per block that was written for clients or admitted; 0 if there was none.
+    pub host_write_amplification: f64,
+    /// Blocks written back.
+    pub destaged_blocks: u64,
+    /// Blocks read from the backend.
+    pub backend_read_blocks: u64,
+    /// Blocks that clients' writes sent to the backend past the flash.
+    pub backend_written_blocks: u64,
+    /// Blocks of sequential streams that bypassed the flash.
+    pub sequential_blocks: u64,
+}
+
+impl CacheFigures {
+    fn new(result: &CacheResult) -> CacheFigures {
+        let config = &result.job.config;
+        let figures = &result.counts.figures;
+        let buffers = u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks);
+        CacheFigures {
+            write_mode: mode_name(config.mode),
+            flash_bytes: u64::from(config.geometry.pages()) * BLOCK_BYTES as u64,
+            ram_bytes: buffers * BLOCK_BYTES as u64,
+            ram_hits: figures.ram_read_hits,
+            ram_write_hits: figures.ram_write_hits,
+            flash_hits: figures.flash_read_hits,
+            flash_client_blocks: figures.flash_client_blocks,
+            flash_admission_blocks: figures.flash_admission_blocks,
+            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
+            flash_metadata_blocks: figures.flash_metadata_blocks,
+            erasures: figures.erasures,
+            host_write_amplification: host_write_amplification(figures),
+            destaged_blocks: figures.destaged_blocks,
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.backend_written_blocks,
+            sequential_blocks: figures.sequential_blocks,
+        }
+    }
+}
+
+fn host_write_amplification(figures: &Figures) -> f64 {
+    let wanted = figures.flash_client_blocks + figures.flash_admission_blocks;
+    if wanted == 0 { 0.0 } else { figures.flash_written_blocks() as f64 / wanted as f64 }
 }
 
 /// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
@@ -115,9 +192,66 @@ impl ResultRow {
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
             flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
+            cache: None,
             epochs: epochs(&run.epochs),
         }
     }
+
+    /// The row of a whole cache that ran over `trace`.
+    pub fn of_cache(trace: &Trace, result: &CacheResult) -> ResultRow {
+        let CacheCounts { figures, counters } = &result.counts;
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        let read_hits = figures.ram_read_hits + figures.flash_read_hits;
+        let write_hits = figures.ram_write_hits + write.hits;
+        let accesses = result.counts.accesses();
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: result.job.config.policy.to_string(),
+            size: result.job.size.clone(),
+            capacity_blocks: result.job.config.capacity_blocks() as u64,
+            block_size_bytes: trace.block_size_bytes(),
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: result.warmup_accesses,
+            accesses,
+            reads: figures.read_blocks,
+            writes: figures.written_blocks,
+            read_hits,
+            write_hits,
+            hits: read_hits + write_hits,
+            hit_ratio: if accesses == 0 { 0.0 } else { (read_hits + write_hits) as f64 / accesses as f64 },
+            read_hit_ratio: figures.read_hit_ratio(),
+            admissions: counters.admissions(),
+            read_admissions: read.admissions(),
+            write_admissions: write.admissions(),
+            replacements: counters.replacements(),
+            evictions: counters.evictions(),
+            bypasses: counters.bypasses(),
+            flash_writes_blocks: figures.flash_written_blocks(),
+            flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
+            cache: Some(CacheFigures::new(result)),
+            epochs: cache_epochs(&result.epochs),
+        }
+    }
+}
+
+fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
+    let mut first_access = 0;
+    let epoch = |counts: &CacheCounts| {
+        let CacheCounts { figures, counters } = counts;
+        let ram_hits = figures.ram_read_hits + figures.ram_write_hits;
+        let hits = ram_hits + figures.flash_read_hits + counters.of(Op::Write).hits;
+        let accesses = counts.accesses();
+        let epoch = Epoch {
+            first_access,
+            accesses,
+            hit_ratio: hits as f64 / accesses as f64,
+            replacement_rate: counters.replacements() as f64 / accesses as f64,
+            flash_writes_blocks: figures.flash_written_blocks(),
+        };
+        first_access += accesses;
+        epoch
+    };
+    counts.iter().map(epoch).collect()
 }
 
 fn epochs(counters: &[Counters]) -> Vec<Epoch> {
@@ -137,13 +271,13 @@ fn epochs(counters: &[Counters]) -> Vec<Epoch> {
 }
 
 /// A column of results. JSON takes the same names from the fields of [`ResultRow`].
-enum Column {
-    Text(fn(&ResultRow) -> &str),
-    Count(fn(&ResultRow) -> u64),
-    Ratio(fn(&ResultRow) -> f64),
+enum Column<R> {
+    Text(fn(&R) -> &str),
+    Count(fn(&R) -> u64),
+    Ratio(fn(&R) -> f64),
 }
 
-/// Names each field of [`ResultRow`] once more, with its kind.
+/// Names each field of a row once more, with its kind.
 macro_rules! columns {
     ($($kind:ident { $($field:ident)* })*) => {
         &[$($((stringify!($field), columns!(@ $kind $field))),*),*]
@@ -153,38 +287,76 @@ macro_rules! columns {
 }
 
 /// The columns of CSV and Parquet, in the order of JSON.
-const COLUMNS: &[(&str, Column)] = columns! {
+const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
     Text { trace policy size }
     Count { capacity_blocks block_size_bytes unique_blocks warmup_accesses accesses reads writes read_hits write_hits hits }
     Ratio { hit_ratio read_hit_ratio }
     Count { admissions read_admissions write_admissions replacements evictions bypasses flash_writes_blocks flash_bytes_written }
 };
 
-/// Writes rows as CSV with a header. Epochs are left out.
-pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(COLUMNS.iter().map(|(name, _)| name))?;
-    for row in rows {
-        csv.write_record(COLUMNS.iter().map(|(_, column)| match column {
+/// The columns that follow where whole caches were simulated.
+const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
+    Text { write_mode }
+    Count { flash_bytes ram_bytes ram_hits ram_write_hits flash_hits }
+    Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks flash_metadata_blocks erasures }
+    Ratio { host_write_amplification }
+    Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
+};
+
+/// The figures of whole caches, if that is what all rows are of.
+fn of_caches(rows: &[ResultRow]) -> Option<Vec<&CacheFigures>> {
+    rows.iter().map(|row| row.cache.as_ref()).collect::<Option<Vec<_>>>().filter(|caches| !caches.is_empty())
+}
+
+impl<R> Column<R> {
+    fn text(&self, row: &R) -> String {
+        match self {
             Column::Text(field) => field(row).to_owned(),
             Column::Count(field) => field(row).to_string(),
             Column::Ratio(field) => field(row).to_string(),
-        }))?;
+        }
+    }
+
+    fn array<'a>(&self, rows: impl Iterator<Item = &'a R>) -> ArrayRef
+    where
+        R: 'a,
+    {
+        match self {
+            Column::Text(field) => Arc::new(StringArray::from_iter_values(rows.map(field))),
+            Column::Count(field) => Arc::new(UInt64Array::from_iter_values(rows.map(field))),
+            Column::Ratio(field) => Arc::new(Float64Array::from_iter_values(rows.map(field))),
+        }
+    }
+}
+
+/// Writes rows as CSV with a header. Epochs are left out.
+pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let caches = of_caches(rows);
+    let cache_columns = if caches.is_some() { CACHE_COLUMNS } else { &[] };
+    let names = COLUMNS.iter().map(|(name, _)| name).chain(cache_columns.iter().map(|(name, _)| name));
+    csv.write_record(names)?;
+    for (number, row) in rows.iter().enumerate() {
+        let mut record: Vec<String> = COLUMNS.iter().map(|(_, column)| column.text(row)).collect();
+        if let Some(caches) = &caches {
+            record.extend(CACHE_COLUMNS.iter().map(|(_, column)| column.text(caches[number])));
+        }
+        csv.write_record(record)?;
     }
     csv.flush()
 }
 
 /// Rows as the contents of a Parquet file; the epochs of a row are a list in the last column.
 pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
+    let mut columns: Vec<_> = COLUMNS.iter().map(|(name, column)| (*name, column.array(rows.iter()))).collect();
+    if let Some(caches) = of_caches(rows) {
+        let array = |column: &Column<CacheFigures>| column.array(caches.iter().copied());
+        columns.extend(CACHE_COLUMNS.iter().map(|(name, column)| (*name, array(column))));
+    }
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
-    for (name, column) in COLUMNS {
-        let array: ArrayRef = match column {
-            Column::Text(field) => Arc::new(StringArray::from_iter_values(rows.iter().map(field))),
-            Column::Count(field) => Arc::new(UInt64Array::from_iter_values(rows.iter().map(field))),
-            Column::Ratio(field) => Arc::new(Float64Array::from_iter_values(rows.iter().map(field))),
-        };
-        fields.push(Field::new(*name, array.data_type().clone(), false));
+    for (name, array) in columns {
+        fields.push(Field::new(name, array.data_type().clone(), false));
         arrays.push(array);
     }
     let epochs = epoch_lists(rows);

@@ -76,7 +76,8 @@ impl Cache {
                 steps.push(Step::ReadFlash { block, slot, frame, dirty });
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
                 self.frames.release(frame);
-            } else {
+            } else if self.policy.contains(block) {
+                // What the policy evicted it may still remember, to know the block again.
                 self.policy.remove(block);
             }
         }
@@ -154,9 +155,18 @@ impl Cache {
         }
     }
 
+    /// When the unit with the oldest dirty blocks is to be cleaned for its age.
+    pub(super) fn aged_us(&self) -> Option<u64> {
+        let from = self.clean_from.max(*self.log.sequences().start());
+        let dirty = (from..=*self.log.sequences().end()).find(|&sequence| self.log.dirty_in(sequence) > 0)?;
+        let aged_us = self.log.begun_us(dirty).saturating_add(self.config.dirty_age_us);
+        Some(aged_us.max(self.destage_after_us))
+    }
+
     /// Plans that everything dirty is written back. Call it again, after the steps are done, until it plans nothing.
     pub fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
+        self.active = true;
         if !self.flash_failed {
             self.flush_down(steps);
         }
@@ -198,10 +208,18 @@ impl Cache {
         steps.push(Step::Destaged { batch });
     }
 
+    /// The batches that did not end yet, in order.
+    pub fn batches(&self) -> Vec<u32> {
+        let mut batches: Vec<u32> = self.batches.keys().copied().collect();
+        batches.sort_unstable();
+        batches
+    }
+
     /// Ends a batch of which nothing is certain.
     pub fn destage_failed(&mut self, batch: u32) {
-        let blocks = self.batches.get(&batch).map(|(_, blocks)| blocks.iter().map(|(block, _)| *block).collect());
-        self.destaged(batch, &blocks.unwrap_or(Vec::new()));
+        let (_, blocks) = self.batches.get(&batch).expect("a batch ends once");
+        let blocks: Vec<u32> = blocks.iter().map(|(block, _)| *block).collect();
+        self.destaged(batch, &blocks);
     }
 
     /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
@@ -215,6 +233,7 @@ impl Cache {
     /// Ends a batch: all of its blocks but the `failed` ones, in no order, were written back and flushed.
     pub fn destaged(&mut self, batch: u32, failed: &[u32]) {
         let (sequence, blocks) = self.batches.remove(&batch).expect("a batch ends once");
+        self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.clean_from = *self.log.sequences().start();
         if !failed.is_empty() {

@@ -13,6 +13,7 @@
 
 mod cleaner;
 pub mod failure;
+pub mod request;
 mod write;
 
 use std::collections::HashMap;
@@ -73,6 +74,8 @@ pub const PIECE_BLOCKS: u32 = 64;
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 /// Free units below which the oldest unit is reset.
 const RESERVE_UNITS: u32 = 4;
+/// The time between two ticks.
+const TICK_US: u64 = 1_000_000;
 /// Blocks that are written back together.
 const DESTAGE_BLOCKS: usize = 64;
 
@@ -167,6 +170,32 @@ impl Figures {
     }
 }
 
+impl std::ops::Sub for Figures {
+    type Output = Figures;
+
+    /// What happened after `before`.
+    fn sub(self, before: Figures) -> Figures {
+        Figures {
+            read_blocks: self.read_blocks - before.read_blocks,
+            written_blocks: self.written_blocks - before.written_blocks,
+            ram_read_hits: self.ram_read_hits - before.ram_read_hits,
+            ram_write_hits: self.ram_write_hits - before.ram_write_hits,
+            flash_read_hits: self.flash_read_hits - before.flash_read_hits,
+            flash_client_blocks: self.flash_client_blocks - before.flash_client_blocks,
+            flash_admission_blocks: self.flash_admission_blocks - before.flash_admission_blocks,
+            flash_copy_forward_blocks: self.flash_copy_forward_blocks - before.flash_copy_forward_blocks,
+            flash_metadata_blocks: self.flash_metadata_blocks - before.flash_metadata_blocks,
+            erasures: self.erasures - before.erasures,
+            backend_read_blocks: self.backend_read_blocks - before.backend_read_blocks,
+            backend_written_blocks: self.backend_written_blocks - before.backend_written_blocks,
+            destaged_blocks: self.destaged_blocks - before.destaged_blocks,
+            sequential_blocks: self.sequential_blocks - before.sequential_blocks,
+            zeroed_blocks: self.zeroed_blocks - before.zeroed_blocks,
+            flushes: self.flushes - before.flushes,
+        }
+    }
+}
+
 type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
 
 struct Boxed;
@@ -207,6 +236,10 @@ pub struct Cache {
     admitting: bool,
     request_blocks: u32,
     now_us: u64,
+    /// When the last tick was.
+    ticked_us: u64,
+    /// Whether anything happened after the last tick.
+    active: bool,
     figures: Figures,
     counters: Counters,
 }
@@ -246,6 +279,13 @@ fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
             from: (start - offset) as u32,
         }
     })
+}
+
+/// How RAM is divided into blocks of the read buffer and of the write buffer, whose share is 0 to 1.
+pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
+    let blocks = u32::try_from(ram_bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+    let write_buffer = (f64::from(blocks) * write_buffer_share) as u32;
+    (blocks - write_buffer, write_buffer)
 }
 
 impl Config {
@@ -306,6 +346,8 @@ impl Cache {
             admitting: true,
             request_blocks: 1,
             now_us: 0,
+            ticked_us: 0,
+            active: true,
             figures: Figures::default(),
             counters: Counters::default(),
             config,
@@ -336,6 +378,7 @@ impl Cache {
     /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
     pub fn set_mode(&mut self, mode: Mode) {
         self.config.mode = mode;
+        self.active = true;
     }
 
     /// Nothing more is admitted to flash, and writes go around it where they can: it is being given up.
@@ -352,11 +395,13 @@ impl Cache {
     /// Changes the cleaner's thresholds, as shares of the log's data pages.
     pub fn set_dirty_limits(&mut self, high: f64, low: f64) {
         (self.config.dirty_high, self.config.dirty_low) = (high, low.min(high));
+        self.active = true;
     }
 
     /// Changes how long data may stay dirty, in microseconds.
     pub fn set_dirty_age(&mut self, age_us: u64) {
         self.config.dirty_age_us = age_us;
+        self.active = true;
     }
 
     /// Changes from which length sequential streams bypass the flash; 0 for never.
@@ -407,6 +452,7 @@ impl Cache {
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
+        self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
         if self.flash_failed && !matches!(request.kind, Kind::Read | Kind::Prefetch | Kind::Flush) {
@@ -429,9 +475,29 @@ impl Cache {
         }
     }
 
+    /// The time of the next tick, if it is not later than `now_us`: the next whole second, or after idle ones the first in which
+    /// something is due. Where ticks are made so, before each request, what they do depends on the requests and their times alone.
+    pub fn next_tick_us(&self, now_us: u64) -> Option<u64> {
+        let next_us = (self.ticked_us / TICK_US + 1) * TICK_US;
+        if next_us > now_us || self.active {
+            return (next_us <= now_us).then_some(next_us);
+        }
+        let due_us = self.due_us()?.checked_next_multiple_of(TICK_US)?.max(next_us);
+        (due_us <= now_us).then_some(due_us)
+    }
+
+    /// When a tick has something to do, as long as nothing else happens.
+    fn due_us(&self) -> Option<u64> {
+        let commit_us =
+            self.write_buffer.oldest_us().map(|since_us| since_us.saturating_add(self.config.commit_age_us));
+        let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
+        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).min()
+    }
+
     /// Plans what is due at a time, without a request.
     pub fn tick(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
+        (self.ticked_us, self.active) = (now_us, false);
         if self.flash_failed {
             return;
         }

@@ -11,8 +11,8 @@ mod perform;
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{self, Cache, PIECE_BLOCKS, ZERO_PIECE_BLOCKS};
-use flashwise_core::format::{BLOCK_BYTES, Record};
+use flashwise_core::cache::{self, Cache};
+use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::FxBuildHasher;
 
@@ -264,8 +264,9 @@ impl Engine {
         self.running
     }
 
-    /// Starts a request at a time; its range lies within the volume.
+    /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        self.advance(now_us);
         let Request { operation, offset, length, force_unit_access, data } = request;
         let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
         let client = Client {
@@ -288,43 +289,24 @@ impl Engine {
                 (self.clients.len() - 1) as u32
             }
         };
-        let (kind, piece_blocks) = match operation {
-            Operation::Read => (cache::Kind::Read, PIECE_BLOCKS),
-            Operation::Write => (cache::Kind::Write, PIECE_BLOCKS),
-            Operation::Flush => (cache::Kind::Flush, 1),
-            Operation::Trim => (cache::Kind::Trim, ZERO_PIECE_BLOCKS),
-            Operation::WriteZeroes { may_punch_holes, .. } => {
-                (cache::Kind::WriteZeroes { may_punch_holes }, ZERO_PIECE_BLOCKS)
-            }
-            Operation::Cache => (cache::Kind::Prefetch, PIECE_BLOCKS),
-        };
-        let piece_bytes = u64::from(piece_blocks) * BLOCK_BYTES as u64;
-        let end = offset + length;
-        let mut at = offset;
-        loop {
-            // Pieces end at multiples of their size, so that no block is split.
-            let stop = ((at / piece_bytes + 1) * piece_bytes).min(end);
-            let piece = cache::Request {
-                kind,
-                offset: at,
-                length: (stop - at) as u32,
-                whole_length: length,
-                durable: force_unit_access,
-                last: stop == end,
-            };
+        for piece in cache::Request::pieces(kind(operation), offset, length, force_unit_access) {
             let mut steps = std::mem::take(&mut self.planned);
             self.cache.plan(&piece, now_us, &mut steps);
-            self.enqueue_plan(&mut steps, Some(number), (at - offset) as u32);
+            self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
             self.planned = steps;
-            at = stop;
-            if at == end {
-                break;
-            }
         }
         let client = self.client(number);
         client.planned = true;
         self.run_ready();
         self.answer_if_complete(number);
+    }
+
+    /// Makes the ticks that are due up to a time. What they do does not depend on when this is called, as long as it is called before
+    /// the next request, which [`submit`](Self::submit) sees to.
+    pub fn advance(&mut self, now_us: u64) {
+        while let Some(tick_us) = self.cache.next_tick_us(now_us) {
+            self.tick(tick_us);
+        }
     }
 
     /// Does what is due at a time.
@@ -613,6 +595,18 @@ impl Engine {
         let Client { operation, started_us, error, reply, .. } = client;
         self.answered.push(Answered { operation, started_us, failed: error.is_some() });
         self.answers.push((done, error.map_or(Ok(reply), Err)));
+    }
+}
+
+/// What the cache calls an operation.
+pub fn kind(operation: Operation) -> cache::Kind {
+    match operation {
+        Operation::Read => cache::Kind::Read,
+        Operation::Write => cache::Kind::Write,
+        Operation::Flush => cache::Kind::Flush,
+        Operation::Trim => cache::Kind::Trim,
+        Operation::WriteZeroes { may_punch_holes, .. } => cache::Kind::WriteZeroes { may_punch_holes },
+        Operation::Cache => cache::Kind::Prefetch,
     }
 }
 

@@ -112,7 +112,7 @@ impl ParseLine for Recorded {
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
         Ok(match recorded(line, volumes)? {
             None => Record::Ignored,
-            Some(request) => request.access().map_or(Record::Skipped, Record::Request),
+            Some(request) => Record::Recorded(request),
         })
     }
 }

@@ -9,6 +9,7 @@ use std::fmt::{self, Debug};
 use flashwise_core::options::{OptionError, Options, Parameter, nearest};
 
 use crate::error::TraceError;
+use crate::recording::RecordedRequest;
 use crate::request::{Request, Volumes};
 
 mod fields;
@@ -155,6 +156,8 @@ pub struct Batch {
     pub requests: Vec<Request>,
     /// The volumes seen in this batch.
     pub volumes: Volumes,
+    /// All requests of a recording in order, reads and writes once more, with their flags; empty in other formats.
+    pub recorded: Vec<RecordedRequest>,
     /// Records that are not what the format says, with their number in this batch, from 0.
     pub malformed: Vec<(u64, Malformed)>,
     /// Records seen, of any kind.
@@ -195,6 +198,8 @@ impl Malformed {
 pub enum Record {
     /// A request.
     Request(Request),
+    /// A request of a recording; what is neither a read nor a write is counted as skipped.
+    Recorded(RecordedRequest),
     /// An operation that asks for no data, counted as skipped.
     Skipped,
     /// A header, comment or blank line, not counted.
@@ -209,6 +214,13 @@ impl Batch {
                 Ok(()) => self.requests.push(request),
                 Err(malformed) => self.malformed.push((self.records, malformed)),
             },
+            Ok(Record::Recorded(request)) => {
+                self.recorded.push(request);
+                match request.access().filter(|access| access.length_bytes > 0) {
+                    Some(access) => self.requests.push(access),
+                    None => self.skipped += 1,
+                }
+            }
             Ok(Record::Request(_) | Record::Skipped) => self.skipped += 1,
             Ok(Record::Ignored) => {}
             Err(malformed) => self.malformed.push((self.records, malformed)),

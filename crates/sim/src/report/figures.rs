@@ -7,7 +7,7 @@ use super::numbers::{bytes, count, counted, percent, signed};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
-use crate::results::ResultRow;
+use crate::results::{CacheFigures, ResultRow};
 use crate::reuse::{Distance, Histogram, ReuseDistances};
 
 /// What stands in a table for a policy that was not simulated at a size.
@@ -105,7 +105,7 @@ impl<'a> Subject<'a> {
 
     /// Everything that was counted, one row for each policy and size.
     pub fn all_counts(&self) -> Table {
-        let columns = [
+        let mut columns = vec![
             "Policy",
             "Size",
             "Hits",
@@ -121,6 +121,10 @@ impl<'a> Subject<'a> {
             "Flash writes",
             "Flash bytes written",
         ];
+        if self.rows().any(|row| row.cache.is_some()) {
+            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
+            columns.extend(["Copied forward", "Metadata", "Write amplification", "Erasures", "Written back"]);
+        }
         let mut table = Table::new("All counts, in blocks", columns);
         for &policy in &self.grid.policies {
             for &size in &self.grid.sizes {
@@ -138,6 +142,7 @@ impl<'a> Subject<'a> {
                 ];
                 cells.extend(counts.map(count));
                 cells.push(bytes(row.flash_bytes_written));
+                cells.extend(row.cache.iter().flat_map(tiers));
                 table.push(policy.name, cells);
             }
         }
@@ -300,6 +305,23 @@ pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) 
         table.push(count(distance), cells);
     }
     Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) }
+}
+
+/// The cells of what the tiers of a whole cache did.
+fn tiers(cache: &CacheFigures) -> Vec<String> {
+    let mut cells = [
+        cache.ram_hits,
+        cache.flash_hits,
+        cache.flash_client_blocks,
+        cache.flash_admission_blocks,
+        cache.flash_copy_forward_blocks,
+        cache.flash_metadata_blocks,
+    ]
+    .map(count)
+    .to_vec();
+    cells.push(format!("{:.2}", cache.host_write_amplification));
+    cells.extend([cache.erasures, cache.destaged_blocks].map(count));
+    cells
 }
 
 fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {

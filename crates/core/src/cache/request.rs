@@ -1,0 +1,83 @@
+//! How a client's request is cut into the pieces that are planned one after the other.
+//!
+//! Source: our own. The server and the simulator cut alike, so that the same requests lead to the same steps.
+
+use super::{Kind, PIECE_BLOCKS, Request, ZERO_PIECE_BLOCKS};
+use crate::format::BLOCK_BYTES;
+
+impl Kind {
+    /// Most blocks of a piece.
+    fn piece_blocks(self) -> u32 {
+        match self {
+            Kind::Read | Kind::Write | Kind::Prefetch => PIECE_BLOCKS,
+            Kind::Flush => 1,
+            Kind::Trim | Kind::WriteZeroes { .. } => ZERO_PIECE_BLOCKS,
+        }
+    }
+}
+
+impl Request {
+    /// The pieces of a client's request for `length` bytes from `offset`, in order; at least one. They end at multiples of their
+    /// largest size, so that no block is split.
+    pub fn pieces(kind: Kind, offset: u64, length: u64, durable: bool) -> Pieces {
+        Pieces { kind, durable, at: offset, end: offset + length, whole_length: length, ended: false }
+    }
+}
+
+/// See [`Request::pieces`].
+#[derive(Clone, Debug)]
+pub struct Pieces {
+    kind: Kind,
+    durable: bool,
+    at: u64,
+    end: u64,
+    whole_length: u64,
+    ended: bool,
+}
+
+impl Iterator for Pieces {
+    type Item = Request;
+
+    fn next(&mut self) -> Option<Request> {
+        if self.ended {
+            return None;
+        }
+        let piece_bytes = u64::from(self.kind.piece_blocks()) * BLOCK_BYTES as u64;
+        let stop = ((self.at / piece_bytes + 1) * piece_bytes).min(self.end);
+        let piece = Request {
+            kind: self.kind,
+            offset: self.at,
+            length: (stop - self.at) as u32,
+            whole_length: self.whole_length,
+            durable: self.durable,
+            last: stop == self.end,
+        };
+        self.at = stop;
+        self.ended = piece.last;
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(kind: Kind, offset: u64, length: u64) -> Vec<(u64, u32, bool)> {
+        Request::pieces(kind, offset, length, false).map(|piece| (piece.offset, piece.length, piece.last)).collect()
+    }
+
+    /// Pieces of 64 blocks: 262,144 bytes.
+    #[test]
+    fn pieces_end_at_multiples_of_their_size_and_the_last_one_says_so() {
+        assert_eq!(ranges(Kind::Read, 512, 4096), [(512, 4096, true)]);
+        assert_eq!(ranges(Kind::Write, 0, 262_144), [(0, 262_144, true)]);
+        let expected = [(262_143, 1, false), (262_144, 262_144, false), (524_288, 1, true)];
+        assert_eq!(ranges(Kind::Read, 262_143, 262_146), expected);
+        assert_eq!(ranges(Kind::Trim, 1, 67_108_864), [(1, 67_108_863, false), (67_108_864, 1, true)]);
+    }
+
+    #[test]
+    fn a_flush_is_one_piece_without_bytes() {
+        assert_eq!(ranges(Kind::Flush, 0, 0), [(0, 0, true)]);
+    }
+}

@@ -1,0 +1,203 @@
+//! The whole cache over the requests of a trace: what the server's cache would do, with its steps counted and not performed.
+//!
+//! It is the cache of `flashwise-core` that the server runs, asked in the same way: the ticks that are due before a request, then
+//! the request's pieces. The devices answer at once, so that what is written back is clean before the next request comes. That
+//! is all that a real run can differ in: there, blocks stay dirty until the backend has them.
+
+use std::collections::HashMap;
+
+use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
+use flashwise_core::counters::Counters;
+use flashwise_core::layout::containers::Log;
+use flashwise_core::step::Step;
+
+/// A request as a client of the server sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRequest {
+    /// Microseconds on the cache's clock.
+    pub time_us: u64,
+    /// What it does.
+    pub kind: Kind,
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Number of bytes; 0 for a flush.
+    pub length_bytes: u64,
+    /// Whether what it changes must be durable before it is answered.
+    pub durable: bool,
+}
+
+/// A cache that starts empty and is asked one request after the other.
+#[derive(Debug)]
+pub struct CacheRun {
+    cache: Cache,
+    now_us: u64,
+    planned: Vec<Step>,
+    /// Batches of blocks that are being written back.
+    batches: Vec<u32>,
+}
+
+impl CacheRun {
+    /// An empty cache.
+    pub fn new(config: Config) -> CacheRun {
+        let log = Log::new(config.geometry);
+        let cache = Cache::new(config, log, HashMap::new());
+        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: Vec::new() }
+    }
+
+    /// Runs a request. A time before that of the request before it counts as the same.
+    pub fn request(&mut self, request: &CacheRequest) {
+        self.now_us = self.now_us.max(request.time_us);
+        while let Some(tick_us) = self.cache.next_tick_us(self.now_us) {
+            self.tick(tick_us);
+            self.end_batches();
+        }
+        self.plan(request);
+        self.end_batches();
+    }
+
+    /// Plans a tick, and leaves what is written back to be ended.
+    pub fn tick(&mut self, tick_us: u64) {
+        self.cache.tick(tick_us, &mut self.planned);
+        self.count();
+    }
+
+    /// Plans a request without the ticks before it, and leaves what is written back to be ended.
+    pub fn plan(&mut self, request: &CacheRequest) {
+        self.now_us = self.now_us.max(request.time_us);
+        let CacheRequest { kind, offset_bytes, length_bytes, durable, .. } = *request;
+        for piece in Request::pieces(kind, offset_bytes, length_bytes, durable) {
+            self.cache.plan(&piece, self.now_us, &mut self.planned);
+            self.count();
+        }
+    }
+
+    fn count(&mut self) {
+        for step in self.planned.drain(..) {
+            if let Step::Destaged { batch } = step {
+                self.batches.push(batch);
+            }
+        }
+    }
+
+    fn end_batches(&mut self) {
+        for batch in self.batches.drain(..) {
+            self.cache.destaged(batch, &[]);
+        }
+    }
+
+    /// Ends a batch of blocks written back.
+    pub fn end_batch(&mut self, batch: u32) {
+        let found = self.batches.iter().position(|&planned| planned == batch);
+        self.batches.remove(found.expect("a batch is planned and ends once"));
+        self.cache.destaged(batch, &[]);
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Blocks that clients read and wrote so far.
+    pub fn accesses(&self) -> u64 {
+        let figures = self.cache.figures();
+        figures.read_blocks + figures.written_blocks
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts { figures: self.cache.figures(), counters: *self.cache.counters() }
+    }
+}
+
+/// What happened in a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheCounts {
+    /// What its tiers did.
+    pub figures: Figures,
+    /// What its policy answered.
+    pub counters: Counters,
+}
+
+impl CacheCounts {
+    /// Blocks that clients read and wrote.
+    pub fn accesses(&self) -> u64 {
+        self.figures.read_blocks + self.figures.written_blocks
+    }
+}
+
+impl std::ops::Sub for CacheCounts {
+    type Output = CacheCounts;
+
+    fn sub(self, before: CacheCounts) -> CacheCounts {
+        CacheCounts { figures: self.figures - before.figures, counters: self.counters - before.counters }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashwise_core::cache::Mode;
+    use flashwise_core::format::Geometry;
+    use flashwise_core::policy::Spec;
+
+    fn config() -> Config {
+        Config {
+            geometry: Geometry { units: 12, unit_pages: 16 },
+            policy: Spec::parse("lru").unwrap(),
+            mode: Mode::WriteBack,
+            read_buffer_blocks: 0,
+            write_buffer_blocks: 16,
+            over_provision: 0.1,
+            dirty_high: 0.5,
+            dirty_low: 0.4,
+            dirty_age_us: 60_000_000,
+            commit_age_us: 5_000_000,
+            sequential_blocks: 0,
+        }
+    }
+
+    fn request(time_us: u64, kind: Kind, block: u64) -> CacheRequest {
+        CacheRequest { time_us, kind, offset_bytes: 4096 * block, length_bytes: 4096, durable: false }
+    }
+
+    /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend at the one at 66 s.
+    #[test]
+    fn data_moves_down_by_its_age_at_ticks_between_requests() {
+        let mut run = CacheRun::new(config());
+        run.request(&request(500_000, Kind::Write, 7));
+        run.request(&request(5_999_999, Kind::Read, 1000));
+        assert_eq!((run.cache().buffered_blocks(), run.counts().figures.flash_client_blocks), (1, 0));
+        run.request(&request(6_000_000, Kind::Read, 1000));
+        assert_eq!((run.cache().buffered_blocks(), run.counts().figures.flash_client_blocks), (0, 1));
+        run.request(&request(64_000_000, Kind::Read, 1000));
+        assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (1, 0));
+        run.request(&request(80_000_000, Kind::Read, 1000));
+        assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (0, 1));
+        run.cache().check();
+    }
+
+    #[test]
+    fn a_gap_of_ages_costs_no_more_ticks_than_there_is_to_do() {
+        let mut run = CacheRun::new(config());
+        run.request(&request(0, Kind::Write, 7));
+        run.request(&request(1 << 62, Kind::Read, 8));
+        run.request(&request(u64::MAX, Kind::Read, 8));
+        assert_eq!((run.cache().log().dirty_blocks(), run.counts().figures.destaged_blocks), (0, 1));
+    }
+
+    #[test]
+    fn ticks_that_were_passed_over_had_nothing_to_do() {
+        let requests = [0, 1, 2, 9, 10, 200, 201].map(|second| request(second * 1_000_000 + 1, Kind::Write, second));
+        let (mut few, mut all) = (CacheRun::new(config()), CacheRun::new(config()));
+        for request in &requests {
+            few.request(request);
+            for second in all.now_us / 1_000_000 + 1..=request.time_us / 1_000_000 {
+                all.tick(second * 1_000_000);
+                all.end_batches();
+            }
+            all.plan(request);
+            all.end_batches();
+            assert_eq!(few.counts(), all.counts());
+        }
+    }
+}
