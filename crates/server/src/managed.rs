@@ -124,7 +124,7 @@ impl Managed for Volumes {
             let high = changes.dirty_high.unwrap_or(cache.config().dirty_high);
             let low = changes.dirty_low.unwrap_or(cache.config().dirty_low);
             if low > high {
-                return Err(ManageError::Conflict(format!(
+                return Err(ManageError::Invalid(format!(
                     "dirty-low: found {low}, expected at most dirty-high, which is {high}"
                 )));
             }
