@@ -2,12 +2,14 @@
 //!
 //! [`formats`](crate::formats) reads the same file as a trace, of reads and writes alone.
 
+use flashwise_core::access::Op;
+
 use crate::error::{Place, TraceError};
 use crate::formats::{Malformed, RECORDING_HEADER, recorded};
 use crate::input::Input;
 use crate::normalise::RECORD_BYTES_MAX;
 use crate::progress::Progress;
-use crate::request::Volumes;
+use crate::request::{Request, Volumes};
 
 /// What a recorded request did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,19 @@ pub struct RecordedRequest {
     pub length_bytes: u64,
     /// How.
     pub flags: Flags,
+}
+
+impl RecordedRequest {
+    /// The request that this is in a trace; `None` for what is neither a read nor a write.
+    pub fn access(&self) -> Option<Request> {
+        let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
+        let op = match operation {
+            Operation::Read => Op::Read,
+            Operation::Write => Op::Write,
+            Operation::Flush | Operation::Trim | Operation::WriteZeroes | Operation::Cache => return None,
+        };
+        Some(Request { time_us, op, volume, offset_bytes, length_bytes })
+    }
 }
 
 /// A recording that is open: an iterator over its requests. Where the server was killed, it ends with the last whole line.

@@ -6,12 +6,10 @@
 //! a last one without is one that the server did not finish writing: it is passed over. As accesses count reads and writes alone;
 //! a [`Recording`](crate::recording::Recording) gives the others too.
 
-use flashwise_core::access::Op;
-
 use super::fields::{Fields, TimeUnit};
 use super::{Batch, Fit, Format, Framing, Lines, Malformed, Parse, ParseLine, Record, VOLUME_BYTES_MAX, check};
 use crate::recording::{Flags, Operation, RecordedRequest};
-use crate::request::{Request, Volumes};
+use crate::request::Volumes;
 
 /// The row of recordings in the table of formats.
 pub static FORMAT: Format = Format {
@@ -89,19 +87,6 @@ fn check_range(request: &RecordedRequest) -> Result<(), Malformed> {
         return Err(Malformed { found, expected: format!("one that ends at byte {VOLUME_BYTES_MAX} or before") });
     }
     Ok(())
-}
-
-impl RecordedRequest {
-    /// The request that this is in a trace; `None` for what is neither a read nor a write.
-    pub fn access(&self) -> Option<Request> {
-        let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
-        let op = match operation {
-            Operation::Read => Op::Read,
-            Operation::Write => Op::Write,
-            Operation::Flush | Operation::Trim | Operation::WriteZeroes | Operation::Cache => return None,
-        };
-        Some(Request { time_us, op, volume, offset_bytes, length_bytes })
-    }
 }
 
 #[derive(Debug)]
