@@ -59,9 +59,9 @@ pub struct FileDisk {
     options: Options,
 }
 
-/// How long a block device may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and
-/// the kernel closes one a moment after its last transfer.
-const DEVICE_BUSY_MAX: Duration = Duration::from_secs(2);
+/// How long a disk may stay busy before that is an error: udev(7) locks a device for a moment whenever it changed, and the kernel
+/// lets go of a file a moment after the process that was killed, when its last transfers have ended.
+const BUSY_MAX: Duration = Duration::from_secs(2);
 
 /// A piece of zeroes, to write where the file system cannot zero.
 #[repr(align(4096))]
@@ -85,7 +85,7 @@ impl FileDisk {
                 .custom_flags(exclusive.bits().cast_signed())
                 .open(path)
         };
-        let file = while_device_busy(kind.is_block_device(), open).map_err(|error| {
+        let file = while_busy(open).map_err(|error| {
             if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) {
                 in_use(path)
             } else {
@@ -110,7 +110,7 @@ impl FileDisk {
     fn from_file(file: File, path: &Path, options: Options) -> io::Result<Self> {
         let metadata = file.metadata().map_err(|error| named(path, "cannot be examined", error))?;
         let is_device = metadata.file_type().is_block_device();
-        lock(&file, path, is_device, options.read_only)?;
+        lock(&file, path, options.read_only)?;
         let size = size(&file, path, &metadata)?;
         let mut disk = Self {
             file,
@@ -438,25 +438,25 @@ fn in_use(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, message)
 }
 
-/// Repeats `call` while a device is busy, for [`DEVICE_BUSY_MAX`] at most.
-fn while_device_busy<T>(is_device: bool, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Repeats `call` while a device is busy, for [`BUSY_MAX`] at most.
+fn while_busy<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let started = Instant::now();
     loop {
         let result = call();
         let busy = result
             .as_ref()
             .is_err_and(|error| matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::WouldBlock));
-        if !is_device || !busy || started.elapsed() > DEVICE_BUSY_MAX {
+        if !busy || started.elapsed() > BUSY_MAX {
             return result;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-fn lock(file: &File, path: &Path, is_device: bool, read_only: bool) -> io::Result<()> {
+fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> {
     let operation =
         if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
-    let locked = while_device_busy(is_device, || Ok(rustix::fs::flock(file, operation)?));
+    let locked = while_busy(|| Ok(rustix::fs::flock(file, operation)?));
     locked.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => in_use(path),
         _ => named(path, "cannot be locked", error),
