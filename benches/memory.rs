@@ -52,6 +52,7 @@ fn main() {
             dirty_age_us: u64::MAX,
             commit_age_us: u64::MAX,
             sequential_blocks: 0,
+            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
         };
         let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
         let mut steps = Vec::new();

@@ -4,15 +4,47 @@
 //! IV.D).
 //!
 //! The newest unit is the one whose header has the highest sequence. Everything before it was flushed before it was begun, so its
-//! metadata is believed as it stands. Of the newest unit, and of units that a crash left without a footer, every segment is
-//! checked with its data, up to the first that is not whole: what follows was never flushed.
+//! metadata is believed as it stands. The newest unit is walked segment by segment. Each says up to where the unit was durable when
+//! it was written: what lies before the highest such page is believed too, and refused if it is damaged. Behind that page every
+//! segment is checked with its data, up to the first that is not whole: that and what follows was never flushed.
+//!
+//! The log goes on right behind the last whole segment, in a new epoch. Within a unit epochs only rise, so that what an earlier run
+//! left further behind is not taken for a part of the log. What it left at the very place could become whole by chance, when the
+//! same data is written there again: it is to be wiped before anything is written.
 
 use std::collections::HashMap;
 
 use crate::format::{
     BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, PageError, Record, Role, decode_metadata,
 };
-use crate::layout::containers::Log;
+use crate::layout::containers::{Head, Log};
+
+/// Highest sequence that is believed: more units than can ever be written.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
+/// Whether a metadata page is of this cache, of this unit, and possible.
+fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bool {
+    header.cache == cache
+        && (1..SEQUENCE_MAX).contains(&header.sequence)
+        && geometry.unit_of(header.sequence) == unit
+        && (1..=header.sequence).contains(&header.tail)
+        && header.sequence - header.tail < u64::from(geometry.log_units())
+        && header.epoch < u64::MAX
+}
+
+/// Whether the records with data are those of pages from `first` to before `end` of `unit`, in order.
+fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, records: &[Record]) -> bool {
+    let mut free = geometry.slot(unit, first);
+    let end = geometry.slot(unit, end);
+    records.iter().all(|record| {
+        let has_copy = matches!(record.kind, Kind::Clean | Kind::Dirty);
+        let right = !has_copy || (free..end).contains(&record.slot);
+        if has_copy {
+            free = record.slot.saturating_add(1);
+        }
+        right && record.block != u32::MAX
+    })
+}
 
 /// What the first page and the footer of a unit say.
 #[derive(Clone, Debug)]
@@ -25,14 +57,17 @@ pub struct UnitScan {
 impl UnitScan {
     /// Reads a unit's first page and its footer, which is [`Geometry::footer_pages`] pages.
     pub fn new(geometry: Geometry, cache: u64, unit: u32, first: &Page, footer: &[u8]) -> UnitScan {
-        let first = decode_metadata(Role::Segment, first);
-        let belongs =
-            |header: &Header| header.cache == cache && header.sequence > 0 && geometry.unit_of(header.sequence) == unit;
-        let first = match first {
-            Ok(page) if !belongs(&page.header) || page.header.page != 0 => Err(PageError::Magic),
+        let first = match decode_metadata(Role::Segment, first) {
+            Ok(page) if !belongs(geometry, cache, unit, &page.header) || page.header.page != 0 => Err(PageError::Magic),
             other => other,
         };
-        UnitScan { unit, first, footer: decode_footer(footer).filter(|(header, _)| belongs(header)) }
+        let footer = decode_footer(footer).filter(|(header, records)| {
+            belongs(geometry, cache, unit, header)
+                && header.page == geometry.segments_end()
+                && header.data_pages <= geometry.segments_end()
+                && are_in_order(geometry, unit, 1, header.data_pages, records)
+        });
+        UnitScan { unit, first, footer }
     }
 
     /// What is wrong with the unit's first page, if something is.
@@ -58,7 +93,7 @@ impl UnitScan {
     fn footer_records(&self) -> Option<&(Header, Vec<Record>)> {
         let footer = self.footer.as_ref()?;
         let header = self.header()?;
-        (footer.0.sequence == header.sequence && footer.0.epoch == header.epoch).then_some(footer)
+        (footer.0.sequence == header.sequence && footer.0.epoch >= header.epoch).then_some(footer)
     }
 }
 
@@ -91,6 +126,11 @@ pub enum RecoveryError<E> {
          which blocks were on it is not known, so the backend may miss their newest data"
     )]
     UnitMissing { unit: u32, sequence: u64, what: String },
+    #[error(
+        "erase unit {unit} was durable up to page {durable_end}, and page {page} of it is damaged; \
+         which blocks follow is not known, so the backend may miss their newest data"
+    )]
+    SegmentDamaged { unit: u32, page: u32, durable_end: u32 },
 }
 
 /// What recovery found.
@@ -108,6 +148,10 @@ pub struct Recovered {
     pub units: u32,
     /// Segments at the end of the log that were not whole and were never flushed.
     pub torn: bool,
+    /// The records of the unit that the log goes on in.
+    pub head_records: Vec<Record>,
+    /// Pages of the device to be wiped, durably, before anything is written.
+    pub leftovers: Vec<u32>,
 }
 
 /// The records of one unit that count, in order.
@@ -123,60 +167,161 @@ pub fn recover<E>(
     scans: &[UnitScan],
     mut read_unit: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
 ) -> Result<Recovered, RecoveryError<E>> {
-    let epochs = scans.iter().filter_map(UnitScan::header).map(|header| header.epoch);
-    let epoch = epochs.max().unwrap_or(0) + 1;
     let mut by_sequence: Vec<&UnitScan> = scans.iter().filter(|scan| scan.header().is_some()).collect();
     let sequence_of = |scan: &UnitScan| scan.header().map_or(0, |header| header.sequence);
     by_sequence.sort_unstable_by_key(|scan| sequence_of(scan));
+    let mut end = LogEnd { geometry, cache, epoch: 0, torn: None, leftovers: Vec::new() };
+    end.epoch = scans.iter().filter_map(UnitScan::header).map(|header| header.epoch).max().unwrap_or(0);
     let mut buffer = vec![0; geometry.unit_pages as usize * BLOCK_BYTES];
-    let mut torn = false;
-    // The newest unit whose first segment is whole is the head.
-    let head = loop {
-        let Some(scan) = by_sequence.pop() else {
-            let checksums = vec![0; geometry.pages() as usize];
-            return Ok(Recovered { log: Log::new(geometry), lost: HashMap::new(), checksums, epoch, units: 0, torn });
-        };
-        read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
-        let walked = walk(geometry, cache, scan, &buffer, None);
-        torn |= walked.torn;
-        if !walked.segments.is_empty() {
-            break walked;
-        }
+    let head = end.find_head(&mut by_sequence, &mut buffer, &mut read_unit)?;
+    end.look_behind(head.as_ref().map_or(0, |head| head.first.sequence), &mut buffer, &mut read_unit)?;
+    let epoch = end.epoch + 1;
+    let mut checksums = vec![0; geometry.pages() as usize];
+    let (leftovers, torn) = (end.leftovers, end.torn.is_some() || head.as_ref().is_some_and(|head| head.torn));
+    let Some(HeadUnit { first, tail, end, records, .. }) = head else {
+        let log = Log::new(geometry);
+        let (lost, head_records) = (HashMap::new(), Vec::new());
+        return Ok(Recovered { log, lost, checksums, epoch, units: 0, torn, head_records, leftovers });
     };
-    let last = head.segments.last().expect("the head has a segment");
-    let (head_sequence, head_end, tail) = (last.sequence, head.end, last.tail);
-    let mut units = vec![UnitRecords { sequence: head_sequence, records: head.records }];
-    let mut previous_end = head.segments[0].previous_end;
-    for sequence in (tail..head_sequence).rev() {
-        let unit = geometry.unit_of(sequence);
-        let missing = |what: String| RecoveryError::UnitMissing { unit, sequence, what };
+    let head = Head { sequence: first.sequence, end, previous_end: first.previous_end, records };
+    let mut units = vec![UnitRecords { sequence: head.sequence, records: head.records.clone() }];
+    let mut previous_end = head.previous_end;
+    for sequence in (tail..head.sequence).rev() {
         let scan = by_sequence.pop().filter(|scan| sequence_of(scan) == sequence);
-        let Some(scan) = scan else {
-            let damage = scans.iter().find(|scan| scan.unit == unit).and_then(UnitScan::damage);
-            return Err(missing(damage.map_or("it holds another".to_owned(), |damage| damage.to_string())));
-        };
+        let Some(scan) = scan else { return Err(missing(geometry, scans, sequence)) };
         let records = match scan.footer_records() {
             Some((header, records)) if header.data_pages == previous_end => {
                 previous_end = header.previous_end;
                 records.clone()
             }
             _ => {
-                read_unit(unit, &mut buffer).map_err(RecoveryError::Read)?;
-                let walked = walk(geometry, cache, scan, &buffer, Some(previous_end));
-                if walked.end != previous_end || walked.segments.is_empty() {
-                    return Err(missing(format!("its segments end at page {}, not {previous_end}", walked.end)));
-                }
-                previous_end = walked.segments[0].previous_end;
+                read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
+                let walked = walk(geometry, cache, scan, &buffer, previous_end, previous_end);
+                let Some(first) = walked.segments.first().filter(|_| walked.end == previous_end) else {
+                    let what = format!("its segments end at page {}, not {previous_end}", walked.end);
+                    return Err(RecoveryError::UnitMissing { unit: scan.unit, sequence, what });
+                };
+                previous_end = first.previous_end;
                 walked.records
             }
         };
         units.push(UnitRecords { sequence, records });
     }
     units.reverse();
-    let count = units.len() as u32;
-    let mut checksums = vec![0; geometry.pages() as usize];
-    let (log, lost) = apply(geometry, tail, head_sequence, head_end, &units, &mut checksums);
-    Ok(Recovered { log, lost, checksums, epoch, units: count, torn })
+    let (log, lost) = apply(geometry, tail, &head, &units, &mut checksums);
+    let units = units.len() as u32;
+    Ok(Recovered { log, lost, checksums, epoch, units, torn, head_records: head.records, leftovers })
+}
+
+/// The error for a unit that should be there.
+fn missing<E>(geometry: Geometry, scans: &[UnitScan], sequence: u64) -> RecoveryError<E> {
+    let unit = geometry.unit_of(sequence);
+    let damage = scans.iter().find(|scan| scan.unit == unit).and_then(UnitScan::damage);
+    let what = damage.map_or("it holds another".to_owned(), |damage| damage.to_string());
+    RecoveryError::UnitMissing { unit, sequence, what }
+}
+
+/// The newest unit, walked.
+struct HeadUnit {
+    first: Header,
+    tail: u64,
+    end: u32,
+    records: Vec<Record>,
+    torn: bool,
+}
+
+/// Finds where the log ends, and what an interrupted run left behind it.
+struct LogEnd {
+    geometry: Geometry,
+    cache: u64,
+    /// The highest epoch seen.
+    epoch: u64,
+    /// The sequence of a unit of which no segment is whole.
+    torn: Option<u64>,
+    leftovers: Vec<u32>,
+}
+
+impl LogEnd {
+    /// The newest unit whose first segment is whole is the head. One further unit may have been begun.
+    fn find_head<E>(
+        &mut self,
+        by_sequence: &mut Vec<&UnitScan>,
+        buffer: &mut [u8],
+        read_unit: &mut impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Option<HeadUnit>, RecoveryError<E>> {
+        let (geometry, cache) = (self.geometry, self.cache);
+        loop {
+            let scan = by_sequence.pop();
+            let sequence = scan.and_then(UnitScan::header).map_or(0, |header| header.sequence);
+            // A unit is begun once the one before it is durable.
+            if let Some(torn) = self.torn
+                && sequence + 1 != torn
+            {
+                let what = "the next unit was begun".to_owned();
+                return Err(RecoveryError::UnitMissing { unit: geometry.unit_of(torn - 1), sequence: torn - 1, what });
+            }
+            let Some(scan) = scan else { return Ok(None) };
+            read_unit(scan.unit, buffer).map_err(RecoveryError::Read)?;
+            let durable_end = self.traces(scan.unit, sequence, buffer);
+            let walked = walk(geometry, cache, scan, buffer, geometry.segments_end(), durable_end);
+            if walked.end < durable_end {
+                return Err(RecoveryError::SegmentDamaged { unit: scan.unit, page: walked.end, durable_end });
+            }
+            if let (Some(first), Some(last)) = (walked.segments.first(), walked.segments.last()) {
+                self.note_leftovers(scan, sequence, &walked, buffer);
+                let (first, tail) = (*first, last.tail);
+                return Ok(Some(HeadUnit { first, tail, end: walked.end, records: walked.records, torn: walked.torn }));
+            }
+            self.note_leftovers(scan, sequence, &walked, buffer);
+            self.torn = Some(sequence);
+        }
+    }
+
+    /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found.
+    fn note_leftovers(&mut self, scan: &UnitScan, sequence: u64, walked: &Walked, bytes: &[u8]) {
+        let header = |role, page| decode_metadata(role, page_of(bytes, page)).ok().map(|page| page.header);
+        let segments_end = self.geometry.segments_end();
+        let is_left = |header: &Header| header.cache == self.cache && header.sequence == sequence;
+        if walked.end < segments_end && header(Role::Segment, walked.end).as_ref().is_some_and(is_left) {
+            self.leftovers.push(self.geometry.slot(scan.unit, walked.end));
+        }
+        let right = scan.footer.as_ref().is_some_and(|(footer, records)| {
+            footer.data_pages == walked.end && *records == walked.records && !walked.segments.is_empty()
+        });
+        if !right && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
+            self.leftovers.push(self.geometry.slot(scan.unit, segments_end));
+        }
+    }
+
+    /// Looks through the unit behind the head, of which a first page that cannot be read would tell nothing.
+    fn look_behind<E>(
+        &mut self,
+        head: u64,
+        buffer: &mut [u8],
+        read_unit: &mut impl FnMut(u32, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), RecoveryError<E>> {
+        let unit = self.geometry.unit_of(head + 1);
+        read_unit(unit, buffer).map_err(RecoveryError::Read)?;
+        let durable_end = self.traces(unit, head + 1, buffer);
+        if durable_end > 0 {
+            return Err(RecoveryError::SegmentDamaged { unit, page: 0, durable_end });
+        }
+        Ok(())
+    }
+
+    /// Up to which page the unit was durable, by what can be read of its metadata; takes note of epochs.
+    fn traces(&mut self, unit: u32, sequence: u64, bytes: &[u8]) -> u32 {
+        let mut durable_end = 0;
+        for page in 0..self.geometry.unit_pages {
+            let role = if page < self.geometry.segments_end() { Role::Segment } else { Role::Footer };
+            let Ok(MetadataPage { header, .. }) = decode_metadata(role, page_of(bytes, page)) else { continue };
+            if belongs(self.geometry, self.cache, unit, &header) && (header.sequence, header.page) == (sequence, page) {
+                durable_end = durable_end.max(header.durable_end.min(self.geometry.segments_end()));
+                self.epoch = self.epoch.max(header.epoch);
+            }
+        }
+        durable_end
+    }
 }
 
 struct Walked {
@@ -188,37 +333,41 @@ struct Walked {
     torn: bool,
 }
 
-/// Walks the segments of a unit. Without a known `end`, the data of each is checked, and the walk ends at the first that is not
-/// whole; up to a known end, the data was flushed, and is checked when it is read.
-fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], end: Option<u32>) -> Walked {
-    let page_at = |page: u32| -> &Page {
-        let start = page as usize * BLOCK_BYTES;
-        bytes[start..start + BLOCK_BYTES].try_into().expect("a page's length")
-    };
+fn page_of(bytes: &[u8], page: u32) -> &Page {
+    let start = page as usize * BLOCK_BYTES;
+    bytes[start..start + BLOCK_BYTES].try_into().expect("a page's length")
+}
+
+/// Walks the segments of a unit up to `limit`. Those up to `durable_end` were flushed: their data is checked when it is read. The data
+/// of others is checked here; the walk ends at the first that is not whole.
+fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u32, durable_end: u32) -> Walked {
     let mut walked = Walked { segments: Vec::new(), records: Vec::new(), end: 0, torn: false };
     let Some(first) = scan.header() else { return walked };
-    let limit = end.unwrap_or(geometry.segments_end());
+    let mut epoch = first.epoch;
     while walked.end < limit {
-        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page_at(walked.end)) else { break };
-        let continues = header.cache == cache
+        let page = page_of(bytes, walked.end);
+        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) else { break };
+        let continues = belongs(geometry, cache, scan.unit, &header)
             && header.sequence == first.sequence
-            && header.epoch == first.epoch
+            && header.epoch >= epoch
             && header.page == walked.end
             && header.previous_end == first.previous_end;
         let next = u64::from(walked.end) + 1 + u64::from(header.data_pages);
         if !continues || next > u64::from(limit) {
             break;
         }
-        let first_slot = geometry.slot(scan.unit, 0);
-        let whole = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty)).all(|record| {
-            let page = record.slot.checked_sub(first_slot).filter(|&page| page > walked.end && u64::from(page) < next);
-            page.is_some_and(|page| end.is_some() || crc32c::crc32c(page_at(page)) == record.crc)
-        });
-        if !whole {
+        let next = next as u32;
+        let is_right =
+            |record: &Record| crc32c::crc32c(page_of(bytes, record.slot % geometry.unit_pages)) == record.crc;
+        let mut copies = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
+        let in_order = are_in_order(geometry, scan.unit, walked.end + 1, next, &records);
+        let too_many = walked.records.len() + records.len() > geometry.unit_records_max();
+        if !in_order || too_many || (next > durable_end && !copies.all(is_right)) {
             walked.torn = true;
             break;
         }
-        walked.end = next as u32;
+        epoch = header.epoch;
+        walked.end = next;
         walked.segments.push(header);
         walked.records.extend(records);
     }
@@ -229,12 +378,11 @@ fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], end: Opti
 fn apply(
     geometry: Geometry,
     tail: u64,
-    head: u64,
-    head_end: u32,
+    head: &Head,
     units: &[UnitRecords],
     checksums: &mut [u32],
 ) -> (Log, HashMap<u32, u64>) {
-    let mut log = Log::continued(geometry, tail, head, head_end);
+    let mut log = Log::continued(geometry, tail, head);
     let mut lost = HashMap::new();
     for UnitRecords { sequence, records } in units {
         for record in records {

@@ -6,7 +6,8 @@
 //! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::ResetUnit`]) starts before all
 //!   flushes before it have ended, and none starts at all once one of these has failed;
 //! - a flush starts after all writes before it to its device have ended;
-//! - appends and resets are done in order.
+//! - appends and resets are done in order;
+//! - an append whose flush of the backend failed calls nothing clean: [`Cache::distrust`](crate::cache::Cache::distrust).
 
 use crate::layout::containers::Segment;
 
@@ -35,14 +36,15 @@ pub enum Step {
     ReadFlash { block: u32, slot: u32, frame: Frame, dirty: bool },
     /// Reads a block of the backend.
     ReadBackend { block: u32, frame: Frame },
-    /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails.
-    WriteBackend { block: u32, frame: Frame, acknowledged: bool },
-    /// Makes blocks of the backend read as zeroes.
-    ZeroBackend { block: u32, count: u32, may_punch_holes: bool },
+    /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails. `replaces`: an acknowledged write that
+    /// was only in memory was given up for this one, and is lost with it.
+    WriteBackend { block: u32, frame: Frame, acknowledged: bool, replaces: bool },
+    /// Makes blocks of the backend read as zeroes; of those that it `replaces`, an acknowledged write was only in memory.
+    ZeroBackend { block: u32, count: u32, may_punch_holes: bool, replaces: Vec<u32> },
     /// Writes a segment to the end of the log.
     Append(Box<Segment>),
-    /// Makes all appended segments durable.
-    FlushFlash,
+    /// Makes all appended segments durable, which reach up to `page` of the unit of `sequence`.
+    FlushFlash { sequence: u64, page: u32 },
     /// Makes all that was written to the backend durable.
     FlushBackend,
     /// Nothing on the unit is needed any more.

@@ -106,8 +106,11 @@ pub fn scan(
             })
             .collect()
     };
-    let share = geometry.log_units().div_ceil(threads.max(1));
-    let ranges = (0..threads.max(1)).map(|thread| {
+    if threads <= 1 {
+        return scan_range(1..geometry.units);
+    }
+    let share = geometry.log_units().div_ceil(threads);
+    let ranges = (0..threads).map(|thread| {
         let start = (1 + thread * share).min(geometry.units);
         start..(start + share).min(geometry.units)
     });
@@ -123,7 +126,7 @@ pub fn scan(
     Ok(scans)
 }
 
-/// Recovers the log of a cache.
+/// Recovers the log of a cache, and wipes what an interrupted run left behind its end.
 pub fn recover_log(
     flash: &dyn Disk,
     superblock: &Superblock,
@@ -141,5 +144,12 @@ pub fn recover_log(
         bytes.copy_from_slice(unit_bytes.bytes_mut());
         Ok(())
     })?;
+    if !recovered.leftovers.is_empty() {
+        let mut empty = Memory::new(1);
+        for &page in &recovered.leftovers {
+            flash.write_at(empty.bytes_mut(), u64::from(page) * BLOCK_BYTES as u64)?;
+        }
+        flash.sync()?;
+    }
     Ok(recovered)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc}
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::{Cache, Config, Mode};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE, State, Superblock};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
 use uuid::Uuid;
@@ -209,7 +209,7 @@ impl Volume {
             |error| VolumeError::Cache { volume: config.name.clone(), path: config.flash.display().to_string(), error };
         let recovered = recover_log(&*flash, &superblock, SCAN_THREADS, &|_| ()).map_err(error)?;
         opened.recovery = started.elapsed();
-        if recovered.log.free_units() < 2 {
+        if recovered.log.free_units() == 0 {
             return Err(VolumeError::LogFull { volume: config.name.clone(), path: config.flash.display().to_string() });
         }
         superblock.volume_bytes = size_bytes;
@@ -224,9 +224,9 @@ impl Volume {
             epoch: recovered.epoch,
             retries: 2,
             discard: config.discard,
-            unsafe_mode: None,
+            answers_flushes_at_once: config.unsafe_ignore_flushes,
         };
-        let engine = Engine::new(cache, settings, recovered.checksums);
+        let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
         let volume = Volume::start(config, engine, flash, backend, superblock, size_bytes)?;
         Ok((volume, opened))
     }
@@ -556,8 +556,8 @@ impl Volume {
         let geometry = superblock.geometry;
         let mut cache = Cache::new(cache_config(&self.config, geometry), Log::new(geometry), Default::default());
         cache.stop_admitting();
-        let settings = Settings { cache: 0, epoch: 0, retries: 2, discard: false, unsafe_mode: None };
-        inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize]);
+        let settings = Settings { cache: 0, epoch: 0, retries: 2, discard: false, answers_flushes_at_once: false };
+        inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
         inner.state = "detached";
         drop(superblock);
         self.thaw(inner);
@@ -593,13 +593,7 @@ impl Export for Volume {
         format!("{} behind {}", self.config.backend.display(), self.config.flash.display())
     }
 
-    fn submit(&self, mut request: Request, done: Done) {
-        if self.config.unsafe_ignore_flushes {
-            request.force_unit_access = false;
-            if request.operation == Operation::Flush {
-                return done(Ok(Vec::new()));
-            }
-        }
+    fn submit(&self, request: Request, done: Done) {
         if request.length == 0 && request.operation != Operation::Flush {
             return done(Ok(Vec::new()));
         }
@@ -662,7 +656,7 @@ fn tick(volume: &Weak<Volume>, stopped: &mpsc::Receiver<()>) {
         let Some(volume) = volume.upgrade() else { break };
         let mut inner = volume.lock();
         if !inner.frozen {
-            inner.engine.tick(volume.now_us());
+            inner.engine.advance(volume.now_us());
         }
         volume.dispatch(inner);
     }
@@ -811,6 +805,7 @@ fn cache_config(config: &VolumeConfig, geometry: Geometry) -> Config {
         dirty_age_us: config.dirty_age_us,
         commit_age_us: config.commit_age_us,
         sequential_blocks: (config.sequential_bytes / BLOCK) as u32,
+        segment_blocks: RECORDS_PER_PAGE as u32,
     }
 }
 

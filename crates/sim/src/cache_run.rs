@@ -153,6 +153,7 @@ mod tests {
             dirty_age_us: 60_000_000,
             commit_age_us: 5_000_000,
             sequential_blocks: 0,
+            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
         }
     }
 

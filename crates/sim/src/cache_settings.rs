@@ -139,6 +139,7 @@ impl CacheSettings {
             dirty_age_us: self.dirty_age_us,
             commit_age_us: self.commit_age_us,
             sequential_blocks: u32::try_from(self.sequential_bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX),
+            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
         })
     }
 

@@ -70,10 +70,10 @@ impl Live {
             epoch: recovered.epoch,
             retries: 0,
             discard: true,
-            unsafe_mode: None,
+            answers_flushes_at_once: false,
         };
         Live {
-            engine: Engine::new(cache, settings, recovered.checksums),
+            engine: Engine::new(cache, settings, recovered.checksums, recovered.head_records),
             flash,
             backend: MemoryDisk::new(volume_bytes as usize),
             depth,

@@ -39,6 +39,7 @@ fn config(policy: &str, mode: Mode, ram: u32) -> Config {
         dirty_age_us: 3_000_000,
         commit_age_us: 2_000_000,
         sequential_blocks: 48,
+        segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
     }
 }
 

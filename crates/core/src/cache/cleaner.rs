@@ -64,8 +64,9 @@ impl Cache {
     /// wanted or not.
     fn reclaim_oldest(&mut self, short: bool, steps: &mut Vec<Step>) {
         let sequence = *self.log.sequences().start();
-        let still_lost: Vec<u32> =
+        let mut still_lost: Vec<u32> =
             self.lost.iter().filter(|(_, said)| **said == sequence).map(|(block, _)| *block).collect();
+        still_lost.sort_unstable();
         for block in still_lost {
             self.mark_lost(block, steps);
         }
@@ -163,13 +164,28 @@ impl Cache {
         Some(aged_us.max(self.destage_after_us))
     }
 
-    /// Plans that everything dirty is written back. Call it again, after the steps are done, until it plans nothing.
+    /// Plans that everything dirty is written back; after the flash failed, everything that is durable there. Call it again, after the
+    /// steps are done, until nothing is left.
     pub fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.active = true;
         if !self.flash_failed {
             self.flush_down(steps);
         }
+        self.destage_units(steps);
+    }
+
+    /// Plans that what never became durable on a flash that failed is written back, once the flash is durably
+    /// [`Detached`](crate::format::State::Detached): what it holds of these blocks is clean and older.
+    pub fn destage_rest(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+        assert!(self.flash_failed, "everything is durable on a flash that works");
+        self.set_time(now_us);
+        self.detached = true;
+        self.destage_memory(steps);
+        self.destage_units(steps);
+    }
+
+    fn destage_units(&mut self, steps: &mut Vec<Step>) {
         for sequence in self.log.sequences() {
             if sequence > 0 && self.log.dirty_in(sequence) > 0 {
                 self.destage(sequence, steps);
@@ -186,18 +202,27 @@ impl Cache {
             self.log.flush(steps);
         }
         let mut dirty = self.log.blocks_in(sequence);
-        dirty.retain(|&(_, slot)| self.log.is_dirty(slot));
+        // The backend is not written while an older copy on flash would count after a crash.
+        let may = !self.flash_failed || self.detached;
+        dirty.retain(|&(_, slot)| self.log.is_dirty(slot) && (may || self.log.is_durable(slot)));
+        if dirty.is_empty() {
+            return;
+        }
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
         self.destaging_blocks += dirty.len() as u64;
         for chunk in dirty.chunks(DESTAGE_BLOCKS) {
-            let frames: Vec<Frame> = chunk.iter().map(|_| self.next_destage_frame()).collect();
-            for (&(block, slot), &frame) in chunk.iter().zip(&frames) {
-                steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
+            let mut writes = Vec::with_capacity(chunk.len());
+            for &(block, slot) in chunk {
+                // In memory only where the flash failed before the segment was written.
+                let frame = self.log.in_memory(slot).unwrap_or_else(|| {
+                    let frame = self.next_destage_frame();
+                    steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
+                    frame
+                });
+                writes.push(Step::WriteBackend { block, frame, acknowledged: false, replaces: false });
             }
-            for (&(block, _), &frame) in chunk.iter().zip(&frames) {
-                steps.push(Step::WriteBackend { block, frame, acknowledged: false });
-            }
+            steps.append(&mut writes);
         }
         self.figures.destaged_blocks += dirty.len() as u64;
         self.backend_unflushed = false;
@@ -215,10 +240,26 @@ impl Cache {
         batches
     }
 
+    /// Plans that what waits in memory for a flash that failed goes to the backend.
+    fn destage_memory(&mut self, steps: &mut Vec<Step>) {
+        for chunk in self.write_buffer.drain() {
+            for (block, frame) in chunk.blocks() {
+                let slot = self.log.find(block);
+                let replaces = slot.is_some_and(|slot| self.log.is_dirty(slot)) || self.lost.remove(&block).is_some();
+                if let Some(slot) = slot {
+                    self.log.drop_slot(block, slot);
+                }
+                steps.push(Step::WriteBackend { block, frame, acknowledged: true, replaces });
+                self.backend_unflushed = true;
+                self.frames.release(frame);
+            }
+        }
+        self.flush_backend(steps);
+    }
+
     /// Ends a batch of which nothing is certain.
     pub fn destage_failed(&mut self, batch: u32) {
-        let (_, blocks) = self.batches.get(&batch).expect("a batch ends once");
-        let blocks: Vec<u32> = blocks.iter().map(|(block, _)| *block).collect();
+        let blocks: Vec<u32> = self.batches[&batch].1.iter().map(|(block, _)| *block).collect();
         self.destaged(batch, &blocks);
     }
 

@@ -9,7 +9,7 @@
 //! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older copy of that
 //! block on flash would be taken for the newest after a crash.* A block written back is itself that copy, durable before.
 //! A write that goes straight to the backend first makes a [`Kind::Forget`](crate::format::Kind::Forget) durable if there is a
-//! clean copy, and goes to flash after all if there is a dirty one.
+//! clean copy, and goes to flash after all if there is a dirty one, or if the block was lost.
 
 mod cleaner;
 pub mod failure;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use crate::access::{Access, NEVER, Op};
 use crate::counters::Counters;
-use crate::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE};
+use crate::format::{BLOCK_BYTES, Geometry};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::{Cause, Log};
@@ -46,6 +46,8 @@ pub enum Mode {
 pub struct Config {
     /// How the flash device is divided.
     pub geometry: Geometry,
+    /// Most blocks in a segment of the log, at most [`RECORDS_PER_PAGE`](crate::format::RECORDS_PER_PAGE), which is best: less is for tests.
+    pub segment_blocks: u32,
     /// The policy that decides what is kept on flash.
     pub policy: Spec,
     /// When written data reaches the backend.
@@ -230,10 +232,14 @@ pub struct Cache {
     destage_after_us: u64,
     /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
     lost: HashMap<u32, u64>,
+    /// Dirty blocks that could not be read from flash the last time, with their slots.
+    unreadable: HashMap<u32, u32>,
     backend_unflushed: bool,
     flash_failed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
+    /// Nothing on the flash counts any more.
+    detached: bool,
     request_blocks: u32,
     now_us: u64,
     /// When the last tick was.
@@ -291,7 +297,7 @@ pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
 impl Config {
     /// Data pages of the log.
     pub fn data_pages(&self) -> u64 {
-        u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages())
+        u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
     }
 
     /// Blocks that the policy may hold on flash.
@@ -302,7 +308,8 @@ impl Config {
 
     /// Data pages that can be live at the same time while units are being reset.
     fn usable_pages(&self) -> u64 {
-        u64::from(self.geometry.log_units() - RESERVE_UNITS - 2) * u64::from(self.geometry.unit_data_pages())
+        let units = self.geometry.log_units() - RESERVE_UNITS - 2;
+        u64::from(units) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
     }
 
     fn dirty_max(&self) -> u64 {
@@ -315,7 +322,7 @@ impl Config {
     }
 
     fn working_frames(&self) -> u32 {
-        let segment = self.geometry.segments_end().min(RECORDS_PER_PAGE as u32);
+        let segment = self.geometry.segments_end().min(self.segment_blocks);
         // A request's pieces, their old contents, and slack so that frames rest before they are used again.
         self.read_buffer_blocks + self.write_buffer_blocks + 2 * segment + 8 * PIECE_BLOCKS
     }
@@ -323,7 +330,8 @@ impl Config {
 
 impl Cache {
     /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
-    pub fn new(config: Config, log: Log, lost: HashMap<u32, u64>) -> Cache {
+    pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> Cache {
+        log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         let mut cache = Cache {
@@ -341,9 +349,12 @@ impl Cache {
             clean_from,
             destage_after_us: 0,
             lost,
-            backend_unflushed: false,
+            unreadable: HashMap::new(),
+            // An earlier run may have written to the backend and died before it was flushed.
+            backend_unflushed: true,
             flash_failed: false,
             admitting: true,
+            detached: false,
             request_blocks: 1,
             now_us: 0,
             ticked_us: 0,
@@ -442,13 +453,6 @@ impl Cache {
         self.policy.len()
     }
 
-    /// The blocks whose only copy was lost, in order.
-    pub fn lost_blocks(&self) -> Vec<u32> {
-        let mut lost: Vec<u32> = self.lost.keys().copied().collect();
-        lost.sort_unstable();
-        lost
-    }
-
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
@@ -507,6 +511,11 @@ impl Cache {
         }
         self.clean_aged(steps);
         self.background(steps);
+    }
+
+    /// A [`Step::FlushFlash`] was done.
+    pub fn flushed(&mut self, sequence: u64, page: u32) {
+        self.log.set_flushed(sequence, page);
     }
 
     fn set_time(&mut self, now_us: u64) {
@@ -639,8 +648,8 @@ impl Cache {
         self.read_buffer.check();
         self.write_buffer.check();
         assert!(self.transient.is_empty());
-        assert!(self.log.free_units() >= 1, "a unit is free for copying forward");
-        for block in self.lost.keys() {
+        assert!(self.flash_failed || self.log.free_units() >= 1, "a unit is free for copying forward");
+        for (block, _) in self.lost.iter().filter(|(_, said)| **said > 0) {
             assert_eq!(self.log.find(*block), None, "block {block} is lost and has a copy");
         }
     }

@@ -7,6 +7,15 @@ use crate::layout::containers::Cause;
 use crate::ram::write_buffer::Chunk;
 use crate::step::{Frame, Step};
 
+/// A block to be written down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write {
+    pub block: u32,
+    pub frame: Frame,
+    /// An acknowledged write of the block was only in memory, and is given up.
+    pub replaces: bool,
+}
+
 impl Cache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let sequential = self.is_sequential(request, Op::Write);
@@ -17,12 +26,12 @@ impl Cache {
             self.figures.sequential_blocks += u64::from(sequential);
             if buffered && self.config.write_buffer_blocks > 0 {
                 self.write_buffered(part, steps);
-            } else if let Some(frame) = self.receive(part, steps) {
-                written.push((part.block, frame));
+            } else if let Some(write) = self.receive(part, steps) {
+                written.push(write);
             }
         }
         self.write_down(&written, !sequential, false, steps);
-        self.transient.extend(written.iter().map(|(_, frame)| *frame));
+        self.transient.extend(written.iter().map(|write| write.frame));
         if request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
@@ -40,7 +49,7 @@ impl Cache {
             steps.push(receive(part, frame));
             return;
         }
-        let Some(frame) = self.receive(part, steps) else { return };
+        let Some(Write { frame, .. }) = self.receive(part, steps) else { return };
         if self.write_buffer.is_full()
             && let Some(chunk) = self.write_buffer.pop()
         {
@@ -51,23 +60,20 @@ impl Cache {
 
     /// Receives a part into a frame of its own, over the block's old content if it is not whole. The caller holds the frame; the
     /// buffers no longer have the block. `None` if the old content is needed and lost: the request fails.
-    fn receive(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Frame> {
-        let frame = self.take_old(part, steps)?;
-        steps.push(receive(part, frame));
-        Some(frame)
+    fn receive(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
+        let write = self.take_old(part, steps)?;
+        steps.push(receive(part, write.frame));
+        Some(write)
     }
 
-    fn take_old(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Frame> {
+    fn take_old(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
         let block = part.block;
         if part.is_whole() {
-            if let Some(frame) = self.write_buffer.remove(block) {
-                self.frames.release(frame);
-            }
-            self.forget_read(block);
-            return Some(self.frames.take());
+            let replaces = self.drop_buffered(block);
+            return Some(Write { block, frame: self.frames.take(), replaces });
         }
         if let Some(frame) = self.write_buffer.remove(block) {
-            return Some(frame);
+            return Some(Write { block, frame, replaces: true });
         }
         let from = if let Some(frame) = self.read_buffer.get(block) {
             self.frames.hold(frame);
@@ -83,24 +89,33 @@ impl Cache {
         self.forget_read(block);
         let to = self.frames.take();
         steps.push(Step::Copy { block, from, to });
-        Some(to)
+        Some(Write { block, frame: to, replaces: false })
+    }
+
+    /// Takes a block out of the buffers; whether it was in the write buffer.
+    fn drop_buffered(&mut self, block: u32) -> bool {
+        self.forget_read(block);
+        let buffered = self.write_buffer.remove(block);
+        buffered.into_iter().for_each(|frame| self.frames.release(frame));
+        buffered.is_some()
     }
 
     /// Writes the blocks of a chunk, which leave the write buffer, and gives their frames back.
     fn write_chunk(&mut self, chunk: &Chunk<Frame>, steps: &mut Vec<Step>) {
-        let blocks: Vec<(u32, Frame)> = chunk.blocks().collect();
+        let blocks: Vec<Write> = chunk.blocks().map(|(block, frame)| Write { block, frame, replaces: false }).collect();
         self.write_down(&blocks, true, true, steps);
-        for (_, frame) in blocks {
+        for Write { frame, .. } in blocks {
             self.frames.release(frame);
         }
     }
 
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `acknowledged`: the client has had
     /// its answer.
-    pub(super) fn write_down(&mut self, writes: &[(u32, Frame)], ask: bool, acknowledged: bool, steps: &mut Vec<Step>) {
-        let mut to_backend: Vec<(u32, Frame, bool)> = Vec::new();
+    pub(super) fn write_down(&mut self, writes: &[Write], ask: bool, acknowledged: bool, steps: &mut Vec<Step>) {
+        let mut to_backend: Vec<(Write, bool)> = Vec::new();
         let mut forgot = false;
-        for &(block, frame) in writes {
+        for &write in writes {
+            let Write { block, frame, .. } = write;
             self.reclaim(steps);
             let wanted = ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write);
             let slot = self.log.find(block);
@@ -110,26 +125,27 @@ impl Cache {
                 self.policy.remove(block);
             }
             let may_dirty = self.config.mode == Mode::WriteBack && self.log.dirty_blocks() < self.config.dirty_max();
-            if dirty_copy || (wanted && may_dirty) {
-                // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back.
+            if dirty_copy || self.lost.contains_key(&block) || (wanted && may_dirty) {
+                // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
+                // the backend has of a lost block.
                 self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
                 continue;
             }
-            if slot.is_some() || self.lost.remove(&block).is_some() {
+            if slot.is_some() {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
                 forgot = true;
             }
-            to_backend.push((block, frame, wanted));
+            to_backend.push((write, wanted));
         }
         if forgot {
             self.log_seal(steps);
             self.log.flush(steps);
         }
-        to_backend.sort_unstable_by_key(|&(block, ..)| block);
-        for &(block, frame, wanted) in &to_backend {
+        to_backend.sort_unstable_by_key(|(write, _)| write.block);
+        for &(Write { block, frame, replaces }, wanted) in &to_backend {
             self.figures.backend_written_blocks += 1;
-            steps.push(Step::WriteBackend { block, frame, acknowledged });
+            steps.push(Step::WriteBackend { block, frame, acknowledged, replaces });
             self.backend_unflushed = true;
             if wanted {
                 self.reclaim(steps);
@@ -148,11 +164,22 @@ impl Cache {
     }
 
     pub(super) fn make_durable(&mut self, steps: &mut Vec<Step>) {
+        self.say_lost(steps);
         if self.log.open_matters() {
             self.log_seal(steps);
         }
         self.log.flush(steps);
         self.flush_backend(steps);
+    }
+
+    /// Plans records of blocks that are only known in memory to be lost: what was acknowledged must not come back older.
+    fn say_lost(&mut self, steps: &mut Vec<Step>) {
+        let mut unsaid: Vec<u32> = self.lost.iter().filter(|(_, said)| **said == 0).map(|(block, _)| *block).collect();
+        unsaid.sort_unstable();
+        for block in unsaid {
+            self.reclaim(steps);
+            self.mark_lost(block, steps);
+        }
     }
 
     pub(super) fn flush_backend(&mut self, steps: &mut Vec<Step>) {
@@ -175,13 +202,13 @@ impl Cache {
         self.zero_whole(&whole, may_punch_holes, steps);
         let mut written = Vec::new();
         for part in edges {
-            if let Some(frame) = self.take_old(part, steps) {
-                steps.push(Step::Zero { frame, at: part.at, length: part.length });
-                written.push((part.block, frame));
+            if let Some(write) = self.take_old(part, steps) {
+                steps.push(Step::Zero { frame: write.frame, at: part.at, length: part.length });
+                written.push(write);
             }
         }
         self.write_down(&written, true, false, steps);
-        self.transient.extend(written.iter().map(|(_, frame)| *frame));
+        self.transient.extend(written.iter().map(|write| write.frame));
         if request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
@@ -192,33 +219,36 @@ impl Cache {
         let (Some(&first), Some(&last)) = (blocks.first(), blocks.last()) else { return };
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
-        let mut forgot = false;
+        let mut marked = false;
+        let mut replaces = Vec::new();
         for &block in blocks {
             self.reclaim(steps);
-            if let Some(frame) = self.write_buffer.remove(block) {
-                self.frames.release(frame);
+            if self.drop_buffered(block) {
+                replaces.push(block);
             }
-            self.forget_read(block);
             self.policy.remove(block);
             let slot = self.log.find(block);
-            if slot.is_some_and(|slot| self.log.is_dirty(slot)) {
+            let lost = self.lost.remove(&block).is_some();
+            if lost || slot.is_some_and(|slot| self.log.is_dirty(slot)) {
                 let frame = *zeroes.get_or_insert_with(|| {
                     let frame = self.frames.take();
                     self.transient.push(frame);
                     steps.push(Step::Zero { frame, at: 0, length: BLOCK_BYTES as u16 });
                     frame
                 });
+                // Behind a dirty copy that is not durable yet, an older clean one may be.
                 self.log_add(block, frame, true, Cause::Client, steps);
-            } else if slot.is_some() || self.lost.remove(&block).is_some() {
+                marked = true;
+            } else if slot.is_some() {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
-                forgot = true;
+                marked = true;
             }
         }
-        if forgot {
+        if marked {
             self.log_seal(steps);
             self.log.flush(steps);
         }
-        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes });
+        steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
         self.backend_unflushed = true;
     }
 }

@@ -14,55 +14,9 @@ use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher;
 
+pub use super::segment::{Cause, Head, LogRecord, Segment};
 use crate::format::{Geometry, Kind, RECORDS_PER_PAGE};
 use crate::step::{Frame, Step};
-
-/// Why a block is written to flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A client wrote it.
-    Client,
-    /// It was read from, or written to, the backend and the policy admitted it.
-    Admission,
-    /// Its unit is about to be reset and it is still wanted.
-    CopyForward,
-}
-
-/// A record of a segment that is being filled or written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogRecord {
-    /// What it says.
-    pub kind: Kind,
-    /// The block that it is about.
-    pub block: u32,
-    /// As [`crate::format::Record::slot`].
-    pub slot: u32,
-    /// Where the data is in memory; meaningless for marks.
-    pub frame: Frame,
-}
-
-/// A piece of the log that is written at once: one header page, then a data page for each record that has one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Segment {
-    /// The unit that it is on.
-    pub unit: u32,
-    /// The unit's sequence number.
-    pub sequence: u64,
-    /// The oldest sequence that still counts.
-    pub tail: u64,
-    /// Where the segments of the unit before this one end.
-    pub previous_end: u32,
-    /// The header's page within the unit.
-    pub page: u32,
-    /// Data pages, which follow the header.
-    pub data_pages: u32,
-    /// The records, in order.
-    pub records: Vec<LogRecord>,
-    /// Whether the unit's footer is to be written too, because this is the unit's last segment.
-    pub ends_unit: bool,
-    /// Whether the backend must be flushed before this may be written: it calls blocks clean that were just written there.
-    pub needs_backend_flush: bool,
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -94,9 +48,13 @@ pub struct Log {
     page: u32,
     /// Records in the head unit's sealed segments.
     unit_records: usize,
-    /// Nothing more is added to the head unit.
-    closed: bool,
     previous_end: u32,
+    /// Up to which page of the head unit the flushes that were planned reach.
+    durable_end: u32,
+    /// Up to where the log is known to be durable: a unit's sequence, and a page of it.
+    flushed: (u64, u32),
+    /// Most data pages in a segment.
+    segment_blocks: u32,
     open: Option<Segment>,
     dirty_blocks: u64,
     /// Whether a segment was appended after the last flush.
@@ -123,8 +81,10 @@ impl Log {
             head: 0,
             page: 0,
             unit_records: 0,
-            closed: false,
             previous_end: 0,
+            durable_end: 0,
+            flushed: (0, 0),
+            segment_blocks: RECORDS_PER_PAGE as u32,
             open: None,
             dirty_blocks: 0,
             unflushed: false,
@@ -135,12 +95,20 @@ impl Log {
         }
     }
 
-    /// The log whose units from `tail` to `head` were recovered, the last of them up to `head_end`; empty until it is told of blocks.
-    /// What is added goes to a new unit.
-    pub fn continued(geometry: Geometry, tail: u64, head: u64, head_end: u32) -> Log {
-        let mut log = Log { tail, head, page: head_end, ..Log::new(geometry) };
-        log.closed = true;
+    /// The log whose units from `tail` to the `head` were recovered; empty until it is told of blocks. It goes on where the head ends.
+    pub fn continued(geometry: Geometry, tail: u64, head: &Head) -> Log {
+        let mut log = Log::new(geometry);
+        (log.tail, log.head) = (tail, head.sequence);
+        (log.page, log.durable_end) = (head.end, head.end);
+        log.flushed = (head.sequence, head.end);
+        (log.unit_records, log.previous_end) = (head.records.len(), head.previous_end);
         log
+    }
+
+    /// Lets no segment have more than `blocks` data pages.
+    pub fn limit_segments(&mut self, blocks: u32) {
+        assert!((1..=RECORDS_PER_PAGE as u32).contains(&blocks), "a segment of {blocks} blocks");
+        self.segment_blocks = blocks;
     }
 
     /// Says where the newest copy of `block` that was recovered is, and whether it is dirty; or that there is none.
@@ -289,6 +257,7 @@ impl Log {
             let was_dirty = self.is_dirty(slot);
             let record = &mut self.open.as_mut().expect("the segment is open").records[at];
             let replaced = std::mem::replace(&mut record.frame, frame);
+            record.copied = false;
             if dirty {
                 record.kind = Kind::Dirty;
             }
@@ -300,7 +269,8 @@ impl Log {
             return Some(replaced);
         }
         self.ensure_room(true, steps);
-        if let Some(slot) = self.find(block) {
+        let old = old.map(|slot| (slot, self.is_dirty(slot)));
+        if let Some((slot, _)) = old {
             self.drop_slot(block, slot);
         }
         let (unit, page) = {
@@ -310,7 +280,8 @@ impl Log {
         };
         let slot = self.geometry.slot(unit, page);
         let kind = if dirty { Kind::Dirty } else { Kind::Clean };
-        self.push(LogRecord { kind, block, slot, frame });
+        let copied = cause == Cause::CopyForward;
+        self.push(LogRecord { kind, block, slot, frame, old, copied });
         self.place(block, slot, dirty);
         None
     }
@@ -337,7 +308,7 @@ impl Log {
             self.drop_slot(block, slot);
         }
         self.ensure_room(false, steps);
-        self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 } });
+        self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 }, old: None, copied: false });
     }
 
     /// Whether a mark can be added without beginning a segment for it.
@@ -350,6 +321,53 @@ impl Log {
         self.set_dirty(slot, false);
         let found = self.slot_of.find_entry(hash(block), |&at| at == slot);
         found.expect("a copy that is dropped is in the log").remove();
+    }
+
+    /// The sequence of the newest unit that was planned to have this slot.
+    fn sequence_at(&self, slot: u32) -> u64 {
+        let laps = u64::from(self.geometry.log_units());
+        let unit = u64::from(slot / self.geometry.unit_pages);
+        // Sequence 1 is unit 1.
+        self.head - (self.head + laps - unit) % laps
+    }
+
+    /// Whether the newest copy of `block` is the one at `slot` in the unit of `sequence`.
+    pub fn is_newest(&self, block: u32, slot: u32, sequence: u64) -> bool {
+        self.find(block) == Some(slot) && self.sequence_at(slot) == sequence
+    }
+
+    /// The log is durable up to `page` of the unit of `sequence`.
+    pub fn set_flushed(&mut self, sequence: u64, page: u32) {
+        self.flushed = self.flushed.max((sequence, page));
+    }
+
+    /// Whether the copy at `slot` is known to be durable.
+    pub fn is_durable(&self, slot: u32) -> bool {
+        (self.sequence_at(slot), slot % self.geometry.unit_pages) < self.flushed
+    }
+
+    /// The copy at `slot` in the unit of `sequence`, newest or not, never came to be.
+    pub fn vacate(&mut self, block: u32, slot: u32, sequence: u64) {
+        if self.is_newest(block, slot, sequence) {
+            self.drop_slot(block, slot);
+        }
+        // Plans may run a lap ahead.
+        if self.sequence_at(slot) == sequence {
+            self.block_at[slot as usize] = NONE;
+        }
+    }
+
+    /// Makes the copy of `block` at `slot` its newest again, if it is still there. What was reset in plans only is not reset
+    /// after all if `undo_resets`.
+    pub fn bring_back(&mut self, block: u32, slot: u32, dirty: bool, undo_resets: bool) -> bool {
+        assert!(self.find(block).is_none(), "block {block} has a newer copy");
+        let sequence = self.sequence_at(slot);
+        if self.block_at[slot as usize] != block || (sequence < self.tail && !undo_resets) {
+            return false;
+        }
+        self.tail = self.tail.min(sequence);
+        self.place(block, slot, dirty);
+        true
     }
 
     /// Says whether the copy at `slot` is newer than the backend's.
@@ -390,7 +408,8 @@ impl Log {
     pub fn flush(&mut self, steps: &mut Vec<Step>) {
         if self.unflushed {
             self.unflushed = false;
-            steps.push(Step::FlushFlash);
+            self.durable_end = self.page;
+            steps.push(Step::FlushFlash { sequence: self.head, page: self.page });
         }
     }
 
@@ -401,7 +420,8 @@ impl Log {
 
     fn ensure_room(&mut self, data: bool, steps: &mut Vec<Step>) {
         if let Some(open) = &self.open {
-            let pages_left = self.geometry.segments_end() - open.page - 1 - open.data_pages;
+            let in_unit = self.geometry.segments_end() - open.page - 1;
+            let pages_left = in_unit.min(self.segment_blocks).saturating_sub(open.data_pages);
             if self.records_left(open) > 0 && (!data || pages_left > 0) {
                 return;
             }
@@ -415,6 +435,7 @@ impl Log {
             sequence: self.head,
             tail: self.tail,
             previous_end: self.previous_end,
+            durable_end: 0,
             page: self.page,
             data_pages: 0,
             records: Vec::new(),
@@ -425,9 +446,7 @@ impl Log {
 
     /// A header and one page of data no longer fit, or a record no longer fits the footer.
     fn unit_is_full(&self) -> bool {
-        self.closed
-            || self.page + 2 > self.geometry.segments_end()
-            || self.unit_records >= self.geometry.unit_records_max()
+        self.page + 2 > self.geometry.segments_end() || self.unit_records >= self.geometry.unit_records_max()
     }
 
     fn begin_unit(&mut self) {
@@ -436,9 +455,8 @@ impl Log {
             self.previous_end = self.page;
         }
         self.head += 1;
-        self.page = 0;
+        (self.page, self.durable_end) = (0, 0);
         self.unit_records = 0;
-        self.closed = false;
         let unit = self.geometry.unit_of(self.head);
         self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
         let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);
@@ -455,7 +473,7 @@ impl Log {
 
     fn seal_open(&mut self, steps: &mut Vec<Step>) {
         let mut segment = self.open.take().expect("a segment is open");
-        segment.tail = self.tail;
+        (segment.tail, segment.durable_end) = (self.tail, self.durable_end);
         self.page = segment.page + 1 + segment.data_pages;
         self.unit_records += segment.records.len();
         segment.ends_unit = self.unit_is_full();

@@ -48,10 +48,17 @@ fn world(writes: u64) -> World {
         dirty_age_us: u64::MAX,
         commit_age_us: 0,
         sequential_blocks: 0,
+        segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
     };
-    let settings = Settings { cache: cache_tag(&superblock), epoch: 1, retries: 0, discard: false, unsafe_mode: None };
+    let settings = Settings {
+        cache: cache_tag(&superblock),
+        epoch: 1,
+        retries: 0,
+        discard: false,
+        answers_flushes_at_once: false,
+    };
     let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
-    let mut engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize]);
+    let mut engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
     let mut newest = HashMap::new();
     for number in 0..writes {
         let (block, byte) = (number * 7 % 40, (number % 251) as u8 + 1);

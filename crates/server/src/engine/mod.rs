@@ -40,27 +40,8 @@ pub struct Settings {
     pub retries: u8,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
-    /// Deliberate faults, to show that the tests find them; none in service.
-    pub unsafe_mode: Option<Unsafe>,
-}
-
-/// Ways to be unsafe on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsafe {
-    /// Flushes of the flash are answered and not done.
-    SkipFlashFlush,
-    /// Flushes of the backend are answered and not done.
-    SkipBackendFlush,
-    /// Writes do not wait for flushes before them.
-    IgnoreOrder,
-    /// The data read from flash is not compared with its checksum.
-    SkipChecksum,
-    /// The marks that older copies no longer count are not written.
-    SkipForget,
-    /// The log's epoch stays the same at every start.
-    SameEpoch,
-    /// What was destaged is called so without having been written.
-    SkipDestage,
+    /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
+    pub answers_flushes_at_once: bool,
 }
 
 #[derive(Debug)]
@@ -71,13 +52,32 @@ struct Running {
     plan: u32,
     /// Steps that this one waits for.
     waiting: u32,
-    /// Steps that wait for this one; `true`: they fail if it does.
-    dependents: Vec<(StepId, bool)>,
-    /// A step that it depends on failed.
+    /// Steps that wait for this one.
+    dependents: Vec<(StepId, Bond)>,
+    /// A step that it needs failed.
     doomed: bool,
+    /// A step that it trusts failed.
+    doubtful: bool,
+    /// The backend does not hold what it reads.
+    stranded: bool,
+    /// A read of the flash that became one of the backend.
+    falls_back: bool,
     transfers: u8,
     failed: bool,
     retries: u8,
+}
+
+/// What becomes of a step that waits for another one, if that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bond {
+    /// Nothing.
+    Follows,
+    /// It fails too.
+    Needs,
+    /// It calls nothing clean.
+    Trusts,
+    /// The backend cannot stand in for the flash.
+    Strands,
 }
 
 struct Client {
@@ -199,8 +199,9 @@ pub struct Output {
 }
 
 impl Engine {
-    /// An engine for a cache; `checksums` are those of the data in each slot of the flash.
-    pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>) -> Engine {
+    /// An engine for a cache; `checksums` are those of the data in each slot of the flash, `head_records` the records of the unit that
+    /// the log goes on in.
+    pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine {
         let geometry = cache.config().geometry;
         assert_eq!(checksums.len(), geometry.pages() as usize);
         let frames = cache.config().frame_count();
@@ -226,7 +227,7 @@ impl Engine {
             last_flash_flush: None,
             last_backend_flush: None,
             unreported_error: false,
-            unit_records: Vec::new(),
+            unit_records: head_records,
             outgoing: Vec::new(),
             alone: Vec::new(),
             groups: HashMap::default(),
@@ -267,7 +268,14 @@ impl Engine {
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.advance(now_us);
-        let Request { operation, offset, length, force_unit_access, data } = request;
+        let Request { operation, offset, length, mut force_unit_access, data } = request;
+        if self.settings.answers_flushes_at_once {
+            force_unit_access = false;
+            if operation == Operation::Flush {
+                self.answers.push((done, Ok(Vec::new())));
+                return;
+            }
+        }
         let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
         let client = Client {
             data,
@@ -317,6 +325,11 @@ impl Engine {
     /// Starts to write back everything that is dirty.
     pub fn destage_all(&mut self, now_us: u64) {
         self.plan_background(|cache, steps| cache.destage_all(now_us, steps));
+    }
+
+    /// Starts to write back what a flash that failed does not hold durably; only once the flash is durably detached.
+    pub fn destage_rest(&mut self, now_us: u64) {
+        self.plan_background(|cache, steps| cache.destage_rest(now_us, steps));
     }
 
     fn plan_background(&mut self, plan: impl FnOnce(&mut Cache, &mut Vec<Step>)) {
@@ -377,6 +390,9 @@ impl Engine {
             waiting: 0,
             dependents: Vec::new(),
             doomed: false,
+            doubtful: false,
+            stranded: false,
+            falls_back: false,
             transfers: 0,
             failed: false,
             retries: self.settings.retries,
@@ -398,9 +414,9 @@ impl Engine {
         }
         let waits = self.register(id);
         let mut waiting = 0;
-        for (other, strict) in waits {
+        for (other, bond) in waits {
             let before = self.steps[other as usize].as_mut().expect("a step that is waited for is not done");
-            before.dependents.push((id, strict));
+            before.dependents.push((id, bond));
             waiting += 1;
         }
         self.step(id).waiting = waiting;
@@ -415,12 +431,12 @@ impl Engine {
         self.steps[id as usize].as_mut().expect("the step is not done")
     }
 
-    /// Records what the step uses; returns the steps that it waits for, and whether it fails with them.
-    fn register(&mut self, id: StepId) -> Vec<(StepId, bool)> {
-        let mut waits: Vec<(StepId, bool)> = Vec::new();
-        let mut after = |step: StepId| waits.push((step, false));
+    /// Records what the step uses; returns the steps that it waits for.
+    fn register(&mut self, id: StepId) -> Vec<(StepId, Bond)> {
+        let mut waits: Vec<(StepId, Bond)> = Vec::new();
+        let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
-        let mut ordered = false;
+        let mut trust = None;
         let frames = &mut self.frames;
         match step {
             Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
@@ -431,32 +447,35 @@ impl Engine {
                 frames[from.number as usize].hazard.read(id, &mut after);
                 frames[to.number as usize].hazard.write(id, &mut after);
             }
-            Step::ReadFlash { slot, frame, .. } => {
+            Step::ReadFlash { block, slot, frame, dirty } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
-                for &(first, last, append) in &self.appends {
-                    if (first..=last).contains(slot) {
-                        after(append);
-                    }
+                if !dirty {
+                    // Where it may fall back to the backend.
+                    self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Strands)));
                 }
+                // What is on the page if the append fails belongs to another block.
+                let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
+                waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
                 let unit = slot / self.cache.config().geometry.unit_pages;
                 self.unit_readers.entry(unit).or_default().push(id);
             }
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
-                self.backend.entry(*block).or_default().read(id, &mut after);
+                // After a write that failed, the backend may hold less than what was acknowledged.
+                self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Needs)));
             }
             Step::WriteBackend { block, frame, .. } => {
                 frames[frame.number as usize].hazard.read(id, &mut after);
                 self.backend.entry(*block).or_default().write(id, &mut after);
                 self.backend_writes.push(id);
-                ordered = true;
+                trust = Some(Bond::Follows);
             }
             Step::ZeroBackend { block, count, .. } => {
                 for block in *block..*block + *count {
                     self.backend.entry(block).or_default().write(id, &mut after);
                 }
                 self.backend_writes.push(id);
-                ordered = true;
+                trust = Some(Bond::Follows);
             }
             Step::Append(segment) => {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {
@@ -465,30 +484,30 @@ impl Engine {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 let first = self.cache.config().geometry.slot(segment.unit, segment.page);
                 self.appends.push((first, first + segment.data_pages, id));
-                ordered = true;
+                trust = Some(Bond::Trusts);
             }
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
-                ordered = true;
+                trust = Some(Bond::Follows);
             }
-            Step::FlushFlash => {
+            Step::FlushFlash { .. } => {
                 self.last_log.into_iter().for_each(&mut after);
-                self.last_flash_flush.replace(id).into_iter().for_each(|flush| waits.push((flush, true)));
+                waits.extend(self.last_flash_flush.replace(id).map(|flush| (flush, Bond::Needs)));
             }
             Step::FlushBackend => {
                 self.backend_writes.iter().copied().for_each(&mut after);
                 self.last_backend_flush.replace(id).into_iter().for_each(after);
             }
             Step::Destaged { .. } | Step::AwaitFlushes => {
-                self.last_flash_flush.into_iter().for_each(|flush| waits.push((flush, true)));
-                self.last_backend_flush.into_iter().for_each(|flush| waits.push((flush, true)));
+                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
+                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Needs)));
             }
             Step::Fail | Step::Reply => {}
         }
-        if ordered && self.settings.unsafe_mode != Some(Unsafe::IgnoreOrder) {
-            waits.extend(self.last_flash_flush.map(|flush| (flush, true)));
-            waits.extend(self.last_backend_flush.map(|flush| (flush, false)));
+        if let Some(trust) = trust {
+            waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
+            waits.extend(self.last_backend_flush.map(|flush| (flush, trust)));
         }
         waits
     }
@@ -504,7 +523,7 @@ impl Engine {
                 frames[from.number as usize].hazard.end(id);
                 frames[to.number as usize].hazard.end(id);
             }
-            Step::ReadFlash { slot, frame, block, .. } => {
+            Step::ReadFlash { slot, frame, block, dirty } => {
                 frames[frame.number as usize].hazard.end(id);
                 let unit = slot / self.cache.config().geometry.unit_pages;
                 if let Some(readers) = self.unit_readers.get_mut(&unit) {
@@ -513,8 +532,9 @@ impl Engine {
                         self.unit_readers.remove(&unit);
                     }
                 }
-                // Where it fell back to the backend.
-                self.end_backend(*block, id);
+                if !dirty {
+                    self.end_backend(*block, id);
+                }
             }
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.end(id);
@@ -541,7 +561,7 @@ impl Engine {
             Step::ResetUnit { .. } => {
                 self.last_log.take_if(|last| *last == id);
             }
-            Step::FlushFlash => {
+            Step::FlushFlash { .. } => {
                 self.last_flash_flush.take_if(|last| *last == id);
             }
             Step::FlushBackend => {

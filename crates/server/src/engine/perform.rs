@@ -5,7 +5,7 @@ use flashwise_core::layout::containers::Segment;
 use flashwise_core::step::{Frame, Step};
 
 use super::hazard::StepId;
-use super::{BACKEND, Engine, FLASH, Part, TRANSFER_BLOCKS, Unsafe};
+use super::{BACKEND, Bond, Engine, FLASH, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -45,8 +45,9 @@ impl Engine {
                 let bytes = &data[from as usize..from as usize + usize::from(length)];
                 self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
             }
-            Step::Send { frame, at, length, to, .. } => {
+            Step::Send { block, frame, at, length, to } => {
                 if self.frames[frame.number as usize].bad {
+                    self.cache.memory_unreadable(block);
                     return false;
                 }
                 let client = request.and_then(|request| self.clients[request as usize].as_mut());
@@ -92,6 +93,12 @@ impl Engine {
     fn start(&mut self, id: StepId) {
         let running = self.step(id);
         let (doomed, request) = (running.doomed, running.request);
+        if doomed && matches!(running.step, Step::ReadFlash { .. }) {
+            if !self.falls_back(id) {
+                self.finish(id, false);
+            }
+            return;
+        }
         let step = std::mem::replace(&mut running.step, Step::Fail);
         let at_once = self.begin(id, &step, doomed, request);
         if self.steps[id as usize].is_some() {
@@ -104,7 +111,6 @@ impl Engine {
 
     /// Starts a step. `Some` if it ended at once, with its success.
     fn begin(&mut self, id: StepId, step: &Step, doomed: bool, request: Option<u32>) -> Option<bool> {
-        let mode = self.settings.unsafe_mode;
         match step {
             Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => {
                 return Some(self.move_bytes(step, request));
@@ -113,18 +119,18 @@ impl Engine {
                 self.transfer_frame(id, FLASH, Operation::Read, slot, frame);
             }
             &Step::ReadBackend { block, frame } => {
+                if doomed {
+                    return Some(false);
+                }
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
-            &Step::WriteBackend { block, frame, acknowledged } => {
+            &Step::WriteBackend { block, frame, .. } => {
                 if doomed || self.frames[frame.number as usize].bad {
                     return Some(false);
                 }
-                if mode == Some(Unsafe::SkipDestage) && !acknowledged && request.is_none() {
-                    return Some(true);
-                }
                 self.transfer_frame(id, BACKEND, Operation::Write, block, frame);
             }
-            &Step::ZeroBackend { block, count, may_punch_holes } => {
+            &Step::ZeroBackend { block, count, may_punch_holes, .. } => {
                 if doomed {
                     return Some(false);
                 }
@@ -147,19 +153,13 @@ impl Engine {
                 let length = u64::from(self.cache.config().geometry.unit_pages) * BLOCK;
                 self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, Vec::new());
             }
-            Step::FlushFlash => {
+            Step::FlushFlash { .. } => {
                 if doomed || self.cache.has_flash_failed() {
                     return Some(false);
-                }
-                if mode == Some(Unsafe::SkipFlashFlush) {
-                    return Some(true);
                 }
                 self.transfer(id, FLASH, Operation::Sync, 0, 0, Vec::new());
             }
             Step::FlushBackend => {
-                if mode == Some(Unsafe::SkipBackendFlush) {
-                    return Some(true);
-                }
                 self.transfer(id, BACKEND, Operation::Sync, 0, 0, Vec::new());
             }
             &Step::Destaged { batch } => {
@@ -208,12 +208,14 @@ impl Engine {
             sequence: segment.sequence,
             tail: segment.tail,
             previous_end: segment.previous_end,
+            durable_end: segment.durable_end,
             page: segment.page,
             data_pages: segment.data_pages,
         };
         let header_frame = self.cache.config().frame_count();
         let first = geometry.slot(segment.unit, segment.page);
         let mut buffers = vec![self.memory.buffer(header_frame, 1)];
+        let doubtful = self.step(id).doubtful;
         let mut records = Vec::with_capacity(segment.records.len());
         for record in &segment.records {
             let mut kind = record.kind;
@@ -221,13 +223,17 @@ impl Engine {
             if record.kind.has_data() {
                 buffers.push(self.memory.buffer(record.frame.number, 1));
                 if self.frames[record.frame.number as usize].bad {
-                    kind = self.record_without_data(kind, record.block, record.slot);
+                    kind = self.cache.data_missing(record, segment.sequence);
+                    // Copies of it may be planned: what is written there must not pass for its data.
+                    self.checksums[record.slot as usize] = !crc32c::crc32c(self.memory.page(record.frame.number));
                 } else {
                     crc = crc32c::crc32c(self.memory.page(record.frame.number));
                     self.checksums[record.slot as usize] = crc;
+                    if doubtful && kind == Kind::Clean {
+                        kind = Kind::Dirty;
+                        self.cache.distrust(record, segment.sequence);
+                    }
                 }
-            } else if kind == Kind::Forget && self.settings.unsafe_mode == Some(Unsafe::SkipForget) {
-                kind = Kind::Void;
             }
             records.push(Record { kind, block: record.block, slot: record.slot, crc });
         }
@@ -240,17 +246,6 @@ impl Engine {
         self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, joined(buffers));
         if segment.ends_unit {
             self.append_footer(id, segment, header);
-        }
-    }
-
-    /// What becomes of a record whose data never came.
-    fn record_without_data(&mut self, kind: Kind, block: u32, slot: u32) -> Kind {
-        if kind == Kind::Dirty {
-            self.cache.copy_lost(block, slot);
-            Kind::Lost
-        } else {
-            self.cache.record_failed(block, slot);
-            Kind::Void
         }
     }
 
@@ -297,7 +292,7 @@ impl Engine {
     /// Whether what was read from flash has the checksum that it should have.
     fn data_is_right(&mut self, id: StepId) -> bool {
         let Step::ReadFlash { slot, frame, .. } = self.step(id).step else { return true };
-        if self.step(id).doomed || self.settings.unsafe_mode == Some(Unsafe::SkipChecksum) {
+        if self.step(id).falls_back {
             return true;
         }
         let right = crc32c::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
@@ -309,30 +304,16 @@ impl Engine {
     fn falls_back(&mut self, id: StepId) -> bool {
         let retries = self.settings.retries;
         let running = self.step(id);
-        let Step::ReadFlash { block, dirty: false, .. } = running.step else { return false };
-        if running.doomed {
+        let Step::ReadFlash { block, frame, dirty: false, .. } = running.step else { return false };
+        if running.falls_back || running.stranded {
             return false;
         }
-        // From now on it is a read of the backend; `doomed` tells that there is no other way left.
-        running.doomed = true;
+        running.falls_back = true;
         running.failed = false;
         running.retries = retries;
         self.faults.flash_read_errors += 1;
-        let mut waits = Vec::new();
-        self.backend.entry(block).or_default().read(id, |writer| waits.push(writer));
-        for &writer in &waits {
-            self.step(writer).dependents.push((id, false));
-        }
-        self.step(id).waiting = waits.len() as u32;
-        if waits.is_empty() {
-            self.start_fallback(id);
-        }
-        true
-    }
-
-    fn start_fallback(&mut self, id: StepId) {
-        let Step::ReadFlash { block, frame, .. } = self.step(id).step else { unreachable!("only reads fall back") };
         self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
+        true
     }
 
     fn finish(&mut self, id: StepId, ok: bool) {
@@ -345,16 +326,14 @@ impl Engine {
         } else {
             self.failed(&running.step, running.request.is_some(), running.plan);
         }
-        for (dependent, strict) in running.dependents {
+        for (dependent, bond) in running.dependents {
             let next = self.step(dependent);
-            next.doomed |= strict && !ok;
+            next.doomed |= bond == Bond::Needs && !ok;
+            next.doubtful |= bond == Bond::Trusts && !ok;
+            next.stranded |= bond == Bond::Strands && !ok;
             next.waiting -= 1;
             if next.waiting == 0 {
-                if matches!(next.step, Step::ReadFlash { .. }) && next.doomed {
-                    self.start_fallback(dependent);
-                } else {
-                    self.ready.push_back(dependent);
-                }
+                self.ready.push_back(dependent);
             }
         }
         self.release_plan(running.plan);
@@ -369,8 +348,16 @@ impl Engine {
     }
 
     fn succeeded(&mut self, step: &Step) {
-        if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
+        match *step {
+            Step::FlushFlash { sequence, page } => self.cache.flushed(sequence, page),
+            Step::WriteBackend { block, .. } => self.cache.backend_written(block),
+            _ => {}
+        }
+        if let Step::ReadFlash { block, frame, .. } | Step::ReadBackend { block, frame } = step {
             self.frames[frame.number as usize].bad = false;
+            if let Step::ReadFlash { dirty: true, slot, .. } = step {
+                self.cache.set_unreadable(*block, *slot, false);
+            }
         }
     }
 
@@ -378,32 +365,41 @@ impl Engine {
         match step {
             &Step::ReadFlash { block, frame, .. } | &Step::ReadBackend { block, frame } => {
                 match step {
-                    Step::ReadFlash { .. } => self.faults.flash_read_errors += 1,
+                    &Step::ReadFlash { dirty: true, slot, .. } => {
+                        self.faults.flash_read_errors += 1;
+                        self.cache.set_unreadable(block, slot, true);
+                    }
                     _ => self.faults.backend_read_errors += 1,
                 }
                 self.frames[frame.number as usize].bad = true;
                 self.cache.frame_failed(block, frame);
             }
-            &Step::WriteBackend { block, frame, acknowledged } => {
+            &Step::WriteBackend { block, frame, acknowledged, replaces } => {
                 self.faults.backend_write_errors += 1;
-                self.frames[frame.number as usize].bad = true;
+                let had_data = !std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
                 self.plans[plan as usize].failed.push(block);
-                if acknowledged {
+                self.cache.frame_failed(block, frame);
+                if replaces || (acknowledged && had_data) {
                     self.cache.backend_write_failed(block);
                     self.unreported_error = true;
                 }
             }
-            Step::ZeroBackend { .. } => self.faults.backend_write_errors += 1,
+            Step::ZeroBackend { replaces, .. } => {
+                self.faults.backend_write_errors += 1;
+                self.unreported_error |= !replaces.is_empty();
+                replaces.iter().for_each(|&block| self.cache.backend_write_failed(block));
+            }
             Step::Append(segment) => {
                 self.flash_failed();
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    self.cache.record_failed(record.block, record.slot);
+                    self.cache.record_failed(record, segment.sequence);
                 }
             }
-            Step::FlushFlash | Step::ResetUnit { .. } => self.flash_failed(),
+            Step::FlushFlash { .. } | Step::ResetUnit { .. } => self.flash_failed(),
             Step::FlushBackend => {
                 self.faults.backend_write_errors += 1;
                 self.unreported_error = true;
+                self.cache.backend_flush_failed();
             }
             _ => assert!(awaited || !matches!(step, Step::AwaitFlushes | Step::Fail), "a client hears of it"),
         }

@@ -1,15 +1,25 @@
-//! The durability contract under power failures, at every operation of a device that keeps what it likes of unflushed writes.
+//! The durability contract under power failures, at every operation of a device that keeps what it likes of unflushed writes, and
+//! under failures of the devices themselves.
 //!
 //! `FLASHWISE_CRASH_POINTS` sets how many power failures are tried, `FLASHWISE_SEED` where the seeds start.
 
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
 mod fake_disk;
+mod faults;
+mod images;
 mod model;
+mod planted;
 mod random;
+mod scripts;
 mod world;
 
-use flashwise_server::engine::Unsafe;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use planted::Planted;
 use random::Random;
-use world::{Setup, World};
+use world::{Setup, World, no_crash};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -17,16 +27,16 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// What one power failure leads to: recovery, every block read, and sometimes more work and another power failure.
-fn after_crash(world: &World, random: &mut Random, points: &mut u64) -> Result<(), String> {
-    *points += 1;
+fn after_crash(world: &World, random: &mut Random, points: &AtomicU64) -> Result<(), String> {
+    points.fetch_add(1, Ordering::Relaxed);
     let mut recovered = world.crashed(random)?;
     recovered.verify_recovered().map_err(|error| format!("first: {error}"))?;
     match random.below(8) {
         0 => {
             for _ in 0..40 {
-                recovered.step(&mut |_| Ok(()))?;
+                recovered.step(&mut no_crash)?;
             }
-            *points += 1;
+            points.fetch_add(1, Ordering::Relaxed);
             let mut again = recovered.crashed(random)?;
             again.verify_recovered().map_err(|error| format!("second: {error}"))?;
             again.verify_detached().map_err(|error| format!("second: {error}"))
@@ -34,7 +44,7 @@ fn after_crash(world: &World, random: &mut Random, points: &mut u64) -> Result<(
         1 => recovered.verify_detached().map_err(|error| format!("first: {error}")),
         2 => {
             // The power fails again before anything was done.
-            *points += 1;
+            points.fetch_add(1, Ordering::Relaxed);
             recovered.crashed(random)?.verify_recovered()
         }
         _ => Ok(()),
@@ -42,7 +52,7 @@ fn after_crash(world: &World, random: &mut Random, points: &mut u64) -> Result<(
 }
 
 /// Runs one world and fails its power at one in `odds` device operations.
-fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &mut u64) -> Result<(), String> {
+fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &AtomicU64) -> Result<(), String> {
     let described = format!("seed {seed}, {setup:?}");
     let mut world = World::new(setup, seed);
     let mut random = Random(!seed);
@@ -61,38 +71,73 @@ fn run(setup: Setup, seed: u64, steps: u64, odds: u64, points: &mut u64) -> Resu
 #[test]
 fn what_was_flushed_survives_power_failures_at_any_operation() {
     let (wanted, first_seed) = (setting("FLASHWISE_CRASH_POINTS", 20_000), setting("FLASHWISE_SEED", 1));
-    println!("seeds from {first_seed}");
-    let (mut points, mut seed) = (0, first_seed);
-    while points < wanted {
-        let setup = Setup::random(&mut Random(seed));
-        if let Err(violation) = run(setup, seed, 600, 2, &mut points) {
-            panic!("{violation}");
+    let started = Instant::now();
+    let (points, next_seed) = (AtomicU64::new(0), AtomicU64::new(first_seed));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while points.load(Ordering::Relaxed) < wanted {
+                    let seed = next_seed.fetch_add(1, Ordering::Relaxed);
+                    if let Err(violation) = run(Setup::random(&mut Random(seed)), seed, 600, 2, &points) {
+                        points.store(u64::MAX / 2, Ordering::Relaxed);
+                        panic!("{violation}");
+                    }
+                }
+            });
         }
-        seed += 1;
-    }
-    println!("{points} power failures, seeds {first_seed} to {}", seed - 1);
+    });
+    let points = points.into_inner();
+    println!(
+        "{points} power failures, seeds {first_seed} to {}, {:.0} a second",
+        next_seed.into_inner() - 1,
+        points as f64 / started.elapsed().as_secs_f64()
+    );
 }
 
-/// The test of the test: each way to be unsafe is found.
+/// The power failure at which a planted bug was found, and how.
+fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
+    let points = AtomicU64::new(0);
+    for seed in seeds {
+        let setup = Setup { planted: Some(planted), ..Setup::random(&mut Random(seed)) };
+        let run = std::panic::AssertUnwindSafe(|| run(setup, seed, 600, 2, &points));
+        if let Err(found) = std::panic::catch_unwind(run).unwrap_or_else(|_| Err("a panic".to_owned())) {
+            let found = found.rsplit_once("after ").map_or("", |(_, found)| found);
+            return Ok(format!("{} power failures, {found:.200}", points.into_inner()));
+        }
+    }
+    Err(points.into_inner())
+}
+
+/// The test of the test: each planted bug is found.
 #[test]
 fn planted_bugs_are_found() {
     let bugs = [
-        Unsafe::SkipFlashFlush,
-        Unsafe::SkipBackendFlush,
-        Unsafe::IgnoreOrder,
-        Unsafe::SkipForget,
-        Unsafe::SameEpoch,
-        Unsafe::SkipDestage,
+        Planted::SkipFlashFlushes,
+        Planted::SkipOneFlashFlush(2),
+        Planted::SkipBackendFlushes,
+        Planted::SkipOneBackendFlush(1),
+        Planted::IgnoreOrder,
+        Planted::SkipForgets,
+        Planted::SkipOneForget(1),
+        Planted::SameEpoch,
+        Planted::OlderWins,
+        Planted::OverlookNewestUnit,
+        Planted::ResetEarly,
+        Planted::IgnoreChecksums,
+        Planted::AnswerFlushesAtOnce,
     ];
-    for bug in bugs {
-        let mut points = 0;
-        let found = (1..400).find_map(|seed| {
-            let setup = Setup { unsafe_mode: Some(bug), ..Setup::random(&mut Random(seed)) };
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(setup, seed, 600, 2, &mut points)))
-                .unwrap_or_else(|_| Err("a panic".to_owned()))
-                .err()
-        });
-        let found = found.unwrap_or_else(|| panic!("{bug:?} was not found in {points} power failures"));
-        println!("{bug:?} was found at power failure {points}: {}", &found[..found.len().min(200)]);
-    }
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(&bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let started = Instant::now();
+                    let found = find(bug, 1..200);
+                    let found =
+                        found.unwrap_or_else(|points| panic!("{bug:?} was not found in {points} power failures"));
+                    println!("{bug:?}: {:.1} s, {found}", started.elapsed().as_secs_f64());
+                }
+            });
+        }
+    });
 }

@@ -10,9 +10,19 @@ pub type Content = [u64; SECTORS];
 
 #[derive(Clone, Debug)]
 struct Version {
+    /// What the block holds if no write failed.
     content: Content,
-    /// Failed writes may have happened or not.
+    /// The sectors that were written.
+    sectors: std::ops::Range<usize>,
     answered: bool,
+    /// It may have happened or not.
+    failed: bool,
+}
+
+impl Version {
+    fn whole(content: Content) -> Version {
+        Version { content, sectors: 0..SECTORS, answered: true, failed: false }
+    }
 }
 
 /// A block's versions, oldest first, and which of them a read may still return.
@@ -35,9 +45,33 @@ pub struct Model {
 
 pub type Shared = Arc<Mutex<Model>>;
 
+impl Block {
+    /// Whether the block may hold `content` in `sectors` after all writes up to `version`, of which the failed ones happened or not.
+    fn is_possible(&self, version: usize, content: &Content, mut sectors: std::ops::Range<usize>) -> bool {
+        if self.versions[version].content[sectors.clone()] == content[sectors.clone()] {
+            return true;
+        }
+        let written = &self.versions[..=version];
+        if written.iter().all(|version| !version.failed) {
+            return false;
+        }
+        sectors.all(|sector| {
+            let mut writes = written.iter().rev().filter(|version| version.sectors.contains(&sector));
+            writes
+                .by_ref()
+                .take_while(|version| version.failed)
+                .any(|version| version.content[sector] == content[sector])
+                || written
+                    .iter()
+                    .rfind(|version| version.sectors.contains(&sector) && !version.failed)
+                    .is_some_and(|version| version.content[sector] == content[sector])
+        })
+    }
+}
+
 impl Model {
     pub fn new(blocks: usize, faults: bool) -> Model {
-        let zero = Version { content: [0; SECTORS], answered: true };
+        let zero = Version::whole([0; SECTORS]);
         let block = Block { versions: vec![zero], durable: 0, current: 0 };
         Model { blocks: vec![block; blocks], faults }
     }
@@ -48,10 +82,15 @@ impl Model {
     }
 
     /// A write was submitted; returns its version.
-    pub fn written(&mut self, block: usize, content: Content) -> usize {
+    pub fn written(&mut self, block: usize, content: Content, sectors: std::ops::Range<usize>) -> usize {
         let block = &mut self.blocks[block];
-        block.versions.push(Version { content, answered: false });
+        block.versions.push(Version { content, sectors, answered: false, failed: false });
         block.versions.len() - 1
+    }
+
+    /// A write was answered with an error.
+    pub fn write_failed(&mut self, block: usize, version: usize) {
+        self.blocks[block].versions[version].failed = true;
     }
 
     /// A write was answered, without an error.
@@ -91,8 +130,8 @@ impl Model {
         sectors: std::ops::Range<usize>,
     ) -> Result<(), String> {
         let state = &mut self.blocks[block];
-        let found = (earliest..state.versions.len())
-            .find(|&version| state.versions[version].content[sectors.clone()] == content[sectors.clone()]);
+        let found =
+            (earliest..state.versions.len()).find(|&version| state.is_possible(version, content, sectors.clone()));
         match found {
             Some(version) => {
                 if sectors.len() == SECTORS {
@@ -109,9 +148,32 @@ impl Model {
         }
     }
 
-    /// A read failed.
-    pub fn read_failed(&mut self, block: usize) -> Result<(), String> {
-        if self.faults { Ok(()) } else { Err(format!("block {block} cannot be read, and no device failed")) }
+    /// A request failed.
+    pub fn failed(&self, operation: impl std::fmt::Debug) -> Result<(), String> {
+        if self.faults { Ok(()) } else { Err(format!("{operation:?} failed, and no device did")) }
+    }
+
+    /// A block cannot be read while no device fails; `listed`: the cache says so.
+    pub fn read_lost(&self, block: usize, listed: bool) -> Result<(), String> {
+        match (self.faults, listed) {
+            (true, true) => Ok(()),
+            (true, false) => Err(format!("block {block} cannot be read and is not listed as lost")),
+            (false, _) => Err(format!("block {block} cannot be read, and no device failed")),
+        }
+    }
+
+    /// Blocks are lost at the end.
+    pub fn lost_are_allowed(&self, lost: &std::collections::BTreeSet<usize>) -> Result<(), String> {
+        if self.faults || lost.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("blocks {lost:?} are lost, and no device failed"))
+        }
+    }
+
+    /// Whether errors are no violation.
+    pub fn set_faults(&mut self, faults: bool) {
+        self.faults = faults;
     }
 
     /// The power failed: what was not durable may be gone.
@@ -121,18 +183,23 @@ impl Model {
         }
     }
 
-    /// After a crash, the first read of a block decides which version it is: no other comes back.
-    pub fn settled(&mut self, block: usize, content: &Content) -> Result<(), String> {
+    /// After a crash, the first read of a block decides which version it is: no newer one comes back, and no older one unless devices
+    /// may still lose something because only the process was `killed`.
+    pub fn settled(&mut self, block: usize, content: &Content, killed: bool) -> Result<(), String> {
         let earliest = self.blocks[block].durable;
         self.read(block, earliest, content, 0..SECTORS)?;
         let state = &mut self.blocks[block];
-        state.versions = vec![Version { content: *content, answered: true }];
+        if killed {
+            // Two versions may be alike: it may be the newest.
+            let is_found = |version: &usize| state.is_possible(*version, content, 0..SECTORS);
+            state.current = (earliest..state.versions.len()).rev().find(is_found).unwrap_or(state.current);
+            state.versions.truncate(state.current + 1);
+            state.versions[state.current].answered = true;
+            return Ok(());
+        }
+        state.versions = vec![Version::whole(*content)];
         (state.durable, state.current) = (0, 0);
         Ok(())
-    }
-
-    pub fn len(&self) -> usize {
-        self.blocks.len()
     }
 }
 

@@ -21,4 +21,8 @@ impl Random {
     pub fn chance(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
     }
+
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
 }

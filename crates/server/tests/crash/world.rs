@@ -1,55 +1,104 @@
 //! A volume on fake disks: requests, transfers in any order, faults and power failures, all from one seed.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, Config, Mode};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, State, Superblock, decode_metadata};
 use flashwise_core::policy::Spec;
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
-use flashwise_server::engine::{BACKEND, Engine, FLASH, Output, Settings, Unsafe};
+use flashwise_server::engine::{Engine, FLASH, Output, Settings};
 use flashwise_server::export::{Operation, Request};
-use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log};
+use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log, write_superblock};
 
-use crate::fake_disk::{FakeDisk, Loss};
+use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
+use crate::planted::{Planted, distort, forget_filter, metadata};
 use crate::random::Random;
 
-pub const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 pub const VOLUME_BLOCKS: usize = 120;
+pub const POLICIES: [&str; 11] =
+    ["larc", "lru", "fifo", "2q", "arc", "s3-fifo", "sieve", "w-tinylfu", "lirs", "mq", "lfu"];
+
+/// Kinds of transfers that can fail apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    Read,
+    Write,
+    Sync,
+}
+
+pub const CLASSES: [Class; 3] = [Class::Read, Class::Write, Class::Sync];
+
+fn class(operation: DiskOperation) -> Class {
+    match operation {
+        DiskOperation::Read => Class::Read,
+        DiskOperation::Sync => Class::Sync,
+        _ => Class::Write,
+    }
+}
+
+/// What a fault does to a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It fails; a write may have happened.
+    Fail,
+    /// It does not end while the faults last.
+    Stall,
+    /// A page that is read is not what was written; `lasting`: never again.
+    Corrupt { how: Corruption, lasting: bool },
+}
+
+/// Some transfers of one kind on one disk, counted from 0, go wrong: one in `odds`.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub disk: usize,
+    pub class: Class,
+    pub transfers: std::ops::Range<u64>,
+    pub odds: u64,
+    pub effect: Effect,
+}
 
 /// How a world is made; everything else follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    pub geometry: Geometry,
+    pub segment_blocks: u32,
     pub policy: &'static str,
     pub mode: Mode,
     pub read_buffer_blocks: u32,
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
     pub depth: usize,
-    pub unsafe_mode: Option<Unsafe>,
-    /// One transfer in so many fails; 0 for none.
-    pub fault_odds: u64,
+    pub planted: Option<Planted>,
+    pub faults: Vec<Fault>,
+    /// Tries after the first.
+    pub retries: u8,
 }
 
 impl Setup {
     pub fn random(random: &mut Random) -> Setup {
-        let policies = ["larc", "lru", "fifo", "2q", "arc", "s3-fifo", "sieve", "w-tinylfu", "lirs", "mq", "lfu"];
         let modes = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround];
+        let unit_pages = random.pick(&[16, 16, 20, 32, 64]);
         Setup {
-            policy: policies[random.below(policies.len() as u64) as usize],
-            mode: modes[random.below(4) as usize],
-            read_buffer_blocks: [0, 8, 24][random.below(3) as usize],
-            write_buffer_blocks: [0, 16, 40][random.below(3) as usize],
-            sequential_blocks: [0, 0, 12][random.below(3) as usize],
-            depth: [1, 4, 12][random.below(3) as usize],
-            unsafe_mode: None,
-            fault_odds: 0,
+            geometry: Geometry { units: 11 + random.below(3) as u32, unit_pages },
+            segment_blocks: random.pick(&[1, 2, 3, 5, 252]),
+            policy: random.pick(&POLICIES),
+            mode: random.pick(&modes),
+            read_buffer_blocks: random.pick(&[0, 8, 24]),
+            write_buffer_blocks: random.pick(&[0, 16, 40]),
+            sequential_blocks: random.pick(&[0, 0, 12]),
+            depth: random.pick(&[1, 4, 12]),
+            planted: None,
+            faults: Vec::new(),
+            retries: 0,
         }
     }
 
     fn config(&self) -> Config {
         Config {
-            geometry: GEOMETRY,
+            geometry: self.geometry,
+            segment_blocks: self.segment_blocks,
             policy: Spec::parse(self.policy).unwrap(),
             mode: self.mode,
             read_buffer_blocks: self.read_buffer_blocks,
@@ -68,12 +117,13 @@ struct InFlight {
     transfer: Transfer,
     /// The last write when the transfer was handed out: what a flush covers.
     writes: u64,
+    stalled: bool,
 }
 
 pub struct World {
     pub setup: Setup,
-    pub flash: FakeDisk,
-    pub backend: FakeDisk,
+    /// By number: flash and backend.
+    pub disks: [FakeDisk; 2],
     pub engine: Engine,
     pub model: Shared,
     pub random: Random,
@@ -84,53 +134,68 @@ pub struct World {
     pub now_us: u64,
     next_tag: u64,
     pub operations: u64,
+    /// Transfers so far, by disk and kind.
+    pub seen: [[u64; 3]; 2],
+    /// It follows the death of a process, after which devices may still lose what was not flushed.
+    killed: bool,
+    /// Flushes that were answered and are still to be done, of a planted bug.
+    late: Vec<(usize, u64)>,
+    /// The oldest unit that counts by what was written, and by what was flushed.
+    tails: (u64, u64),
 }
 
-type Outcome<T> = Result<T, String>;
+pub type Outcome<T> = Result<T, String>;
+pub type AtTransfer<'a> = &'a mut dyn FnMut(&World) -> Outcome<()>;
+
+pub fn no_crash(_: &World) -> Outcome<()> {
+    Ok(())
+}
 
 impl World {
     pub fn new(setup: Setup, seed: u64) -> World {
-        let flash = FakeDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES, SECTOR_BYTES);
+        let flash = FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES);
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
-        let backend = FakeDisk::new(VOLUME_BLOCKS * BLOCK_BYTES, BLOCK_BYTES);
+        let backend = FakeDisk::new(VOLUME_BLOCKS, BLOCK_BYTES);
         let mut superblock = Superblock {
             generation: 0,
             cache: [7; 16],
             backend: [9; 16],
-            geometry: GEOMETRY,
+            geometry: setup.geometry,
             volume_bytes: (VOLUME_BLOCKS * BLOCK_BYTES) as u64,
             state: State::InUse,
         };
         format(&flash, &mut superblock).unwrap();
-        let model = Model::new(VOLUME_BLOCKS, setup.fault_odds > 0);
-        World::open(setup, flash, backend, model, Random(seed), 1).unwrap()
+        match setup.planted {
+            Some(Planted::SkipForgets) => flash.set_filter(forget_filter(None)),
+            Some(Planted::SkipOneForget(number)) => flash.set_filter(forget_filter(Some(number))),
+            _ => {}
+        }
+        let model = Model::new(VOLUME_BLOCKS, !setup.faults.is_empty());
+        World::open(setup, [flash, backend], model, Random(seed), 1).unwrap()
     }
 
-    fn open(
-        setup: Setup,
-        flash: FakeDisk,
-        backend: FakeDisk,
-        model: Model,
-        random: Random,
-        next_tag: u64,
-    ) -> Outcome<World> {
-        let superblock = read_superblock(&flash).map_err(|error| format!("superblock: {error}"))?;
-        let recovered = recover_log(&flash, &superblock, 1, &|_| ()).map_err(|error| format!("recovery: {error}"))?;
+    pub fn open(setup: Setup, disks: [FakeDisk; 2], model: Model, random: Random, next_tag: u64) -> Outcome<World> {
+        let flash = &disks[FLASH];
+        let mut superblock = read_superblock(flash).map_err(|error| format!("superblock: {error}"))?;
+        if superblock.state == State::Detached {
+            superblock.cache[0] += 1;
+            format(flash, &mut superblock).unwrap();
+        }
+        let recovered = recover_log(flash, &superblock, 1, &|_| ()).map_err(|error| format!("recovery: {error}"))?;
         recovered.log.check();
-        let epoch = if setup.unsafe_mode == Some(Unsafe::SameEpoch) { 1 } else { recovered.epoch };
+        let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
         let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(&superblock),
             epoch,
-            retries: 0,
+            retries: setup.retries,
             discard: true,
-            unsafe_mode: setup.unsafe_mode,
+            answers_flushes_at_once: setup.planted == Some(Planted::AnswerFlushesAtOnce),
         };
-        let engine = Engine::new(cache, settings, recovered.checksums);
+        let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
         Ok(World {
             setup,
-            flash,
-            backend,
+            disks,
             engine,
             model: Arc::new(Mutex::new(model)),
             random,
@@ -141,10 +206,14 @@ impl World {
             now_us: 0,
             next_tag,
             operations: 0,
+            seen: [[0; 3]; 2],
+            killed: false,
+            late: Vec::new(),
+            tails: (1, 1),
         })
     }
 
-    fn submit(&mut self, operation: Operation, offset: usize, length: usize, force_unit_access: bool) {
+    pub fn submit(&mut self, operation: Operation, offset: usize, length: usize, force_unit_access: bool) {
         let mut data = Vec::new();
         let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
         let mut written: Vec<(usize, usize)> = Vec::new();
@@ -165,7 +234,8 @@ impl World {
                 if operation == Operation::Write {
                     data.extend(&encode(&content)[start..stop]);
                 }
-                written.push((block, model.written(block, content)));
+                let sectors = start / SECTOR_BYTES..stop / SECTOR_BYTES;
+                written.push((block, model.written(block, content, sectors)));
             }
         }
         let earliest: Vec<usize> = blocks.clone().map(|block| model.earliest(block)).collect();
@@ -178,7 +248,6 @@ impl World {
             let mut model = shared.lock().unwrap();
             let result = match (operation, result) {
                 (Operation::Read, Ok(bytes)) => check_read(&mut model, offset, &bytes, &earliest),
-                (Operation::Read, Err(_)) => model.read_failed(blocks.start),
                 (Operation::Flush, Ok(_)) => {
                     model.flushed(&answered);
                     Ok(())
@@ -189,7 +258,11 @@ impl World {
                     }
                     Ok(())
                 }
-                (_, Err(_)) => model.read_failed(blocks.start),
+                (Operation::Read | Operation::Flush, Err(_)) => model.failed(operation),
+                (_, Err(_)) => {
+                    written.iter().for_each(|&(block, version)| model.write_failed(block, version));
+                    model.failed(operation)
+                }
             };
             violations.lock().unwrap().extend(result.err());
         };
@@ -198,16 +271,28 @@ impl World {
         self.collect();
     }
 
-    fn collect(&mut self) {
-        self.engine.take_output(&mut self.output);
-        for transfer in self.output.transfers.drain(..) {
-            let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
-            self.in_flight.push(InFlight { writes: disk.writes(), transfer });
+    pub fn collect(&mut self) {
+        loop {
+            self.engine.take_output(&mut self.output);
+            for (done, result) in self.output.answers.drain(..) {
+                done(result);
+            }
+            self.output.answered.clear();
+            let mut early = Vec::new();
+            for transfer in self.output.transfers.drain(..) {
+                let writes = self.disks[transfer.disk].writes();
+                if self.setup.planted == Some(Planted::IgnoreOrder) && transfer.operation == DiskOperation::Sync {
+                    early.push(transfer.tag);
+                    self.late.push((transfer.disk, writes));
+                } else {
+                    self.in_flight.push(InFlight { writes, transfer, stalled: false });
+                }
+            }
+            if early.is_empty() {
+                return;
+            }
+            early.into_iter().for_each(|tag| self.engine.completed(tag, true));
         }
-        for (done, result) in self.output.answers.drain(..) {
-            done(result);
-        }
-        self.output.answered.clear();
     }
 
     fn submit_random(&mut self) {
@@ -215,7 +300,7 @@ impl World {
         // Half of all accesses go to a sixth of the blocks.
         let limit = if random.chance(2) { VOLUME_BLOCKS / 6 } else { VOLUME_BLOCKS };
         let block = random.below(limit as u64) as usize;
-        let blocks = [1, 1, 1, 2, 5, 20][random.below(6) as usize].min(VOLUME_BLOCKS - block);
+        let blocks = random.pick(&[1, 1, 1, 2, 5, 20]).min(VOLUME_BLOCKS - block);
         let (mut offset, mut length) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
         if random.chance(4) {
             offset += random.below(SECTORS as u64) as usize * SECTOR_BYTES;
@@ -228,32 +313,50 @@ impl World {
             8..=15 => self.submit(Operation::Write, offset, length, durable),
             16 | 17 => self.submit(Operation::Flush, 0, 0, false),
             18 => {
-                let only_if_fast = false;
-                let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast };
+                let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
                 self.submit(zeroes, offset, length, durable);
             }
             _ => self.submit(Operation::Trim, offset, length, durable),
         }
     }
 
-    /// Does one thing that can happen next. `crash` is called before a transfer takes place.
-    pub fn step(&mut self, crash: &mut dyn FnMut(&mut World) -> Outcome<()>) -> Outcome<()> {
+    /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
+    pub fn step(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
         self.now_us += self.random.below(3_000);
         let may_submit = *self.outstanding.lock().unwrap() < self.setup.depth;
-        if may_submit && (self.in_flight.is_empty() || self.random.chance(3)) {
-            if self.random.chance(30) {
-                self.engine.tick(self.now_us);
-                self.collect();
-            } else {
-                self.submit_random();
+        if may_submit && (self.running() == 0 || self.random.chance(3)) {
+            match self.random.below(120) {
+                0..=3 => {
+                    self.engine.tick(self.now_us);
+                    self.collect();
+                }
+                4 => self.change_settings(),
+                _ => self.submit_random(),
             }
-        } else if !self.in_flight.is_empty() {
-            crash(self)?;
+        } else if self.running() > 0 {
+            at_transfer(self)?;
             self.complete_one();
-        } else {
+        } else if self.in_flight.is_empty() {
             return Err(format!("{} requests hang", self.outstanding.lock().unwrap()));
+        } else {
+            self.end_stalls();
         }
         self.check()
+    }
+
+    fn change_settings(&mut self) {
+        let random = &mut self.random;
+        let cache = self.engine.cache_mut();
+        if random.chance(2) {
+            cache.set_mode(random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]));
+        } else {
+            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap());
+        }
+    }
+
+    /// Transfers that can end.
+    fn running(&self) -> usize {
+        self.in_flight.iter().filter(|transfer| !transfer.stalled).count()
     }
 
     fn check(&self) -> Outcome<()> {
@@ -263,28 +366,121 @@ impl World {
         }
     }
 
-    fn complete_one(&mut self) {
-        let at = self.random.below(self.in_flight.len() as u64) as usize;
-        let InFlight { transfer, writes } = self.in_flight.swap_remove(at);
-        self.operations += 1;
-        let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
-        let fails = self.setup.fault_odds > 0 && self.random.chance(self.setup.fault_odds);
-        // Once the flash could not be written, nothing more is learnt of it.
-        let fails = fails && (transfer.disk == BACKEND || transfer.operation == DiskOperation::Read);
-        if !fails {
-            if transfer.operation == DiskOperation::Sync {
-                disk.sync_until(writes);
-            } else {
-                transfer.perform(disk).unwrap();
-            }
+    /// The effect of the faults on the transfer that is about to take place.
+    fn effect(&mut self, transfer: &Transfer) -> Option<Effect> {
+        let class = class(transfer.operation);
+        let number = self.seen[transfer.disk][class as usize];
+        self.seen[transfer.disk][class as usize] += 1;
+        let random = &mut self.random;
+        self.setup
+            .faults
+            .iter()
+            .filter(|fault| (fault.disk, fault.class) == (transfer.disk, class) && fault.transfers.contains(&number))
+            .find(|fault| random.chance(fault.odds))
+            .map(|fault| fault.effect)
+    }
+
+    pub fn complete_one(&mut self) {
+        let mut at = self.random.below(self.in_flight.len() as u64) as usize;
+        while self.in_flight[at].stalled {
+            at = (at + 1) % self.in_flight.len();
         }
-        self.engine.completed(transfer.tag, !fails);
+        let mut taken = self.in_flight.swap_remove(at);
+        let effect = self.effect(&taken.transfer);
+        if effect == Some(Effect::Stall) {
+            taken.stalled = true;
+            self.in_flight.push(taken);
+            return;
+        }
+        self.operations += 1;
+        let InFlight { transfer, writes, .. } = taken;
+        let mut ok = effect != Some(Effect::Fail);
+        if ok || (class(transfer.operation) == Class::Write && self.random.chance(2)) {
+            ok &= self.perform(&transfer, writes, effect).is_ok();
+        }
+        if !self.late.is_empty() && self.random.chance(4) {
+            let (disk, writes) = self.late.remove(0);
+            self.disks[disk].sync_until(writes);
+        }
+        self.engine.completed(transfer.tag, ok);
         self.collect();
     }
 
-    /// Lets everything that was begun end.
-    pub fn settle(&mut self) -> Outcome<()> {
+    fn perform(&mut self, transfer: &Transfer, writes: u64, effect: Option<Effect>) -> std::io::Result<()> {
+        let disk = &self.disks[transfer.disk];
+        let first = (transfer.offset / BLOCK_BYTES as u64) as usize;
+        match (transfer.operation, effect) {
+            (DiskOperation::Sync, _) => {
+                if !self.is_skipped(transfer.disk) {
+                    self.disks[transfer.disk].sync_until(writes);
+                }
+            }
+            (DiskOperation::Read, Some(Effect::Corrupt { how, lasting })) => {
+                let page = first + self.random.below(transfer.length / BLOCK_BYTES as u64) as usize;
+                let bytes = disk.corrupted(page, how, &mut self.random);
+                if lasting && is_vouched_for(disk, self.setup.geometry, page) {
+                    disk.set_page(page, bytes);
+                    transfer.perform(disk)?;
+                } else {
+                    let right = disk.show_page(page, bytes);
+                    transfer.perform(disk)?;
+                    disk.show_page(page, right);
+                }
+            }
+            _ => transfer.perform(disk)?,
+        }
+        if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write)
+            && let Ok(metadata) = decode_metadata(Role::Segment, &self.disks[FLASH].page(first))
+        {
+            self.tails.0 = metadata.header.tail;
+        }
+        Ok(())
+    }
+
+    /// Whether a planted bug leaves out the flush that is due.
+    fn is_skipped(&mut self, disk: usize) -> bool {
+        let number = self.seen[disk][Class::Sync as usize];
+        let moved = disk == FLASH && self.tails.0 > self.tails.1;
+        if disk == FLASH {
+            self.tails.1 = self.tails.0;
+        }
+        match self.setup.planted {
+            Some(Planted::SkipFlashFlushes) => disk == FLASH,
+            Some(Planted::SkipBackendFlushes) => disk != FLASH,
+            Some(Planted::SkipOneFlashFlush(skipped)) => disk == FLASH && number == skipped,
+            Some(Planted::SkipOneBackendFlush(skipped)) => disk != FLASH && number == skipped,
+            Some(Planted::ResetEarly) => moved,
+            _ => false,
+        }
+    }
+
+    /// Lets requests end until only so many are outstanding.
+    pub fn settle_down_to(&mut self, outstanding: usize, at_transfer: AtTransfer) -> Outcome<()> {
+        while *self.outstanding.lock().unwrap() > outstanding {
+            if self.running() == 0 {
+                self.end_stalls();
+            }
+            if self.in_flight.is_empty() {
+                return Err("requests hang".to_owned());
+            }
+            at_transfer(self)?;
+            self.complete_one();
+        }
+        self.check()
+    }
+
+    fn end_stalls(&mut self) {
+        self.setup.faults.retain(|fault| fault.effect != Effect::Stall);
+        self.in_flight.iter_mut().for_each(|transfer| transfer.stalled = false);
+    }
+
+    /// Lets everything that was begun end. `at_transfer` is called before each transfer.
+    pub fn settle_with(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
         while !self.in_flight.is_empty() {
+            if self.running() == 0 {
+                self.end_stalls();
+            }
+            at_transfer(self)?;
             self.complete_one();
         }
         if self.engine.running() > 0 || *self.outstanding.lock().unwrap() > 0 {
@@ -294,75 +490,181 @@ impl World {
         self.check()
     }
 
-    /// The world after a power failure at this moment; this one goes on as if nothing had happened.
-    pub fn crashed(&self, random: &mut Random) -> Outcome<World> {
-        let (flash, backend) = (self.flash.fork(), self.backend.fork());
+    pub fn settle(&mut self) -> Outcome<()> {
+        self.settle_with(&mut no_crash)
+    }
+
+    /// The disks and the model after a power failure at this moment.
+    pub fn disks_after_crash(&self, killed: bool, random: &mut Random) -> ([FakeDisk; 2], Model) {
+        let disks = self.disks.each_ref().map(FakeDisk::fork);
         for InFlight { transfer, .. } in &self.in_flight {
-            let disk = if transfer.disk == FLASH { &flash } else { &backend };
             let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
             if changes && random.chance(2) {
-                transfer.perform(disk).unwrap();
+                // One that reaches past the end fails.
+                let _ = transfer.perform(&disks[transfer.disk]);
             }
         }
         let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
-        flash.crash(losses[random.below(6) as usize], random);
-        backend.crash(losses[random.below(6) as usize], random);
+        for disk in &disks {
+            disk.crash(if killed { Loss::Process } else { random.pick(&losses) }, random);
+        }
         let mut model = self.model.lock().unwrap().clone();
         model.crashed();
-        World::open(self.setup.clone(), flash, backend, model, Random(random.next()), self.next_tag)
+        if let Some(planted) = self.setup.planted {
+            let Geometry { unit_pages, .. } = self.setup.geometry;
+            distort(planted, &disks[FLASH], self.setup.geometry.pages() as usize, unit_pages as usize, random);
+        }
+        (disks, model)
+    }
+
+    /// The world after a power failure at this moment; this one goes on as if nothing had happened.
+    pub fn crashed(&self, random: &mut Random) -> Outcome<World> {
+        let killed = random.chance(7);
+        let (disks, model) = self.disks_after_crash(killed, random);
+        let mut world = World::open(self.setup.clone(), disks, model, Random(random.next()), self.next_tag)?;
+        world.killed = killed;
+        Ok(world)
+    }
+
+    /// Reads every block; `None` where that failed.
+    fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
+        let found: Arc<Mutex<Vec<Option<Content>>>> = Arc::new(Mutex::new(vec![None; VOLUME_BLOCKS]));
+        self.read_into(&found, 0, VOLUME_BLOCKS);
+        self.settle()?;
+        if found.lock().unwrap()[0].is_none() {
+            (0..VOLUME_BLOCKS).for_each(|block| self.read_into(&found, block, 1));
+            self.settle()?;
+        }
+        Ok(std::mem::take(&mut *found.lock().unwrap()))
+    }
+
+    fn read_into(&mut self, found: &Arc<Mutex<Vec<Option<Content>>>>, first: usize, count: usize) {
+        let found = found.clone();
+        let done = move |result: Result<Vec<u8>, _>| {
+            let Ok(bytes) = result else { return };
+            for (bytes, found) in bytes.chunks(BLOCK_BYTES).zip(&mut found.lock().unwrap()[first..]) {
+                *found = Some(decode(bytes).try_into().unwrap());
+            }
+        };
+        let request = Request {
+            operation: Operation::Read,
+            offset: (first * BLOCK_BYTES) as u64,
+            length: (count * BLOCK_BYTES) as u64,
+            force_unit_access: false,
+            data: Vec::new(),
+        };
+        self.engine.submit(request, Box::new(done), self.now_us);
+        self.collect();
+    }
+
+    /// The blocks that the cache says are lost.
+    pub fn lost(&self) -> BTreeSet<usize> {
+        self.engine.cache().lost_blocks().into_iter().map(|block| block as usize).collect()
     }
 
     /// Reads every block after a crash; from then on each is what it was found to be.
     pub fn verify_recovered(&mut self) -> Outcome<()> {
-        let found: Arc<Mutex<Vec<(usize, Vec<u8>)>>> = Arc::default();
-        for block in 0..VOLUME_BLOCKS {
-            let found = found.clone();
-            let done =
-                move |result: Result<Vec<u8>, _>| found.lock().unwrap().push((block, result.unwrap_or_default()));
-            let request = Request {
-                operation: Operation::Read,
-                offset: (block * BLOCK_BYTES) as u64,
-                length: BLOCK_BYTES as u64,
-                force_unit_access: false,
-                data: Vec::new(),
-            };
-            self.engine.submit(request, Box::new(done), self.now_us);
-            self.collect();
-        }
-        self.settle()?;
-        let found = std::mem::take(&mut *found.lock().unwrap());
+        let found = self.read_all()?;
+        let lost = self.lost();
         let mut model = self.model.lock().unwrap();
-        assert_eq!(found.len(), model.len());
-        for (block, bytes) in found {
-            if bytes.is_empty() {
-                model.read_failed(block)?;
-                continue;
+        for (block, content) in found.into_iter().enumerate() {
+            match content {
+                Some(content) => model.settled(block, &content, self.killed)?,
+                None => model.read_lost(block, lost.contains(&block))?,
             }
-            let content: Content = decode(&bytes).try_into().unwrap();
-            model.settled(block, &content)?;
         }
         Ok(())
     }
 
-    /// Writes everything back; then the backend alone must be whole.
-    pub fn verify_detached(&mut self) -> Outcome<()> {
+    /// Reads every block while nothing fails any more.
+    pub fn verify_readable(&mut self) -> Outcome<()> {
+        let found = self.read_all()?;
+        let lost = self.lost();
+        let mut model = self.model.lock().unwrap();
+        for (block, content) in found.into_iter().enumerate() {
+            match content {
+                Some(content) => {
+                    let earliest = model.earliest(block);
+                    model.read(block, earliest, &content, 0..SECTORS)?;
+                }
+                None => model.read_lost(block, lost.contains(&block))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The devices work again: what can be read is right, what was lost is listed, and heals by being written.
+    pub fn verify_after_faults(&mut self) -> Outcome<()> {
+        self.setup.faults.clear();
+        self.in_flight.iter_mut().for_each(|transfer| transfer.stalled = false);
+        self.settle()?;
+        self.now_us += 10_000_000;
+        self.engine.tick(self.now_us);
+        self.collect();
+        self.settle()?;
+        self.verify_readable()?;
+        if !self.engine.cache().has_flash_failed() {
+            // Background work may find more that cannot be read; the first flush may report a failure from before.
+            for round in 0..5 {
+                let lost = self.lost();
+                if round == 4 && !lost.is_empty() {
+                    return Err(format!("blocks {lost:?} stay lost after they were written"));
+                }
+                for block in lost {
+                    self.submit(Operation::Write, block * BLOCK_BYTES, BLOCK_BYTES, false);
+                }
+                self.submit(Operation::Flush, 0, 0, false);
+                self.settle()?;
+            }
+            self.model.lock().unwrap().set_faults(false);
+            self.verify_readable()?;
+            // A device that lost something may show it again.
+            self.model.lock().unwrap().set_faults(true);
+        }
+        Ok(())
+    }
+
+    fn destage(&mut self, start: impl Fn(&mut Engine, u64)) -> Outcome<()> {
         for _ in 0..3 {
-            self.engine.destage_all(self.now_us);
+            self.now_us += 2_000_000;
+            start(&mut self.engine, self.now_us);
             self.collect();
             self.settle()?;
         }
-        let dirty = self.engine.cache().log().dirty_blocks();
-        if dirty > 0 || self.engine.cache().buffered_blocks() > 0 {
-            return Err(format!("{dirty} blocks stay dirty"));
+        Ok(())
+    }
+
+    /// Writes everything back; then the backend alone must be whole, but for what was lost.
+    pub fn verify_detached(&mut self) -> Outcome<()> {
+        self.destage(Engine::destage_all)?;
+        if self.engine.cache().has_flash_failed() {
+            // Until it is known that the flash is detached, starting again must do no harm.
+            let mut random = Random(self.random.next());
+            let mut again = self.crashed(&mut random)?;
+            again.verify_recovered()?;
+            again.verify_detached().map_err(|error| format!("after a restart: {error}"))?;
+            if !self.lost().is_empty() {
+                // What the flash still has of lost blocks is better than nothing: it is not detached.
+                return self.model.lock().unwrap().lost_are_allowed(&self.lost());
+            }
+            let mut superblock = read_superblock(&self.disks[FLASH]).map_err(|error| format!("superblock: {error}"))?;
+            superblock.state = State::Detached;
+            write_superblock(&self.disks[FLASH], &mut superblock).unwrap();
+            self.destage(Engine::destage_rest)?;
+        }
+        let lost = self.lost();
+        let cache = self.engine.cache();
+        let dirty = cache.log().dirty_blocks();
+        if dirty > lost.len() as u64 || cache.buffered_blocks() > 0 {
+            return Err(format!("{dirty} blocks stay dirty, {} in memory", cache.buffered_blocks()));
         }
         let mut model = self.model.lock().unwrap();
-        for block in 0..VOLUME_BLOCKS {
-            let bytes = self.backend.read(block * BLOCK_BYTES, BLOCK_BYTES);
+        for block in (0..VOLUME_BLOCKS).filter(|block| !lost.contains(block)) {
+            let content: Content = decode(&self.disks[1].page(block)).try_into().unwrap();
             let earliest = model.earliest(block);
-            let content: Content = decode(&bytes).try_into().unwrap();
             model.read(block, earliest, &content, 0..SECTORS).map_err(|error| format!("after detaching: {error}"))?;
         }
-        Ok(())
+        model.lost_are_allowed(&lost)
     }
 }
 
@@ -381,4 +683,28 @@ fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]
         model.read(block, earliest, &content, sectors)?;
     }
     Ok(())
+}
+
+/// Whether something that was written later says that the page was durable. The last segment alone has no such witness: damage
+/// to it looks like a write that was interrupted.
+fn is_vouched_for(flash: &FakeDisk, geometry: Geometry, page: usize) -> bool {
+    let all = metadata(flash, geometry.pages() as usize);
+    let newest = all.first().map_or(0, |(.., metadata)| metadata.header.sequence);
+    let crc = crc32c::crc32c(&flash.stable_page(page));
+    let holds = |metadata: &MetadataPage| {
+        metadata
+            .records
+            .iter()
+            .any(|record| record.slot as usize == page && record.crc == crc && record.kind.has_data())
+    };
+    let Some((.., owner)) = all.iter().find(|(.., metadata)| holds(metadata)) else { return false };
+    let reaches = |header: &Header| {
+        header.sequence == newest && header.durable_end as usize > page % geometry.unit_pages as usize
+    };
+    owner.header.sequence < newest || all.iter().any(|(.., metadata)| reaches(&metadata.header))
+}
+
+/// A random fault of a read of the flash.
+pub fn random_corruption(random: &mut Random) -> Effect {
+    Effect::Corrupt { how: random.pick(&CORRUPTIONS), lasting: random.chance(2) }
 }

@@ -1,0 +1,72 @@
+//! What the log is made of before it is bytes: records, segments, and the unit that is being filled.
+//!
+//! Source: as [`super::containers`].
+
+use crate::format::{Kind, Record};
+use crate::step::Frame;
+
+/// Why a block is written to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client wrote it.
+    Client,
+    /// It was read from, or written to, the backend and the policy admitted it.
+    Admission,
+    /// Its unit is about to be reset and it is still wanted.
+    CopyForward,
+}
+
+/// A record of a segment that is being filled or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// What it says.
+    pub kind: Kind,
+    /// The block that it is about.
+    pub block: u32,
+    /// As [`crate::format::Record::slot`].
+    pub slot: u32,
+    /// Where the data is in memory; meaningless for marks.
+    pub frame: Frame,
+    /// The slot of the copy that the data replaces, and whether that is dirty.
+    pub old: Option<(u32, bool)>,
+    /// Whether the data is that of the old copy, which is copied forward.
+    pub copied: bool,
+}
+
+/// A piece of the log that is written at once: one header page, then a data page for each record that has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// The unit that it is on.
+    pub unit: u32,
+    /// The unit's sequence number.
+    pub sequence: u64,
+    /// The oldest sequence that still counts.
+    pub tail: u64,
+    /// Where the segments of the unit before this one end.
+    pub previous_end: u32,
+    /// Up to which page the unit is durable when this is written.
+    pub durable_end: u32,
+    /// The header's page within the unit.
+    pub page: u32,
+    /// Data pages, which follow the header.
+    pub data_pages: u32,
+    /// The records, in order.
+    pub records: Vec<LogRecord>,
+    /// Whether the unit's footer is to be written too, because this is the unit's last segment.
+    pub ends_unit: bool,
+    /// Whether the backend must be flushed before this may be written: it calls blocks clean that were just written there.
+    pub needs_backend_flush: bool,
+}
+
+/// The newest unit, as far as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The page after its last segment.
+    pub end: u32,
+    /// Where the segments of the unit before it end.
+    pub previous_end: u32,
+    /// The records of its segments.
+    pub records: Vec<Record>,
+}

@@ -1,0 +1,112 @@
+//! docs/format.md and the code agree on every offset.
+
+use flashwise_core::format::{
+    BLOCK_BYTES, Geometry, Header, Kind, Page, RECORDS_PER_PAGE, Record, Role, State, Superblock, encode_metadata,
+};
+
+/// The rows of the table whose last column is headed `title`: offset, bytes, field.
+fn table(title: &str) -> Vec<(usize, usize, String)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
+    let text = std::fs::read_to_string(path).expect("the document is there");
+    let head = format!("| Offset | Bytes | {title} |");
+    let number = |cell: &str| cell.trim().replace(',', "").parse().expect("a number");
+    text.lines()
+        .skip_while(|line| *line != head)
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+            (number(cells[0]), number(cells[1]), cells[2].trim().to_owned())
+        })
+        .collect()
+}
+
+/// Each row names the field of its number, is as long as it, and holds its bytes; the rows leave no gap.
+fn assert_rows(title: &str, bytes: &[u8], fields: &[(&str, Vec<u8>)]) {
+    let rows = table(title);
+    assert_eq!(rows.len(), fields.len(), "rows of {title}");
+    let mut end = 0;
+    for ((offset, length, name), (field, expected)) in rows.iter().zip(fields) {
+        assert!(name.starts_with(field), "{title}: {name}, not {field}");
+        assert_eq!(*offset, end, "{title}: {name} follows the row before");
+        assert_eq!(*length, expected.len(), "{title}: {name}");
+        assert_eq!(bytes[*offset..offset + length], expected[..], "{title}: {name}");
+        end = offset + length;
+    }
+}
+
+#[test]
+fn the_superblock_is_as_documented() {
+    let superblock = Superblock {
+        generation: 0x0102_0304_0506_0708,
+        cache: [0x11; 16],
+        backend: [0x22; 16],
+        geometry: Geometry { units: 77, unit_pages: 512 },
+        volume_bytes: 0x33_4455_6677,
+        state: State::Detached,
+    };
+    let page = superblock.encode();
+    let fields = [
+        ("magic number", b"flashwis".to_vec()),
+        ("checksum", crc32c::crc32c(&page[12..]).to_le_bytes().to_vec()),
+        ("version", 1_u32.to_le_bytes().to_vec()),
+        ("generation", superblock.generation.to_le_bytes().to_vec()),
+        ("cache", vec![0x11; 16]),
+        ("backend", vec![0x22; 16]),
+        ("block size", 4096_u32.to_le_bytes().to_vec()),
+        ("pages in an erase unit", 512_u32.to_le_bytes().to_vec()),
+        ("erase units", 77_u32.to_le_bytes().to_vec()),
+        ("state", 3_u32.to_le_bytes().to_vec()),
+        ("size of the volume", superblock.volume_bytes.to_le_bytes().to_vec()),
+    ];
+    assert_rows("Superblock", &page, &fields);
+    assert!(page[80..].iter().all(|&byte| byte == 0), "nothing follows");
+}
+
+#[test]
+fn metadata_pages_and_records_are_as_documented() {
+    let header = Header {
+        cache: 0x1112_1314,
+        epoch: 0x2122,
+        sequence: 0x3132,
+        tail: 0x3042,
+        previous_end: 0x51,
+        page: 0x61,
+        data_pages: 0x71,
+        durable_end: 0x81,
+    };
+    let kinds = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost];
+    let records: Vec<Record> = (0_u32..RECORDS_PER_PAGE as u32)
+        .map(|n| Record { kind: kinds[n as usize % 6], block: n + 1000, slot: n + 2000, crc: n + 3000 })
+        .collect();
+    for (role, magic) in [(Role::Segment, b"FWSG"), (Role::Footer, b"FWFT")] {
+        let mut page: Page = [0; BLOCK_BYTES];
+        encode_metadata(role, &header, &records, &mut page);
+        let fields = [
+            ("magic number", magic.to_vec()),
+            ("checksum", crc32c::crc32c(&page[8..]).to_le_bytes().to_vec()),
+            ("cache", header.cache.to_le_bytes().to_vec()),
+            ("epoch", header.epoch.to_le_bytes().to_vec()),
+            ("sequence", header.sequence.to_le_bytes().to_vec()),
+            ("tail", header.tail.to_le_bytes().to_vec()),
+            ("previous end", header.previous_end.to_le_bytes().to_vec()),
+            ("page", header.page.to_le_bytes().to_vec()),
+            ("number of records", 252_u32.to_le_bytes().to_vec()),
+            ("data pages", header.data_pages.to_le_bytes().to_vec()),
+            ("durable end", header.durable_end.to_le_bytes().to_vec()),
+            ("zero", vec![0; 4]),
+            ("records", page[64..].to_vec()),
+        ];
+        assert_rows("Metadata page", &page, &fields);
+        for (record, bytes) in records.iter().zip(page[64..].chunks(16)) {
+            let kind = kinds.iter().position(|&kind| kind == record.kind).expect("one of them") as u32;
+            let fields = [
+                ("block", record.block.to_le_bytes().to_vec()),
+                ("kind", kind.to_le_bytes().to_vec()),
+                ("slot", record.slot.to_le_bytes().to_vec()),
+                ("checksum", record.crc.to_le_bytes().to_vec()),
+            ];
+            assert_rows("Record", bytes, &fields);
+        }
+    }
+}

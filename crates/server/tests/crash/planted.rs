@@ -1,0 +1,132 @@
+//! Planted bugs: what a wrong cache would do, brought about from outside, to show that the tests find it.
+
+use std::sync::{Arc, Mutex};
+
+use flashwise_core::format::{BLOCK_BYTES, Kind, MetadataPage, Page, Role, decode_metadata, encode_metadata};
+
+use crate::fake_disk::{FakeDisk, Filter};
+use crate::random::Random;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Flushes of the flash are answered and not done.
+    SkipFlashFlushes,
+    /// One flush of the flash is answered and not done, the n-th.
+    SkipOneFlashFlush(u64),
+    /// Flushes of the backend are answered and not done: what is called clean is not.
+    SkipBackendFlushes,
+    /// One of them.
+    SkipOneBackendFlush(u64),
+    /// Writes do not wait for flushes before them.
+    IgnoreOrder,
+    /// The marks that older copies no longer count are not written.
+    SkipForgets,
+    /// One of them.
+    SkipOneForget(u64),
+    /// The log's epoch stays the same at every start.
+    SameEpoch,
+    /// Recovery takes the older of two copies of a block.
+    OlderWins,
+    /// Recovery overlooks the newest unit.
+    OverlookNewestUnit,
+    /// A unit is reset before it is durable that it is no longer needed.
+    ResetEarly,
+    /// What is read from flash is not compared with its checksum, and a bit is wrong.
+    IgnoreChecksums,
+    /// The engine answers flushes at once.
+    AnswerFlushesAtOnce,
+}
+
+/// A way to lose marks: all, or the n-th.
+pub fn forget_filter(only: Option<u64>) -> Filter {
+    let mut seen = 0;
+    Arc::new(Mutex::new(move |page: &mut Page| {
+        for role in [Role::Segment, Role::Footer] {
+            let Ok(MetadataPage { header, mut records }) = decode_metadata(role, page) else { continue };
+            for record in records.iter_mut().filter(|record| record.kind == Kind::Forget) {
+                seen += 1;
+                if only.is_none_or(|only| only == seen) {
+                    record.kind = Kind::Void;
+                }
+            }
+            encode_metadata(role, &header, &records, page);
+        }
+    }))
+}
+
+/// All metadata pages of the log that are durable, newest sequence first.
+pub fn metadata(flash: &FakeDisk, pages: usize) -> Vec<(usize, Role, MetadataPage)> {
+    let mut found = Vec::new();
+    for page in 0..pages {
+        let bytes = flash.stable_page(page);
+        for role in [Role::Segment, Role::Footer] {
+            found.extend(decode_metadata(role, &bytes).ok().map(|metadata| (page, role, metadata)));
+        }
+    }
+    found.sort_by_key(|(page, _, metadata)| std::cmp::Reverse((metadata.header.sequence, *page)));
+    found
+}
+
+fn put(flash: &FakeDisk, page: usize, role: Role, metadata: &MetadataPage) {
+    let mut bytes = [0; BLOCK_BYTES];
+    encode_metadata(role, &metadata.header, &metadata.records, &mut bytes);
+    flash.set_page(page, bytes);
+}
+
+/// The newest dirty record of some block, wherever it is repeated, is changed by `change`; returns its slot.
+fn change_newest(
+    flash: &FakeDisk,
+    pages: usize,
+    random: &mut Random,
+    change: impl Fn(&mut flashwise_core::format::Record),
+) {
+    let mut all = metadata(flash, pages);
+    let dirty = |metadata: &MetadataPage| metadata.records.iter().any(|record| record.kind == Kind::Dirty);
+    let candidates: Vec<usize> = (0..all.len().min(4)).filter(|&at| dirty(&all[at].2)).collect();
+    if candidates.is_empty() {
+        return;
+    }
+    let at = candidates[random.below(candidates.len() as u64) as usize];
+    let records = &all[at].2.records;
+    let slot = records.iter().rfind(|record| record.kind == Kind::Dirty).unwrap().slot;
+    let sequence = all[at].2.header.sequence;
+    for (page, role, metadata) in all.iter_mut().filter(|(.., metadata)| metadata.header.sequence == sequence) {
+        for record in metadata.records.iter_mut().filter(|record| record.slot == slot && record.kind == Kind::Dirty) {
+            change(record);
+        }
+        put(flash, *page, *role, metadata);
+    }
+}
+
+/// What a device holds after a power failure, as a wrong recovery would see it.
+pub fn distort(planted: Planted, flash: &FakeDisk, pages: usize, unit_pages: usize, random: &mut Random) {
+    match planted {
+        Planted::OlderWins => change_newest(flash, pages, random, |record| record.kind = Kind::Void),
+        Planted::IgnoreChecksums => {
+            change_newest(flash, pages, random, |record| {
+                let mut bytes = flash.page(record.slot as usize);
+                bytes[777] ^= 4;
+                record.crc = crc32c::crc32c(&bytes);
+            });
+            // The data itself, once: the records were changed together.
+            for (_, _, metadata) in metadata(flash, pages) {
+                for record in metadata.records.iter().filter(|record| record.kind == Kind::Dirty) {
+                    let mut bytes = flash.page(record.slot as usize);
+                    bytes[777] ^= 4;
+                    if crc32c::crc32c(&bytes) == record.crc {
+                        flash.set_page(record.slot as usize, bytes);
+                    }
+                }
+            }
+        }
+        Planted::OverlookNewestUnit => {
+            if let Some((page, ..)) = metadata(flash, pages).first() {
+                let unit = page / unit_pages;
+                for page in unit * unit_pages..(unit + 1) * unit_pages {
+                    flash.set_page(page, [0; BLOCK_BYTES]);
+                }
+            }
+        }
+        _ => {}
+    }
+}
