@@ -82,6 +82,13 @@ fn what_was_flushed_survives_power_failures_at_any_operation() {
                         points.store(u64::MAX / 2, Ordering::Relaxed);
                         panic!("{violation}");
                     }
+                    let (reached, seconds) = (points.load(Ordering::Relaxed), started.elapsed().as_secs_f64());
+                    if seed % 500 == 0 {
+                        println!(
+                            "{reached} power failures, up to seed {seed}, {:.0} a second",
+                            reached as f64 / seconds
+                        );
+                    }
                 }
             });
         }
