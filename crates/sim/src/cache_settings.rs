@@ -212,8 +212,8 @@ mod tests {
         ]
         .map(Result::unwrap_err);
         let expected = [
-            "size 'size' is 21MiB of flash, expected 22MiB to 17179867136KiB: 11 erase units of 2MiB or more",
-            "size 'size' is 1048576TiB of flash, expected 22MiB to 17179867136KiB: 11 erase units of 2MiB or more",
+            "size 'size' is 21MiB of flash, expected 22MiB to 16777214MiB: 11 erase units of 2MiB or more",
+            "size 'size' is 1048576TiB of flash, expected 22MiB to 16777214MiB: 11 erase units of 2MiB or more",
             "erase unit: found 3MiB, expected a power of two from 64KiB to 256MiB",
             "erase unit: found 4KiB, expected a power of two from 64KiB to 256MiB",
             "over-provisioning: found 95%, expected at most 90%",
