@@ -163,6 +163,9 @@ fn tell(server: &Server) {
         eprintln!("flashwise: volume {name}: {}", found(opened));
         server.uris(name).iter().for_each(|uri| eprintln!("flashwise: volume {name} is served at {uri}"));
     }
+    if let Some(address) = server.api() {
+        eprintln!("flashwise: the management API is at {address}");
+    }
 }
 
 fn found(opened: &Opened) -> String {

@@ -1,5 +1,6 @@
 //! Real file systems on a served volume: made, filled, trimmed, checked, the server killed under them, and the backend alone at the end.
 //! Needs root, for loop devices and mounts.
+#![allow(clippy::unwrap_used)]
 
 mod serving;
 

@@ -1,6 +1,7 @@
 //! A server that is killed while a client writes, again and again: nothing that was flushed is lost.
 //!
 //! `FLASHWISE_KILLS` sets how often, `FLASHWISE_SEED` the seed.
+#![allow(clippy::unwrap_used)]
 
 mod serving;
 

@@ -1,13 +1,14 @@
-//! A server: its volumes, and the front ends that serve them.
+//! A server: its volumes, the front end that serves them, the API that manages them and the recording of what is asked.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode};
 use crate::export::Exports;
-use crate::manage::{Address, AddressError, Api, ApiError, Managed};
+use crate::manage::{Address, AddressError, Api, ApiError};
 use crate::managed::Volumes;
 use crate::nbd;
 use crate::record::{RecordError, Recorder};
@@ -25,78 +26,39 @@ pub enum ServerError {
     Tls(#[from] nbd::TlsError),
     #[error(transparent)]
     Nbd(#[from] nbd::StartError),
-    #[error(transparent)]
+    #[error("the management API: {0}")]
     ApiAddress(#[from] AddressError),
-    #[error("token file {path}: {error}")]
-    Token { path: String, error: io::Error },
     #[error(transparent)]
     Api(#[from] ApiError),
+    #[error("the token file {path} cannot be read: {source}")]
+    Token { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Record(#[from] RecordError),
 }
 
 /// A running server.
 pub struct Server {
-    nbd: nbd::Server,
     api: Option<Api>,
-    recorder: Option<Arc<Recorder>>,
+    nbd: nbd::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Server {
-    /// Opens the volumes and serves them.
+    /// Opens the volumes and serves them. Where something fails, the volumes that were opened are closed in order.
     pub fn start(config: &ServerConfig) -> Result<Server, ServerError> {
-        let addresses = config
-            .listen
-            .iter()
-            .map(|uri| Ok(uri.parse::<nbd::Uri>()?.address))
-            .collect::<Result<Vec<nbd::Address>, nbd::UriError>>()?;
         let options = options(config)?;
-        let api = api_address(config)?;
-        let recorder = recorder(config)?;
-        let volumes = config
-            .volumes
-            .iter()
-            .map(|volume| Volume::open(volume.clone()))
-            .collect::<Result<Vec<_>, VolumeError>>()?;
-        for ((volume, _), number) in volumes.iter().zip(0..) {
-            if let Some(recorder) = &recorder {
-                volume.record(recorder.clone(), number);
-            }
-        }
-        match Server::listen(&addresses, options, api, &volumes, recorder.as_ref()) {
-            Ok((nbd, api)) => Ok(Server { nbd, api, recorder, volumes }),
+        let token = token(config)?;
+        let mut volumes = Vec::new();
+        let started = open_volumes(config, &mut volumes).and_then(|()| serve(config, options, token, &volumes));
+        match started {
+            Ok((nbd, api, recorder)) => Ok(Server { api, nbd, volumes, recorder }),
             Err(error) => {
-                for (volume, _) in &volumes {
-                    volume.close()?;
-                }
+                // Of what goes wrong now, the first cause is the one to tell.
+                volumes.iter().for_each(|(volume, _)| drop(volume.close()));
                 Err(error)
             }
         }
-    }
-
-    fn listen(
-        addresses: &[nbd::Address],
-        options: nbd::Options,
-        api: Option<(Address, Option<String>)>,
-        volumes: &[(Arc<Volume>, Opened)],
-        recorder: Option<&Arc<Recorder>>,
-    ) -> Result<(nbd::Server, Option<Api>), ServerError> {
-        let exports = Exports::default();
-        for (volume, _) in volumes {
-            assert!(exports.add(&volume.config().name, volume.clone()), "names of volumes were checked");
-        }
-        let nbd = nbd::Server::start(addresses, exports, options)?;
-        let Some((address, token)) = api else { return Ok((nbd, None)) };
-        let counters = nbd.counters().clone();
-        let managed: Arc<dyn Managed> = Arc::new(Volumes::new(
-            volumes.iter().map(|(volume, _)| volume.clone()).collect(),
-            nbd.uris("").iter().map(ToString::to_string).collect(),
-            Box::new(move || counters.connections.load(Ordering::Relaxed)),
-            recorder.cloned(),
-        ));
-        let api = Api::start(&address, token, managed)?;
-        Ok((nbd, Some(api)))
     }
 
     /// The volumes, and how each was opened.
@@ -109,34 +71,78 @@ impl Server {
         self.nbd.uris(volume).iter().map(ToString::to_string).collect()
     }
 
+    /// Where the management API listens, if it does.
+    pub fn api(&self) -> Option<&Address> {
+        self.api.as_ref().map(Api::address)
+    }
+
     /// Ends connections, which have `grace` to get their answers, then flushes and closes the volumes.
     pub fn stop(self, grace: Duration) -> Result<(), ServerError> {
-        self.nbd.stop(grace);
-        drop(self.api);
-        // Every volume is closed, also where one before it fails.
-        let results: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
-        if let Some(recorder) = self.recorder {
-            recorder.finish()?;
+        if let Some(api) = self.api {
+            api.stop();
         }
-        Ok(results.into_iter().collect::<Result<(), VolumeError>>()?)
+        self.nbd.stop(grace);
+        // Every volume is closed, also where one before it fails.
+        let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
+        let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
+        closed.into_iter().collect::<Result<(), VolumeError>>()?;
+        recorded?;
+        Ok(())
     }
 }
 
-/// Where the API listens, and the token that it asks for.
-fn api_address(config: &ServerConfig) -> Result<Option<(Address, Option<String>)>, ServerError> {
-    let Some(address) = config.api.address() else { return Ok(None) };
-    let token = config.api.token_file.as_ref().map(|path| {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ServerError::Token { path: path.display().to_string(), error })?;
-        Ok::<_, ServerError>(text.trim().to_owned())
-    });
-    Ok(Some((address.parse()?, token.transpose()?)))
+fn open_volumes(config: &ServerConfig, volumes: &mut Vec<(Arc<Volume>, Opened)>) -> Result<(), ServerError> {
+    for volume in &config.volumes {
+        volumes.push(Volume::open(volume.clone())?);
+    }
+    Ok(())
 }
 
-fn recorder(config: &ServerConfig) -> Result<Option<Arc<Recorder>>, ServerError> {
-    let Some(path) = &config.record else { return Ok(None) };
-    let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-    Ok(Some(Arc::new(Recorder::start(&path.to_string_lossy(), &names)?)))
+type Served = (nbd::Server, Option<Api>, Option<Arc<Recorder>>);
+
+fn serve(
+    config: &ServerConfig,
+    options: nbd::Options,
+    token: Option<String>,
+    volumes: &[(Arc<Volume>, Opened)],
+) -> Result<Served, ServerError> {
+    let addresses = config
+        .listen
+        .iter()
+        .map(|uri| Ok(uri.parse::<nbd::Uri>()?.address))
+        .collect::<Result<Vec<nbd::Address>, nbd::UriError>>()?;
+    let recorder = match &config.record {
+        Some(path) => {
+            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
+            let recorder = Arc::new(Recorder::start(&path.to_string_lossy(), &names)?);
+            volumes.iter().zip(0..).for_each(|((volume, _), number)| volume.record(recorder.clone(), number));
+            Some(recorder)
+        }
+        None => None,
+    };
+    let exports = Exports::default();
+    for (volume, _) in volumes {
+        assert!(exports.add(&volume.config().name, volume.clone()), "names of volumes were checked");
+    }
+    let nbd = nbd::Server::start(&addresses, exports, options)?;
+    let api = match config.api.address() {
+        Some(address) => {
+            let counters = nbd.counters().clone();
+            let connections = Box::new(move || counters.connections.load(Ordering::Relaxed));
+            let listening = nbd.uris("").iter().map(ToString::to_string).collect();
+            let volumes = volumes.iter().map(|(volume, _)| volume.clone()).collect();
+            let volumes = Volumes::new(volumes, listening, connections, recorder.clone());
+            Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
+        }
+        None => None,
+    };
+    Ok((nbd, api, recorder))
+}
+
+fn token(config: &ServerConfig) -> Result<Option<String>, ServerError> {
+    let Some(path) = &config.api.token_file else { return Ok(None) };
+    let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+    Ok(Some(text.trim().to_owned()))
 }
 
 fn options(config: &ServerConfig) -> Result<nbd::Options, ServerError> {

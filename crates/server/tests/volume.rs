@@ -1,4 +1,5 @@
 //! Volumes over real files: what they promise when they are closed, killed, moved, mistaken for others, and given up.
+#![allow(clippy::unwrap_used)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
 //! A server as its users start it, and a client of its volume.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};

@@ -1,4 +1,6 @@
 //! The keys of a configuration: one row each, with its default and what it sets. `docs/flashwise.toml` explains them to users.
+// A row of the table is one line: what it sets.
+#![allow(clippy::unit_arg)]
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
