@@ -170,10 +170,7 @@ mod tests {
                 ),
             ),
             ("1,a,read,0,1,,\n", r#"found "1,a,read,0,1,,", expected a line of 6 fields"#.to_owned()),
-            (
-                "1,a,read,0,4294967297,\n",
-                "found a request of 4294967297 bytes, expected at most 4294967296".to_owned(),
-            ),
+            ("1,a,read,0,4294967297,\n", "found a request of 4294967297 bytes, expected at most 4294967296".to_owned()),
             (
                 "1,a,trim,18446744073709551615,2,\n",
                 "found a request of 2 bytes at byte 18446744073709551615, expected one that ends at byte \
