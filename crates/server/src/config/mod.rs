@@ -102,7 +102,7 @@ pub struct Limits {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ConfigError {
-    #[error("{path}: the configuration cannot be read: {source}")]
+    #[error("{path}: the configuration cannot be read")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path}:{line}: {message}")]
     Syntax { path: PathBuf, line: usize, message: String },
