@@ -2,7 +2,18 @@
 FLASHWISE_CRASH_POINTS ?= 1000000
 FLASHWISE_SEED ?= 1
 
-.PHONY: crash
+# The nightly run of the tests with kill -9, about one a second.
+FLASHWISE_KILLS ?= 1000
+
+.PHONY: crash kill bench-serve
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed
+
+kill:
+	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test --release -p flashwise --test kill -- --nocapture what_was_flushed
+
+# Requests per second and processor time beside nbdkit.
+bench-serve:
+	benches/serve.sh

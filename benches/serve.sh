@@ -12,8 +12,21 @@ trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
 # A volume of 64 MiB: with enough RAM for all of it, or with none.
 truncate -s 64M "$work/ram.img" "$work/flash.img" "$work/nbdkit.img"
 start() { # name, RAM
-    target/release/flashwise serve --backend "$work/$1.img" --flash "$work/$1.cache" --flash-size 256MiB --ram "$2" --policy lru \
-        --write-back --no-direct-io --sequential-bypass 0 --api off --listen "nbd+unix:///?socket=$work/$1.sock" 2>"$work/$1.log" &
+    cat >"$work/$1.toml" <<END
+listen = "nbd+unix:///?socket=$work/$1.sock"
+[api]
+listen = "off"
+[[volume]]
+name = "v"
+backend = "$work/$1.img"
+flash = "$work/$1.cache"
+flash-size = "256MiB"
+ram = "$2"
+policy = "lru"
+sequential-bypass = 0
+direct-io = false
+END
+    target/release/flashwise serve "$work/$1.toml" 2>"$work/$1.log" &
     pids[$1]=$!
     uris[$1]="nbd+unix:///?socket=$work/$1.sock"
 }
@@ -26,7 +39,7 @@ kit() { # name, arguments
 }
 declare -A pids uris
 start ram 256MiB
-start flash 0
+start flash 0B
 kit memory memory 64M
 kit file file "$work/nbdkit.img"
 kit cache --filter=cache file "$work/nbdkit.img" cache=writeback
