@@ -564,7 +564,21 @@ impl Volume {
         Ok(())
     }
 
-    /// Follows the backend's size, after it has grown; returns the new size.
+    /// A volume without a size of its own grows when its backend has grown.
+    fn follow_backend(&self) {
+        if self.config.size_bytes.is_some() {
+            return;
+        }
+        let found = self.backend.refresh_size().map(|size| size / BLOCK * BLOCK);
+        if let Ok(found) = found
+            && found > self.size()
+            && let Err(error) = self.resize(found)
+        {
+            tracing::warn!(volume = self.config.name, %error, "the volume does not follow its backend");
+        }
+    }
+
+    /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export anew.
     pub fn resize(&self, size_bytes: u64) -> Result<u64, VolumeError> {
         let found = self
             .backend
@@ -654,6 +668,7 @@ fn overlay(offset: u64, stored: &[Extent], newer: &[u64], extents_max: usize) ->
 fn tick(volume: &Weak<Volume>, stopped: &mpsc::Receiver<()>) {
     while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
         let Some(volume) = volume.upgrade() else { break };
+        volume.follow_backend();
         let mut inner = volume.lock();
         if !inner.frozen {
             inner.engine.advance(volume.now_us());

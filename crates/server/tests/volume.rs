@@ -219,7 +219,8 @@ fn a_newer_format_is_called_by_its_name() {
 
 #[test]
 fn a_volume_grows_with_its_backend() {
-    let setting = Setting::new();
+    let mut setting = Setting::new();
+    setting.config.size_bytes = Some(64 * MIB);
     let (volume, _) = setting.open();
     assert!(volume.resize(128 * MIB).is_err());
     File::options().write(true).open(&setting.config.backend).unwrap().set_len(128 * MIB).unwrap();
@@ -227,6 +228,20 @@ fn a_volume_grows_with_its_backend() {
     write(&volume, 127 * MIB, &pattern(9, 1 << 20));
     volume.detach().unwrap();
     assert_eq!(setting.backend(127 * MIB, 1 << 20), pattern(9, 1 << 20));
+}
+
+#[test]
+fn a_volume_without_a_size_of_its_own_follows_its_backend() {
+    let setting = Setting::new();
+    let (volume, _) = setting.open();
+    File::options().write(true).open(&setting.config.backend).unwrap().set_len(96 * MIB).unwrap();
+    let started = std::time::Instant::now();
+    while volume.size() != 96 * MIB {
+        assert!(started.elapsed().as_secs() < 60, "the volume has {} bytes", volume.size());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    write(&volume, 95 * MIB, &pattern(8, 4096));
+    assert_eq!(read(&volume, 95 * MIB, 4096), pattern(8, 4096));
 }
 
 /// Many threads, each on blocks of its own, while the log turns over several times and everything is checked at the end.
