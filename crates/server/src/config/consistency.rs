@@ -5,6 +5,7 @@ use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::manage::Address;
 use crate::nbd;
 use crate::volume::VolumeConfig;
 
@@ -15,6 +16,9 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     }
     for uri in &config.listen {
         check_listen(uri, config.tls.mode).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
+    }
+    if let Some(Err(error)) = config.api.address().map(str::parse::<Address>) {
+        return Err(origin.refuse(Section::Api, "listen", format!("{error}, or off")));
     }
     check_tls(config, origin)?;
     if config.volumes.is_empty() {

@@ -4,8 +4,9 @@
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
-use super::value::{Problem, Value, WRITE_MODES};
+use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
+use crate::manage::WRITE_MODES;
 use crate::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
@@ -176,9 +177,6 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         Ok(())
     }),
 ];
-
-/// Keys of a volume that can be set while it is served.
-pub const SETTABLE: [&str; 6] = ["policy", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
 
 fn volume_name(value: &Value) -> Result<String, Problem> {
     let name = value.text()?;

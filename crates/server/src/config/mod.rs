@@ -22,6 +22,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
+use crate::manage::KEYS as SETTABLE;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
 use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
@@ -332,11 +333,11 @@ impl VolumeConfig {
     }
 }
 
-/// Reads the value of a key that can be [set](keys::SETTABLE) while a volume is served, as text, and says what is wrong with it.
+/// Reads the value of a key that can be [set](crate::manage::KEYS) while a volume is served, as text, and says what is wrong with it.
 pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError> {
     let place = || Place::Flag(key.to_owned());
-    let Some(name) = keys::SETTABLE.into_iter().find(|name| *name == key) else {
-        let expected = keys::SETTABLE.to_vec();
+    let Some(name) = SETTABLE.into_iter().find(|name| *name == key) else {
+        let expected = SETTABLE.to_vec();
         return Err(ConfigError::UnknownKey { place: place(), near: nearest(key, &expected), expected });
     };
     let known = VOLUME_KEYS.iter().find(|known| known.name == name).expect("what can be set is a key");

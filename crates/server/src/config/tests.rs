@@ -166,6 +166,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         refusal("listen = 'localhost:10809'"),
         refusal("listen = 'nbd://localhost/data'"),
         refusal("listen = 'nbds://localhost'"),
+        volume("[api]\nlisten = 'localhost:port'"),
     ];
     insta::assert_snapshot!(errors.join("\n"));
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
@@ -41,15 +40,6 @@ impl fmt::Display for Value {
             Value::Table => f.write_str("a table"),
         }
     }
-}
-
-/// The write modes by name.
-pub const WRITE_MODES: [(&str, Mode); 3] =
-    [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
-
-/// The name of a write mode.
-pub fn write_mode_name(mode: Mode) -> &'static str {
-    WRITE_MODES.iter().find(|(_, known)| *known == mode).expect("every mode has a name").0
 }
 
 impl Value {
@@ -189,7 +179,10 @@ impl Value {
 
 #[cfg(test)]
 mod tests {
+    use flashwise_core::cache::Mode;
+
     use super::*;
+    use crate::manage::WRITE_MODES;
 
     fn plain(text: &str) -> Value {
         Value::Plain(text.to_owned())
@@ -233,7 +226,6 @@ mod tests {
         let expected =
             "found 'writeback' (did you mean 'write-back'?), expected write-back, write-through, write-around";
         assert_eq!(error, expected);
-        assert_eq!(write_mode_name(Mode::WriteThrough), "write-through");
     }
 
     #[test]
