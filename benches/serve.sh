@@ -45,7 +45,9 @@ kit file file "$work/nbdkit.img"
 kit cache --filter=cache file "$work/nbdkit.img" cache=writeback
 for name in "${!pids[@]}"; do
     until [ -S "$work/$name.sock" ]; do sleep 0.1; done
+    # Everything is written, then read until what fits RAM is there.
     "$load" "${uris[$name]}" 16 fill 0 >/dev/null
+    "$load" "${uris[$name]}" 16 read 2 >/dev/null
 done
 
 declare -A results
