@@ -33,7 +33,7 @@ impl Cache {
     pub(super) fn reclaim(&mut self, steps: &mut Vec<Step>) {
         let mut reclaimed = 0;
         while !self.flash_failed && self.log.free_units() < RESERVE_UNITS {
-            if self.waits_for_destaging(steps) {
+            if self.waits_for_destaging() {
                 return;
             }
             let short = self.log.free_units() <= 1 || reclaimed >= RECLAIMED_MAX.min(self.log.geometry().log_units());
@@ -42,17 +42,10 @@ impl Cache {
         }
     }
 
-    /// Whether the oldest unit is better left until its dirty blocks are written back: copying them forward would only put that
-    /// off, and wear the flash.
-    fn waits_for_destaging(&mut self, steps: &mut Vec<Step>) -> bool {
-        let tail = *self.log.sequences().start();
-        if !self.log.has_dirty(tail) || self.log.free_units() < FREE_UNITS_MIN {
-            return false;
-        }
-        if self.log.dirty_in(tail) > 0 && self.now_us >= self.destage_after_us {
-            self.destage(tail, steps);
-        }
-        true
+    /// Whether the oldest unit is better left until its dirty blocks are written back, which the cleaner sees to after the request:
+    /// copying them forward would only put that off, and wear the flash.
+    fn waits_for_destaging(&self) -> bool {
+        self.log.has_dirty(*self.log.sequences().start()) && self.log.free_units() >= FREE_UNITS_MIN
     }
 
     /// Whether nothing is to be put on flash that need not be: space is short until dirty blocks are written back.

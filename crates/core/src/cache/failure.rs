@@ -17,10 +17,14 @@ impl Cache {
         }
         if let Some(slot) = self.log.find(block)
             && self.log.in_memory(slot) == Some(frame)
-            && !self.log.is_dirty(slot)
         {
-            self.log.drop_slot(block, slot);
-            self.policy.remove(block);
+            if self.log.is_dirty(slot) {
+                // To be copied forward, and read by a client before: it is listed under the slot that it moves to.
+                self.unreadable.insert(block, slot);
+            } else {
+                self.log.drop_slot(block, slot);
+                self.policy.remove(block);
+            }
         }
     }
 
