@@ -271,7 +271,7 @@ fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io:
         (Err(_), None) => return Ok(None),
     };
     let footer = footer
-        .filter(|(footer, _)| (footer.sequence, footer.epoch) == (header.sequence, header.epoch))
+        .filter(|(footer, _)| footer.sequence == header.sequence && footer.epoch >= header.epoch)
         .map(|(footer, records)| (footer.data_pages, records));
     let mut walk =
         UnitWalk { unit, header, first: first.err(), segments: Vec::new(), records: Vec::new(), end: 0, footer };
@@ -280,7 +280,9 @@ fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io:
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page.page(0)) else { break };
         let next = u64::from(walk.end) + 1 + u64::from(header.data_pages);
         let continues = belongs(&header)
-            && (header.sequence, header.epoch, header.page) == (walk.header.sequence, walk.header.epoch, walk.end);
+            // A server that was started again goes on in the same unit, in a later epoch.
+            && header.epoch >= walk.segments.last().map_or(walk.header.epoch, |last: &Header| last.epoch)
+            && (header.sequence, header.page) == (walk.header.sequence, walk.end);
         if !continues || next > u64::from(geometry.segments_end()) {
             break;
         }

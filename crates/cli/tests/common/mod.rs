@@ -31,7 +31,7 @@ pub fn parts(output: Output) -> (String, String, i32) {
 /// Standard output of a run that must succeed and be quiet on standard error.
 pub fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let (out, err, code) = run(folder, arguments);
-    assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+    assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}: {out}");
     out
 }
 
