@@ -58,3 +58,18 @@ pub enum Step {
     /// The client is answered once all steps before it are done. What comes after is background work.
     Reply,
 }
+
+/// What a layout wants done on the flash device, which is counted in pages of one block and in erase units of equally many pages.
+/// The simulator charges these to a modelled device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum FlashStep {
+    /// Reads a page.
+    Read { page: u32 },
+    /// Writes a page: over its old content on a conventional device, at the write pointer of its unit on one that is written in units.
+    Write { page: u32 },
+    /// The content of the page is not needed any more (TRIM).
+    Discard { page: u32 },
+    /// Nothing on the unit is needed any more; it is erased whole.
+    Reset { unit: u32 },
+}
