@@ -3,7 +3,7 @@
 use clap::Args;
 use flashwise_core::cache::Mode;
 use flashwise_core::quantity::{ByteSize, Duration};
-use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_mode, parse_share};
+use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
 
 /// What the whole cache is made of; `None` is the default.
 #[derive(Clone, Debug, Args)]
@@ -16,7 +16,7 @@ pub struct CacheOptions {
     #[arg(long, value_name = "LAYOUT", value_parser = ["containers"])]
     layout: Option<String>,
     /// When written data reaches the backend: write-back, write-through or write-around [default: write-back]
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    #[arg(long, value_name = "MODE")]
     write_mode: Option<Mode>,
     /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0]
     #[arg(long, value_name = "SIZE")]

@@ -23,7 +23,7 @@ use crate::layout::containers::{Head, Log};
 const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// Whether a metadata page is of this cache, of this unit, and possible.
-fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bool {
+pub fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bool {
     header.cache == cache
         && (1..SEQUENCE_MAX).contains(&header.sequence)
         && geometry.unit_of(header.sequence) == unit
@@ -97,7 +97,17 @@ impl UnitScan {
     }
 }
 
-fn decode_footer(bytes: &[u8]) -> Option<(Header, Vec<Record>)> {
+/// Whether a segment goes on at `page` of the unit that `first` begins, behind a segment of `epoch`. A server that was started again
+/// goes on in the same unit, in a later epoch.
+pub fn goes_on(header: &Header, first: &Header, epoch: u64, page: u32) -> bool {
+    header.sequence == first.sequence
+        && header.epoch >= epoch
+        && header.page == page
+        && header.previous_end == first.previous_end
+}
+
+/// The header of a unit's footer and its records, if every page of it is whole.
+pub fn decode_footer(bytes: &[u8]) -> Option<(Header, Vec<Record>)> {
     let mut all: Option<(Header, Vec<Record>)> = None;
     for (page, at) in bytes.chunks_exact(BLOCK_BYTES).zip(0..) {
         let page: &Page = page.try_into().expect("a chunk of a page's length");
@@ -347,11 +357,7 @@ fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u3
     while walked.end < limit {
         let page = page_of(bytes, walked.end);
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) else { break };
-        let continues = belongs(geometry, cache, scan.unit, &header)
-            && header.sequence == first.sequence
-            && header.epoch >= epoch
-            && header.page == walked.end
-            && header.previous_end == first.previous_end;
+        let continues = belongs(geometry, cache, scan.unit, &header) && goes_on(&header, first, epoch, walked.end);
         let next = u64::from(walked.end) + 1 + u64::from(header.data_pages);
         if !continues || next > u64::from(limit) {
             break;

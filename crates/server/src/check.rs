@@ -10,7 +10,7 @@ use flashwise_core::format::{
     BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, SUPERBLOCK_COPIES, State, Superblock,
     decode_metadata,
 };
-use flashwise_core::recovery::Recovered;
+use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -257,9 +257,10 @@ fn walk_units(
 }
 
 fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io::Result<Option<UnitWalk>> {
-    let belongs =
-        |header: &Header| header.cache == cache && header.sequence > 0 && geometry.unit_of(header.sequence) == unit;
-    let footer = read_footer(flash, geometry, unit)?.filter(|(header, _)| belongs(header));
+    let belongs = |header: &Header| belongs(geometry, cache, unit, header);
+    let mut footer = Memory::new(geometry.footer_pages() as usize);
+    read_pages(flash, geometry, unit, geometry.segments_end(), &mut footer)?;
+    let footer = decode_footer(footer.bytes_mut()).filter(|(header, _)| belongs(header));
     let mut page = Memory::new(1);
     read_pages(flash, geometry, unit, 0, &mut page)?;
     let first = decode_metadata(Role::Segment, page.page(0)).and_then(|first| {
@@ -279,10 +280,8 @@ fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io:
         read_pages(flash, geometry, unit, walk.end, &mut page)?;
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page.page(0)) else { break };
         let next = u64::from(walk.end) + 1 + u64::from(header.data_pages);
-        let continues = belongs(&header)
-            // A server that was started again goes on in the same unit, in a later epoch.
-            && header.epoch >= walk.segments.last().map_or(walk.header.epoch, |last: &Header| last.epoch)
-            && (header.sequence, header.page) == (walk.header.sequence, walk.end);
+        let epoch = walk.segments.last().map_or(walk.header.epoch, |last: &Header| last.epoch);
+        let continues = belongs(&header) && goes_on(&header, &walk.header, epoch, walk.end);
         if !continues || next > u64::from(geometry.segments_end()) {
             break;
         }
@@ -291,26 +290,6 @@ fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io:
         walk.records.extend(records);
     }
     Ok(Some(walk))
-}
-
-/// The header of a unit's footer and its records, if every page of it is whole.
-fn read_footer(flash: &dyn Disk, geometry: Geometry, unit: u32) -> io::Result<Option<(Header, Vec<Record>)>> {
-    let mut pages = Memory::new(geometry.footer_pages() as usize);
-    read_pages(flash, geometry, unit, geometry.segments_end(), &mut pages)?;
-    let mut whole: Option<(Header, Vec<Record>)> = None;
-    for number in 0..geometry.footer_pages() {
-        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Footer, pages.page(number)) else {
-            return Ok(None);
-        };
-        match &mut whole {
-            None => whole = Some((header, records)),
-            Some((first, gathered)) if header == (Header { page: first.page + number, ..*first }) => {
-                gathered.extend(records);
-            }
-            Some(_) => return Ok(None),
-        }
-    }
-    Ok(whole)
 }
 
 /// Whether the log is continuous, and each of its units as it should be.

@@ -9,14 +9,12 @@ use flashwise_core::recovery::Recovered;
 
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
-use crate::flash::{FlashError, read_superblock, recover_log, write_superblock};
+use crate::flash::{FlashError, SCAN_THREADS, read_superblock, recover_log, write_superblock};
 use crate::memory::Memory;
 use uuid::Uuid;
 
 /// Blocks that are written back at once, at most.
 const RUN_BLOCKS: usize = 256;
-/// Threads that read units' metadata.
-const SCAN_THREADS: u32 = 8;
 
 /// Why a cache cannot be detached.
 #[derive(Debug, thiserror::Error)]

@@ -126,6 +126,9 @@ pub fn scan(
     Ok(scans)
 }
 
+/// Threads that read a cache at its start: enough to keep a device busy.
+pub const SCAN_THREADS: u32 = 8;
+
 /// Recovers the log of a cache, and wipes what an interrupted run left behind its end.
 pub fn recover_log(
     flash: &dyn Disk,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
-use crate::flash::{self, FlashError, cache_tag, read_superblock, recover_log, write_superblock};
+use crate::flash::{self, FlashError, SCAN_THREADS, cache_tag, read_superblock, recover_log, write_superblock};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::{FaultsStatus, Rating, VolumeStatus};
@@ -81,8 +81,6 @@ const STEPS_MAX: usize = 16_384;
 const NOW_BYTES: u64 = 256 << 10;
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
-/// Threads that read units' metadata at the start.
-const SCAN_THREADS: u32 = 8;
 /// Blocks that are asked about under one lock when extents are told.
 const EXTENT_BLOCKS: u64 = 65_536;
 
@@ -317,7 +315,7 @@ impl Volume {
             backend: self.config.backend.display().to_string(),
             flash: self.config.flash.display().to_string(),
             policy: config.policy.to_string(),
-            write_mode: write_mode_name(config.mode).to_owned(),
+            write_mode: config.mode.name().to_owned(),
             state: state.to_owned(),
             read_blocks: figures.read_blocks,
             written_blocks: figures.written_blocks,
@@ -340,7 +338,7 @@ impl Volume {
             capacity_blocks: config.capacity_blocks() as u64,
             cached_blocks: log.len() as u64,
             dirty_blocks: log.dirty_blocks(),
-            dirty_bytes: (log.dirty_blocks() + cache.buffered_blocks() as u64) * BLOCK,
+            dirty_bytes: cache.blocks_to_write_back() * BLOCK,
             buffered_blocks: cache.buffered_blocks() as u64,
             lost_blocks: cache.lost_blocks().into_iter().map(u64::from).collect(),
             memory_bytes: resident_bytes(),
@@ -504,7 +502,7 @@ impl Volume {
     /// Blocks that are not on the backend yet.
     pub fn dirty_blocks(&self) -> u64 {
         let inner = self.lock();
-        inner.engine.cache().log().dirty_blocks() + inner.engine.cache().buffered_blocks() as u64
+        inner.engine.cache().blocks_to_write_back()
     }
 
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
@@ -524,7 +522,7 @@ impl Volume {
             self.dispatch(inner);
             let inner = self.freeze();
             let cache = inner.engine.cache();
-            let dirty_blocks = cache.log().dirty_blocks() + cache.buffered_blocks() as u64;
+            let dirty_blocks = cache.blocks_to_write_back();
             if inner.closed {
                 return Err(VolumeError::Closed { volume: self.config.name.clone() });
             }
@@ -821,23 +819,6 @@ fn cache_config(config: &VolumeConfig, geometry: Geometry) -> Config {
         commit_age_us: config.commit_age_us,
         sequential_blocks: (config.sequential_bytes / BLOCK) as u32,
         segment_blocks: RECORDS_PER_PAGE as u32,
-    }
-}
-
-/// Whether a path names the same file as another.
-pub fn is_same_file(first: &Path, second: &Path) -> bool {
-    match (first.canonicalize(), second.canonicalize()) {
-        (Ok(first), Ok(second)) => first == second,
-        _ => first == second,
-    }
-}
-
-/// The configuration's word for a write mode.
-pub fn write_mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::WriteBack => "write-back",
-        Mode::WriteThrough => "write-through",
-        Mode::WriteAround => "write-around",
     }
 }
 

@@ -36,23 +36,6 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a write mode.
-pub fn parse_mode(text: &str) -> Result<Mode, String> {
-    MODES
-        .iter()
-        .find(|(name, _)| *name == text)
-        .map(|&(_, mode)| mode)
-        .ok_or_else(|| format!("found '{text}', expected write-back, write-through or write-around"))
-}
-
-/// How a write mode is called.
-pub fn mode_name(mode: Mode) -> &'static str {
-    MODES.iter().find(|(_, other)| *other == mode).map_or("", |(name, _)| name)
-}
-
-const MODES: [(&str, Mode); 3] =
-    [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
-
 /// What every cache of a simulation is made of, besides policy and size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSettings {
@@ -224,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ram_is_a_size_or_a_share_and_modes_have_the_servers_names() {
+    fn ram_is_a_size_or_a_share() {
         assert_eq!(
             ("5%".parse(), "1MiB".parse(), "0".parse()),
             (Ok(Ram::Share(0.05)), Ok(Ram::Bytes(1 << 20)), Ok(Ram::Bytes(0)))
@@ -232,9 +215,5 @@ mod tests {
         for wrong in ["", "%", "101%", "-1%", "1XB"] {
             assert!(wrong.parse::<Ram>().is_err(), "{wrong}");
         }
-        for (name, mode) in MODES {
-            assert_eq!((parse_mode(name), mode_name(mode)), (Ok(mode), name));
-        }
-        assert!(parse_mode("write").is_err());
     }
 }

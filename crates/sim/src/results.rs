@@ -17,7 +17,6 @@ use parquet::file::properties::WriterProperties;
 use serde::Serialize;
 
 use crate::cache_run::CacheCounts;
-use crate::cache_settings::mode_name;
 use crate::cache_simulation::CacheResult;
 use crate::simulate::Run;
 use crate::trace::Trace;
@@ -123,7 +122,7 @@ impl CacheFigures {
         let figures = &result.counts.figures;
         let buffers = u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks);
         CacheFigures {
-            write_mode: mode_name(config.mode),
+            write_mode: config.mode.name(),
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK_BYTES as u64,
             ram_bytes: buffers * BLOCK_BYTES as u64,
             ram_hits: figures.ram_read_hits,

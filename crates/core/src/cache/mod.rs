@@ -41,6 +41,26 @@ pub enum Mode {
     WriteAround,
 }
 
+impl Mode {
+    /// The modes by the names that users know them by.
+    pub const NAMES: [(&str, Mode); 3] =
+        [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Mode, String> {
+        let mode = Mode::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, mode)| mode);
+        mode.ok_or_else(|| format!("found '{name}', expected write-back, write-through or write-around"))
+    }
+}
+
 /// What a cache is made of.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -448,9 +468,9 @@ impl Cache {
         self.write_buffer.len()
     }
 
-    /// Blocks that the policy wants on flash.
-    pub fn wanted_blocks(&self) -> usize {
-        self.policy.len()
+    /// Blocks that are newer than the backend's, on flash or only in RAM.
+    pub fn blocks_to_write_back(&self) -> u64 {
+        self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.

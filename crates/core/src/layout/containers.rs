@@ -399,11 +399,6 @@ impl Log {
         self.open.as_ref().is_some_and(|open| open.records.iter().any(matters))
     }
 
-    /// Whether a segment was appended after the last flush.
-    pub fn is_unflushed(&self) -> bool {
-        self.unflushed
-    }
-
     /// Plans a flush of the flash, if anything was appended since the last.
     pub fn flush(&mut self, steps: &mut Vec<Step>) {
         if self.unflushed {

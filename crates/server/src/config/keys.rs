@@ -2,11 +2,11 @@
 // A row of the table is one line: what it sets.
 #![allow(clippy::unit_arg)]
 
+use flashwise_core::cache::Mode;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
-use crate::manage::WRITE_MODES;
 use crate::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
@@ -128,7 +128,7 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         Ok(())
     }),
     key("write-mode", Some("write-back"), |volume, value| {
-        volume.write_mode = value.word(&WRITE_MODES)?;
+        volume.write_mode = value.word(&Mode::NAMES)?;
         Ok(())
     }),
     key("over-provision", Some("10%"), |volume, value| {

@@ -182,7 +182,6 @@ mod tests {
     use flashwise_core::cache::Mode;
 
     use super::*;
-    use crate::manage::WRITE_MODES;
 
     fn plain(text: &str) -> Value {
         Value::Plain(text.to_owned())
@@ -221,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_word_that_is_nearly_right_is_guessed() {
-        assert_eq!(text("write-around").word(&WRITE_MODES), Ok(Mode::WriteAround));
-        let error = text("writeback").word(&WRITE_MODES).unwrap_err();
+        assert_eq!(text("write-around").word(&Mode::NAMES), Ok(Mode::WriteAround));
+        let error = text("writeback").word(&Mode::NAMES).unwrap_err();
         let expected =
             "found 'writeback' (did you mean 'write-back'?), expected write-back, write-through, write-around";
         assert_eq!(error, expected);

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use flashwise_core::cache::{self, Cache};
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Operation, Request};
@@ -159,7 +159,7 @@ pub struct Engine {
     free_plans: Vec<u32>,
     ready: VecDeque<StepId>,
     backend: HashMap<u32, Hazard, FxBuildHasher>,
-    backend_writes: Vec<StepId>,
+    backend_writes: FxHashSet<StepId>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
     unit_readers: HashMap<u32, Vec<StepId>, FxBuildHasher>,
@@ -220,7 +220,7 @@ impl Engine {
             free_plans: Vec::new(),
             ready: VecDeque::new(),
             backend: HashMap::default(),
-            backend_writes: Vec::new(),
+            backend_writes: FxHashSet::default(),
             appends: Vec::new(),
             unit_readers: HashMap::default(),
             last_log: None,
@@ -467,14 +467,14 @@ impl Engine {
             Step::WriteBackend { block, frame, .. } => {
                 frames[frame.number as usize].hazard.read(id, &mut after);
                 self.backend.entry(*block).or_default().write(id, &mut after);
-                self.backend_writes.push(id);
+                self.backend_writes.insert(id);
                 trust = Some(Bond::Follows);
             }
             Step::ZeroBackend { block, count, .. } => {
                 for block in *block..*block + *count {
                     self.backend.entry(block).or_default().write(id, &mut after);
                 }
-                self.backend_writes.push(id);
+                self.backend_writes.insert(id);
                 trust = Some(Bond::Follows);
             }
             Step::Append(segment) => {
@@ -543,13 +543,13 @@ impl Engine {
             Step::WriteBackend { block, frame, .. } => {
                 frames[frame.number as usize].hazard.end(id);
                 self.end_backend(*block, id);
-                self.backend_writes.retain(|&write| write != id);
+                self.backend_writes.remove(&id);
             }
             Step::ZeroBackend { block, count, .. } => {
                 for block in *block..*block + *count {
                     self.end_backend(block, id);
                 }
-                self.backend_writes.retain(|&write| write != id);
+                self.backend_writes.remove(&id);
             }
             Step::Append(segment) => {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {

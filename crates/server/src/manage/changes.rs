@@ -23,10 +23,6 @@ pub struct Changes {
     pub sequential_bytes: Option<u64>,
 }
 
-/// The words for write modes.
-pub const WRITE_MODES: [(&str, Mode); 3] =
-    [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
-
 /// The keys of the object.
 pub const KEYS: [&str; 6] = ["policy", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
 
@@ -82,9 +78,7 @@ fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, String> {
 }
 
 fn write_mode(key: &str, value: &Value) -> Result<Mode, String> {
-    let name = text(key, value)?;
-    let mode = WRITE_MODES.iter().find(|(known, _)| *known == name).map(|(_, mode)| *mode);
-    mode.ok_or_else(|| format!("{key}: found '{}', expected write-back, write-through or write-around", cut(name)))
+    cut(text(key, value)?).parse().map_err(|error| format!("{key}: {error}"))
 }
 
 /// A number from 0 to 1, or a percentage such as `"70%"`.

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
-pub use changes::{Changes, KEYS, WRITE_MODES};
+pub use changes::{Changes, KEYS};
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use routes::openapi;
 
