@@ -24,3 +24,4 @@ pub mod recovery;
 pub mod sketch;
 pub mod step;
 pub mod streams;
+pub mod table;

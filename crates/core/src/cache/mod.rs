@@ -220,6 +220,10 @@ impl std::ops::Sub for Figures {
 
 type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
 
+fn build_policy(policy: &Spec, capacity_blocks: usize) -> AnyPolicy {
+    policy.build(Hashed::with_capacity(capacity_blocks), capacity_blocks, Boxed)
+}
+
 struct Boxed;
 
 impl Visitor<u32> for Boxed {
@@ -355,7 +359,7 @@ impl Cache {
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         let mut cache = Cache {
-            policy: config.policy.build(Hashed::new(), config.capacity_blocks(), Boxed),
+            policy: build_policy(&config.policy, config.capacity_blocks()),
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
@@ -401,7 +405,7 @@ impl Cache {
 
     /// Changes the policy; the new one is shown what is on flash.
     pub fn set_policy(&mut self, policy: Spec) {
-        self.policy = policy.build(Hashed::new(), self.config.capacity_blocks(), Boxed);
+        self.policy = build_policy(&policy, self.config.capacity_blocks());
         self.config.policy = policy;
         self.warm_policy();
     }

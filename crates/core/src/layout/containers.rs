@@ -10,13 +10,13 @@
 //! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
-use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 use std::hash::BuildHasher;
 
 pub use super::segment::{Cause, Head, LogRecord, Segment};
 use crate::format::{Geometry, Kind, RECORDS_PER_PAGE};
 use crate::step::{Frame, Step};
+use crate::table::Table;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -35,7 +35,7 @@ const NONE: u32 = u32::MAX;
 pub struct Log {
     geometry: Geometry,
     /// Slots by the block in them.
-    slot_of: HashTable<u32>,
+    slot_of: Table,
     /// The block in each slot, current or not.
     block_at: Vec<u32>,
     dirty: Vec<u64>,
@@ -73,7 +73,7 @@ impl Log {
         let slots = geometry.pages() as usize;
         Log {
             geometry,
-            slot_of: HashTable::new(),
+            slot_of: Table::with_capacity(slots, geometry.pages()),
             block_at: vec![NONE; slots],
             dirty: vec![0; slots.div_ceil(64)],
             units: vec![Unit::default(); geometry.units as usize],
@@ -135,7 +135,8 @@ impl Log {
     #[inline]
     pub fn find(&self, block: u32) -> Option<u32> {
         let block_at = &self.block_at;
-        self.slot_of.find(hash(block), |&slot| block_at[slot as usize] == block).copied()
+        // Slot 0 is the superblock's.
+        Some(self.slot_of.find(hash(block), |slot| block_at[slot as usize] == block)).filter(|&slot| slot != 0)
     }
 
     /// Whether the block whose newest copy is at `slot` is newer than the backend's.
@@ -289,7 +290,7 @@ impl Log {
     fn place(&mut self, block: u32, slot: u32, dirty: bool) {
         self.block_at[slot as usize] = block;
         let Log { slot_of, block_at, .. } = self;
-        slot_of.insert_unique(hash(block), slot, |&slot| hash(block_at[slot as usize]));
+        slot_of.insert(hash(block), slot, |slot| hash(block_at[slot as usize]));
         if dirty {
             self.set_dirty(slot, true);
         }
@@ -319,8 +320,8 @@ impl Log {
     /// Forgets the copy of `block` at `slot`.
     pub fn drop_slot(&mut self, block: u32, slot: u32) {
         self.set_dirty(slot, false);
-        let found = self.slot_of.find_entry(hash(block), |&at| at == slot);
-        found.expect("a copy that is dropped is in the log").remove();
+        let found = self.slot_of.remove(hash(block), |at| at == slot);
+        assert!(found, "a copy that is dropped is in the log");
     }
 
     /// The sequence of the newest unit that was planned to have this slot.
@@ -504,7 +505,7 @@ impl Log {
     pub fn check(&self) {
         assert!(self.tail <= self.head + 1 && self.head + 1 - self.tail <= u64::from(self.geometry.log_units()));
         let mut dirty = 0;
-        for (&slot, count) in self.slot_of.iter().zip(1..) {
+        for (slot, count) in self.slot_of.iter().zip(1..) {
             assert!(count <= self.block_at.len());
             let block = self.block_at[slot as usize];
             assert_ne!(block, NONE, "slot {slot} is mapped but empty");

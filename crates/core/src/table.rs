@@ -1,0 +1,264 @@
+//! A dense hash table of numbers, for indexes that hold one entry for each cached block.
+//!
+//! Source: our own; buckets of a cache line that count what went past them follow F14 (Bronson and Shi: Open-sourcing F14 for
+//! faster, more memory-efficient hash tables. Engineering at Meta, 2019).
+//!
+//! The table stores numbers alone, 4 bytes each. What a number stands for, and its hash, the caller knows. The bits that the numbers
+//! leave free hold a part of the hash, so that few callers' keys are looked at in vain. A table that is told how much it will
+//! hold is 9/10 full then, and takes 4.7 bytes for each number; one that has to grow does so by a quarter.
+
+use crate::prefetch::prefetch;
+
+/// Numbers in a bucket; with the count of those that went past it a bucket is a cache line.
+const WAYS: usize = 15;
+/// The table grows when more than this share of it would be in use.
+const LOAD_MAX: f64 = 0.9;
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Bucket {
+    /// Tag and number; 0 where there is none.
+    entries: [u32; WAYS],
+    /// Entries that belong here or before and are in a later bucket.
+    passed: u32,
+}
+
+/// A set of numbers from 1 to 2^32 - 1, found by hash.
+#[derive(Clone, Debug)]
+pub struct Table {
+    buckets: Vec<Bucket>,
+    len: usize,
+    /// Most entries before it grows.
+    room: usize,
+    /// Low bits of an entry, which are the number; the others are the tag.
+    number_bits: u32,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::new()
+    }
+}
+
+impl Table {
+    /// An empty table, which takes no memory.
+    pub fn new() -> Table {
+        Table { buckets: Vec::new(), len: 0, room: 0, number_bits: 8 }
+    }
+
+    /// An empty table for `capacity` numbers that are at most `number_max`.
+    pub fn with_capacity(capacity: usize, number_max: u32) -> Table {
+        let mut table = Table::new();
+        table.number_bits = bits_of(number_max);
+        table.set_buckets(capacity);
+        table
+    }
+
+    /// Makes room for `capacity` numbers in a table that is empty.
+    fn set_buckets(&mut self, capacity: usize) {
+        let buckets = (capacity as f64 / (WAYS as f64 * LOAD_MAX)).ceil().max(1.0) as usize;
+        self.buckets = vec![Bucket::default(); buckets];
+        self.room = (buckets as f64 * WAYS as f64 * LOAD_MAX) as usize;
+    }
+
+    /// Numbers in the table.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bucket where a hash belongs.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    /// The tag of a hash, in its place. The bucket is chosen by high bits of the hash, the tag by low ones.
+    #[inline]
+    fn tag(&self, hash: u64) -> u32 {
+        // A shift by 32 is none, and leaves no bit for a tag.
+        (hash as u32).checked_shl(self.number_bits).unwrap_or(0)
+    }
+
+    #[inline]
+    fn number(&self, entry: u32) -> u32 {
+        entry & u32::MAX.checked_shl(self.number_bits).map_or(u32::MAX, |tags| !tags)
+    }
+
+    #[inline]
+    fn next(&self, at: usize) -> usize {
+        if at + 1 == self.buckets.len() { 0 } else { at + 1 }
+    }
+
+    /// The bucket and the place in it of a number with this hash for which `is_it` holds.
+    #[inline]
+    fn position(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+        if self.len == 0 {
+            return None;
+        }
+        let (tag, tags) = (self.tag(hash), self.tag(u64::MAX));
+        let mut at = self.home(hash);
+        // A small table may have entries past every bucket.
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            let mut candidates = 0_u32;
+            for (way, &entry) in bucket.entries.iter().enumerate() {
+                candidates |= u32::from(entry & tags == tag) << way;
+            }
+            while candidates != 0 {
+                let way = candidates.trailing_zeros() as usize;
+                let number = self.number(bucket.entries[way]);
+                if number != 0 && is_it(number) {
+                    return Some((at, way));
+                }
+                candidates &= candidates - 1;
+            }
+            if bucket.passed == 0 {
+                break;
+            }
+            at = self.next(at);
+        }
+        None
+    }
+
+    /// The number with this hash for which `is_it` holds, or 0.
+    #[inline]
+    pub fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> u32 {
+        self.position(hash, is_it).map_or(0, |(at, way)| self.number(self.buckets[at].entries[way]))
+    }
+
+    /// Adds a number, which is not 0 and not in the table. `hash_of` tells the hashes of numbers that are.
+    pub fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        assert!(number != 0, "0 stands for no number");
+        let bits = bits_of(number);
+        if self.len == self.room || bits > self.number_bits {
+            let capacity = if self.len == self.room { (self.len + self.len / 4).max(WAYS) } else { self.room };
+            self.rebuild(capacity, bits.max(self.number_bits), hash_of);
+        }
+        self.place(hash, number);
+        self.len += 1;
+    }
+
+    fn place(&mut self, hash: u64, number: u32) {
+        let entry = self.tag(hash) | number;
+        let mut at = self.home(hash);
+        loop {
+            let bucket = &mut self.buckets[at];
+            if let Some(free) = bucket.entries.iter_mut().find(|entry| **entry == 0) {
+                *free = entry;
+                return;
+            }
+            bucket.passed += 1;
+            at = self.next(at);
+        }
+    }
+
+    fn rebuild(&mut self, capacity: usize, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
+        let numbers = std::mem::take(&mut self.buckets);
+        let entries = numbers.iter().flat_map(|bucket| bucket.entries).filter(|&entry| entry != 0);
+        let old_mask = u32::MAX.checked_shl(self.number_bits).map_or(u32::MAX, |tags| !tags);
+        self.number_bits = number_bits;
+        self.set_buckets(capacity.max(self.len + 1));
+        for entry in entries {
+            let number = entry & old_mask;
+            self.place(hash_of(number), number);
+        }
+    }
+
+    /// Takes out the number with this hash for which `is_it` holds; whether it was there.
+    pub fn remove(&mut self, hash: u64, is_it: impl Fn(u32) -> bool) -> bool {
+        let Some((found, way)) = self.position(hash, is_it) else { return false };
+        self.buckets[found].entries[way] = 0;
+        let mut at = self.home(hash);
+        while at != found {
+            self.buckets[at].passed -= 1;
+            at = self.next(at);
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// The numbers, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        let entries = self.buckets.iter().flat_map(|bucket| bucket.entries);
+        entries.filter(|&entry| entry != 0).map(|entry| self.number(entry))
+    }
+
+    /// A hint that a number with this hash will be looked for soon.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if !self.buckets.is_empty() {
+            prefetch(&self.buckets, self.home(hash));
+        }
+    }
+}
+
+/// Bits that numbers up to `number_max` take.
+fn bits_of(number_max: u32) -> u32 {
+    u32::BITS - number_max.leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Few different hashes, so that buckets overflow and tags are the same.
+    fn poor_hash(number: u32) -> u64 {
+        u64::from(number % 7).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn good_hash(number: u32) -> u64 {
+        (u64::from(number) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn does_what_a_set_does(mut table: Table, hash_of: fn(u32) -> u64, number_max: u32, live_max: usize) {
+        let mut set = BTreeSet::new();
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = 1 + (state >> 33) as u32 % number_max;
+            let hash = hash_of(number);
+            assert_eq!(table.find(hash, |found| found == number) == number, set.contains(&number));
+            let grow = set.len() < live_max && state >> 20 & 3 != 0;
+            if set.contains(&number) || !grow {
+                assert_eq!(table.remove(hash, |found| found == number), set.remove(&number));
+            } else {
+                table.insert(hash, number, hash_of);
+                set.insert(number);
+            }
+            assert_eq!(table.len(), set.len());
+        }
+        for &number in &set {
+            assert!(table.remove(hash_of(number), |found| found == number), "{number}");
+        }
+        assert!(table.buckets.iter().all(|bucket| bucket.passed == 0 && bucket.entries == [0; WAYS]));
+    }
+
+    #[test]
+    fn it_does_what_a_set_does() {
+        does_what_a_set_does(Table::new(), good_hash, 1_000, 600);
+        does_what_a_set_does(Table::new(), poor_hash, 300, 200);
+        does_what_a_set_does(Table::new(), good_hash, u32::MAX, 5_000);
+        does_what_a_set_does(Table::with_capacity(500, 1_000), good_hash, 1_000, 500);
+        does_what_a_set_does(Table::with_capacity(1, 1), poor_hash, 10, 10);
+        does_what_a_set_does(Table::with_capacity(20, 40), good_hash, 40, 26);
+        does_what_a_set_does(Table::with_capacity(40, 80), good_hash, 80, 39);
+        does_what_a_set_does(Table::with_capacity(3_000, u32::MAX), good_hash, u32::MAX, 3_000);
+    }
+
+    #[test]
+    fn a_table_that_is_told_what_it_will_hold_takes_less_than_five_bytes_for_each() {
+        let mut table = Table::with_capacity(1_000_000, 1_000_000);
+        let before = table.buckets.len();
+        (1..=1_000_000).for_each(|number| table.insert(good_hash(number), number, good_hash));
+        assert_eq!(table.buckets.len(), before, "it did not grow");
+        assert!(before * size_of::<Bucket>() < 5_000_000);
+        let past: u64 = table.buckets.iter().map(|bucket| u64::from(bucket.passed)).sum();
+        assert!(past < 200_000, "{past} entries are not where they belong");
+    }
+}
