@@ -39,7 +39,7 @@ pub fn results(rows: &[ResultRow]) -> String {
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
             human::count(row.flash_writes_blocks),
-            human::count(row.replacements),
+            row.replacements.map_or_else(|| "-".to_owned(), human::count),
             match best.get(&(row.trace.as_str(), row.capacity_blocks)) {
                 Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
                 _ => "-".to_owned(),

@@ -61,10 +61,12 @@ pub struct ResultRow {
     pub read_admissions: u64,
     /// Write misses among them.
     pub write_admissions: u64,
-    /// Admissions that evicted a block.
-    pub replacements: u64,
-    /// Blocks that left the cache.
-    pub evictions: u64,
+    /// Admissions that evicted a block; not counted where endurance is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacements: Option<u64>,
+    /// Blocks that left the cache; not counted where endurance is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evictions: Option<u64>,
     /// Misses that left the cache as it was.
     pub bypasses: u64,
     /// Write hits and admissions; of a whole cache all that was written to flash.
@@ -74,6 +76,9 @@ pub struct ResultRow {
     /// What the tiers of a whole cache did, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheFigures>,
+    /// What the cache wears, if that was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub endurance: Option<EnduranceFigures>,
     /// Figures over time, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<Epoch>,
@@ -186,12 +191,13 @@ impl ResultRow {
             admissions: counters.admissions(),
             read_admissions: read.admissions(),
             write_admissions: write.admissions(),
-            replacements: counters.replacements(),
-            evictions: counters.evictions(),
+            replacements: Some(counters.replacements()),
+            evictions: Some(counters.evictions()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
             flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
             cache: None,
+            endurance: None,
             epochs: epochs(&run.epochs),
         }
     }
@@ -222,12 +228,13 @@ impl ResultRow {
             admissions: counters.admissions(),
             read_admissions: read.admissions(),
             write_admissions: write.admissions(),
-            replacements: counters.replacements(),
-            evictions: counters.evictions(),
+            replacements: Some(counters.replacements()),
+            evictions: Some(counters.evictions()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: figures.flash_written_blocks(),
             flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
             cache: Some(CacheFigures::new(result)),
+            endurance: None,
             epochs: cache_epochs(&result.epochs),
         }
     }
@@ -269,11 +276,82 @@ fn epochs(counters: &[Counters]) -> Vec<Epoch> {
     counters.iter().map(epoch).collect()
 }
 
+/// What a cache wears. Definitions are those of [`Counts`]. None stands where nothing was written or erased, where the trace has no
+/// times, or where no device was named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EnduranceFigures {
+    /// How blocks lie on flash: `slots`, `containers`, or `unit` where every block is an erase unit.
+    pub layout: &'static str,
+    /// Size of an erase unit.
+    pub erase_unit_bytes: u64,
+    /// Erase units, spare ones included.
+    pub erase_units: u64,
+    /// Flash beyond the size of the cache, as a share of it.
+    pub over_provision: f64,
+    /// DRAM in front of the flash.
+    pub ram_bytes: u64,
+    /// Read hit ratio: reads that DRAM or flash had, per read.
+    pub rhr: f64,
+    /// Reads that DRAM had.
+    pub ram_hits: u64,
+    /// Reads that the flash cache had.
+    pub flash_hits: u64,
+    /// Erase units erased.
+    pub erasures: u64,
+    /// Erasures per erase unit and day.
+    pub epbpd: Option<f64>,
+    /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
+    pub fue: Option<f64>,
+    /// Weighted flash usage effectiveness against M+ (H for unit caching).
+    pub wfue: Option<f64>,
+    /// The weight of the hits in it.
+    pub wfue_alpha: f64,
+    /// Blocks that the host wrote per block that it wrote because of an access.
+    pub host_write_amplification: Option<f64>,
+    /// Pages that the device programmed per block that the host wrote.
+    pub device_write_amplification: Option<f64>,
+    /// Both together.
+    pub write_amplification: Option<f64>,
+    /// Flash writes because clients wrote.
+    pub client_blocks: u64,
+    /// Flash writes because blocks that were read were admitted.
+    pub admission_blocks: u64,
+    /// Flash writes because wanted blocks were moved out of erase units that were reset.
+    pub copy_forward_blocks: u64,
+    /// Pages that the device programmed.
+    pub device_programs_pages: u64,
+    /// Pages among them that the device copied for itself.
+    pub device_copies_pages: u64,
+    /// Share of the pages that were live in the erase units that were erased.
+    pub live_at_eviction: Option<f64>,
+    /// Erasures of the least worn unit, ...
+    pub wear_min: u64,
+    /// ... of all on average, ...
+    pub wear_mean: f64,
+    /// ... of the most worn, ...
+    pub wear_max: u64,
+    /// ... and their standard deviation.
+    pub wear_deviation: f64,
+    /// Days that the trace spans.
+    pub days: Option<f64>,
+    /// Bytes that the host wrote to flash per day.
+    pub flash_bytes_per_day: Option<f64>,
+    /// The same as a multiple of the flash's size: what drives' endurance is rated in.
+    pub drive_writes_per_day: Option<f64>,
+    /// The device whose limits count.
+    pub device: Option<String>,
+    /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
+    pub lifetime_years: Option<f64>,
+}
+
 /// A column of results. JSON takes the same names from the fields of [`ResultRow`].
 enum Column<R> {
     Text(fn(&R) -> &str),
     Count(fn(&R) -> u64),
     Ratio(fn(&R) -> f64),
+    MaybeText(fn(&R) -> Option<&str>),
+    MaybeCount(fn(&R) -> Option<u64>),
+    MaybeRatio(fn(&R) -> Option<f64>),
 }
 
 /// Names each field of a row once more, with its kind.
@@ -282,6 +360,7 @@ macro_rules! columns {
         &[$($((stringify!($field), columns!(@ $kind $field))),*),*]
     };
     (@ Text $field:ident) => { Column::Text(|row| &row.$field) };
+    (@ MaybeText $field:ident) => { Column::MaybeText(|row| row.$field.as_deref()) };
     (@ $kind:ident $field:ident) => { Column::$kind(|row| row.$field) };
 }
 
@@ -290,7 +369,9 @@ const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
     Text { trace policy size }
     Count { capacity_blocks block_size_bytes unique_blocks warmup_accesses accesses reads writes read_hits write_hits hits }
     Ratio { hit_ratio read_hit_ratio }
-    Count { admissions read_admissions write_admissions replacements evictions bypasses flash_writes_blocks flash_bytes_written }
+    Count { admissions read_admissions write_admissions }
+    MaybeCount { replacements evictions }
+    Count { bypasses flash_writes_blocks flash_bytes_written }
 };
 
 /// The columns that follow where whole caches were simulated.
@@ -302,17 +383,68 @@ const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
     Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
 };
 
-/// The figures of whole caches, if that is what all rows are of.
-fn of_caches(rows: &[ResultRow]) -> Option<Vec<&CacheFigures>> {
-    rows.iter().map(|row| row.cache.as_ref()).collect::<Option<Vec<_>>>().filter(|caches| !caches.is_empty())
+/// The columns that follow where endurance was simulated.
+const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
+    Text { layout }
+    Count { erase_unit_bytes erase_units }
+    Ratio { over_provision }
+    Count { ram_bytes }
+    Ratio { rhr }
+    Count { ram_hits flash_hits erasures }
+    MaybeRatio { epbpd fue wfue }
+    Ratio { wfue_alpha }
+    MaybeRatio { host_write_amplification device_write_amplification write_amplification }
+    Count { client_blocks admission_blocks copy_forward_blocks device_programs_pages device_copies_pages }
+    MaybeRatio { live_at_eviction }
+    Count { wear_min }
+    Ratio { wear_mean }
+    Count { wear_max }
+    Ratio { wear_deviation }
+    MaybeRatio { days flash_bytes_per_day drive_writes_per_day }
+    MaybeText { device }
+    MaybeRatio { lifetime_years }
+};
+
+/// A column's name, and its cells as text or as an array.
+struct Cells {
+    name: &'static str,
+    text: Vec<String>,
+    array: ArrayRef,
+    nullable: bool,
+}
+
+/// All columns of the rows: those of every row, and those of whole caches or of endurance where all rows have them.
+fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
+    fn cells<'a, R: 'a>(columns: &'static [(&'static str, Column<R>)], rows: Option<Vec<&'a R>>) -> Vec<Cells> {
+        let Some(rows) = rows else { return Vec::new() };
+        let cells = |(name, column): &'static (&'static str, Column<R>)| Cells {
+            name,
+            text: rows.iter().map(|row| column.text(row)).collect(),
+            array: column.array(rows.iter().copied()),
+            nullable: column.nullable(),
+        };
+        columns.iter().map(cells).collect()
+    }
+    let mut all = cells(COLUMNS, Some(rows.iter().collect()));
+    if !rows.is_empty() {
+        all.extend(cells(CACHE_COLUMNS, rows.iter().map(|row| row.cache.as_ref()).collect()));
+        all.extend(cells(ENDURANCE_COLUMNS, rows.iter().map(|row| row.endurance.as_ref()).collect()));
+    }
+    all
 }
 
 impl<R> Column<R> {
     fn text(&self, row: &R) -> String {
+        fn maybe(value: Option<impl ToString>) -> String {
+            value.map(|value| value.to_string()).unwrap_or_default()
+        }
         match self {
             Column::Text(field) => field(row).to_owned(),
             Column::Count(field) => field(row).to_string(),
             Column::Ratio(field) => field(row).to_string(),
+            Column::MaybeText(field) => maybe(field(row)),
+            Column::MaybeCount(field) => maybe(field(row)),
+            Column::MaybeRatio(field) => maybe(field(row)),
         }
     }
 
@@ -324,38 +456,34 @@ impl<R> Column<R> {
             Column::Text(field) => Arc::new(StringArray::from_iter_values(rows.map(field))),
             Column::Count(field) => Arc::new(UInt64Array::from_iter_values(rows.map(field))),
             Column::Ratio(field) => Arc::new(Float64Array::from_iter_values(rows.map(field))),
+            Column::MaybeText(field) => Arc::new(rows.map(field).collect::<StringArray>()),
+            Column::MaybeCount(field) => Arc::new(rows.map(field).collect::<UInt64Array>()),
+            Column::MaybeRatio(field) => Arc::new(rows.map(field).collect::<Float64Array>()),
         }
+    }
+
+    fn nullable(&self) -> bool {
+        matches!(self, Column::MaybeText(_) | Column::MaybeCount(_) | Column::MaybeRatio(_))
     }
 }
 
 /// Writes rows as CSV with a header. Epochs are left out.
 pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    let caches = of_caches(rows);
-    let cache_columns = if caches.is_some() { CACHE_COLUMNS } else { &[] };
-    let names = COLUMNS.iter().map(|(name, _)| name).chain(cache_columns.iter().map(|(name, _)| name));
-    csv.write_record(names)?;
-    for (number, row) in rows.iter().enumerate() {
-        let mut record: Vec<String> = COLUMNS.iter().map(|(_, column)| column.text(row)).collect();
-        if let Some(caches) = &caches {
-            record.extend(CACHE_COLUMNS.iter().map(|(_, column)| column.text(caches[number])));
-        }
-        csv.write_record(record)?;
+    let columns = columns_of(rows);
+    csv.write_record(columns.iter().map(|column| column.name))?;
+    for row in 0..rows.len() {
+        csv.write_record(columns.iter().map(|column| &column.text[row]))?;
     }
     csv.flush()
 }
 
 /// Rows as the contents of a Parquet file; the epochs of a row are a list in the last column.
 pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
-    let mut columns: Vec<_> = COLUMNS.iter().map(|(name, column)| (*name, column.array(rows.iter()))).collect();
-    if let Some(caches) = of_caches(rows) {
-        let array = |column: &Column<CacheFigures>| column.array(caches.iter().copied());
-        columns.extend(CACHE_COLUMNS.iter().map(|(name, column)| (*name, array(column))));
-    }
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
-    for (name, array) in columns {
-        fields.push(Field::new(name, array.data_type().clone(), false));
+    for Cells { name, array, nullable, .. } in columns_of(rows) {
+        fields.push(Field::new(name, array.data_type().clone(), nullable));
         arrays.push(array);
     }
     let epochs = epoch_lists(rows);
@@ -392,10 +520,15 @@ mod tests {
 
     #[test]
     fn json_and_columns_name_the_same_figures_in_the_same_order() {
-        let row = ResultRow { trace: "t".to_owned(), ..ResultRow::default() };
-        let json = serde_json::to_value(&row).unwrap();
-        let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let in_columns: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(in_json, in_columns);
+        let (replacements, evictions) = (Some(0), Some(0));
+        let whole = || ResultRow { replacements, evictions, ..ResultRow::default() };
+        let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
+        let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
+        for row in [whole(), row, worn] {
+            let json = serde_json::to_value(&row).unwrap();
+            let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+            let columns = columns_of(std::slice::from_ref(&row));
+            assert_eq!(in_json, columns.iter().map(|column| column.name).collect::<Vec<_>>());
+        }
     }
 }

@@ -115,8 +115,14 @@ fn every_figure_of_every_row_stands_in_the_tables() {
         let writes = table_row("Flash writes by policy", &row.policy)[size].clone();
         assert_eq!(writes.split('\n').next().unwrap(), grouped(row.flash_writes_blocks));
         let counts = between("<caption>All counts", "</table>");
-        let cells =
-            [row.write_hits, row.read_admissions, row.write_admissions, row.replacements, row.evictions, row.bypasses];
+        let cells = [
+            row.write_hits,
+            row.read_admissions,
+            row.write_admissions,
+            row.replacements.unwrap(),
+            row.evictions.unwrap(),
+            row.bypasses,
+        ];
         let cells: String = cells.map(|count| format!("<td>{}</td>", grouped(count))).concat();
         assert!(counts.contains(&cells), "{cells}");
         assert!(page.contains(&format!("({} blocks)</summary>", grouped(row.capacity_blocks))));

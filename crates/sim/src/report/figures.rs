@@ -135,8 +135,8 @@ impl<'a> Subject<'a> {
                     row.write_hits,
                     row.read_admissions,
                     row.write_admissions,
-                    row.replacements,
-                    row.evictions,
+                    row.replacements.unwrap_or(0),
+                    row.evictions.unwrap_or(0),
                     row.bypasses,
                     row.flash_writes_blocks,
                 ];
