@@ -20,6 +20,7 @@ pub mod info;
 pub mod input;
 pub mod normalise;
 pub mod numbering;
+pub mod offline;
 pub mod output;
 pub mod progress;
 pub mod recording;
