@@ -10,6 +10,7 @@ pub mod cache_simulation;
 pub mod concat;
 pub mod convert;
 pub mod cut;
+pub mod device;
 pub mod duration;
 pub mod error;
 pub mod export;
