@@ -12,6 +12,7 @@ pub mod convert;
 pub mod cut;
 pub mod device;
 pub mod duration;
+pub mod endurance;
 pub mod error;
 pub mod export;
 pub mod formats;
