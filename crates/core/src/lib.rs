@@ -9,11 +9,13 @@
 pub mod access;
 pub mod blocks;
 pub mod cache;
+pub mod container_policy;
 pub mod counters;
 pub mod format;
 pub mod frames;
 pub mod index;
 pub mod layout;
+pub mod lists;
 pub mod options;
 pub mod policy;
 pub mod positions;

@@ -1,4 +1,9 @@
-//! Where blocks lie on flash. One layout so far: [`containers`], a log of erase units.
+//! Where blocks lie on flash: [`slots`], each block at a fixed place; [`units`], erase units that are written and reset whole;
+//! [`containers`], the log of erase units of the live cache.
 
 pub mod containers;
+pub mod open_units;
 pub mod segment;
+pub mod slots;
+pub mod tournament;
+pub mod units;

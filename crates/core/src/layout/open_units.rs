@@ -1,0 +1,226 @@
+//! Erase units that fill up in RAM before they are sealed onto flash.
+//!
+//! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
+//! offline optimality. USENIX ATC 2016, section 4.1 (in-RAM write buffer with updates in place).
+
+use crate::index::{Hashed, Index};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// Why a block is written to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client wrote it.
+    ClientWrite,
+    /// A client read it and it was not in the cache.
+    Admission,
+    /// It was on a unit that was reset.
+    CopyForward,
+}
+
+/// What is kept of a block in an open unit.
+#[derive(Clone, Copy, Debug)]
+struct Kept<T> {
+    cause: Cause,
+    data: T,
+}
+
+/// The open unit that a block is in, and its place there. Valid until a block leaves that unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place(u32);
+
+/// Some open units, numbered from 0, with their blocks; of each block the caller keeps a `T`. A unit that is full is to be taken before
+/// another block is put into it.
+#[derive(Clone, Debug)]
+pub struct OpenUnits<K, T> {
+    unit_pages: u32,
+    blocks: Vec<Vec<K>>,
+    kept: Vec<Vec<Kept<T>>>,
+    /// Node `unit * unit_pages + place + 1` for each block.
+    index: Hashed<K>,
+}
+
+#[inline]
+fn key_of<K: Copy>(blocks: &[Vec<K>], unit_pages: u32, node: u32) -> K {
+    let place = node - 1;
+    blocks[(place / unit_pages) as usize][(place % unit_pages) as usize]
+}
+
+impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static, T: Copy> OpenUnits<K, T> {
+    /// `count` open units of `unit_pages` pages, all empty.
+    pub fn new(count: u32, unit_pages: u32) -> Self {
+        assert!(unit_pages > 0 && count.checked_mul(unit_pages).is_some_and(|pages| pages < u32::MAX));
+        let (blocks, kept) = (vec![vec![]; count as usize], vec![vec![]; count as usize]);
+        OpenUnits { unit_pages, blocks, kept, index: Hashed::new() }
+    }
+
+    /// Where `block` is.
+    #[inline]
+    pub fn find(&self, block: K) -> Option<Place> {
+        self.index.get(block, |node| key_of(&self.blocks, self.unit_pages, node)).checked_sub(1).map(Place)
+    }
+
+    #[inline]
+    fn split(&self, place: Place) -> (usize, usize) {
+        ((place.0 / self.unit_pages) as usize, (place.0 % self.unit_pages) as usize)
+    }
+
+    /// The open unit of a place.
+    #[inline]
+    pub fn unit_of(&self, place: Place) -> u32 {
+        place.0 / self.unit_pages
+    }
+
+    /// What the caller keeps of the block there.
+    #[inline]
+    pub fn data_mut(&mut self, place: Place) -> &mut T {
+        let (unit, at) = self.split(place);
+        &mut self.kept[unit][at].data
+    }
+
+    /// The client wrote the block there anew.
+    #[inline]
+    pub fn overwrite(&mut self, place: Place) {
+        let (unit, at) = self.split(place);
+        self.kept[unit][at].cause = Cause::ClientWrite;
+    }
+
+    /// How many blocks are in `unit`.
+    #[inline]
+    pub fn len(&self, unit: u32) -> u32 {
+        self.blocks[unit as usize].len() as u32
+    }
+
+    /// Whether `unit` has no block.
+    pub fn is_empty(&self, unit: u32) -> bool {
+        self.len(unit) == 0
+    }
+
+    /// Number of blocks in all open units.
+    pub fn blocks(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    /// Puts `block`, which is in none, into `unit`; whether the unit is now full.
+    #[inline]
+    pub fn push(&mut self, unit: u32, block: K, cause: Cause, data: T) -> bool {
+        let at = self.len(unit);
+        assert!(at < self.unit_pages, "a full unit is taken before a block is put into it");
+        self.blocks[unit as usize].push(block);
+        self.kept[unit as usize].push(Kept { cause, data });
+        self.remember(block, unit * self.unit_pages + at);
+        at + 1 == self.unit_pages
+    }
+
+    /// Takes the block there out; the last block of the unit takes its place.
+    pub fn remove(&mut self, place: Place) -> (K, Cause, T) {
+        let (unit, at) = self.split(place);
+        let (block, last) = (self.blocks[unit][at], self.blocks[unit].len() - 1);
+        self.forget(block);
+        if at < last {
+            let moved = self.blocks[unit][last];
+            self.forget(moved);
+            self.blocks[unit].swap_remove(at);
+            self.remember(moved, place.0);
+        } else {
+            self.blocks[unit].pop();
+        }
+        let Kept { cause, data } = self.kept[unit].swap_remove(at);
+        (block, cause, data)
+    }
+
+    #[inline]
+    fn remember(&mut self, block: K, place: u32) {
+        self.index.insert(block, place + 1, |node| key_of(&self.blocks, self.unit_pages, node));
+    }
+
+    #[inline]
+    fn forget(&mut self, block: K) {
+        self.index.remove(block, |node| key_of(&self.blocks, self.unit_pages, node));
+    }
+
+    /// Takes all blocks of `unit` out, in the order in which they were put in but for removals, into `blocks` and `kept`.
+    pub fn take(&mut self, unit: u32, blocks: &mut Vec<K>, kept: &mut Vec<(Cause, T)>) {
+        for at in 0..self.blocks[unit as usize].len() {
+            self.forget(self.blocks[unit as usize][at]);
+        }
+        blocks.clear();
+        std::mem::swap(blocks, &mut self.blocks[unit as usize]);
+        kept.clear();
+        kept.extend(self.kept[unit as usize].drain(..).map(|Kept { cause, data }| (cause, data)));
+    }
+
+    /// The blocks of `unit`.
+    pub fn blocks_of(&self, unit: u32) -> &[K] {
+        &self.blocks[unit as usize]
+    }
+
+    /// Asserts that index and units agree and that no unit is full.
+    pub fn check(&self) {
+        for (unit, blocks) in (0..).zip(&self.blocks) {
+            assert!(blocks.len() < self.unit_pages as usize, "open unit {unit} is full");
+            assert_eq!(blocks.len(), self.kept[unit as usize].len());
+            for (at, &block) in (0..).zip(blocks) {
+                assert_eq!(
+                    self.find(block),
+                    Some(Place(unit * self.unit_pages + at)),
+                    "{block:?} is indexed elsewhere"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_units_do_what_lists_of_blocks_do() {
+        for unit_pages in [1, 2, 5, 20] {
+            let mut open = OpenUnits::new(3, unit_pages);
+            let mut model: [Vec<(u32, Cause, u32)>; 3] = Default::default();
+            let mut state = unit_pages;
+            for step in 0..3_000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let (block, unit) = ((state >> 8) % 50, (state >> 20) % 3);
+                let held = |(unit, blocks): (usize, &Vec<(u32, Cause, u32)>)| {
+                    blocks.iter().position(|held| held.0 == block).map(|at| (unit, at))
+                };
+                match (model.iter().enumerate().find_map(held), state >> 30) {
+                    (None, _) => {
+                        assert_eq!(open.find(block), None);
+                        model[unit as usize].push((block, Cause::Admission, step));
+                        let full = model[unit as usize].len() as u32 == unit_pages;
+                        assert_eq!(open.push(unit, block, Cause::Admission, step), full);
+                        if full {
+                            let (mut blocks, mut kept) = (vec![], vec![]);
+                            open.take(unit, &mut blocks, &mut kept);
+                            let taken: Vec<_> =
+                                blocks.iter().zip(kept).map(|(&block, kept)| (block, kept.0, kept.1)).collect();
+                            assert_eq!(taken, std::mem::take(&mut model[unit as usize]));
+                            assert!(open.is_empty(unit));
+                        }
+                    }
+                    (Some((unit, at)), 0) => {
+                        let place = open.find(block).unwrap();
+                        assert_eq!(open.unit_of(place), unit as u32);
+                        assert_eq!(open.remove(place), model[unit].swap_remove(at));
+                    }
+                    (Some((unit, at)), _) => {
+                        let place = open.find(block).unwrap();
+                        open.overwrite(place);
+                        *open.data_mut(place) += 1;
+                        model[unit][at].1 = Cause::ClientWrite;
+                        model[unit][at].2 += 1;
+                    }
+                }
+                open.check();
+                assert_eq!(open.blocks(), model.iter().map(Vec::len).sum::<usize>());
+                for (unit, blocks) in (0..).zip(&model) {
+                    assert!(open.blocks_of(unit).iter().eq(blocks.iter().map(|(block, ..)| block)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! A conventional SSD: a page-mapped flash translation layer that writes to open erase units and collects garbage when free units run out.
+//!
+//! As modelled by Desnoyers, Analytic Modeling of SSD Write Performance (SYSTOR 2012) and Van Houdt, A Mean Field Model for a Class of
+//! Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013), with what these leave out: pages that were never
+//! written or were discarded, a separate unit for copies, a larger reserve and static wear levelling.
+
+use std::collections::VecDeque;
+
+use flashwise_core::step::FlashStep;
+
+use super::victims::{Candidates, Victim};
+use super::wear::{Erasures, Wear};
+use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
+
+/// Where garbage collection writes the pages that it copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GcPlacement {
+    /// Into an open unit of its own: what was copied once is likely to stay, so that cold pages gather apart from fresh ones.
+    #[default]
+    Own,
+    /// Into the unit that the host writes, as the theory has it.
+    Mixed,
+}
+
+/// What a conventional SSD is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FtlConfig {
+    /// Pages that the host sees.
+    pub logical_pages: u32,
+    /// Pages of an erase unit.
+    pub unit_pages: u32,
+    /// Physical pages beyond the logical ones, as a share of these; rounded up to whole erase units.
+    pub over_provision: f64,
+    /// Which unit is collected.
+    pub victim: Victim,
+    /// Where what is still valid in it goes.
+    pub gc_placement: GcPlacement,
+    /// Units kept free, which come out of the over-provisioning: a unit is collected when the host needs one and no more than these
+    /// are left. One at least, so that there is always room for copies; more make the space for data smaller.
+    pub reserve_units: u32,
+    /// By how many erasures a unit may be ahead of the least worn one before it is given cold data; none for no static wear levelling.
+    pub wear_levelling: Option<u32>,
+    /// Of what is random.
+    pub seed: u64,
+}
+
+impl FtlConfig {
+    /// Greedy collection into a unit of its own, a reserve of one unit, no static wear levelling.
+    pub fn new(logical_pages: u32, unit_pages: u32, over_provision: f64) -> FtlConfig {
+        FtlConfig {
+            logical_pages,
+            unit_pages,
+            over_provision,
+            victim: Victim::default(),
+            gc_placement: GcPlacement::default(),
+            reserve_units: 1,
+            wear_levelling: None,
+            seed: 0,
+        }
+    }
+
+    /// The erase units of the device: all, spare and reserve included.
+    pub fn units(&self) -> Result<u32, DeviceError> {
+        let FtlConfig { logical_pages, unit_pages, over_provision, reserve_units, .. } = *self;
+        let at_least_one = [
+            ("logical pages", logical_pages),
+            ("pages of an erase unit", unit_pages),
+            ("erase units in reserve", reserve_units),
+            ("choices of a victim", if let Victim::Choices(choices) = self.victim { choices } else { 1 }),
+            ("erasures that wear levelling allows between units", self.wear_levelling.unwrap_or(1)),
+        ];
+        if let Some((what, _)) = at_least_one.into_iter().find(|(_, found)| *found == 0) {
+            return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
+        }
+        if !(0.0..=100.0).contains(&over_provision) {
+            return Err(DeviceError::OverProvision { found: over_provision });
+        }
+        // 7 % of 100 pages are 7 pages, not 7.000000000000001: what is lost or won in rounding is below a millionth of a page.
+        let spare_pages = (f64::from(logical_pages) * over_provision - 1e-6).ceil().max(0.0) as u64;
+        let units = (u64::from(logical_pages) + spare_pages).div_ceil(u64::from(unit_pages));
+        let pages = units * u64::from(unit_pages);
+        if pages >= u64::from(NONE) {
+            return Err(DeviceError::TooLarge { what: "physical pages", found: pages, most: u64::from(NONE) - 1 });
+        }
+        let data_units = u64::from(logical_pages.div_ceil(unit_pages));
+        let least = u64::from(reserve_units) + 1;
+        if units < data_units + least {
+            let pages_least = (data_units + least) * u64::from(unit_pages);
+            // Any share above this one is enough; shown with two digits, rounded up.
+            let share_least = (pages_least - u64::from(unit_pages)) as f64 / f64::from(logical_pages) - 1.0;
+            return Err(DeviceError::Reserve {
+                over_provision_percent: 100.0 * over_provision,
+                logical_pages,
+                unit_pages,
+                found: (units - data_units) as u32,
+                least: least as u32,
+                reserve_units,
+                least_percent: ((10_000.0 * share_least).floor() + 1.0) / 100.0,
+            });
+        }
+        Ok(units as u32)
+    }
+}
+
+/// What a conventional SSD's flash is asked to do, in order. Pages and units are physical.
+pub trait Meter {
+    /// A page is read.
+    fn read(&mut self, page: u32);
+    /// A page is programmed.
+    fn program(&mut self, page: u32);
+    /// A unit is erased.
+    fn erase(&mut self, unit: u32);
+}
+
+/// Nobody wants to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unmetered;
+
+impl Meter for Unmetered {
+    #[inline]
+    fn read(&mut self, _page: u32) {}
+    #[inline]
+    fn program(&mut self, _page: u32) {}
+    #[inline]
+    fn erase(&mut self, _unit: u32) {}
+}
+
+/// The pages of a unit that were not written yet; none if no unit is open.
+#[derive(Clone, Copy, Debug, Default)]
+struct OpenUnit {
+    next: u32,
+    end: u32,
+}
+
+impl OpenUnit {
+    fn is_full(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+/// Why a page is programmed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    Host,
+    Collection,
+}
+
+/// A conventional SSD.
+#[derive(Clone, Debug)]
+pub struct Ftl<M: Meter = Unmetered> {
+    config: FtlConfig,
+    /// The physical page of each logical page.
+    physical: Vec<u32>,
+    /// The logical page of each physical page that is valid.
+    logical: Vec<u32>,
+    /// Valid pages, by unit.
+    valid: Vec<u32>,
+    erasures: Erasures,
+    /// Erased units, the one that has been so for longest first.
+    free: VecDeque<u32>,
+    candidates: Candidates,
+    host: OpenUnit,
+    copies: OpenUnit,
+    counters: DeviceCounters,
+    meter: M,
+}
+
+impl Ftl {
+    /// An SSD on which nothing was written.
+    pub fn new(config: FtlConfig) -> Result<Ftl, DeviceError> {
+        Ftl::metered(config, Unmetered)
+    }
+}
+
+impl<M: Meter> Ftl<M> {
+    /// An SSD on which nothing was written, whose flash operations are told to `meter`.
+    pub fn metered(config: FtlConfig, meter: M) -> Result<Ftl<M>, DeviceError> {
+        let units = config.units()?;
+        Ok(Ftl {
+            physical: vec![NONE; config.logical_pages as usize],
+            logical: vec![NONE; units as usize * config.unit_pages as usize],
+            valid: vec![0; units as usize],
+            erasures: Erasures::new(units),
+            free: (0..units).collect(),
+            candidates: Candidates::new(config.victim, units, config.unit_pages, config.seed),
+            host: OpenUnit::default(),
+            copies: OpenUnit::default(),
+            counters: DeviceCounters::default(),
+            meter,
+            config,
+        })
+    }
+
+    /// What the device is like.
+    pub fn config(&self) -> &FtlConfig {
+        &self.config
+    }
+
+    /// Erase units of the device: all, spare and reserve included.
+    pub fn units(&self) -> u32 {
+        self.valid.len() as u32
+    }
+
+    /// The physical page that holds a logical page; none if it was not written, or discarded since.
+    pub fn physical_page(&self, page: u32) -> Option<u32> {
+        let physical = self.physical[page as usize];
+        (physical != NONE).then_some(physical)
+    }
+
+    /// What the flash operations were told to.
+    pub fn meter(&self) -> &M {
+        &self.meter
+    }
+
+    fn read(&mut self, page: u32) {
+        self.counters.host_reads += 1;
+        // A page that holds nothing reads as zeroes, which the map alone tells.
+        if let Some(physical) = self.physical_page(page) {
+            self.meter.read(physical);
+        }
+    }
+
+    fn write(&mut self, page: u32) {
+        self.counters.host_writes += 1;
+        self.invalidate(page);
+        if self.host.is_full() {
+            match self.config.gc_placement {
+                GcPlacement::Own => self.open_for_host(),
+                GcPlacement::Mixed => self.open_for_host_and_copies(),
+            }
+        }
+        self.program(page, Cause::Host);
+    }
+
+    fn discard(&mut self, page: u32) {
+        self.counters.host_discards += 1;
+        self.invalidate(page);
+    }
+
+    fn reset(&mut self, unit: u32) {
+        self.counters.host_resets += 1;
+        let first = unit * self.config.unit_pages;
+        let end = first.saturating_add(self.config.unit_pages).min(self.config.logical_pages);
+        (first..end).for_each(|page| self.discard(page));
+    }
+
+    #[inline]
+    fn unit_of(&self, page: u32) -> u32 {
+        page / self.config.unit_pages
+    }
+
+    /// What the logical page held is not valid any more.
+    #[inline]
+    fn invalidate(&mut self, page: u32) {
+        let physical = std::mem::replace(&mut self.physical[page as usize], NONE);
+        if physical == NONE {
+            return;
+        }
+        self.logical[physical as usize] = NONE;
+        let unit = self.unit_of(physical);
+        let valid = self.valid[unit as usize] - 1;
+        self.valid[unit as usize] = valid;
+        if !self.is_open(unit) {
+            self.candidates.lost_page(unit, valid, self.counters.host_writes);
+        }
+    }
+
+    #[inline]
+    fn is_open(&self, unit: u32) -> bool {
+        let end = (unit + 1) * self.config.unit_pages;
+        (self.host.end == end && !self.host.is_full()) || (self.copies.end == end && !self.copies.is_full())
+    }
+
+    /// Writes the logical page to the open unit that is for this cause.
+    #[inline]
+    fn program(&mut self, page: u32, cause: Cause) {
+        let (open, programs) = match cause {
+            Cause::Host => (&mut self.host, &mut self.counters.programs_host),
+            Cause::Collection if self.config.gc_placement == GcPlacement::Mixed => {
+                (&mut self.host, &mut self.counters.programs_collection)
+            }
+            Cause::Collection => (&mut self.copies, &mut self.counters.programs_collection),
+        };
+        assert!(!open.is_full(), "a unit was opened for what is to be written");
+        let physical = open.next;
+        open.next += 1;
+        let full = open.is_full();
+        *programs += 1;
+        self.physical[page as usize] = physical;
+        self.logical[physical as usize] = page;
+        let unit = self.unit_of(physical);
+        self.valid[unit as usize] += 1;
+        self.meter.program(physical);
+        if full {
+            self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
+        }
+    }
+
+    fn open_unit(&mut self) -> OpenUnit {
+        let unit = self.free.pop_front().expect("the reserve leaves a free unit");
+        let first = unit * self.config.unit_pages;
+        OpenUnit { next: first, end: first + self.config.unit_pages }
+    }
+
+    fn has_unit_beyond_reserve(&self) -> bool {
+        self.free.len() > self.config.reserve_units as usize
+    }
+
+    /// A collection takes at most one unit off the reserve, for what does not fit the open one, and gives one back.
+    fn open_for_host(&mut self) {
+        while !self.has_unit_beyond_reserve() {
+            self.collect();
+        }
+        self.host = self.open_unit();
+    }
+
+    /// The host writes on where the copies end.
+    fn open_for_host_and_copies(&mut self) {
+        while self.host.is_full() {
+            let collects = !self.has_unit_beyond_reserve();
+            self.host = self.open_unit();
+            if collects {
+                self.collect();
+            }
+        }
+    }
+
+    /// Copies what is valid in a full unit to elsewhere, and erases it.
+    fn collect(&mut self) {
+        let victim = self.candidates.choose(&self.valid, self.counters.host_writes);
+        let victim = victim.expect("what is neither free nor open is full");
+        self.candidates.remove(victim);
+        let first = victim * self.config.unit_pages;
+        if self.valid[victim as usize] > 0 {
+            for from in first..first + self.config.unit_pages {
+                let page = std::mem::replace(&mut self.logical[from as usize], NONE);
+                if page != NONE {
+                    if self.config.gc_placement == GcPlacement::Own && self.copies.is_full() {
+                        self.copies = self.open_unit();
+                    }
+                    self.meter.read(from);
+                    self.program(page, Cause::Collection);
+                }
+            }
+        }
+        self.erase(victim);
+        self.level(victim);
+    }
+
+    fn erase(&mut self, unit: u32) {
+        self.valid[unit as usize] = 0;
+        self.erasures.count(unit);
+        self.counters.erasures += 1;
+        self.meter.erase(unit);
+        self.free.push_back(unit);
+    }
+
+    /// Gives a unit that was just erased the pages of the least worn full one, if that is too far behind: they have not changed for
+    /// long, and will let it rest.
+    fn level(&mut self, worn: u32) {
+        let Some(allowed) = self.config.wear_levelling else { return };
+        if self.erasures.of(worn) - self.erasures.least() <= allowed {
+            return;
+        }
+        let is_full = |unit: &u32| self.valid[*unit as usize] > 0 && !self.is_open(*unit);
+        let rested = (0..self.units()).filter(is_full).min_by_key(|unit| self.erasures.of(*unit));
+        let Some(rested) = rested.filter(|unit| self.erasures.of(worn) - self.erasures.of(*unit) > allowed) else {
+            return;
+        };
+        self.swap(rested, worn);
+    }
+
+    /// Moves the valid pages of a full unit to the one that was erased last, and erases it. Its invalid pages stay unwritten there, so
+    /// that neither space is lost nor won.
+    fn swap(&mut self, rested: u32, worn: u32) {
+        assert_eq!(self.free.pop_back(), Some(worn), "it was erased last");
+        self.candidates.remove(rested);
+        let unit_pages = self.config.unit_pages;
+        let mut to = worn * unit_pages;
+        for from in rested * unit_pages..(rested + 1) * unit_pages {
+            let page = std::mem::replace(&mut self.logical[from as usize], NONE);
+            if page != NONE {
+                self.meter.read(from);
+                self.meter.program(to);
+                self.counters.programs_levelling += 1;
+                (self.physical[page as usize], self.logical[to as usize]) = (to, page);
+                to += 1;
+            }
+        }
+        self.valid[worn as usize] = self.valid[rested as usize];
+        self.candidates.add(worn, self.valid[worn as usize], self.counters.host_writes);
+        self.erase(rested);
+    }
+}
+
+impl<M: Meter> Device for Ftl<M> {
+    /// Resetting a unit discards the logical pages that lie in it.
+    #[inline]
+    fn try_step(&mut self, step: FlashStep) -> Result<(), StepError> {
+        let pages = self.config.logical_pages;
+        match step {
+            FlashStep::Read { page } | FlashStep::Write { page } | FlashStep::Discard { page } if page >= pages => {
+                return Err(StepError::Page { page, pages });
+            }
+            FlashStep::Read { page } => self.read(page),
+            FlashStep::Write { page } => self.write(page),
+            FlashStep::Discard { page } => self.discard(page),
+            FlashStep::Reset { unit } => {
+                let units = pages.div_ceil(self.config.unit_pages);
+                if unit >= units {
+                    return Err(StepError::Unit { unit, units });
+                }
+                self.reset(unit);
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> &DeviceCounters {
+        &self.counters
+    }
+
+    fn wear(&self) -> Wear {
+        self.erasures.wear()
+    }
+
+    fn check(&self) {
+        let mut valid = vec![0; self.valid.len()];
+        for (physical, page) in (0..).zip(&self.logical).filter(|(_, page)| **page != NONE) {
+            assert_eq!(self.physical[*page as usize], physical, "a valid page is where its logical page is mapped to");
+            valid[self.unit_of(physical) as usize] += 1;
+        }
+        assert_eq!(valid, self.valid, "valid pages are counted by unit");
+        let mapped = self.physical.iter().filter(|physical| **physical != NONE).count();
+        assert_eq!(mapped, valid.iter().sum::<u32>() as usize, "each mapped logical page has one valid physical page");
+        let mut full = vec![true; self.valid.len()];
+        for unit in &self.free {
+            assert!(std::mem::replace(&mut full[*unit as usize], false), "a unit is free once");
+            assert_eq!(valid[*unit as usize], 0, "a free unit holds nothing");
+        }
+        for unit in (0..self.units()).filter(|unit| self.is_open(*unit)) {
+            assert!(std::mem::replace(&mut full[unit as usize], false), "an open unit is not free");
+        }
+        for open in [&self.host, &self.copies] {
+            let unwritten = &self.logical[open.next as usize..open.end as usize];
+            assert!(unwritten.iter().all(|page| *page == NONE), "what was not written is not valid");
+        }
+        self.candidates.check(&full, &self.valid);
+        let started = self.counters.erasures > 0;
+        assert!(!started || self.free.len() >= self.config.reserve_units as usize, "the reserve is free between steps");
+        assert_eq!(self.counters.programs_host, self.counters.host_writes, "the host's writes go to flash");
+        self.erasures.check(self.counters.erasures);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_device_collects_the_unit_with_the_fewest_valid_pages() {
+        // Two units of data, one in reserve, one to write: 4 units of 2 pages.
+        let config = FtlConfig { gc_placement: GcPlacement::Mixed, ..FtlConfig::new(4, 2, 1.0) };
+        let mut ftl = Ftl::new(config).unwrap();
+        assert_eq!(ftl.units(), 4);
+        let physical = |ftl: &Ftl| (0..4).map(|page| ftl.physical_page(page).unwrap()).collect::<Vec<_>>();
+        for page in [0, 1, 2, 3, 0, 2] {
+            ftl.step(FlashStep::Write { page });
+            ftl.check();
+        }
+        // Units 0: [-, 1], 1: [-, 3], 2: [0, 2], 3 in reserve. Nothing was collected yet.
+        assert_eq!(physical(&ftl), [4, 1, 5, 3]);
+        assert_eq!(ftl.counters().erasures, 0);
+        // Writing 1 leaves unit 0 without valid pages. It is collected at no cost, and the write goes to the unit in reserve.
+        ftl.step(FlashStep::Write { page: 1 });
+        assert_eq!((ftl.counters().programs_collection, ftl.counters().erasures), (0, 1));
+        assert_eq!(physical(&ftl), [4, 6, 5, 3]);
+        // 0 fills unit 3: units 0 free, 1: [-, 3], 2: [-, 2], 3: [1, 0]. Writing 0 again makes that three units with one valid page:
+        // unit 1 lost its page first. 3 is copied to unit 0, and 0 follows it.
+        for page in [0, 0] {
+            ftl.step(FlashStep::Write { page });
+            ftl.check();
+        }
+        assert_eq!((ftl.counters().programs_collection, ftl.counters().erasures), (1, 2));
+        assert_eq!(physical(&ftl), [1, 6, 5, 0]);
+        assert_eq!(ftl.counters().write_amplification(), Some(10.0 / 9.0));
+    }
+}

@@ -1,0 +1,153 @@
+//! Host-managed flash, zoned or open-channel: a unit is written at its write pointer and reset whole, and nothing is written in secret.
+//!
+//! The rules are those of zones that require sequential writes, NVMe Zoned Namespace Command Set Specification 1.1, section 2.1.
+
+use flashwise_core::step::FlashStep;
+
+use super::wear::{Erasures, Wear};
+use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
+
+/// Flash that the host manages.
+#[derive(Clone, Debug)]
+pub struct Zoned {
+    unit_pages: u32,
+    /// Pages written since the reset, by unit.
+    written: Vec<u32>,
+    /// Units that are written in part.
+    open_units: u32,
+    open_units_max: u32,
+    erasures: Erasures,
+    counters: DeviceCounters,
+}
+
+impl Zoned {
+    /// A device of so many erase units, all of which may be open at once.
+    pub fn new(units: u32, unit_pages: u32) -> Result<Zoned, DeviceError> {
+        for (what, found) in [("erase units", units), ("pages of an erase unit", unit_pages)] {
+            if found == 0 {
+                return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
+            }
+        }
+        let pages = u64::from(units) * u64::from(unit_pages);
+        if pages >= u64::from(NONE) {
+            return Err(DeviceError::TooLarge { what: "pages", found: pages, most: u64::from(NONE) - 1 });
+        }
+        Ok(Zoned {
+            unit_pages,
+            written: vec![0; units as usize],
+            open_units: 0,
+            open_units_max: units,
+            erasures: Erasures::new(units),
+            counters: DeviceCounters::default(),
+        })
+    }
+
+    /// The same device, where at most so many units may be written in part at a time.
+    pub fn with_open_units_max(self, open_units_max: u32) -> Result<Zoned, DeviceError> {
+        if open_units_max == 0 {
+            return Err(DeviceError::TooSmall { what: "open erase units", found: 0, least: 1 });
+        }
+        Ok(Zoned { open_units_max, ..self })
+    }
+
+    /// Erase units of the device.
+    pub fn units(&self) -> u32 {
+        self.written.len() as u32
+    }
+
+    /// The page of the unit where the next write must go, from 0; as many as a unit has if it is full.
+    pub fn write_pointer(&self, unit: u32) -> u32 {
+        self.written[unit as usize]
+    }
+
+    fn place(&self, page: u32) -> Result<(u32, u32), StepError> {
+        let (unit, at) = (page / self.unit_pages, page % self.unit_pages);
+        if unit >= self.units() {
+            return Err(StepError::Page { page, pages: self.units() * self.unit_pages });
+        }
+        Ok((unit, at))
+    }
+
+    fn read(&mut self, page: u32) -> Result<(), StepError> {
+        let (unit, at) = self.place(page)?;
+        if at >= self.written[unit as usize] {
+            return Err(StepError::Unwritten { page, unit });
+        }
+        self.counters.host_reads += 1;
+        Ok(())
+    }
+
+    fn write(&mut self, page: u32) -> Result<(), StepError> {
+        let (unit, at) = self.place(page)?;
+        let written = self.written[unit as usize];
+        if written == self.unit_pages {
+            return Err(StepError::Full { page, unit });
+        }
+        if at != written {
+            return Err(StepError::NotAtWritePointer { page, unit, expected: unit * self.unit_pages + written });
+        }
+        // A unit of one page is full as soon as it is opened, but has to be opened for that.
+        if written == 0 {
+            if self.open_units == self.open_units_max {
+                return Err(StepError::OpenUnits { page, unit, most: self.open_units_max });
+            }
+            self.open_units += 1;
+        }
+        self.written[unit as usize] += 1;
+        if self.written[unit as usize] == self.unit_pages {
+            self.open_units -= 1;
+        }
+        self.counters.host_writes += 1;
+        self.counters.programs_host += 1;
+        Ok(())
+    }
+
+    /// A unit that is empty is not erased again.
+    fn reset(&mut self, unit: u32) -> Result<(), StepError> {
+        if unit >= self.units() {
+            return Err(StepError::Unit { unit, units: self.units() });
+        }
+        self.counters.host_resets += 1;
+        self.counters.host_discards += u64::from(self.unit_pages);
+        let written = std::mem::take(&mut self.written[unit as usize]);
+        if written > 0 {
+            self.open_units -= u32::from(written < self.unit_pages);
+            self.erasures.count(unit);
+            self.counters.erasures += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Device for Zoned {
+    /// A discard is counted, and changes nothing: only a reset frees pages.
+    fn try_step(&mut self, step: FlashStep) -> Result<(), StepError> {
+        match step {
+            FlashStep::Read { page } => self.read(page),
+            FlashStep::Write { page } => self.write(page),
+            FlashStep::Discard { page } => {
+                self.place(page)?;
+                self.counters.host_discards += 1;
+                Ok(())
+            }
+            FlashStep::Reset { unit } => self.reset(unit),
+        }
+    }
+
+    fn counters(&self) -> &DeviceCounters {
+        &self.counters
+    }
+
+    fn wear(&self) -> Wear {
+        self.erasures.wear()
+    }
+
+    fn check(&self) {
+        let open = self.written.iter().filter(|written| (1..self.unit_pages).contains(*written)).count();
+        assert_eq!(open, self.open_units as usize, "units written in part are open");
+        assert!(self.open_units <= self.open_units_max, "no more units are open than may be");
+        assert!(self.written.iter().all(|written| *written <= self.unit_pages), "no unit is written beyond its end");
+        assert_eq!(self.counters.programs(), self.counters.host_writes, "nothing is written in secret");
+        self.erasures.check(self.counters.erasures);
+    }
+}

@@ -1,0 +1,342 @@
+//! The algorithms whose endurance is simulated, as users name them.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, Tables 1 and 2.
+
+use std::fmt;
+
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
+use flashwise_core::policy::{Info, POLICIES, Spec};
+
+const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache \
+     offline optimality. USENIX ATC 2016";
+
+const fn least_hits(default: &'static str) -> Parameter {
+    Parameter {
+        name: "r",
+        kind: Kind::Count(0, u32::MAX as u64),
+        default,
+        meaning: "insertions with fewer read hits are left out: R_N of Table 1; 0 leaves none out, 1 those that are evicted unread",
+    }
+}
+const MINIMUM: Parameter = Parameter {
+    name: "n",
+    kind: Kind::Count(1, u32::MAX as u64),
+    default: "2",
+    meaning: "insertions with fewer read hits are left out; 1 is the algorithm without a threshold",
+};
+const EPBPD: Parameter = Parameter {
+    name: "epbpd",
+    kind: Kind::Number(0.0, f64::MAX),
+    default: "",
+    meaning: "the budget, in erasures per erase unit and day",
+};
+const SHARE: Parameter = Parameter {
+    name: "share",
+    kind: Kind::Number(0.0, f64::MAX),
+    default: "",
+    meaning: "the budget, as a share of the erasures of m+ at the same size, of h for h_t",
+};
+const fn trim(default: &'static str) -> Parameter {
+    Parameter {
+        name: "trim",
+        kind: Kind::Choice(&["on", "off"]),
+        default,
+        meaning: "whether the device is told which blocks are not needed any more: TRIM of Table 1",
+    }
+}
+const CFR: Parameter = Parameter {
+    name: "cfr",
+    kind: Kind::Text,
+    default: "exact",
+    meaning: "blocks that are not read again are not copied forward: CFR of Table 1; exact knows them by their last hit, a number is that of \
+         the earlier rounds that found them by trying, 0 copies all that is in the cache",
+};
+const ORDER: Parameter = Parameter {
+    name: "order",
+    kind: Kind::Choice(&["evict", "arrival"]),
+    default: "evict",
+    meaning: "by what the write buffer is cut into erase units: when blocks leave, E of Table 1, or when they came",
+};
+const BUFFERS: Parameter = Parameter {
+    name: "buffers",
+    kind: Kind::Count(1, 1024),
+    default: "",
+    meaning: "erase units of the write buffer; as set for all algorithms where it is not given",
+};
+
+/// The offline algorithms, in the order in which they are listed.
+static OFFLINE: [Info; 10] = [
+    row(
+        "m",
+        "MIN, which neither inserts what is not read again nor what is read last",
+        &[least_hits("0"), trim("off")],
+    ),
+    row("m+", "MIN that does not insert what is evicted unread", &[least_hits("1"), trim("on")]),
+    row("m_n", "M+ that does not insert what is read too seldom", &[MINIMUM, trim("on")]),
+    row("m_t", "M+ under a budget of erasures", &[EPBPD, SHARE, trim("on")]),
+    row("c", "Container-optimised M+", &[least_hits("1"), CFR, ORDER, BUFFERS]),
+    row("c_n", "C that does not insert what is read too seldom", &[MINIMUM, CFR, ORDER, BUFFERS]),
+    row("c_t", "C under a budget of erasures", &[EPBPD, SHARE, CFR, ORDER, BUFFERS]),
+    row("h", "Unit caching: M+ where an erase unit is one block", &[least_hits("1")]),
+    row("h_n", "H that does not insert what is read too seldom", &[MINIMUM]),
+    row("h_t", "H under a budget of erasures", &[EPBPD, SHARE]),
+];
+
+const fn row(name: &'static str, title: &'static str, parameters: &'static [Parameter]) -> Info {
+    Info { name, title, source: SOURCE, parameters, offline: true }
+}
+
+/// Every algorithm, in the order in which they are listed: offline ones, then replacement policies.
+pub fn algorithms() -> impl Iterator<Item = &'static Info> {
+    // FIF is M that has to fetch; M is here.
+    OFFLINE.iter().chain(POLICIES.iter().copied().filter(|info| !info.offline))
+}
+
+/// Where the blocks go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Each to a place of its own, behind the translation layer of a conventional SSD.
+    InPlace {
+        /// The device is told what is not needed any more.
+        trim: bool,
+    },
+    /// In a write buffer and from there into whole erase units of host-managed flash.
+    Containers {
+        /// Which blocks are not copied forward.
+        reduction: CopyForwardReduction,
+        /// How the write buffer is cut.
+        order: Order,
+        /// Erase units of the write buffer, if they are not those of the settings.
+        buffers: Option<u32>,
+    },
+    /// Each to an erase unit of its own.
+    UnitCaching,
+}
+
+/// Which blocks are not copied forward, although they are in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyForwardReduction {
+    /// Those that one of so many earlier rounds copied for nothing.
+    Rounds(u32),
+    /// All that are not read again before they leave.
+    Exact,
+}
+
+/// In which order the blocks of a write buffer go into erase units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By when they leave the cache.
+    Evict,
+    /// By when they came into the write buffer.
+    Arrival,
+}
+
+/// Which insertions are left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// Those with fewer read hits.
+    Hits(u32),
+    /// As many, with as few read hits, as it takes to stay within a budget of erasures.
+    Budget(Budget),
+}
+
+/// How many erasures may be had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Budget {
+    /// So many per erase unit and day.
+    Epbpd(f64),
+    /// As a share of those of M+ at the same size.
+    Share(f64),
+}
+
+/// An algorithm that knows the future.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offline {
+    /// Where the blocks go.
+    pub placement: Placement,
+    /// Which insertions are left out.
+    pub limit: Limit,
+}
+
+/// What an algorithm does.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// It knows the future.
+    Offline(Offline),
+    /// A replacement policy, each block at a place of its own behind the translation layer of a conventional SSD.
+    Policy(Spec),
+}
+
+/// An algorithm and its options as a user wrote them: `m+`, `c:cfr=2,order=arrival`, `lru`.
+#[derive(Clone, Debug)]
+pub struct Algorithm {
+    text: String,
+    info: &'static Info,
+    method: Method,
+}
+
+impl Algorithm {
+    /// Reads an algorithm's name and options.
+    pub fn parse(text: &str) -> Result<Algorithm, OptionError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let Some(info) = algorithms().find(|info| info.name == name) else {
+            let expected: Vec<_> = algorithms().map(|info| info.name).collect();
+            let near = nearest(name, &expected);
+            return Err(OptionError::UnknownName { what: "algorithm", name: name.to_owned(), near, expected });
+        };
+        let method = if info.offline {
+            Method::Offline(offline(name, &Options::parse(name, info.parameters, options)?)?)
+        } else {
+            Method::Policy(Spec::parse(text)?)
+        };
+        Ok(Algorithm { text: text.to_owned(), info, method })
+    }
+
+    /// Its row in the list of algorithms.
+    pub fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    /// Whether it knows the future.
+    pub fn offline(&self) -> bool {
+        self.info.offline
+    }
+
+    /// What it does.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Algorithm {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Algorithm, OptionError> {
+        Algorithm::parse(text)
+    }
+}
+
+fn offline(name: &str, options: &Options) -> Result<Offline, OptionError> {
+    let (family, suffix) = name.split_at(1);
+    let placement = match family {
+        "m" => Placement::InPlace { trim: options.text("trim") == "on" },
+        "c" => Placement::Containers {
+            reduction: reduction(name, options.text("cfr"))?,
+            order: if options.text("order") == "evict" { Order::Evict } else { Order::Arrival },
+            buffers: (!options.text("buffers").is_empty()).then(|| options.count("buffers") as u32),
+        },
+        _ => Placement::UnitCaching,
+    };
+    let limit = match suffix {
+        "_n" => Limit::Hits(options.count("n") as u32),
+        "_t" => Limit::Budget(budget(name, options)?),
+        _ => Limit::Hits(options.count("r") as u32),
+    };
+    Ok(Offline { placement, limit })
+}
+
+fn bad_value(owner: &str, name: &str, found: &str, expected: &str) -> OptionError {
+    OptionError::BadValue {
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+        found: found.to_owned(),
+        expected: expected.to_owned(),
+    }
+}
+
+fn reduction(owner: &str, text: &str) -> Result<CopyForwardReduction, OptionError> {
+    match text.parse::<u32>() {
+        _ if text == "exact" => Ok(CopyForwardReduction::Exact),
+        Ok(rounds) if rounds <= ROUNDS_MAX => Ok(CopyForwardReduction::Rounds(rounds)),
+        _ => Err(bad_value(owner, "cfr", text, &format!("exact or a number of rounds from 0 to {ROUNDS_MAX}"))),
+    }
+}
+
+/// Each round is a run of its own.
+const ROUNDS_MAX: u32 = 1000;
+
+fn budget(owner: &str, options: &Options) -> Result<Budget, OptionError> {
+    let given = |name: &'static str| Some(options.text(name)).filter(|text| !text.is_empty()).map(|text| (name, text));
+    let (name, text) = match (given("epbpd"), given("share")) {
+        (Some(budget), None) | (None, Some(budget)) => budget,
+        (None, None) => return Err(bad_value(owner, "share", "", "a budget such as share=50% or epbpd=5")),
+        (Some(_), Some((_, text))) => return Err(bad_value(owner, "share", text, "one budget, share or epbpd")),
+    };
+    match options.number(name) {
+        number if number <= 0.0 => Err(bad_value(owner, name, text, "a budget above 0")),
+        number if name == "epbpd" => Ok(Budget::Epbpd(number)),
+        number => Ok(Budget::Share(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Offline {
+        match Algorithm::parse(text).unwrap().method {
+            Method::Offline(offline) => offline,
+            Method::Policy(spec) => panic!("{spec} is online"),
+        }
+    }
+
+    #[test]
+    fn algorithms_are_the_techniques_that_the_paper_lists() {
+        let containers = |reduction, order, buffers| Placement::Containers { reduction, order, buffers };
+        let exact = containers(CopyForwardReduction::Exact, Order::Evict, None);
+        let expected = [
+            ("m", Placement::InPlace { trim: false }, Limit::Hits(0)),
+            ("m:r=1", Placement::InPlace { trim: false }, Limit::Hits(1)),
+            ("m:r=1,trim=on", Placement::InPlace { trim: true }, Limit::Hits(1)),
+            ("m+", Placement::InPlace { trim: true }, Limit::Hits(1)),
+            ("m_n:n=3", Placement::InPlace { trim: true }, Limit::Hits(3)),
+            ("m_t:share=50%", Placement::InPlace { trim: true }, Limit::Budget(Budget::Share(0.5))),
+            ("c", exact, Limit::Hits(1)),
+            ("c_t:epbpd=5", exact, Limit::Budget(Budget::Epbpd(5.0))),
+            (
+                "c:cfr=0,order=arrival,buffers=8",
+                containers(CopyForwardReduction::Rounds(0), Order::Arrival, Some(8)),
+                Limit::Hits(1),
+            ),
+            ("h_n", Placement::UnitCaching, Limit::Hits(2)),
+        ];
+        for (text, placement, limit) in expected {
+            assert_eq!(parsed(text), Offline { placement, limit }, "{text}");
+        }
+        assert!(matches!(Algorithm::parse("larc:fill=ghost").unwrap().method(), Method::Policy(_)));
+    }
+
+    #[test]
+    fn every_listed_algorithm_can_be_named() {
+        for info in algorithms() {
+            let text = if info.name.ends_with("_t") { format!("{}:share=1", info.name) } else { info.name.to_owned() };
+            let algorithm: Algorithm = text.parse().unwrap();
+            assert_eq!((algorithm.to_string(), algorithm.info().name), (text, info.name));
+            assert_eq!(algorithm.offline(), matches!(algorithm.method(), Method::Offline(_)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_algorithm_is_refused() {
+        let cases = [
+            ("m*", "unknown algorithm 'm*' (did you mean 'm'?); expected one of: m, m+, m_n"),
+            ("fif", "unknown algorithm 'fif'"),
+            ("m_t", "m_t: option 'share' is '', expected a budget such as share=50% or epbpd=5"),
+            ("m_t:share=0", "m_t: option 'share' is '0', expected a budget above 0"),
+            ("m_t:epbpd=-1", "m_t: option 'epbpd' is '-1', expected a number of at least 0"),
+            ("c_t:epbpd=1,share=2", "c_t: option 'share' is '2', expected one budget, share or epbpd"),
+            ("c:cfr=always", "c: option 'cfr' is 'always', expected exact or a number of rounds from 0 to 1000"),
+            ("c:trim=on", "c has no option 'trim'"),
+        ];
+        for (text, expected) in cases {
+            let error = Algorithm::parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! C and its kin: container-optimised placement. Blocks gather in a write buffer of several erase units, are cut into units by when they will
+//! leave the cache, and written to host-managed flash a unit at a time; the unit with the fewest valid blocks is erased when space is
+//! needed, and what is valid there goes back into the write buffer.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, sections 3.3, 3.5 and 4, Figures 2 to 4.
+//!
+//! A block on flash is valid from when its unit is sealed until it leaves the cache; it is then evict-pending, or, once it is overwritten,
+//! invalid (Figure 4). Neither counts for a unit's priority, V, and neither is read any more, so that they are not told apart here. In the write buffer
+//! blocks that leave are removed at once, and never written.
+//!
+//! Departures from the paper:
+//!
+//! - The write buffer is sorted when it is full, not kept in order all the time: the units are the same.
+//! - CFR: "exact" takes from the plan when a block is hit last, which no number of rounds quite finds. A round remembers for each insertion
+//!   the first copy that was for nothing, and later rounds do not copy it from then on: since rounds differ in what is copied, but not in
+//!   what is in the cache, such a copy would be for nothing again.
+//! - A unit is erased as soon as it is collected, so that the erasures that fill the list of free units are counted too.
+//! - What is in the write buffer at the end of the trace is not written.
+
+use flashwise_core::access::NEVER;
+use flashwise_core::index::Dense;
+use flashwise_core::layout::units::Units;
+use flashwise_core::step::FlashStep;
+
+use super::Counts;
+use super::algorithm::{CopyForwardReduction, Order};
+use super::settings::Geometry;
+use super::tally::{Cache, Tally, run};
+use super::write_buffer::{Cause, WriteBuffer};
+use crate::device::{Device, Zoned};
+use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
+
+/// Performs `plan` on host-managed flash.
+pub(super) fn containers(
+    stream: &FlashStream,
+    plan: &Plan,
+    geometry: &Geometry,
+    reduction: CopyForwardReduction,
+    order: Order,
+) -> Counts {
+    let round = |wasted: Wasted| {
+        let mut cache = Containers::new(stream, plan, geometry, order, wasted);
+        let counts = run(&mut cache, stream, plan, geometry.unit_pages);
+        (counts, cache.wasted)
+    };
+    let CopyForwardReduction::Rounds(rounds) = reduction else { return round(Wasted::Known).0 };
+    let mut first_wasted = vec![NEVER; if rounds > 0 { plan.insertions().len() } else { 0 }];
+    for _ in 0..rounds {
+        match round(Wasted::Searched(first_wasted)).1 {
+            Wasted::Searched(found) => first_wasted = found,
+            Wasted::Known => unreachable!("a round goes on with what it was given"),
+        }
+    }
+    round(Wasted::Searched(first_wasted)).0
+}
+
+/// Which copies are for nothing.
+enum Wasted {
+    /// Those after the last hit.
+    Known,
+    /// By insertion, those from this position on; empty if none is remembered.
+    Searched(Vec<u32>),
+}
+
+struct Containers<'a> {
+    stream: &'a FlashStream,
+    insertions: &'a [Insertion],
+    order: Order,
+    wasted: Wasted,
+    /// How many of the insertions were made.
+    inserted: u32,
+    /// The latest insertion of each block.
+    insertion_of: Vec<u32>,
+    buffer: WriteBuffer,
+    /// Units that a full write buffer is cut into.
+    write_buffers: u32,
+    units: Units<Dense>,
+    /// Blocks of a unit, between write buffer and flash.
+    unit: Vec<u32>,
+    steps: Vec<FlashStep>,
+    device: Zoned,
+    tally: Tally,
+}
+
+impl<'a> Containers<'a> {
+    fn new(
+        stream: &'a FlashStream,
+        plan: &'a Plan,
+        geometry: &Geometry,
+        order: Order,
+        wasted: Wasted,
+    ) -> Containers<'a> {
+        let Geometry { units, unit_pages, write_buffers, capacity_blocks, .. } = *geometry;
+        let unique_blocks = stream.unique_blocks();
+        // Then the emptiest units, as many as the write buffer is cut into, always have less on them than it holds.
+        assert!(units > write_buffers && u64::from(units) * u64::from(unit_pages) > capacity_blocks as u64);
+        Containers {
+            stream,
+            insertions: plan.insertions(),
+            order,
+            wasted,
+            inserted: 0,
+            insertion_of: vec![0; unique_blocks],
+            buffer: WriteBuffer::new(unique_blocks, write_buffers as usize * unit_pages as usize),
+            write_buffers,
+            units: Units::new(Dense::new(unique_blocks), units, unit_pages),
+            unit: Vec::with_capacity(unit_pages as usize),
+            steps: Vec::new(),
+            device: Zoned::new(units, unit_pages).expect("the geometry is that of a device"),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The block leaves the cache, wherever it is.
+    #[inline]
+    fn leave(&mut self, block: u32) {
+        if !self.buffer.remove(block) {
+            // Unless it was not copied forward, it is on flash.
+            self.units.invalidate(block);
+        }
+    }
+
+    /// Function OnInsert: `block` goes into the write buffer, where there is room.
+    #[inline]
+    fn insert(&mut self, block: u32, cause: Cause, position: usize) {
+        let insertion = &self.insertions[self.insertion_of[block as usize] as usize];
+        self.buffer.push(block, insertion.leaves, cause);
+        if self.buffer.is_full() {
+            self.seal();
+            self.collect(position);
+        }
+    }
+
+    /// Function OnSeal: cuts the write buffer into units.
+    #[cold]
+    fn seal(&mut self) {
+        if self.order == Order::Evict {
+            self.buffer.sort_by_leaving();
+        }
+        let written = self.buffer.causes();
+        self.tally.flash_writes.client_blocks += written[Cause::Client as usize];
+        self.tally.flash_writes.admission_blocks += written[Cause::Admission as usize];
+        self.tally.flash_writes.copy_forward_blocks += written[Cause::CopyForward as usize];
+        let unit_pages = self.units.unit_pages() as usize;
+        for unit in 0..self.write_buffers as usize {
+            self.unit.clear();
+            self.unit.extend(self.buffer.blocks(unit * unit_pages..(unit + 1) * unit_pages));
+            self.units.seal(&self.unit, &mut self.steps);
+        }
+        self.buffer.clear();
+        self.perform();
+    }
+
+    /// Function EvictFlash: makes units free until there are as many as the write buffer is cut into.
+    #[cold]
+    fn collect(&mut self, position: usize) {
+        while self.units.free_units() < self.write_buffers {
+            let unit = self.units.emptiest().expect("what is not free is sealed");
+            let valid: Vec<(u32, u32)> = self.units.live_blocks(unit).collect();
+            self.tally.evicted_live_blocks += valid.len() as u64;
+            for (block, page) in valid {
+                if self.is_worth_copying(block, position as u32) {
+                    self.steps.push(FlashStep::Read { page });
+                    let leaves = self.insertions[self.insertion_of[block as usize] as usize].leaves;
+                    self.buffer.push(block, leaves, Cause::CopyForward);
+                }
+            }
+            self.units.reset(unit, &mut self.steps);
+            self.perform();
+        }
+        assert!(!self.buffer.is_full(), "flash holds more than is valid, so that the emptiest units have room");
+    }
+
+    /// Function OnCopyForward.
+    fn is_worth_copying(&mut self, block: u32, now: u32) -> bool {
+        let at = self.insertion_of[block as usize] as usize;
+        let is_wasted = self.insertions[at].last_hit <= now;
+        match &mut self.wasted {
+            Wasted::Known => return !is_wasted,
+            Wasted::Searched(first_wasted) => {
+                if let Some(first) = first_wasted.get_mut(at) {
+                    if *first <= now {
+                        return false;
+                    }
+                    if is_wasted {
+                        *first = now;
+                    }
+                }
+            }
+        }
+        self.tally.copy_forward_wasted_blocks += u64::from(is_wasted);
+        true
+    }
+
+    #[inline]
+    fn perform(&mut self) {
+        for step in self.steps.drain(..) {
+            self.device.step(step);
+        }
+    }
+}
+
+impl Cache for Containers<'_> {
+    #[inline]
+    fn access(&mut self, position: usize, decision: Decision, evicts: u32) {
+        let block = self.stream.block(position);
+        match decision {
+            Decision::Bypass => {}
+            Decision::Hit | Decision::LastHit => {
+                if self.buffer.contains(block) {
+                    self.tally.buffer_hits += 1;
+                } else {
+                    let found = self.units.read(block, &mut self.steps);
+                    assert!(found, "a hit is in the write buffer or on flash");
+                    self.perform();
+                }
+                if decision == Decision::LastHit {
+                    self.leave(block);
+                }
+            }
+            Decision::Insert => {
+                if evicts != NOT_EVICTING {
+                    self.leave(self.stream.block(evicts as usize));
+                }
+                self.insertion_of[block as usize] = self.inserted;
+                self.inserted += 1;
+                let cause = if self.stream.is_write(position) { Cause::Client } else { Cause::Admission };
+                self.insert(block, cause, position);
+            }
+        }
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn device(&self) -> &impl Device {
+        &self.device
+    }
+}

@@ -1,0 +1,237 @@
+//! What endurance is measured by; the one place that defines the figures.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
+
+use crate::device::{DeviceCounters, Wear};
+
+/// What was counted after the warm-up, per block access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Reads that the DRAM cache had.
+    pub ram_hits: u64,
+    /// Reads that the flash cache had, its write buffer or open erase units in RAM included.
+    pub flash_hits: u64,
+    /// Those of them that were read from RAM, since the block was not on flash yet.
+    pub buffer_hits: u64,
+    /// Accesses that reached the flash cache, missed, and left it as it was.
+    pub bypasses: u64,
+    /// Blocks that came into the flash cache because they were read.
+    pub insertions_read: u64,
+    /// Blocks that came into the flash cache, or were overwritten there, because they were written.
+    pub insertions_write: u64,
+    /// What was written to flash, by cause; less than was inserted where blocks leave before they are written.
+    pub flash_writes: FlashWrites,
+    /// Blocks written to flash once more by the host although they were not read after that before they left.
+    /// Known of offline algorithms only.
+    pub copy_forward_wasted_blocks: u64,
+    /// Blocks that were still valid on the erase units that were erased.
+    pub evicted_live_blocks: u64,
+    /// What the device did.
+    pub device: DeviceCounters,
+    /// How the device was worn, the warm-up included.
+    pub wear: Wear,
+    /// Pages of an erase unit.
+    pub unit_pages: u32,
+    /// How long that took; none if the trace has no times, or no time passed.
+    pub days: Option<f64>,
+}
+
+/// Blocks that the host wrote to flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlashWrites {
+    /// Because a client wrote them.
+    pub client_blocks: u64,
+    /// Because a client read them and the cache took them in.
+    pub admission_blocks: u64,
+    /// Because the erase unit that they were on was erased.
+    pub copy_forward_blocks: u64,
+}
+
+impl FlashWrites {
+    /// All of them.
+    pub fn total_blocks(&self) -> u64 {
+        self.client_blocks + self.admission_blocks + self.copy_forward_blocks
+    }
+}
+
+impl Counts {
+    /// Nothing yet, on a device that was not used yet.
+    pub(super) fn none(unit_pages: u32, wear: Wear) -> Counts {
+        Counts {
+            reads: 0,
+            writes: 0,
+            ram_hits: 0,
+            flash_hits: 0,
+            buffer_hits: 0,
+            bypasses: 0,
+            insertions_read: 0,
+            insertions_write: 0,
+            flash_writes: FlashWrites::default(),
+            copy_forward_wasted_blocks: 0,
+            evicted_live_blocks: 0,
+            device: DeviceCounters::default(),
+            wear,
+            unit_pages,
+            days: None,
+        }
+    }
+
+    /// What was counted after `before`. Wear and days are those of `self`.
+    pub(super) fn since(&self, before: &Counts) -> Counts {
+        let [writes, writes_before] = [&self.flash_writes, &before.flash_writes];
+        Counts {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            ram_hits: self.ram_hits - before.ram_hits,
+            flash_hits: self.flash_hits - before.flash_hits,
+            buffer_hits: self.buffer_hits - before.buffer_hits,
+            bypasses: self.bypasses - before.bypasses,
+            insertions_read: self.insertions_read - before.insertions_read,
+            insertions_write: self.insertions_write - before.insertions_write,
+            flash_writes: FlashWrites {
+                client_blocks: writes.client_blocks - writes_before.client_blocks,
+                admission_blocks: writes.admission_blocks - writes_before.admission_blocks,
+                copy_forward_blocks: writes.copy_forward_blocks - writes_before.copy_forward_blocks,
+            },
+            copy_forward_wasted_blocks: self.copy_forward_wasted_blocks - before.copy_forward_wasted_blocks,
+            evicted_live_blocks: self.evicted_live_blocks - before.evicted_live_blocks,
+            device: self.device.since(&before.device),
+            ..*self
+        }
+    }
+
+    /// Asserts that causes add up to what the device did, from its first page on.
+    pub(super) fn check(&self) {
+        let device = &self.device;
+        assert_eq!(self.flash_writes.total_blocks(), device.host_writes, "each write to flash has a cause");
+        assert_eq!(device.programs_host, device.host_writes, "each host write is a program");
+        let erasures = self.wear.erasures_mean * f64::from(self.wear.units);
+        assert_eq!(erasures.round() as u64, device.erasures, "each erasure wears a unit");
+    }
+
+    /// Reads that were hits, in DRAM or on flash.
+    pub fn read_hits(&self) -> u64 {
+        self.ram_hits + self.flash_hits
+    }
+
+    /// Blocks that came into the flash cache, or were overwritten there.
+    pub fn insertions(&self) -> u64 {
+        self.insertions_read + self.insertions_write
+    }
+
+    /// Read hit ratio, RHR: read hits per read; 0 if there was no read.
+    pub fn rhr(&self) -> f64 {
+        ratio(self.read_hits(), self.reads).unwrap_or(0.0)
+    }
+
+    /// Erase units that were erased.
+    pub fn erasures(&self) -> u64 {
+        self.device.erasures
+    }
+
+    /// Erase units of the device, spare ones included.
+    pub fn units(&self) -> u32 {
+        self.wear.units
+    }
+
+    /// Erasures per erase unit and day.
+    pub fn epbpd(&self) -> Option<f64> {
+        self.days.map(|days| self.erasures() as f64 / f64::from(self.units()) / days)
+    }
+
+    /// Flash usage effectiveness, FUE: blocks read from the flash cache per page programmed, copies of host and device included. None if
+    /// none was.
+    pub fn fue(&self) -> Option<f64> {
+        ratio(self.flash_hits, self.device.programs())
+    }
+
+    /// Weighted flash usage effectiveness, WFUE, against M+ over the same trace: `alpha` of it the read hit ratio, the rest the erasures that
+    /// are saved, both relative to those of M+. None if M+ has no hit or no erasure.
+    pub fn wfue(&self, alpha: f64, m_plus: &Counts) -> Option<f64> {
+        let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);
+        let saved = (erasures - self.erasures() as f64) / erasures;
+        (hits > 0.0 && erasures > 0.0).then(|| alpha * self.rhr() / hits + (1.0 - alpha) * saved)
+    }
+
+    /// Blocks that the host wrote to flash, for each that it wrote because of an access. None if there is none.
+    pub fn host_write_amplification(&self) -> Option<f64> {
+        let FlashWrites { client_blocks, admission_blocks, .. } = self.flash_writes;
+        ratio(self.flash_writes.total_blocks(), client_blocks + admission_blocks)
+    }
+
+    /// Pages that the device programmed, for each block that the host wrote. None if it wrote none.
+    pub fn device_write_amplification(&self) -> Option<f64> {
+        self.device.write_amplification()
+    }
+
+    /// Both together: pages programmed for each block that was written because of an access.
+    pub fn write_amplification(&self) -> Option<f64> {
+        Some(self.host_write_amplification()? * self.device_write_amplification()?)
+    }
+
+    /// Valid blocks, per page, of the erase units that were erased. None if none was.
+    pub fn live_share_at_eviction(&self) -> Option<f64> {
+        ratio(self.evicted_live_blocks, self.erasures() * u64::from(self.unit_pages))
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(reads: u64, hits: u64, erasures: u64) -> Counts {
+        let wear = Wear { units: 10, erasures_min: 0, erasures_mean: 0.0, erasures_max: 0, erasures_deviation: 0.0 };
+        let device = DeviceCounters {
+            erasures,
+            host_writes: 60,
+            programs_host: 60,
+            programs_collection: 20,
+            ..Default::default()
+        };
+        let flash_writes = FlashWrites { client_blocks: 10, admission_blocks: 30, copy_forward_blocks: 20 };
+        let days = Some(0.5);
+        Counts { reads, ram_hits: 1, flash_hits: hits - 1, device, flash_writes, days, ..Counts::none(4, wear) }
+    }
+
+    #[test]
+    fn figures_follow_their_definitions() {
+        let counted = counts(100, 41, 20);
+        assert_eq!((counted.rhr(), counted.epbpd()), (0.41, Some(4.0)));
+        // 40 blocks read from flash, 80 pages programmed.
+        assert_eq!(counted.fue(), Some(0.5));
+        assert_eq!(
+            (counted.host_write_amplification(), counted.device_write_amplification()),
+            (Some(1.5), Some(80.0 / 60.0))
+        );
+        assert_eq!(counted.write_amplification(), Some(2.0));
+        let live = Counts { evicted_live_blocks: 20, ..counted };
+        assert_eq!(live.live_share_at_eviction(), Some(0.25));
+    }
+
+    #[test]
+    fn wfue_weighs_hits_and_saved_erasures_against_m_plus() {
+        let m_plus = counts(100, 50, 20);
+        assert_eq!(m_plus.wfue(0.3, &m_plus), Some(0.3));
+        // Half the hits and a quarter of the erasures: 0.5 * 0.5 + 0.5 * 0.75.
+        assert_eq!(counts(100, 25, 5).wfue(0.5, &m_plus), Some(0.625));
+        // Twice the erasures at no hits cost more than anything gains.
+        assert_eq!(counts(100, 1, 40).wfue(0.0, &m_plus), Some(-1.0));
+        assert_eq!(m_plus.wfue(0.5, &counts(100, 50, 0)), None);
+    }
+
+    #[test]
+    fn what_there_is_none_of_has_no_ratio() {
+        let wear = counts(1, 1, 0).wear;
+        let none = Counts::none(4, wear);
+        assert_eq!((none.rhr(), none.epbpd(), none.fue(), none.write_amplification()), (0.0, None, None, None));
+        assert_eq!(none.live_share_at_eviction(), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! What a flash cache and its DRAM are made of, besides algorithm and size.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, a write buffer of 4 erase units that is
+//! a part of it, 7 % over-provisioning.
+
+use flashwise_core::quantity::ByteSize;
+
+use super::EnduranceError;
+use crate::cache_settings::Ram;
+use crate::device::{DeviceError, FtlConfig, GcPlacement, Victim};
+
+/// Erase units of a write buffer, where so many fit.
+pub const WRITE_BUFFERS: u32 = 4;
+
+/// What every run shares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// DRAM in front of the flash, write buffer included. The rest of it is a read cache of the same size for all algorithms, whether they
+    /// have a write buffer or not, so that their hits can be compared. With none, write buffers are memory besides.
+    pub ram: Ram,
+    /// Erase units of the write buffer; none for [`WRITE_BUFFERS`], or as many as fit.
+    pub write_buffers: Option<u32>,
+    /// Size of an erase unit.
+    pub erase_unit_bytes: u64,
+    /// Flash beyond the size of the cache, as a share of it; rounded up to whole erase units.
+    pub over_provision: f64,
+    /// Which erase unit a conventional SSD collects.
+    pub victim: Victim,
+    /// Where it puts what is still valid there.
+    pub gc_placement: GcPlacement,
+    /// Erase units that it keeps free.
+    pub reserve_units: u32,
+    /// Its static wear levelling: see [`FtlConfig::wear_levelling`].
+    pub wear_levelling: Option<u32>,
+    /// Whether online replacement policies tell it what they evict.
+    pub online_trim: bool,
+    /// Of what is random.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let ftl = FtlConfig::new(1, 1, 0.07);
+        Settings {
+            ram: Ram::Share(0.05),
+            write_buffers: None,
+            erase_unit_bytes: 2 << 20,
+            over_provision: ftl.over_provision,
+            victim: ftl.victim,
+            gc_placement: ftl.gc_placement,
+            reserve_units: ftl.reserve_units,
+            wear_levelling: ftl.wear_levelling,
+            online_trim: false,
+            seed: ftl.seed,
+        }
+    }
+}
+
+/// The parts of one cache. All algorithms of a size have the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Geometry {
+    /// Blocks that the flash cache holds, those in write buffers included.
+    pub capacity_blocks: usize,
+    /// Blocks that the DRAM cache in front of it holds.
+    pub read_cache_blocks: usize,
+    /// Erase units of the write buffer.
+    pub write_buffers: u32,
+    /// Pages of an erase unit.
+    pub unit_pages: u32,
+    /// Erase units of the flash, spare ones included.
+    pub units: u32,
+    /// The conventional SSD.
+    pub ftl: FtlConfig,
+}
+
+impl Settings {
+    /// The parts of a cache of `capacity_blocks`, which the user called `size`, with a write buffer of `buffers` if they are not those of
+    /// the settings.
+    pub fn geometry(
+        &self,
+        size: &str,
+        capacity_blocks: usize,
+        block_size_bytes: u64,
+        buffers: Option<u32>,
+    ) -> Result<Geometry, EnduranceError> {
+        let unit_pages = self.unit_pages(block_size_bytes)?;
+        if unit_pages as usize > capacity_blocks {
+            let [unit, flash] =
+                [u64::from(unit_pages), capacity_blocks as u64].map(|blocks| ByteSize::new(blocks * block_size_bytes));
+            return Err(EnduranceError::UnitLargerThanCache { unit, size: size.to_owned(), flash });
+        }
+        let device = |source| EnduranceError::Device { size: size.to_owned(), source };
+        let most = u64::from(u32::MAX) - 1;
+        let logical_pages = u32::try_from(capacity_blocks)
+            .map_err(|_| device(DeviceError::TooLarge { what: "pages", found: capacity_blocks as u64, most }))?;
+        let ftl = FtlConfig {
+            logical_pages,
+            unit_pages,
+            over_provision: self.over_provision,
+            victim: self.victim,
+            gc_placement: self.gc_placement,
+            reserve_units: self.reserve_units,
+            wear_levelling: self.wear_levelling,
+            seed: self.seed,
+        };
+        let units = ftl.units().map_err(device)?;
+        let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
+        let asked = buffers.or(self.write_buffers);
+        let write_buffers = self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?;
+        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
+        Ok(Geometry { capacity_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+    }
+
+    /// The parts of a cache whose erase units are blocks, with the DRAM that it would have with those of the settings.
+    pub fn unit_caching_geometry(
+        &self,
+        size: &str,
+        capacity_blocks: usize,
+        block_size_bytes: u64,
+    ) -> Result<Geometry, EnduranceError> {
+        let unit_pages = self.unit_pages(block_size_bytes)?;
+        let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
+        let any = u32::MAX;
+        let write_buffers =
+            self.write_buffers(size, self.write_buffers, ram_blocks, unit_pages, any, block_size_bytes)?;
+        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
+        let units = u32::try_from(capacity_blocks).unwrap_or(u32::MAX);
+        let ftl = FtlConfig::new(units, 1, 0.0);
+        Ok(Geometry { capacity_blocks, read_cache_blocks, write_buffers, unit_pages: 1, units, ftl })
+    }
+
+    fn unit_pages(&self, block_size_bytes: u64) -> Result<u32, EnduranceError> {
+        let (unit, block) = (self.erase_unit_bytes, block_size_bytes);
+        let unit_pages = u32::try_from(unit / block).ok();
+        let unit_pages = unit_pages.filter(|&pages| pages > 0 && pages < 1 << 24 && unit.is_multiple_of(block));
+        unit_pages.ok_or(EnduranceError::EraseUnit { found: ByteSize::new(unit), block: ByteSize::new(block) })
+    }
+
+    fn ram_blocks(&self, capacity_blocks: usize, block_size_bytes: u64) -> u64 {
+        match self.ram {
+            Ram::Bytes(bytes) => bytes / block_size_bytes,
+            // 5 % of 100 blocks are 5 blocks, whatever is lost in rounding.
+            Ram::Share(share) => (capacity_blocks as f64 * share + 1e-6) as u64,
+        }
+    }
+
+    fn read_cache_blocks(&self, ram_blocks: u64, write_buffers: u32, unit_pages: u32) -> usize {
+        let buffered = if self.has_ram() { u64::from(write_buffers) * u64::from(unit_pages) } else { 0 };
+        usize::try_from(ram_blocks - buffered).unwrap_or(usize::MAX)
+    }
+
+    fn has_ram(&self) -> bool {
+        !matches!(self.ram, Ram::Bytes(0)) && self.ram != Ram::Share(0.0)
+    }
+
+    /// As many write buffers as are asked for, or as fit.
+    fn write_buffers(
+        &self,
+        size: &str,
+        asked: Option<u32>,
+        ram_blocks: u64,
+        unit_pages: u32,
+        units: u32,
+        block_size_bytes: u64,
+    ) -> Result<u32, EnduranceError> {
+        // One erase unit at least holds what is on flash.
+        let fit_flash = units - 1;
+        let fit_ram = ram_blocks / u64::from(unit_pages);
+        let fit_ram = if self.has_ram() { fit_ram.min(u64::from(u32::MAX)) as u32 } else { u32::MAX };
+        let [unit, ram] =
+            [u64::from(unit_pages), ram_blocks].map(|blocks| ByteSize::new(blocks.saturating_mul(block_size_bytes)));
+        let size = size.to_owned();
+        match asked {
+            _ if fit_ram == 0 => Err(EnduranceError::RamBelowWriteBuffer { size, ram, unit }),
+            None => Ok(WRITE_BUFFERS.min(fit_ram).min(fit_flash)),
+            Some(0) => Err(EnduranceError::NoWriteBuffer),
+            Some(found) if found > fit_ram => {
+                Err(EnduranceError::WriteBuffersAndRam { size, found, unit, ram, most: fit_ram })
+            }
+            Some(found) if found > fit_flash => {
+                Err(EnduranceError::WriteBuffersAndFlash { size, found, units, most: fit_flash })
+            }
+            Some(found) => Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_RAM: Settings = Settings {
+        ram: Ram::Bytes(0),
+        write_buffers: None,
+        erase_unit_bytes: 64 << 10,
+        over_provision: 0.07,
+        victim: Victim::Greedy,
+        gc_placement: GcPlacement::Own,
+        reserve_units: 1,
+        wear_levelling: None,
+        online_trim: false,
+        seed: 0,
+    };
+
+    fn geometry(settings: &Settings, capacity_blocks: usize, buffers: Option<u32>) -> Result<Geometry, String> {
+        settings.geometry("10%", capacity_blocks, 4096, buffers).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_paper() {
+        // 1 GiB of flash: 512 units of 2 MiB, 7 % of which are 35.84. 5 % of DRAM are 13107 blocks, of which 4 units are write buffer.
+        let found = geometry(&Settings::default(), 1 << 18, None).unwrap();
+        assert_eq!((found.units, found.unit_pages, found.write_buffers), (548, 512, 4));
+        assert_eq!(found.read_cache_blocks, 13107 - 2048);
+    }
+
+    #[test]
+    fn write_buffers_are_a_part_of_the_dram_if_there_is_any() {
+        let with_ram = |blocks: u64| Settings { ram: Ram::Bytes(blocks * 4096), ..NO_RAM };
+        let parts = |settings: &Settings, buffers| {
+            let geometry = geometry(settings, 1000, buffers).unwrap();
+            (geometry.read_cache_blocks, geometry.write_buffers)
+        };
+        assert_eq!(parts(&NO_RAM, None), (0, 4));
+        assert_eq!(parts(&NO_RAM, Some(8)), (0, 8));
+        assert_eq!(parts(&with_ram(100), None), (36, 4));
+        assert_eq!(parts(&with_ram(40), None), (8, 2));
+        assert_eq!(parts(&with_ram(100), Some(6)), (4, 6));
+        assert_eq!(parts(&Settings { write_buffers: Some(1), ..with_ram(100) }, None), (84, 1));
+        // Of a flash of 1000 blocks and 7 % there are 67 units.
+        assert_eq!(
+            geometry(&NO_RAM, 1000, Some(67)).unwrap_err(),
+            "size '10%': found 67 write buffers, expected at most 66: the flash has 67 erase units"
+        );
+    }
+
+    #[test]
+    fn impossible_parts_are_refused_with_what_would_be_possible() {
+        let errors = [
+            geometry(&Settings { erase_unit_bytes: 6000, ..NO_RAM }, 1000, None),
+            geometry(&NO_RAM, 15, None),
+            geometry(&NO_RAM, 160, None),
+            geometry(&Settings { ram: Ram::Share(0.01), ..NO_RAM }, 1000, None),
+            geometry(&Settings { ram: Ram::Share(0.05), ..NO_RAM }, 1000, Some(4)),
+            geometry(&NO_RAM, 1000, Some(0)),
+        ]
+        .map(Result::unwrap_err);
+        let expected = [
+            "erase unit: found 6000B, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
+            "size '10%' is 60KiB of flash, expected at least one erase unit, 64KiB: make the cache larger or erase units smaller",
+            "size '10%': over-provisioning of 7",
+            "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB: expected erase units of at most 40KiB, more \
+             DRAM, or none",
+            "size '10%': found 4 write buffers of 64KiB, expected at most 3: they are a part of the DRAM of 200KiB",
+            "write buffers: found 0, expected at least 1",
+        ];
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(error.starts_with(expected), "{error}");
+        }
+        assert!(errors[2].contains("leaves 1 spare erase units"), "{}", errors[2]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Runs a plan through a cache on a device, and counts what comes after the warm-up.
+
+use super::Counts;
+use super::counts::FlashWrites;
+use crate::device::Device;
+use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
+
+/// What only the cache knows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub buffer_hits: u64,
+    pub flash_writes: FlashWrites,
+    pub copy_forward_wasted_blocks: u64,
+    pub evicted_live_blocks: u64,
+}
+
+impl FlashWrites {
+    /// A block is written because of an access, and not once more.
+    #[inline]
+    pub(super) fn count_insertion(&mut self, is_write: bool) {
+        if is_write {
+            self.client_blocks += 1;
+        } else {
+            self.admission_blocks += 1;
+        }
+    }
+}
+
+/// A cache that is told what to do.
+pub(super) trait Cache {
+    /// The next access of the stream; `evicts`: see [`Insertion::evicts`](crate::offline::Insertion::evicts).
+    fn access(&mut self, position: usize, decision: Decision, evicts: u32);
+    /// What was counted so far.
+    fn tally(&self) -> Tally;
+    /// The device that it is on.
+    fn device(&self) -> &impl Device;
+}
+
+/// Runs all of `plan`.
+pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, unit_pages: u32) -> Counts {
+    let mut counts = Counts::none(unit_pages, cache.device().wear());
+    let mut insertions = plan.insertions().iter();
+    let mut before = counts;
+    for (position, &decision) in plan.decisions().iter().enumerate() {
+        if position == stream.warmup() {
+            before = counted(counts, cache);
+        }
+        let mut evicts = NOT_EVICTING;
+        match decision {
+            Decision::Bypass => counts.bypasses += 1,
+            Decision::Hit | Decision::LastHit => counts.flash_hits += 1,
+            Decision::Insert => {
+                evicts = insertions.next().expect("there is an insertion for each decision to insert").evicts;
+                if stream.is_write(position) {
+                    counts.insertions_write += 1;
+                } else {
+                    counts.insertions_read += 1;
+                }
+            }
+        }
+        cache.access(position, decision, evicts);
+    }
+    let all = counted(counts, cache);
+    all.check();
+    if stream.warmup() == stream.len() {
+        before = all;
+    }
+    let after = all.since(&before);
+    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits: stream.ram_hits(), ..after }
+}
+
+/// With what cache and device counted.
+fn counted<C: Cache>(counts: Counts, cache: &C) -> Counts {
+    let Tally { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks } = cache.tally();
+    let (device, wear) = (*cache.device().counters(), cache.device().wear());
+    Counts { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks, device, wear, ..counts }
+}

@@ -1,0 +1,137 @@
+//! What a DRAM cache that knows the future lets through to the flash behind it.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, section 5: "a small DRAM cache ... in front of the flash cache"; "the DRAM cache uses the
+//! MIN eviction policy for offline flash cache algorithms".
+
+use flashwise_core::access::{NEVER, Op};
+use flashwise_core::positions::Positions;
+
+use crate::trace::Trace;
+
+/// The bit of an entry that tells writes from reads; block ids are smaller.
+const WRITE: u32 = 1 << 31;
+
+/// The accesses that reach the flash, in order: reads that miss the DRAM cache, and all writes.
+#[derive(Debug)]
+pub struct FlashStream {
+    /// Block, and [`WRITE`] for a write.
+    entries: Vec<u32>,
+    /// The position in the stream of the next read of the block before it is overwritten, or [`NEVER`].
+    next_reads: Vec<u32>,
+    unique_blocks: usize,
+    /// How many are part of the warm-up.
+    warmup: usize,
+    reads: u64,
+    writes: u64,
+    ram_hits: u64,
+}
+
+impl FlashStream {
+    /// The stream behind a DRAM cache of `ram_blocks`, which may be 0, with MIN: of the blocks that it could keep, it keeps those that are
+    /// read soonest. `next_reads` are those of `trace`, of whose accesses the first `warmup` are not counted.
+    pub fn behind_min(trace: &Trace, next_reads: &[u32], ram_blocks: usize, warmup: u64) -> FlashStream {
+        let mut stream = FlashStream {
+            entries: Vec::new(),
+            next_reads: Vec::new(),
+            unique_blocks: trace.unique_blocks(),
+            warmup: 0,
+            reads: 0,
+            writes: 0,
+            ram_hits: 0,
+        };
+        // A cached block is read next at a position that names it: that is all there is to know of it.
+        let (mut cached, mut len) = (Positions::new(), 0);
+        for (position, (block, op)) in trace.accesses().enumerate() {
+            assert!(block < WRITE, "block ids have 31 bits");
+            let counted = u64::from(position as u64 >= warmup);
+            let hit = ram_blocks > 0 && op == Op::Read && cached.remove(position as u32);
+            len -= usize::from(hit);
+            match op {
+                Op::Read => stream.reads += counted,
+                Op::Write => stream.writes += counted,
+            }
+            if hit {
+                stream.ram_hits += counted;
+            } else {
+                stream.warmup += usize::from(counted == 0);
+                stream.entries.push(block | if op == Op::Write { WRITE } else { 0 });
+            }
+            let next_read = next_reads[position];
+            if ram_blocks == 0 || next_read == NEVER {
+                continue;
+            }
+            cached.insert(next_read);
+            len += 1;
+            if len > ram_blocks {
+                let last = cached.greatest().expect("a cache that is too full is not empty");
+                cached.remove(last);
+                len -= 1;
+            }
+        }
+        stream.find_next_reads();
+        stream
+    }
+
+    fn find_next_reads(&mut self) {
+        self.next_reads = vec![NEVER; self.entries.len()];
+        let mut next_read_of = vec![NEVER; self.unique_blocks];
+        for position in (0..self.entries.len()).rev() {
+            let before = if self.is_write(position) { NEVER } else { position as u32 };
+            let next_read_of = &mut next_read_of[self.block(position) as usize];
+            self.next_reads[position] = std::mem::replace(next_read_of, before);
+        }
+    }
+
+    /// Accesses of the stream.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether the DRAM cache lets nothing through, which needs a trace without accesses.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The block that is accessed at `position`.
+    #[inline]
+    pub fn block(&self, position: usize) -> u32 {
+        self.entries[position] & !WRITE
+    }
+
+    /// Whether the access at `position` is a write.
+    #[inline]
+    pub fn is_write(&self, position: usize) -> bool {
+        self.entries[position] & WRITE != 0
+    }
+
+    /// Position of the next read of the block accessed at `position` before it is overwritten, or [`NEVER`].
+    #[inline]
+    pub fn next_read(&self, position: usize) -> u32 {
+        self.next_reads[position]
+    }
+
+    /// Different blocks of the trace; block ids are smaller.
+    pub fn unique_blocks(&self) -> usize {
+        self.unique_blocks
+    }
+
+    /// How many accesses of the stream are not counted; they come first.
+    pub fn warmup(&self) -> usize {
+        self.warmup
+    }
+
+    /// Reads of the trace after the warm-up, whether the DRAM cache has them or not.
+    pub fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Writes of the trace after the warm-up.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Reads after the warm-up that the DRAM cache has.
+    pub fn ram_hits(&self) -> u64 {
+        self.ram_hits
+    }
+}

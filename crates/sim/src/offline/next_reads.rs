@@ -1,0 +1,32 @@
+//! Next references: Step 1 of Algorithm H.
+
+use flashwise_core::access::NEVER;
+
+use crate::error::TraceError;
+use crate::trace::Trace;
+
+/// For each access of `trace` the position of the next access to its block if that is a read, else [`NEVER`].
+///
+/// # Errors
+/// A trace of 2^32 - 1 accesses or more has positions that do not fit.
+pub fn next_reads(trace: &Trace) -> Result<Vec<u32>, TraceError> {
+    let len = trace.len();
+    if len >= NEVER as usize {
+        let (path, most) = (trace.name().to_owned(), u64::from(NEVER) - 1);
+        return Err(TraceError::TooLarge { path, what: "accesses for an offline algorithm", found: len as u64, most });
+    }
+    let mut next_reads = vec![NEVER; len];
+    let mut next_read_of = vec![NEVER; trace.unique_blocks()];
+    let mut end = len;
+    for columns in trace.batches().iter().rev() {
+        let start = end - columns.block.len();
+        for position in (start..end).rev() {
+            let at = position - start;
+            let before = if columns.op[at] == 0 { position as u32 } else { NEVER };
+            let block = columns.block[at] as usize;
+            next_reads[position] = std::mem::replace(&mut next_read_of[block], before);
+        }
+        end = start;
+    }
+    Ok(next_reads)
+}
