@@ -1,24 +1,29 @@
-//! The options of `flashwise simulate` that ask for the whole cache, named as in the server's configuration.
+//! The options of `flashwise simulate` that ask for more than a policy alone: the whole cache, named as in the server's configuration, or
+//! what a cache wears.
 
 use clap::Args;
 use flashwise_core::cache::Mode;
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
+use flashwise_sim::endurance;
+
+use crate::endurance::EnduranceOptions;
+use crate::failure::Misuse;
 
 /// What the whole cache is made of; `None` is the default.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "The whole cache, as flashwise serve runs it, where any of these is given")]
+#[command(next_help_heading = "The whole cache, as flashwise serve runs it, with --write-mode or --layout containers")]
 pub struct CacheOptions {
-    /// How blocks lie on flash: containers, a log of erase units; --size is the size of the flash, at least 11 erase units. Blocks are
-    /// 4KiB and keep their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share
-    /// the cache, the 256MiB regions that are accessed are placed one after the other. Of a recording flushes, trims,
-    /// zeroes and the flag fua count too [default: containers]
-    #[arg(long, value_name = "LAYOUT", value_parser = ["containers"])]
+    /// How blocks lie on flash: containers, a log of erase units as flashwise serve writes it; or slots, each block at a place of its own
+    /// on a conventional SSD. Of the whole cache --size is the size of the flash, at least 11 erase units. Blocks are 4KiB and keep their
+    /// addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
+    /// regions that are accessed are placed one after the other. Of a recording flushes, trims, zeroes and the flag fua count too
+    #[arg(long, value_name = "LAYOUT", value_parser = ["containers", "slots"])]
     layout: Option<String>,
     /// When written data reaches the backend: write-back, write-through or write-around [default: write-back]
     #[arg(long, value_name = "MODE")]
     write_mode: Option<Mode>,
-    /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0]
+    /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0, and 5% where wear is simulated]
     #[arg(long, value_name = "SIZE")]
     ram: Option<Ram>,
     /// Share of the RAM that buffers writes; the rest buffers reads [default: 50%]
@@ -27,9 +32,10 @@ pub struct CacheOptions {
     /// Size of an erase unit [default: 2MiB]
     #[arg(long, value_name = "SIZE")]
     erase_unit: Option<ByteSize>,
-    /// Share of the flash that is kept free of wanted blocks [default: 10%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    over_provision: Option<f64>,
+    /// Share of the flash that is kept free of wanted blocks [default: 10%]; where wear is simulated, flash beyond the cache's size, as a
+    /// share of it, and lists (5%,10%) are possible [default: 7%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, value_delimiter = ',')]
+    over_provision: Vec<f64>,
     /// Start to write back above this share of dirty blocks [default: 50%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     dirty_high: Option<f64>,
@@ -45,31 +51,87 @@ pub struct CacheOptions {
     /// Let sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<ByteSize>,
+    #[command(flatten)]
+    endurance: EnduranceOptions,
+}
+
+/// What is simulated besides the policy.
+#[derive(Clone, Debug)]
+pub enum Model {
+    /// Nothing.
+    Policy,
+    /// The whole cache that flashwise serve runs.
+    Server(CacheSettings),
+    /// What the cache wears; one for each over-provisioning. The weight of hits in WFUE comes with it.
+    Endurance(Vec<endurance::Settings>, f64),
 }
 
 impl CacheOptions {
-    /// The settings, if any option was given.
-    pub fn settings(&self) -> Option<CacheSettings> {
-        let sizes = [self.erase_unit, self.sequential_bypass].iter().any(Option::is_some);
-        let shares = [self.write_buffer_share, self.over_provision, self.dirty_high, self.dirty_low];
-        let ages = [self.dirty_age, self.commit_age].iter().any(Option::is_some);
-        let others = self.layout.is_some() || self.write_mode.is_some() || self.ram.is_some();
-        if !sizes && !ages && !others && shares.iter().all(Option::is_none) {
-            return None;
+    /// What the options ask for. `algorithm` is one of the policies that only makes sense where wear is simulated, if there is one.
+    pub fn model(&self, algorithm: Option<&str>) -> Result<Model, Misuse> {
+        let layout = self.layout.as_deref();
+        let server = [
+            ("--layout containers", layout == Some("containers")),
+            ("--write-mode", self.write_mode.is_some()),
+            ("--write-buffer-share", self.write_buffer_share.is_some()),
+            ("--dirty-high", self.dirty_high.is_some()),
+            ("--dirty-low", self.dirty_low.is_some()),
+            ("--dirty-age", self.dirty_age.is_some()),
+            ("--commit-age", self.commit_age.is_some()),
+            ("--sequential-bypass", self.sequential_bypass.is_some()),
+        ];
+        let server = server.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+        let algorithm = algorithm.map(|name| format!("policy '{name}'"));
+        let slots = (layout == Some("slots")).then_some("--layout slots").or_else(|| self.endurance.given());
+        let wear = algorithm.or_else(|| slots.map(str::to_owned));
+        let shared = self.ram.is_some() || self.erase_unit.is_some() || !self.over_provision.is_empty();
+        match (server, wear) {
+            (Some(server), Some(wear)) => Err(Misuse(format!(
+                "{server} is of the whole cache that flashwise serve runs, {wear} of what a cache wears; expected one of them"
+            ))),
+            (Some(_), None) => self.server().map(Model::Server),
+            (None, None) if !shared => Ok(Model::Policy),
+            (None, _) => Ok(Model::Endurance(self.worn(), self.endurance.wfue_alpha())),
         }
+    }
+
+    fn server(&self) -> Result<CacheSettings, Misuse> {
         let default = CacheSettings::default();
         let dirty_high = self.dirty_high.unwrap_or(default.dirty_high);
-        Some(CacheSettings {
+        let over_provision = match self.over_provision[..] {
+            [] => default.over_provision,
+            [one] => one,
+            _ => {
+                return Err(Misuse(
+                    "--over-provision: found a list, expected one share for the whole cache".to_owned(),
+                ));
+            }
+        };
+        Ok(CacheSettings {
             mode: self.write_mode.unwrap_or(default.mode),
             ram: self.ram.unwrap_or(default.ram),
             write_buffer_share: self.write_buffer_share.unwrap_or(default.write_buffer_share),
             erase_unit_bytes: self.erase_unit.map_or(default.erase_unit_bytes, ByteSize::bytes),
-            over_provision: self.over_provision.unwrap_or(default.over_provision),
+            over_provision,
             dirty_high,
             dirty_low: self.dirty_low.unwrap_or(default.dirty_low.min(dirty_high)),
             dirty_age_us: self.dirty_age.map_or(default.dirty_age_us, Duration::us),
             commit_age_us: self.commit_age.map_or(default.commit_age_us, Duration::us),
             sequential_bytes: self.sequential_bypass.map_or(default.sequential_bytes, ByteSize::bytes),
         })
+    }
+
+    fn worn(&self) -> Vec<endurance::Settings> {
+        let default = self.endurance.settings();
+        let settings = endurance::Settings {
+            ram: self.ram.unwrap_or(default.ram),
+            erase_unit_bytes: self.erase_unit.map_or(default.erase_unit_bytes, ByteSize::bytes),
+            ..default
+        };
+        if self.over_provision.is_empty() {
+            return vec![settings];
+        }
+        let with = |&over_provision: &f64| endurance::Settings { over_provision, ..settings.clone() };
+        self.over_provision.iter().map(with).collect()
     }
 }

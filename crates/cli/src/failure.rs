@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;
 use flashwise_sim::size::SizeError;
 
@@ -35,7 +36,12 @@ fn is_misuse(error: &anyhow::Error) -> bool {
             matches!(error, Option(_) | Ambiguous { .. } | Unsure { .. } | Normalised { .. } | NoSuchVolume { .. });
         of_input || matches!(error, Generate(_) | BlockSizes { .. } | OverwritesInput { .. })
     };
+    let of_endurance = |error: &EnduranceError| match error {
+        EnduranceError::Trace(error) => of_trace(error),
+        _ => true,
+    };
     error.is::<Misuse>()
+        || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
         || error.is::<SizeError>()
         || error.is::<OptionError>()

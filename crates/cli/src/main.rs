@@ -4,6 +4,7 @@ mod api;
 mod cache;
 mod check;
 mod detach;
+mod endurance;
 mod failure;
 mod input;
 mod listing;

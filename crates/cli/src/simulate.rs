@@ -1,12 +1,16 @@
 //! `flashwise simulate`: what each policy would do on each trace at each cache size.
 
+use std::fmt;
 use std::io::Write;
+use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_sim::cache_settings::{CacheError, CacheSettings};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
+use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
 use flashwise_sim::info::Info;
 use flashwise_sim::output::{check_writable, write_whole};
 use flashwise_sim::report::{self, Report, Section};
@@ -18,7 +22,7 @@ use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::trace::Trace;
 use rayon::prelude::*;
 
-use crate::cache::CacheOptions;
+use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::progress::Bar;
@@ -32,10 +36,10 @@ pub struct Simulate {
     traces: Vec<String>,
     #[command(flatten)]
     input: InputOptions,
-    /// A policy with its options, as listed by `flashwise policies`: lru, larc:fill=ghost; can be given many times
-    /// [default: all policies]
+    /// A policy or algorithm with its options, as listed by `flashwise policies`: lru, larc:fill=ghost, m+, c:buffers=8; can be given
+    /// many times [default: all policies; where wear is simulated lru, ripq+, pannier, m, m+ and c]
     #[arg(long = "policy", value_name = "POLICY")]
-    policies: Vec<Spec>,
+    policies: Vec<Choice>,
     /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most
     /// 2147483647; lists (1%,10%) and ranges (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
@@ -78,6 +82,44 @@ fn parse_warmup(text: &str) -> Result<Warmup, String> {
     text.parse()
 }
 
+/// A policy, or an algorithm that only makes sense where wear is simulated.
+#[derive(Clone, Debug)]
+enum Choice {
+    Policy(Spec),
+    Algorithm(Algorithm),
+}
+
+impl FromStr for Choice {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Choice, OptionError> {
+        let name = text.split(':').next().unwrap_or(text);
+        if POLICIES.iter().any(|info| info.name == name) {
+            return Spec::parse(text).map(Choice::Policy);
+        }
+        match Algorithm::parse(text) {
+            Err(OptionError::UnknownName { name, mut expected, .. }) => {
+                expected.extend(
+                    POLICIES.iter().map(|info| info.name).filter(|name| !expected.contains(name)).collect::<Vec<_>>(),
+                );
+                Err(OptionError::UnknownName { what: "policy", near: nearest(&name, &expected), name, expected })
+            }
+            parsed => parsed.map(Choice::Algorithm),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Policy(policy) => policy.fmt(f),
+            Choice::Algorithm(algorithm) => algorithm.fmt(f),
+        }
+    }
+}
+
+/// Where wear is simulated and no algorithm is named: those of Figure 5 of the paper.
+const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
 /// The bound that the report compares with.
 const BEST: &str = "fif";
 /// Sizes where none are given.
@@ -101,9 +143,15 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
-        if let Some(settings) = self.cache.settings() {
-            return self.run_caches(&settings);
+        let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
+        match self.cache.model(algorithm.map(Choice::to_string).as_deref())? {
+            Model::Policy => self.run_policies(),
+            Model::Server(settings) => self.run_caches(&settings),
+            Model::Endurance(settings, wfue_alpha) => self.run_endurance(&settings, wfue_alpha),
         }
+    }
+
+    fn run_policies(&self) -> anyhow::Result<()> {
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
@@ -119,7 +167,7 @@ impl Simulate {
         let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
         self.write_parquet(&rows)?;
-        self.print(&rows)
+        self.print(&rows, table::results)
     }
 
     /// The same with the whole cache in place of a policy alone.
@@ -152,7 +200,37 @@ impl Simulate {
         }
         let rows: Vec<_> = (0..traces.len()).flat_map(of_trace).collect();
         self.write_parquet(&rows)?;
-        self.print(&rows)
+        self.print(&rows, table::cache_results)
+    }
+
+    /// What caches wear, once for each of the settings.
+    fn run_endurance(&self, settings: &[endurance::Settings], wfue_alpha: f64) -> anyhow::Result<()> {
+        if self.epoch.is_some() {
+            return Err(Misuse("--epoch: figures over time are not there where wear is simulated".to_owned()).into());
+        }
+        let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let jobs = with_references(self.algorithm_jobs(&traces)?);
+        let asked = self.algorithm_jobs(&traces)?.len();
+        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum::<u64>() * settings.len() as u64;
+        let bar = Bar::accesses(format!("{} runs", jobs.len() * settings.len()), total);
+        let mut rows = vec![Vec::new(); asked];
+        for settings in settings {
+            let runs = simulate_endurance(&traces, jobs.clone(), settings, self.warmup, &bar)?;
+            for (rows, run) in rows.iter_mut().zip(&runs) {
+                let reference = reference(&runs, run).expect("every job has its reference");
+                rows.push((run.job.trace, ResultRow::of_endurance(&traces[run.job.trace], run, reference, wfue_alpha)));
+            }
+        }
+        drop(bar);
+        let rows = rows.concat();
+        if self.html.is_some() {
+            let of_trace =
+                |number| rows.iter().filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect();
+            self.write_report(&traces, &of_trace)?;
+        }
+        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows, table::endurance_results)
     }
 
     /// Writes the report of the rows of each trace, by its number.
@@ -181,13 +259,51 @@ impl Simulate {
     }
 
     fn policies(&self) -> anyhow::Result<Vec<Spec>> {
-        if !self.policies.is_empty() {
-            return Ok(self.policies.clone());
+        if self.policies.is_empty() {
+            return POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect();
         }
-        POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect()
+        let policies = self.policies.iter().filter_map(|choice| match choice {
+            Choice::Policy(policy) => Some(policy.clone()),
+            Choice::Algorithm(_) => None,
+        });
+        Ok(policies.collect())
     }
 
     fn jobs(&self, traces: &[Trace], policies: &[Spec]) -> anyhow::Result<Vec<Job>> {
+        let job =
+            |trace, policy: &Spec, size, capacity_blocks| Job { trace, policy: policy.clone(), size, capacity_blocks };
+        self.runs(traces, policies, job)
+    }
+
+    fn algorithm_jobs(&self, traces: &[Trace]) -> anyhow::Result<Vec<endurance::Job>> {
+        let algorithms: Vec<Algorithm> = if self.policies.is_empty() {
+            ALGORITHMS.iter().map(|name| Algorithm::parse(name)).collect::<Result<_, _>>()?
+        } else {
+            let algorithm = |choice: &Choice| match choice {
+                Choice::Policy(policy) if policy.info().offline => Err(anyhow::Error::new(Misuse(format!(
+                    "policy '{policy}' has to fetch what it misses, expected m where wear is simulated: it is the best that may pass it by"
+                )))),
+                Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
+                Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
+            };
+            self.policies.iter().map(algorithm).collect::<Result<_, _>>()?
+        };
+        let job = |trace, algorithm: &Algorithm, size, capacity_blocks| endurance::Job {
+            trace,
+            algorithm: algorithm.clone(),
+            size,
+            capacity_blocks,
+        };
+        self.runs(traces, &algorithms, job)
+    }
+
+    /// A job for each trace, policy and size.
+    fn runs<P, J>(
+        &self,
+        traces: &[Trace],
+        policies: &[P],
+        job: impl Fn(usize, &P, String, usize) -> J,
+    ) -> anyhow::Result<Vec<J>> {
         let sizes: Vec<Size> = match &self.sizes[..] {
             [] => Size::parse_list(SIZES)?,
             given => given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect(),
@@ -204,8 +320,7 @@ impl Simulate {
             for policy in policies {
                 for size in &sizes {
                     let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
-                    let (policy, size) = (policy.clone(), size.to_string());
-                    jobs.push(Job { trace: number, policy, size, capacity_blocks });
+                    jobs.push(job(number, policy, size.to_string(), capacity_blocks));
                 }
             }
         }
@@ -222,7 +337,7 @@ impl Simulate {
         Counting { warmup: self.warmup, epoch: self.epoch }
     }
 
-    fn print(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
+    fn print(&self, rows: &[ResultRow], table: fn(&[ResultRow]) -> String) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, rows).map_err(std::io::Error::from)?;
@@ -230,8 +345,7 @@ impl Simulate {
         } else if self.csv {
             results::write_csv(rows, &mut out)?;
         } else {
-            let table = if self.cache.settings().is_some() { table::cache_results(rows) } else { table::results(rows) };
-            writeln!(out, "{table}")?;
+            writeln!(out, "{}", table(rows))?;
             if let Some(html) = &self.html {
                 writeln!(out, "\nReport: {html}")?;
             }

@@ -24,17 +24,9 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
 /// the best was simulated too.
 pub fn results(rows: &[ResultRow]) -> String {
     let header = ["trace", "policy", "size", "capacity", "hits", "read hits", "flash writes", "replaced", "of best"];
-    let mut table = plain(&header, 2);
     let best = best_hits(rows);
-    let mut previous: Option<&ResultRow> = None;
-    for row in rows {
-        if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
-            table.add_row([""]);
-        }
-        table.add_row([
-            row.trace.clone(),
-            row.policy.clone(),
-            row.size.clone(),
+    let cells = |row: &ResultRow| {
+        vec![
             human::bytes((row.capacity_blocks * row.block_size_bytes) as f64),
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
@@ -44,11 +36,25 @@ pub fn results(rows: &[ResultRow]) -> String {
                 Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
                 _ => "-".to_owned(),
             },
-        ]);
-        previous = Some(row);
-    }
+        ]
+    };
     let footnote = "hits: share of block accesses; flash writes and replaced: blocks; of best: share of the hits that FIF \
                     (Belady), which knows the future, has.";
+    grouped(&header, rows, cells, footnote)
+}
+
+/// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
+fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Vec<String>, footnote: &str) -> String {
+    let mut table = plain(header, 2);
+    let mut previous: Option<&ResultRow> = None;
+    for row in rows {
+        if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
+            table.add_row([""]);
+        }
+        let names = [&row.trace, &row.policy, &row.size].map(String::clone);
+        table.add_row(names.into_iter().chain(cells(row)));
+        previous = Some(row);
+    }
     format!("{}\n\n{footnote}", table.trim_fmt())
 }
 
@@ -71,16 +77,9 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
         "erased",
         "written back",
     ];
-    let mut table = plain(&header, 2);
-    let mut previous: Option<&ResultRow> = None;
-    for (row, cache) in rows.iter().filter_map(|row| Some((row, row.cache.as_ref()?))) {
-        if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
-            table.add_row([""]);
-        }
-        table.add_row([
-            row.trace.clone(),
-            row.policy.clone(),
-            row.size.clone(),
+    let cells = |row: &ResultRow| {
+        let Some(cache) = &row.cache else { return Vec::new() };
+        vec![
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
             human::count(cache.ram_hits),
@@ -93,13 +92,56 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
             format!("{:.2}", cache.host_write_amplification),
             human::count(cache.erasures),
             human::count(cache.destaged_blocks),
-        ]);
-        previous = Some(row);
-    }
+        ]
+    };
     let footnote = "hits: share of block accesses; RAM and flash: blocks read there; flash writes: client + admitted + copied \
                     forward + metadata; amplified: flash writes per block of client and admitted; erased: erase units; \
                     written back: blocks.";
-    format!("{}\n\n{footnote}", table.trim_fmt())
+    grouped(&header, rows, cells, footnote)
+}
+
+/// One line per trace, policy and size of caches whose wear was simulated.
+pub fn endurance_results(rows: &[ResultRow]) -> String {
+    let header = [
+        "trace",
+        "policy",
+        "size",
+        "spare",
+        "read hits",
+        "RAM",
+        "flash",
+        "erased",
+        "per day",
+        "flash writes",
+        "copied",
+        "host x",
+        "device x",
+        "FUE",
+        "WFUE",
+    ];
+    let cells = |row: &ResultRow| {
+        let Some(wear) = &row.endurance else { return Vec::new() };
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        vec![
+            human::percent(wear.over_provision),
+            human::percent(wear.rhr),
+            human::count(wear.ram_hits),
+            human::count(wear.flash_hits),
+            human::count(wear.erasures),
+            number(wear.epbpd),
+            human::count(row.flash_writes_blocks),
+            human::count(wear.copy_forward_blocks),
+            number(wear.host_write_amplification),
+            number(wear.device_write_amplification),
+            number(wear.fue),
+            number(wear.wfue),
+        ]
+    };
+    let footnote = "read hits: share of the reads, from RAM and flash; RAM and flash: blocks read there; erased: erase units, per day \
+                    each; flash writes: blocks, copied forward among them; host x: flash writes per block written because of an access; \
+                    device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
+                    erasures, weighted, against m+.";
+    grouped(&header, rows, cells, footnote)
 }
 
 /// Hits of the best possible, by trace and capacity, where it was simulated.

@@ -239,7 +239,18 @@ fn the_whole_cache_replays_a_recording_with_all_its_operations() {
 #[test]
 fn the_whole_cache_is_shown_in_every_form() {
     let folder = folder();
-    let arguments = ["simulate", "traces/netsfs.csv.zst", "--policy", "larc", "--size", "64MiB", "--ram", "10%"];
+    let arguments = [
+        "simulate",
+        "traces/netsfs.csv.zst",
+        "--policy",
+        "larc",
+        "--size",
+        "64MiB",
+        "--ram",
+        "10%",
+        "--layout",
+        "containers",
+    ];
     let files = ["--html", "out.html", "--parquet", "out.parquet"];
     let table = succeed(folder.path(), &[&arguments[..], &files].concat());
     insta::assert_snapshot!("whole_cache_table", table);
@@ -284,13 +295,14 @@ fn figures_of_the_whole_cache_add_up() {
 fn settings_that_make_no_cache_are_refused() {
     let folder = folder();
     let errors = [
-        &["--ram", "1MiB", "--size", "4MiB"][..],
-        &["--layout", "slots"],
+        &["--ram", "1MiB", "--size", "4MiB", "--layout", "containers"][..],
+        &["--layout", "shelves"],
+        &["--write-mode", "write-back", "--over-provision", "5%,10%", "--size", "64MiB"],
         &["--write-mode", "write"],
         &["--policy", "fif", "--write-mode", "write-back", "--size", "64MiB"],
         &["--ram", "120%"],
-        &["--erase-unit", "3MiB", "--size", "64MiB"],
-        &["--over-provision", "95%", "--size", "64MiB"],
+        &["--layout", "containers", "--erase-unit", "3MiB", "--size", "64MiB"],
+        &["--layout", "containers", "--over-provision", "95%", "--size", "64MiB"],
         &["--dirty-high", "30%", "--dirty-low", "35%", "--size", "64MiB"],
         &["--dirty-age", "15"],
         &["--commit-age", "5s", "--block-size", "8KiB", "--size", "64MiB"],
@@ -300,4 +312,54 @@ fn settings_that_make_no_cache_are_refused() {
         format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
     });
     insta::assert_snapshot!("whole_cache_misuse", errors.join("\n\n"));
+}
+
+/// The promised figures of a cache's wear, on the bundled trace, with small erase units.
+#[test]
+fn wear_is_simulated_in_every_form() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "5%", "--ram", "0", "--erase-unit", "256KiB"];
+    let policies = ["m", "m+", "c", "h", "lru", "larc"].map(|policy| ["--policy", policy]).concat();
+    let run = |more: &[&str]| succeed(folder.path(), &[&arguments[..], &policies, more].concat());
+    insta::assert_snapshot!("wear_table", run(&["--html", "out.html", "--parquet", "out.parquet"]));
+    assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
+    insta::assert_snapshot!("wear_csv", run(&["--csv"]));
+    let rows: Vec<Value> = serde_json::from_str(&run(&["--json", "--over-provision", "7%"])).unwrap();
+    let row = |policy: &str| rows.iter().find(|row| row["policy"] == policy).unwrap();
+    let count = |policy: &str, key: &str| row(policy)[key].as_u64().unwrap();
+    let ratio = |policy: &str, key: &str| row(policy)[key].as_f64().unwrap();
+    for policy in ["m", "m+", "c", "lru", "larc"] {
+        for key in ["rhr", "epbpd", "fue", "wfue", "host_write_amplification", "device_write_amplification"] {
+            assert!(row(policy)[key].is_f64(), "{policy}: {key}");
+        }
+        let causes = ["client_blocks", "admission_blocks", "copy_forward_blocks"].map(|key| count(policy, key));
+        assert_eq!(causes.iter().sum::<u64>(), count(policy, "flash_writes_blocks"), "{policy}");
+        assert_eq!(count(policy, "ram_hits") + count(policy, "flash_hits"), count(policy, "read_hits"), "{policy}");
+        assert!(ratio(policy, "rhr") <= ratio("m", "rhr"), "{policy}");
+    }
+    assert_eq!(ratio("m", "rhr"), ratio("m+", "rhr"));
+    assert_eq!(ratio("m", "rhr"), ratio("c", "rhr"));
+    assert!(count("m", "erasures") > count("m+", "erasures") && count("m+", "erasures") > count("c", "erasures"));
+    assert_eq!(ratio("m+", "wfue"), 0.5);
+}
+
+#[test]
+fn wear_that_cannot_be_simulated_is_refused() {
+    let folder = folder();
+    let errors = [
+        &["--policy", "m+", "--write-mode", "write-back"][..],
+        &["--policy", "fif", "--ram", "0"],
+        &["--policy", "m*"],
+        &["--policy", "m_t:share=0"],
+        &["--policy", "m+", "--erase-unit", "2MiB", "--ram", "0"],
+        &["--policy", "c", "--epoch", "100"],
+        &["--gc-victim", "oldest"],
+        &["--policy", "c", "--size", "64MiB", "--erase-unit", "256KiB", "--ram", "128KiB"],
+        &["--policy", "m_t:epbpd=1", "--size", "4", "--erase-unit", "4KiB", "--ram", "0", "--over-provision", "200%"],
+    ]
+    .map(|arguments| {
+        let err = fail(folder.path(), &[&["simulate", "table1.csv"], arguments].concat(), 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!("wear_misuse", errors.join("\n\n"));
 }

@@ -5,7 +5,8 @@
 //! The paper ran Filebench on ext4 in front of the cache, 8.5 and 12 GB of files, with at most 1 GB of page cache. This runs at a
 //! scale of 1 to 40, without a file system: a file is a run of blocks, the page cache is an LRU in front of the volume.
 //!
-//! - webserver: 100 threads; each reads ten whole files of 32 KiB on average and appends 16 KiB to a log, again and again.
+//! - webserver: 100 threads; each reads ten whole files of 32 KiB on average and appends 16 KiB to a log, again and again. The page cache
+//!   gathers what is appended and writes it 256 KiB at a time.
 //! - netsfs: one thread; it reads a file of 4 KiB and writes it back, writes another whole, and appends to a third, again and again.
 //!
 //! Files are chosen by a gamma distribution with alpha 0.1 and beta 1, as in the paper, times the number of files and wrapped around.
@@ -22,6 +23,8 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const BLOCK: u64 = 4096;
+/// Blocks of the log that are written at once.
+const LOG_BLOCKS: u64 = 64;
 
 struct Workload {
     files: u64,
@@ -97,7 +100,10 @@ impl Client {
             self.read_file(self.choose(random));
         }
         let end = self.starts[self.starts.len() - 1] + 16;
-        self.ask(Operation::Write, end + self.log_block.fetch_add(4, Ordering::Relaxed) % 16_384, 4);
+        let appended = self.log_block.fetch_add(4, Ordering::Relaxed) + 4;
+        if appended.is_multiple_of(LOG_BLOCKS) {
+            self.ask(Operation::Write, end + (appended - LOG_BLOCKS) % 16_384, LOG_BLOCKS);
+        }
         self.operations.fetch_add(11, Ordering::Relaxed);
     }
 

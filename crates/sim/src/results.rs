@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
+use crate::endurance;
 use crate::simulate::Run;
 use crate::trace::Trace;
 
@@ -236,6 +237,88 @@ impl ResultRow {
             cache: Some(CacheFigures::new(result)),
             endurance: None,
             epochs: cache_epochs(&result.epochs),
+        }
+    }
+}
+
+impl ResultRow {
+    /// The row of a cache whose endurance was simulated over `trace`, compared with `reference` by weight `alpha`.
+    pub fn of_endurance(trace: &Trace, run: &endurance::Run, reference: &endurance::Counts, alpha: f64) -> ResultRow {
+        let counts = &run.counts;
+        let block_size_bytes = trace.block_size_bytes();
+        let (accesses, read_hits) = (counts.reads + counts.writes, counts.read_hits());
+        let flash_writes_blocks = counts.flash_writes.total_blocks();
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: run.job.algorithm.to_string(),
+            size: run.job.size.clone(),
+            capacity_blocks: run.job.capacity_blocks as u64,
+            block_size_bytes,
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: trace.len() as u64 - accesses,
+            accesses,
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits,
+            write_hits: 0,
+            hits: read_hits,
+            hit_ratio: if accesses == 0 { 0.0 } else { read_hits as f64 / accesses as f64 },
+            read_hit_ratio: counts.rhr(),
+            admissions: counts.insertions(),
+            read_admissions: counts.insertions_read,
+            write_admissions: counts.insertions_write,
+            replacements: None,
+            evictions: None,
+            bypasses: counts.bypasses,
+            flash_writes_blocks,
+            flash_bytes_written: flash_writes_blocks * block_size_bytes,
+            cache: None,
+            endurance: Some(EnduranceFigures::new(run, reference, alpha, block_size_bytes)),
+            epochs: Vec::new(),
+        }
+    }
+}
+
+impl EnduranceFigures {
+    fn new(run: &endurance::Run, reference: &endurance::Counts, alpha: f64, block_size_bytes: u64) -> EnduranceFigures {
+        let endurance::Run { job, geometry, counts } = run;
+        let (writes, wear) = (&counts.flash_writes, &counts.wear);
+        let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
+        let written_bytes = (writes.total_blocks() * block_size_bytes) as f64;
+        let flash_bytes_per_day = counts.days.map(|days| written_bytes / days);
+        let capacity_bytes = (job.capacity_blocks as u64 * block_size_bytes) as f64;
+        EnduranceFigures {
+            layout: job.algorithm.layout(),
+            erase_unit_bytes: unit_bytes,
+            erase_units: geometry.units.into(),
+            over_provision: geometry.ftl.over_provision,
+            ram_bytes: geometry.ram_blocks * block_size_bytes,
+            rhr: counts.rhr(),
+            ram_hits: counts.ram_hits,
+            flash_hits: counts.flash_hits,
+            erasures: counts.erasures(),
+            epbpd: counts.epbpd(),
+            fue: counts.fue(),
+            wfue: counts.wfue(alpha, reference),
+            wfue_alpha: alpha,
+            host_write_amplification: counts.host_write_amplification(),
+            device_write_amplification: counts.device_write_amplification(),
+            write_amplification: counts.write_amplification(),
+            client_blocks: writes.client_blocks,
+            admission_blocks: writes.admission_blocks,
+            copy_forward_blocks: writes.copy_forward_blocks,
+            device_programs_pages: counts.device.programs(),
+            device_copies_pages: counts.device.programs() - counts.device.programs_host,
+            live_at_eviction: counts.live_share_at_eviction(),
+            wear_min: wear.erasures_min.into(),
+            wear_mean: wear.erasures_mean,
+            wear_max: wear.erasures_max.into(),
+            wear_deviation: wear.erasures_deviation,
+            days: counts.days,
+            flash_bytes_per_day,
+            drive_writes_per_day: flash_bytes_per_day.map(|bytes| bytes / capacity_bytes),
+            device: None,
+            lifetime_years: None,
         }
     }
 }

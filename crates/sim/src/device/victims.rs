@@ -24,6 +24,22 @@ pub enum Victim {
     CostBenefit,
 }
 
+impl std::str::FromStr for Victim {
+    type Err = String;
+
+    /// Reads `greedy`, `fifo`, `cost-benefit`, or `d-choices:d=10`.
+    fn from_str(text: &str) -> Result<Victim, String> {
+        let choices = text.strip_prefix("d-choices:d=").and_then(|d| d.parse().ok()).filter(|&d| d > 0);
+        match (text, choices) {
+            ("greedy", _) => Ok(Victim::Greedy),
+            ("fifo", _) => Ok(Victim::Fifo),
+            ("cost-benefit", _) => Ok(Victim::CostBenefit),
+            (_, Some(d)) => Ok(Victim::Choices(d)),
+            _ => Err(format!("found '{text}', expected greedy, fifo, cost-benefit or d-choices:d=10")),
+        }
+    }
+}
+
 /// The full units, in the order that a choice of victims needs.
 #[derive(Clone, Debug)]
 pub(super) enum Candidates {

@@ -202,6 +202,15 @@ impl Algorithm {
         self.info.offline
     }
 
+    /// How blocks lie on flash: `slots`, `containers`, or `unit` where each has an erase unit of its own.
+    pub fn layout(&self) -> &'static str {
+        match &self.method {
+            Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "slots",
+            Method::Offline(Offline { placement: Placement::Containers { .. }, .. }) => "containers",
+            Method::Offline(Offline { placement: Placement::UnitCaching, .. }) => "unit",
+        }
+    }
+
     /// What it does.
     pub fn method(&self) -> &Method {
         &self.method

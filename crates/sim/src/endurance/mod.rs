@@ -15,6 +15,7 @@ mod counts;
 mod error;
 mod in_place;
 mod online;
+mod reference;
 mod settings;
 mod tally;
 mod unit_caching;
@@ -28,6 +29,7 @@ use rayon::prelude::*;
 pub use algorithm::{Algorithm, Budget, CopyForwardReduction, Limit, Method, Offline, Order, Placement, algorithms};
 pub use counts::{Counts, FlashWrites};
 pub use error::EnduranceError;
+pub use reference::{reference, with_references};
 pub use settings::{Geometry, Settings, WRITE_BUFFERS};
 
 use crate::device::Ftl;

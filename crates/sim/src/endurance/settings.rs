@@ -61,7 +61,9 @@ impl Default for Settings {
 pub struct Geometry {
     /// Blocks that the flash cache holds, those in write buffers included.
     pub capacity_blocks: usize,
-    /// Blocks that the DRAM cache in front of it holds.
+    /// DRAM in front of it.
+    pub ram_blocks: u64,
+    /// Blocks that the cache there holds: what write buffers leave.
     pub read_cache_blocks: usize,
     /// Erase units of the write buffer.
     pub write_buffers: u32,
@@ -108,7 +110,7 @@ impl Settings {
         let asked = buffers.or(self.write_buffers);
         let write_buffers = self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?;
         let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
-        Ok(Geometry { capacity_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
     }
 
     /// The parts of a cache whose erase units are blocks, with the DRAM that it would have with those of the settings.
@@ -126,7 +128,7 @@ impl Settings {
         let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
         let units = u32::try_from(capacity_blocks).unwrap_or(u32::MAX);
         let ftl = FtlConfig::new(units, 1, 0.0);
-        Ok(Geometry { capacity_blocks, read_cache_blocks, write_buffers, unit_pages: 1, units, ftl })
+        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages: 1, units, ftl })
     }
 
     fn unit_pages(&self, block_size_bytes: u64) -> Result<u32, EnduranceError> {

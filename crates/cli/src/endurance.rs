@@ -1,0 +1,75 @@
+//! The options of `flashwise simulate` that ask what a cache wears.
+
+use clap::Args;
+use flashwise_sim::cache_settings::parse_share;
+use flashwise_sim::device::{GcPlacement, Victim};
+use flashwise_sim::endurance::Settings;
+
+/// What wears; `None` is the default.
+#[derive(Clone, Debug, Args)]
+#[command(
+    next_help_heading = "What a cache wears; with m, m+, c and their kin, ripq+, pannier, or where any of these, --layout slots, \
+                               --ram, --erase-unit or --over-provision is given without --write-mode"
+)]
+pub struct EnduranceOptions {
+    /// Erase units in which c collects what it writes, a part of --ram [default: 4, or as many as fit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    write_buffers: Option<u32>,
+    /// Which erase unit a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]
+    #[arg(long, value_name = "VICTIM")]
+    gc_victim: Option<Victim>,
+    /// Where a conventional SSD puts what it copies: into an open unit of its own, or mixed with what the host writes [default: own]
+    #[arg(long, value_name = "PLACE", value_parser = ["own", "mixed"])]
+    gc_placement: Option<String>,
+    /// Erase units that a conventional SSD keeps free
+    #[arg(long, value_name = "N")]
+    gc_reserve: Option<u32>,
+    /// Let a conventional SSD level its wear once erase counts are so far apart [default: it does not]
+    #[arg(long, value_name = "ERASURES", value_parser = clap::value_parser!(u32).range(1..))]
+    wear_levelling: Option<u32>,
+    /// Whether replacement policies tell a conventional SSD what they evict [default: off]
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    trim: Option<String>,
+    /// Weight of the hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    wfue_alpha: Option<f64>,
+}
+
+impl EnduranceOptions {
+    /// The first option that is given, as it is written.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--write-buffers", self.write_buffers.is_some()),
+            ("--gc-victim", self.gc_victim.is_some()),
+            ("--gc-placement", self.gc_placement.is_some()),
+            ("--gc-reserve", self.gc_reserve.is_some()),
+            ("--wear-levelling", self.wear_levelling.is_some()),
+            ("--trim", self.trim.is_some()),
+            ("--wfue-alpha", self.wfue_alpha.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// The settings; those of the cache as a whole are set by others.
+    pub fn settings(&self) -> Settings {
+        let default = Settings::default();
+        Settings {
+            write_buffers: self.write_buffers,
+            victim: self.gc_victim.unwrap_or(default.victim),
+            gc_placement: match self.gc_placement.as_deref() {
+                Some("mixed") => GcPlacement::Mixed,
+                Some(_) => GcPlacement::Own,
+                None => default.gc_placement,
+            },
+            reserve_units: self.gc_reserve.unwrap_or(default.reserve_units),
+            wear_levelling: self.wear_levelling,
+            online_trim: self.trim.as_deref() == Some("on"),
+            ..default
+        }
+    }
+
+    /// The weight of hits.
+    pub fn wfue_alpha(&self) -> f64 {
+        self.wfue_alpha.unwrap_or(0.5)
+    }
+}
