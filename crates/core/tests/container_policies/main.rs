@@ -1,7 +1,7 @@
 //! What every container policy keeps: a read returns the latest write, live data stays or is copied, the flash is written as
 //! erase units allow, every write is counted by its cause.
 
-mod queues;
+mod segmented_lru;
 #[path = "../workloads/mod.rs"]
 mod workloads;
 mod zoned;
@@ -10,7 +10,7 @@ use flashwise_core::access::{Access, Op};
 use flashwise_core::container_policy::{CONTAINER_POLICIES, ContainerPolicy, Flash, Outcome, Spec, Visitor};
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::step::FlashStep;
-use queues::SegmentedLru;
+use segmented_lru::SegmentedLru;
 use workloads::{BLOCKS, WORKLOADS, random, workload};
 use zoned::Zoned;
 
