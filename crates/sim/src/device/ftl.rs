@@ -13,6 +13,10 @@ use super::wear::{Erasures, Wear};
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
 /// Where garbage collection writes the pages that it copies.
+///
+/// Under uniform random writes it makes no difference. Under skewed ones it does, since what was copied is what is rarely written: at 28 %
+/// over-provisioning, units of 256 pages, greedy, a tenth of the pages that nine tenths of the writes go to, write amplification is 2.90
+/// where copies have a unit of their own and 3.29 where they are mixed; under Zipf's law with exponent 1, 2.87 and 3.68.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GcPlacement {
     /// Into an open unit of its own: what was copied once is likely to stay, so that cold pages gather apart from fresh ones.
