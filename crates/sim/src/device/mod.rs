@@ -5,6 +5,8 @@
 
 pub mod error;
 pub mod ftl;
+pub mod ftl_config;
+pub mod meter;
 pub mod victims;
 pub mod wear;
 pub mod zoned;
@@ -12,7 +14,9 @@ pub mod zoned;
 use flashwise_core::step::FlashStep;
 
 pub use error::{DeviceError, StepError};
-pub use ftl::{Ftl, FtlConfig, GcPlacement};
+pub use ftl::Ftl;
+pub use ftl_config::{FtlConfig, GcPlacement};
+pub use meter::Meter;
 pub use victims::Victim;
 pub use wear::Wear;
 pub use zoned::Zoned;
