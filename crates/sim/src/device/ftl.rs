@@ -8,122 +8,11 @@ use std::collections::VecDeque;
 
 use flashwise_core::step::FlashStep;
 
-use super::victims::{Candidates, Victim};
+use super::ftl_config::{FtlConfig, GcPlacement};
+use super::meter::{Meter, Unmetered};
+use super::victims::Candidates;
 use super::wear::{Erasures, Wear};
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
-
-/// Where garbage collection writes the pages that it copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GcPlacement {
-    /// Into an open unit of its own: what was copied once is likely to stay, so that cold pages gather apart from fresh ones.
-    #[default]
-    Own,
-    /// Into the unit that the host writes, as the theory has it.
-    Mixed,
-}
-
-/// What a conventional SSD is like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FtlConfig {
-    /// Pages that the host sees.
-    pub logical_pages: u32,
-    /// Pages of an erase unit.
-    pub unit_pages: u32,
-    /// Physical pages beyond the logical ones, as a share of these; rounded up to whole erase units.
-    pub over_provision: f64,
-    /// Which unit is collected.
-    pub victim: Victim,
-    /// Where what is still valid in it goes.
-    pub gc_placement: GcPlacement,
-    /// Units kept free, which come out of the over-provisioning: a unit is collected when the host needs one and no more than these
-    /// are left. One at least, so that there is always room for copies; more make the space for data smaller.
-    pub reserve_units: u32,
-    /// By how many erasures a unit may be ahead of the least worn one before it is given cold data; none for no static wear levelling.
-    pub wear_levelling: Option<u32>,
-    /// Of what is random.
-    pub seed: u64,
-}
-
-impl FtlConfig {
-    /// Greedy collection into a unit of its own, a reserve of one unit, no static wear levelling.
-    pub fn new(logical_pages: u32, unit_pages: u32, over_provision: f64) -> FtlConfig {
-        FtlConfig {
-            logical_pages,
-            unit_pages,
-            over_provision,
-            victim: Victim::default(),
-            gc_placement: GcPlacement::default(),
-            reserve_units: 1,
-            wear_levelling: None,
-            seed: 0,
-        }
-    }
-
-    /// The erase units of the device: all, spare and reserve included.
-    pub fn units(&self) -> Result<u32, DeviceError> {
-        let FtlConfig { logical_pages, unit_pages, over_provision, reserve_units, .. } = *self;
-        let at_least_one = [
-            ("logical pages", logical_pages),
-            ("pages of an erase unit", unit_pages),
-            ("erase units in reserve", reserve_units),
-            ("choices of a victim", if let Victim::Choices(choices) = self.victim { choices } else { 1 }),
-            ("erasures that wear levelling allows between units", self.wear_levelling.unwrap_or(1)),
-        ];
-        if let Some((what, _)) = at_least_one.into_iter().find(|(_, found)| *found == 0) {
-            return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
-        }
-        if !(0.0..=100.0).contains(&over_provision) {
-            return Err(DeviceError::OverProvision { found: over_provision });
-        }
-        // 7 % of 100 pages are 7 pages, not 7.000000000000001: what is lost or won in rounding is below a millionth of a page.
-        let spare_pages = (f64::from(logical_pages) * over_provision - 1e-6).ceil().max(0.0) as u64;
-        let units = (u64::from(logical_pages) + spare_pages).div_ceil(u64::from(unit_pages));
-        let pages = units * u64::from(unit_pages);
-        if pages >= u64::from(NONE) {
-            return Err(DeviceError::TooLarge { what: "physical pages", found: pages, most: u64::from(NONE) - 1 });
-        }
-        let data_units = u64::from(logical_pages.div_ceil(unit_pages));
-        let least = u64::from(reserve_units) + 1;
-        if units < data_units + least {
-            let pages_least = (data_units + least) * u64::from(unit_pages);
-            // Any share above this one is enough; shown with two digits, rounded up.
-            let share_least = (pages_least - u64::from(unit_pages)) as f64 / f64::from(logical_pages) - 1.0;
-            return Err(DeviceError::Reserve {
-                over_provision_percent: 100.0 * over_provision,
-                logical_pages,
-                unit_pages,
-                found: (units - data_units) as u32,
-                least: least as u32,
-                reserve_units,
-                least_percent: ((10_000.0 * share_least).floor() + 1.0) / 100.0,
-            });
-        }
-        Ok(units as u32)
-    }
-}
-
-/// What a conventional SSD's flash is asked to do, in order. Pages and units are physical.
-pub trait Meter {
-    /// A page is read.
-    fn read(&mut self, page: u32);
-    /// A page is programmed.
-    fn program(&mut self, page: u32);
-    /// A unit is erased.
-    fn erase(&mut self, unit: u32);
-}
-
-/// Nobody wants to know.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unmetered;
-
-impl Meter for Unmetered {
-    #[inline]
-    fn read(&mut self, _page: u32) {}
-    #[inline]
-    fn program(&mut self, _page: u32) {}
-    #[inline]
-    fn erase(&mut self, _unit: u32) {}
-}
 
 /// The pages of a unit that were not written yet; none if no unit is open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,6 +44,8 @@ pub struct Ftl<M: Meter = Unmetered> {
     logical: Vec<u32>,
     /// Valid pages, by unit.
     valid: Vec<u32>,
+    /// When a unit was filled or last lost a page, in pages that the host wrote; empty unless wear is levelled.
+    modified: Vec<u64>,
     erasures: Erasures,
     /// Erased units, the one that has been so for longest first.
     free: VecDeque<u32>,
@@ -180,6 +71,7 @@ impl<M: Meter> Ftl<M> {
             physical: vec![NONE; config.logical_pages as usize],
             logical: vec![NONE; units as usize * config.unit_pages as usize],
             valid: vec![0; units as usize],
+            modified: vec![0; if config.wear_levelling.is_some() { units as usize } else { 0 }],
             erasures: Erasures::new(units),
             free: (0..units).collect(),
             candidates: Candidates::new(config.victim, units, config.unit_pages, config.seed),
@@ -262,6 +154,7 @@ impl<M: Meter> Ftl<M> {
         self.valid[unit as usize] = valid;
         if !self.is_open(unit) {
             self.candidates.lost_page(unit, valid, self.counters.host_writes);
+            self.touch(unit);
         }
     }
 
@@ -293,6 +186,14 @@ impl<M: Meter> Ftl<M> {
         self.meter.program(physical);
         if full {
             self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
+            self.touch(unit);
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, unit: u32) {
+        if let Some(modified) = self.modified.get_mut(unit as usize) {
+            *modified = self.counters.host_writes;
         }
     }
 
@@ -355,19 +256,19 @@ impl<M: Meter> Ftl<M> {
         self.free.push_back(unit);
     }
 
-    /// Gives a unit that was just erased the pages of the least worn full one, if that is too far behind: they have not changed for
-    /// long, and will let it rest.
+    /// Gives a unit that was just erased the pages of one that is too far behind: of those, the one that has not changed for longest, which
+    /// will let it rest. The least worn one may hold pages that change all the time; it catches up by itself.
     fn level(&mut self, worn: u32) {
         let Some(allowed) = self.config.wear_levelling else { return };
-        if self.erasures.of(worn) - self.erasures.least() <= allowed {
+        let behind = |erasures: u32| self.erasures.of(worn) > erasures.saturating_add(allowed);
+        if !behind(self.erasures.least()) {
             return;
         }
         let is_full = |unit: &u32| self.valid[*unit as usize] > 0 && !self.is_open(*unit);
-        let rested = (0..self.units()).filter(is_full).min_by_key(|unit| self.erasures.of(*unit));
-        let Some(rested) = rested.filter(|unit| self.erasures.of(worn) - self.erasures.of(*unit) > allowed) else {
-            return;
-        };
-        self.swap(rested, worn);
+        let full_and_behind = (0..self.units()).filter(|unit| behind(self.erasures.of(*unit)) && is_full(unit));
+        if let Some(rested) = full_and_behind.min_by_key(|unit| self.modified[*unit as usize]) {
+            self.swap(rested, worn);
+        }
     }
 
     /// Moves the valid pages of a full unit to the one that was erased last, and erases it. Its invalid pages stay unwritten there, so
@@ -388,6 +289,7 @@ impl<M: Meter> Ftl<M> {
             }
         }
         self.valid[worn as usize] = self.valid[rested as usize];
+        self.modified[worn as usize] = self.modified[rested as usize];
         self.candidates.add(worn, self.valid[worn as usize], self.counters.host_writes);
         self.erase(rested);
     }
