@@ -134,6 +134,17 @@ impl Prepared {
     }
 }
 
+/// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
+pub fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
+    match placement {
+        Placement::InPlace { trim } => in_place::in_place(stream, plan, geometry, trim),
+        Placement::Containers { reduction, order, .. } => {
+            containers::containers(stream, plan, geometry, reduction, order)
+        }
+        Placement::UnitCaching => unit_caching::unit_caching(stream, plan, geometry.capacity_blocks),
+    }
+}
+
 /// The conventional SSD of a cache.
 fn device_of(geometry: &Geometry) -> Ftl {
     Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device")
@@ -273,14 +284,7 @@ impl<'a> SizeRuns<'a> {
     }
 
     fn perform(&self, plan: &Plan, prepared: &Prepared, placement: Placement) -> Counts {
-        let geometry = &prepared.geometry;
-        match placement {
-            Placement::InPlace { trim } => in_place::in_place(self.stream, plan, geometry, trim),
-            Placement::Containers { reduction, order, .. } => {
-                containers::containers(self.stream, plan, geometry, reduction, order)
-            }
-            Placement::UnitCaching => unit_caching::unit_caching(self.stream, plan, self.capacity_blocks),
-        }
+        perform(self.stream, plan, &prepared.geometry, placement)
     }
 
     fn within(&self, budget: Budget, prepared: &Prepared, placement: Placement) -> Result<Counts, EnduranceError> {
