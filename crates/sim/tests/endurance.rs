@@ -79,7 +79,7 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
 fn no_online_algorithm_hits_more() {
     for trace in traces() {
         for settings in with_and_without_dram() {
-            for counts in run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+"], &SHARES, &settings) {
+            for counts in run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings) {
                 for online in &counts[1..] {
                     assert!(online.rhr() <= counts[0].rhr(), "{}", trace.name());
                 }
@@ -218,7 +218,7 @@ fn erase_units_of_one_block_and_no_dram_leave_min_alone() {
 #[test]
 fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the_jobs() {
     let trace = &traces()[3];
-    let algorithms = ["c_t:share=20%", "lru", "m", "c", "h", "m+", "ripq+"];
+    let algorithms = ["c_t:share=20%", "lru", "m", "c", "h", "m+", "ripq+", "pannier"];
     let together = try_run(trace, &algorithms, &SHARES, &small()).unwrap();
     for (run, (share, algorithm)) in
         together.iter().zip(SHARES.iter().flat_map(|&share| algorithms.map(|algorithm| (share, algorithm))))
@@ -235,7 +235,7 @@ fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the
 #[test]
 fn the_warm_up_is_run_but_not_counted() {
     let trace = &traces()[0];
-    for algorithm in ["m", "m+", "c", "h", "lru", "ripq+"] {
+    for algorithm in ["m", "m+", "c", "h", "lru", "ripq+", "pannier"] {
         let job = Job { trace: 0, algorithm: algorithm.parse().unwrap(), size: "5%".to_owned(), capacity_blocks: 1500 };
         let count = |accesses| {
             let warmup = Warmup::Accesses(accesses);

@@ -5,6 +5,7 @@
 //! written or were discarded, a separate unit for copies, a larger reserve and static wear levelling.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use flashwise_core::step::FlashStep;
 
@@ -14,24 +15,20 @@ use super::victims::Candidates;
 use super::wear::{Erasures, Wear};
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
-/// The pages of a unit that were not written yet; none if no unit is open.
-#[derive(Clone, Copy, Debug, Default)]
+/// A unit that is being written, and the pages of it that were not written yet; or none.
+#[derive(Clone, Copy, Debug)]
 struct OpenUnit {
+    unit: u32,
     next: u32,
     end: u32,
 }
 
 impl OpenUnit {
-    fn is_full(&self) -> bool {
-        self.next == self.end
-    }
-}
+    const NONE: OpenUnit = OpenUnit { unit: NONE, next: 0, end: 0 };
 
-/// Why a page is programmed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    Host,
-    Collection,
+    fn is_none(&self) -> bool {
+        self.unit == NONE
+    }
 }
 
 /// A conventional SSD.
@@ -52,6 +49,8 @@ pub struct Ftl<M: Meter = Unmetered> {
     candidates: Candidates,
     host: OpenUnit,
     copies: OpenUnit,
+    /// The valid pages of a unit that is being emptied; kept for its memory.
+    moving: Vec<u32>,
     counters: DeviceCounters,
     meter: M,
 }
@@ -75,8 +74,9 @@ impl<M: Meter> Ftl<M> {
             erasures: Erasures::new(units),
             free: (0..units).collect(),
             candidates: Candidates::new(config.victim, units, config.unit_pages, config.seed),
-            host: OpenUnit::default(),
-            copies: OpenUnit::default(),
+            host: OpenUnit::NONE,
+            copies: OpenUnit::NONE,
+            moving: vec![0; config.unit_pages as usize],
             counters: DeviceCounters::default(),
             meter,
             config,
@@ -115,13 +115,13 @@ impl<M: Meter> Ftl<M> {
     fn write(&mut self, page: u32) {
         self.counters.host_writes += 1;
         self.invalidate(page);
-        if self.host.is_full() {
+        if self.host.is_none() {
             match self.config.gc_placement {
                 GcPlacement::Own => self.open_for_host(),
                 GcPlacement::Mixed => self.open_for_host_and_copies(),
             }
         }
-        self.program(page, Cause::Host);
+        self.program(page);
     }
 
     fn discard(&mut self, page: u32) {
@@ -160,34 +160,30 @@ impl<M: Meter> Ftl<M> {
 
     #[inline]
     fn is_open(&self, unit: u32) -> bool {
-        let end = (unit + 1) * self.config.unit_pages;
-        (self.host.end == end && !self.host.is_full()) || (self.copies.end == end && !self.copies.is_full())
+        self.host.unit == unit || self.copies.unit == unit
     }
 
-    /// Writes the logical page to the open unit that is for this cause.
+    /// Writes the logical page to the host's open unit.
     #[inline]
-    fn program(&mut self, page: u32, cause: Cause) {
-        let (open, programs) = match cause {
-            Cause::Host => (&mut self.host, &mut self.counters.programs_host),
-            Cause::Collection if self.config.gc_placement == GcPlacement::Mixed => {
-                (&mut self.host, &mut self.counters.programs_collection)
-            }
-            Cause::Collection => (&mut self.copies, &mut self.counters.programs_collection),
-        };
-        assert!(!open.is_full(), "a unit was opened for what is to be written");
-        let physical = open.next;
-        open.next += 1;
-        let full = open.is_full();
-        *programs += 1;
-        self.physical[page as usize] = physical;
-        self.logical[physical as usize] = page;
-        let unit = self.unit_of(physical);
+    fn program(&mut self, page: u32) {
+        let OpenUnit { unit, next, end } = self.host;
+        assert!(next < end, "a unit was opened for what is to be written");
+        self.host.next += 1;
+        self.counters.programs_host += 1;
+        self.physical[page as usize] = next;
+        self.logical[next as usize] = page;
         self.valid[unit as usize] += 1;
-        self.meter.program(physical);
-        if full {
-            self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
-            self.touch(unit);
+        self.meter.program(next);
+        if next + 1 == end {
+            self.host = OpenUnit::NONE;
+            self.fill(unit);
         }
+    }
+
+    /// A unit has no page left that was not written.
+    fn fill(&mut self, unit: u32) {
+        self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
+        self.touch(unit);
     }
 
     #[inline]
@@ -200,7 +196,7 @@ impl<M: Meter> Ftl<M> {
     fn open_unit(&mut self) -> OpenUnit {
         let unit = self.free.pop_front().expect("the reserve leaves a free unit");
         let first = unit * self.config.unit_pages;
-        OpenUnit { next: first, end: first + self.config.unit_pages }
+        OpenUnit { unit, next: first, end: first + self.config.unit_pages }
     }
 
     fn has_unit_beyond_reserve(&self) -> bool {
@@ -217,7 +213,7 @@ impl<M: Meter> Ftl<M> {
 
     /// The host writes on where the copies end.
     fn open_for_host_and_copies(&mut self) {
-        while self.host.is_full() {
+        while self.host.is_none() {
             let collects = !self.has_unit_beyond_reserve();
             self.host = self.open_unit();
             if collects {
@@ -231,21 +227,61 @@ impl<M: Meter> Ftl<M> {
         let victim = self.candidates.choose(&self.valid, self.counters.host_writes);
         let victim = victim.expect("what is neither free nor open is full");
         self.candidates.remove(victim);
-        let first = victim * self.config.unit_pages;
-        if self.valid[victim as usize] > 0 {
-            for from in first..first + self.config.unit_pages {
-                let page = std::mem::replace(&mut self.logical[from as usize], NONE);
-                if page != NONE {
-                    if self.config.gc_placement == GcPlacement::Own && self.copies.is_full() {
-                        self.copies = self.open_unit();
-                    }
-                    self.meter.read(from);
-                    self.program(page, Cause::Collection);
-                }
+        let count = self.gather(victim);
+        let mut copied = 0;
+        while copied < count {
+            if self.config.gc_placement == GcPlacement::Own && self.copies.is_none() {
+                self.copies = self.open_unit();
             }
+            let open = match self.config.gc_placement {
+                GcPlacement::Own => &mut self.copies,
+                GcPlacement::Mixed => &mut self.host,
+            };
+            let OpenUnit { unit, next, end } = *open;
+            let length = (count - copied).min((end - next) as usize);
+            assert!(length > 0, "a unit was opened for what is to be copied");
+            open.next += length as u32;
+            let full = open.next == end;
+            if full {
+                *open = OpenUnit::NONE;
+            }
+            self.copy(copied..copied + length, next);
+            self.counters.programs_collection += length as u64;
+            self.valid[unit as usize] += length as u32;
+            if full {
+                self.fill(unit);
+            }
+            copied += length;
         }
         self.erase(victim);
         self.level(victim);
+    }
+
+    /// Finds the valid pages of a unit: the first so many of `moving`.
+    fn gather(&mut self, unit: u32) -> usize {
+        let first = unit * self.config.unit_pages;
+        let pages = &self.logical[first as usize..(first + self.config.unit_pages) as usize];
+        if self.valid[unit as usize] == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        // Which pages are valid cannot be predicted, so that there is no branch on it.
+        for (physical, page) in (first..).zip(pages) {
+            self.moving[count] = physical;
+            count += usize::from(*page != NONE);
+        }
+        count
+    }
+
+    /// Copies pages of `moving` to where `to` is the first.
+    fn copy(&mut self, moving: Range<usize>, to: u32) {
+        for (to, from) in (to..).zip(&self.moving[moving]) {
+            let page = std::mem::replace(&mut self.logical[*from as usize], NONE);
+            self.meter.read(*from);
+            self.meter.program(to);
+            self.logical[to as usize] = page;
+            self.physical[page as usize] = to;
+        }
     }
 
     fn erase(&mut self, unit: u32) {
@@ -276,19 +312,10 @@ impl<M: Meter> Ftl<M> {
     fn swap(&mut self, rested: u32, worn: u32) {
         assert_eq!(self.free.pop_back(), Some(worn), "it was erased last");
         self.candidates.remove(rested);
-        let unit_pages = self.config.unit_pages;
-        let mut to = worn * unit_pages;
-        for from in rested * unit_pages..(rested + 1) * unit_pages {
-            let page = std::mem::replace(&mut self.logical[from as usize], NONE);
-            if page != NONE {
-                self.meter.read(from);
-                self.meter.program(to);
-                self.counters.programs_levelling += 1;
-                (self.physical[page as usize], self.logical[to as usize]) = (to, page);
-                to += 1;
-            }
-        }
-        self.valid[worn as usize] = self.valid[rested as usize];
+        let count = self.gather(rested);
+        self.copy(0..count, worn * self.config.unit_pages);
+        self.counters.programs_levelling += count as u64;
+        self.valid[worn as usize] = count as u32;
         self.modified[worn as usize] = self.modified[rested as usize];
         self.candidates.add(worn, self.valid[worn as usize], self.counters.host_writes);
         self.erase(rested);
