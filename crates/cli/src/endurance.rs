@@ -16,7 +16,7 @@ pub struct EnduranceOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     write_buffers: Option<u32>,
     /// Which erase unit a conventional SSD collects: greedy, fifo, cost-benefit or d-choices:d=10 [default: greedy]
-    #[arg(long, value_name = "VICTIM")]
+    #[arg(long, value_name = "VICTIM", value_parser = Victim::parse)]
     gc_victim: Option<Victim>,
     /// Where a conventional SSD puts what it copies: into an open unit of its own, or mixed with what the host writes [default: own]
     #[arg(long, value_name = "PLACE", value_parser = ["own", "mixed"])]

@@ -3,14 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod brute_force;
 mod workloads;
 
+use brute_force::BruteForce;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{Algorithm, Counts, EnduranceError, Job, Run, Settings, simulate_endurance};
 use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::trace::Trace;
-use workloads::generated;
+use workloads::{generated, without_times};
 
 const NO_WARMUP: Warmup = Warmup::Accesses(0);
 
@@ -74,14 +76,200 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
 }
 
 #[test]
-fn no_online_policy_hits_more() {
+fn no_online_algorithm_hits_more() {
     for trace in traces() {
         for settings in with_and_without_dram() {
-            for counts in run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo"], &SHARES, &settings) {
+            for counts in run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings) {
                 for online in &counts[1..] {
                     assert!(online.rhr() <= counts[0].rhr(), "{}", trace.name());
                 }
             }
         }
     }
+}
+
+/// Section 6.1, Figure 6: each technique saves erasures, on top of those before it.
+#[test]
+fn each_technique_saves_erasures() {
+    const STACK: [&str; 7] =
+        ["m", "m:r=1", "m+", "c:cfr=0,order=arrival", "c:cfr=1,order=arrival", "c:order=arrival", "c"];
+    for trace in traces() {
+        for counts in run(&trace, STACK, &SHARES, &small()) {
+            let erasures = counts.map(|counts| counts.erasures());
+            assert!(erasures.is_sorted_by(|more, fewer| more >= fewer), "{}: {erasures:?}", trace.name());
+            let [first, .., last] = counts;
+            assert!(counts.iter().all(|counts| counts.read_hits() == first.read_hits()));
+            assert_eq!((counts[3].read_hits(), counts[4].read_hits()), (last.read_hits(), last.read_hits()));
+        }
+    }
+}
+
+#[test]
+fn m_with_both_techniques_is_m_plus_and_thresholds_of_1_change_nothing() {
+    let trace = &traces()[3];
+    for pair in [["m:r=1,trim=on", "m+"], ["m_n:n=1", "m+"], ["c_n:n=1", "c"], ["h_n:n=1", "h"]] {
+        for [one, other] in run(trace, pair, &SHARES, &small()) {
+            assert_eq!(one, other, "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn a_higher_threshold_saves_writes_and_loses_hits() {
+    for trace in traces() {
+        for counts in run(&trace, ["m+", "m_n:n=2", "m_n:n=3"], &[0.02, 0.05], &small()) {
+            assert!(counts.is_sorted_by(|less, more| {
+                less.rhr() >= more.rhr() && less.insertions() >= more.insertions() && less.erasures() >= more.erasures()
+            }));
+        }
+    }
+}
+
+#[test]
+fn more_rounds_find_more_of_the_copies_that_are_for_nothing_and_never_all_that_are_known() {
+    for trace in &traces()[..4] {
+        let rounds = ["c:cfr=0", "c:cfr=1", "c:cfr=2", "c:cfr=4", "c:cfr=exact"];
+        for counts in run(trace, rounds, &[0.02, 0.05], &small()) {
+            let wasted = counts.map(|counts| counts.copy_forward_wasted_blocks);
+            assert!(wasted[..4].is_sorted_by(|more, fewer| more > fewer), "{wasted:?}");
+            assert!(wasted[0] > 2 * wasted[3] && wasted[4] == 0, "{wasted:?}");
+            let hits = counts.map(|counts| counts.read_hits());
+            assert!(hits.iter().all(|&other| other == hits[0]));
+        }
+    }
+}
+
+#[test]
+fn blocks_sorted_by_when_they_leave_cost_no_more_than_as_they_come() {
+    let (mut evict, mut arrival) = ([0.0; 3], [0.0; 3]);
+    for trace in traces() {
+        for (at, buffers) in [2, 4, 8].into_iter().enumerate() {
+            let algorithms = [format!("c:buffers={buffers}"), format!("c:buffers={buffers},order=arrival")];
+            for [sorted, unsorted] in run(&trace, [&algorithms[0], &algorithms[1]], &SHARES, &small()) {
+                evict[at] += sorted.epbpd().unwrap();
+                arrival[at] += unsorted.epbpd().unwrap();
+            }
+        }
+        // Within one unit no order makes a difference.
+        for [sorted, unsorted] in run(&trace, ["c:buffers=1", "c:buffers=1,order=arrival"], &SHARES, &small()) {
+            assert_eq!(sorted, unsorted);
+        }
+    }
+    for (evict, arrival) in evict.into_iter().zip(arrival) {
+        assert!(evict < arrival, "{evict}, {arrival} as they come");
+    }
+}
+
+#[test]
+fn budgets_are_met_and_used() {
+    for trace in &traces()[..4] {
+        for settings in with_and_without_dram() {
+            let algorithms = ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=15%", "m_t:share=200%"];
+            for [m_plus, c, quarter, most, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
+                let whole = m_plus.erasures() as f64;
+                let used = |counts: &Counts, share: f64| counts.erasures() as f64 / (share * whole);
+                let met = 0.98..=1.0;
+                assert!(met.contains(&used(&quarter, 0.25)), "{}", used(&quarter, 0.25));
+                assert!(met.contains(&used(&most, 0.75)), "{}", used(&most, 0.75));
+                assert!(met.contains(&used(&c_least, 0.15)), "{}", used(&c_least, 0.15));
+                assert_eq!(all, m_plus);
+                assert!(quarter.rhr() < most.rhr() && most.rhr() < m_plus.rhr() && c_least.rhr() < c.rhr());
+                assert!(c_least.rhr() > 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_budget_per_day_is_the_same_budget() {
+    let trace = &traces()[0];
+    let [m_plus] = run(trace, ["m+"], &[0.05], &small())[0];
+    let epbpd = m_plus.epbpd().unwrap() / 2.0;
+    let [budget] = run(trace, [&format!("m_t:epbpd={epbpd}")], &[0.05], &small())[0];
+    assert!((0.98..=1.0).contains(&(budget.epbpd().unwrap() / epbpd)));
+    let [h, half] = run(trace, ["h", "h_t:share=50%"], &[0.05], &small())[0];
+    assert!((0.98..=1.0).contains(&(half.erasures() as f64 / h.erasures() as f64 * 2.0)));
+}
+
+#[test]
+fn erase_units_of_one_block_and_no_dram_leave_min_alone() {
+    let settings = Settings { erase_unit_bytes: 4096, over_provision: 0.5, ..small() };
+    for seed in 0..12 {
+        let trace = generated("zipf:skew=0.7", 60, 1500, [1.0, 0.7, 0.4][seed as usize % 3], seed);
+        for share in [0.1, 0.25, 0.5] {
+            let slow = BruteForce {
+                accesses: trace.accesses().collect(),
+                capacity: (trace.unique_blocks() as f64 * share) as usize,
+            };
+            let stays = slow.min();
+            let min = (stays.iter().map(|stay| stay.hits).sum::<u64>(), stays.len() as u64);
+            let [m, m_plus, h] = run(&trace, ["m", "m+", "h"], &[share], &settings)[0];
+            let found = |counts: &Counts| (counts.read_hits(), counts.insertions());
+            assert_eq!((found(&m), found(&m_plus), found(&h)), (min, slow.m_plus(), slow.m_plus()));
+            let reads = trace.accesses().filter(|access| access.1 == flashwise_core::access::Op::Read).count();
+            assert_eq!(m.rhr(), min.0 as f64 / reads as f64);
+            // Nothing is ever copied, so that all but the first writes of a unit erase one.
+            assert_eq!((m.device.programs(), m.copy_forward_wasted_blocks), (m.insertions(), 0));
+            assert_eq!(h.erasures(), h.insertions().saturating_sub(slow.capacity as u64));
+        }
+    }
+}
+
+#[test]
+fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the_jobs() {
+    let trace = &traces()[3];
+    let algorithms = ["c_t:share=20%", "lru", "m", "c", "h", "m+", "ripq+", "pannier"];
+    let together = try_run(trace, &algorithms, &SHARES, &small()).unwrap();
+    for (run, (share, algorithm)) in
+        together.iter().zip(SHARES.iter().flat_map(|&share| algorithms.map(|algorithm| (share, algorithm))))
+    {
+        assert_eq!(
+            (run.job.algorithm.to_string(), &run.job.size),
+            (algorithm.to_owned(), &format!("{}%", share * 100.0))
+        );
+        let alone = try_run(trace, &[algorithm], &[share], &small()).unwrap();
+        assert_eq!(alone[0].counts, run.counts, "{algorithm}");
+    }
+}
+
+#[test]
+fn the_warm_up_is_run_but_not_counted() {
+    let trace = &traces()[0];
+    for algorithm in ["m", "m+", "c", "h", "lru", "ripq+", "pannier"] {
+        let job = Job { trace: 0, algorithm: algorithm.parse().unwrap(), size: "5%".to_owned(), capacity_blocks: 1500 };
+        let count = |accesses| {
+            let warmup = Warmup::Accesses(accesses);
+            simulate_endurance(std::slice::from_ref(trace), vec![job.clone()], &small(), warmup, &Silent).unwrap()[0]
+                .counts
+        };
+        let (all, half, none) = (count(0), count(200_000), count(400_000));
+        assert_eq!((all.reads + all.writes, half.reads + half.writes, none.reads + none.writes), (400_000, 200_000, 0));
+        // The first half was cold.
+        assert!(half.rhr() > all.rhr() && half.read_hits() < all.read_hits(), "{algorithm}");
+        assert!(half.erasures() < all.erasures() && half.days.unwrap() < all.days.unwrap());
+        assert_eq!((half.wear, none.wear, none.erasures(), none.days), (all.wear, all.wear, 0, None), "{algorithm}");
+    }
+}
+
+#[test]
+fn what_has_no_figure_is_refused_or_left_out() {
+    let trace = without_times();
+    let [m_plus] = run(&trace, ["m+"], &[0.5], &small())[0];
+    assert!(m_plus.epbpd().is_none() && m_plus.erasures() > 0);
+    let refused =
+        |trace: &Trace, algorithm: &str| try_run(trace, &[algorithm], &[0.5], &small()).unwrap_err().to_string();
+    assert_eq!(
+        refused(&trace, "m_t:epbpd=5"),
+        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those of M+, \
+         such as share=50%"
+    );
+    let error = refused(&trace, "c_t:share=0.01%");
+    assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");
+    assert!(error.contains("expected at least 1, which is share="), "{error}");
+    let roomy = Settings { over_provision: 1.0, ..small() };
+    let error = try_run(&generated("zipf", 200, 3000, 1.0, 1), &["ripq+"], &[0.5], &roomy).unwrap_err().to_string();
+    assert!(
+        error.starts_with("ripq+, size '50%': 400KiB of flash, expected at least 576KiB, 9 erase units: "),
+        "{error}"
+    );
 }

@@ -169,6 +169,8 @@ pub trait Visitor<K> {
     fn visit<P: ContainerPolicy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
+pub mod throttle;
+
 macro_rules! container_policies {
     ($($module:ident::$policy:ident,)*) => {
         $(pub mod $module;)*
@@ -191,4 +193,5 @@ macro_rules! container_policies {
 
 container_policies! {
     ripq::RipqPlus,
+    pannier::Pannier,
 }

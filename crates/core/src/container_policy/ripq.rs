@@ -12,9 +12,9 @@
 //! and containers do not overtake each other. So a virtual container is empty, and gone, before it reaches the tail.
 //!
 //! Departures from the paper, and what it leaves open:
-//! - Sections are the segments of a segmented LRU: each but the lowest has its equal share of the blocks at most and passes the
-//!   containers at its tail down to the next; the lowest has what is left. The paper cuts the queue at relative positions and
-//!   splits and merges sections as these shift.
+//! - Sections are the segments of a segmented LRU: each but the lowest has an equal share at most of the blocks that are in the cache
+//!   once it is full, and passes the containers at its tail down to the next; the lowest has what is left. The paper splits and
+//!   merges sections as their positions shift.
 //! - A missed block enters the lowest section, a block that is hit the one above its own, as segmented LRU does
 //!   (section 3.3: `insert(x, 1/K)`, `increase(x, (1 + ceil(p K)) / K)`).
 //! - A block in an active device container moves between these in RAM; nothing is written for it.
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use super::{ContainerPolicy, Counts, Flash, Outcome};
 use crate::access::{Access, Op};
 use crate::index::Index;
-use crate::layout::open_units::{Cause, OpenUnits};
+use crate::layout::open_units::{Cause, OpenUnits, Place};
 use crate::layout::units::Units;
 use crate::lists::Lists;
 use crate::options::{Kind, Options, Parameter};
@@ -78,7 +78,8 @@ pub struct RipqPlus<I: Index> {
     named_by: Vec<u32>,
     /// Blocks whose place in the queue is in each section.
     section_blocks: Vec<u32>,
-    section_blocks_max: u32,
+    blocks: u32,
+    data_blocks: u32,
     reserve_units: u32,
     /// Blocks read for copying, with the section to copy them to.
     copies: VecDeque<(I::Key, u8)>,
@@ -105,7 +106,8 @@ impl<I: Index> RipqPlus<I> {
             queue: Lists::new(sections as u8),
             named_by: vec![NOT_NAMED; (units * unit_pages) as usize],
             section_blocks: vec![0; sections as usize],
-            section_blocks_max: flash.data_blocks() / sections,
+            blocks: 0,
+            data_blocks: flash.data_blocks(),
             reserve_units,
             copies: VecDeque::new(),
             sealing: Default::default(),
@@ -140,6 +142,7 @@ impl<I: Index> RipqPlus<I> {
         let section = *section;
         *blocks -= 1;
         self.section_blocks[usize::from(section)] -= 1;
+        self.blocks -= 1;
         let is_virtual = container >= self.units.units();
         if is_virtual && *blocks == 0 && self.active_virtual[usize::from(section)] != container {
             self.queue.remove(container);
@@ -160,6 +163,7 @@ impl<I: Index> RipqPlus<I> {
         self.leave(container);
         self.named_by[page as usize] = named_by;
         self.section_blocks[usize::from(section)] += 1;
+        self.blocks += 1;
         let blocks = &mut self.containers[named_by as usize].blocks;
         *blocks += 1;
         if *blocks == self.units.unit_pages() {
@@ -176,14 +180,21 @@ impl<I: Index> RipqPlus<I> {
         container
     }
 
+    #[inline]
+    fn has_too_many(&self, section: u8) -> bool {
+        let is_filling = self.counts.units_reset == 0;
+        let shared = if is_filling { self.data_blocks } else { self.blocks };
+        u64::from(self.section_blocks[usize::from(section)]) * u64::from(self.sections()) > u64::from(shared)
+    }
+
     /// Passes containers down from `section` and from those below that this makes too large.
     #[inline]
     fn pass_down(&mut self, section: u8) {
         for upper in (1..=section).rev() {
-            if self.section_blocks[usize::from(upper)] <= self.section_blocks_max {
+            if !self.has_too_many(upper) {
                 return;
             }
-            while self.section_blocks[usize::from(upper)] > self.section_blocks_max
+            while self.has_too_many(upper)
                 && let Some(tail) = self.queue.back(upper)
             {
                 let Container { section, blocks } = &mut self.containers[tail as usize];
@@ -198,6 +209,7 @@ impl<I: Index> RipqPlus<I> {
     /// Puts a block into the active device container of `section`.
     fn insert(&mut self, section: u8, block: I::Key, cause: Cause, steps: &mut Vec<FlashStep>) {
         self.section_blocks[usize::from(section)] += 1;
+        self.blocks += 1;
         if self.active.push(section.into(), block, cause, ()) {
             self.seal(section, steps);
         }
@@ -261,6 +273,13 @@ impl<I: Index> RipqPlus<I> {
         self.units.invalidate(block);
         section
     }
+
+    fn remove_active(&mut self, place: Place) -> Cause {
+        self.section_blocks[self.active.unit_of(place) as usize] -= 1;
+        self.blocks -= 1;
+        let (_, cause, ()) = self.active.remove(place);
+        cause
+    }
 }
 
 impl<I: Index> ContainerPolicy for RipqPlus<I> {
@@ -286,8 +305,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
             }
             let section = self.active.unit_of(place) as u8;
             if self.above(section) != section {
-                let (_, cause, ()) = self.active.remove(place);
-                self.section_blocks[usize::from(section)] -= 1;
+                let cause = self.remove_active(place);
                 self.insert(self.above(section), block, cause, steps);
                 self.settle(steps);
             }
@@ -303,8 +321,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         if let Some(page) = self.units.page_of(block) {
             self.invalidate(block, page);
         } else if let Some(place) = self.active.find(block) {
-            self.section_blocks[self.active.unit_of(place) as usize] -= 1;
-            self.active.remove(place);
+            self.remove_active(place);
         } else {
             return false;
         }
@@ -369,6 +386,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
             }
         }
         assert_eq!(section_blocks, self.section_blocks, "the blocks in each section");
+        assert_eq!(section_blocks.iter().sum::<u32>(), self.blocks, "the blocks in all sections");
         for (number, container) in (0..).zip(&self.containers) {
             let is_free = self.free_virtual.contains(&number) || number < self.units.units() && !self.units.is_sealed(number);
             assert!(is_free || container.blocks == blocks[number as usize], "the blocks of container {number}");

@@ -1,7 +1,7 @@
 //! What every container policy keeps: a read returns the latest write, live data stays or is copied, the flash is written as
 //! erase units allow, every write is counted by its cause.
 
-mod queues;
+mod segmented_lru;
 #[path = "../workloads/mod.rs"]
 mod workloads;
 mod zoned;
@@ -9,13 +9,21 @@ mod zoned;
 use flashwise_core::access::{Access, Op};
 use flashwise_core::container_policy::{CONTAINER_POLICIES, ContainerPolicy, Flash, Outcome, Spec, Visitor};
 use flashwise_core::index::{Dense, Hashed};
+use flashwise_core::policy::{self, Policy};
 use flashwise_core::step::FlashStep;
-use queues::SegmentedLru;
+use segmented_lru::SegmentedLru;
 use workloads::{BLOCKS, WORKLOADS, random, workload};
 use zoned::Zoned;
 
 /// Container policies with options, beside the defaults of each.
-const VARIANTS: &[&str] = &["ripq+:sections=1", "ripq+:sections=3"];
+const VARIANTS: &[&str] = &[
+    "ripq+:sections=1",
+    "ripq+:sections=3",
+    "pannier:copy=3,upper=0,moved=0,survival=0",
+    "pannier:upper=100%,moved=50%,divergent=100%",
+    // An access a second: a flash of 200 pages gets a write for every fifth.
+    "pannier:epbpd=100,burst=20%",
+];
 
 /// Units, pages of each, units in reserve.
 const FLASHES: [(u32, u32, u32); 9] =
@@ -231,26 +239,39 @@ fn reads(blocks: u32, accesses: usize) -> Vec<u32> {
 }
 
 /// Counts hits of reads.
-struct CountHits<'a>(&'a [u32]);
+struct CountHits<'a>(&'a [Access<u32>]);
 
 impl Visitor<u32> for CountHits<'_> {
     type Output = usize;
 
     fn visit<P: ContainerPolicy<Key = u32> + Send + 'static>(self, mut policy: P) -> usize {
         let mut steps = vec![];
-        let mut hits = 0;
-        for &block in self.0 {
+        let is_hit = |access: &&Access<u32>| {
             steps.clear();
-            hits += usize::from(matches!(policy.access(Access::read(block), 0, &mut steps), Outcome::Hit { .. }));
-        }
-        policy.check();
-        hits
+            matches!(policy.access(**access, 0, &mut steps), Outcome::Hit { .. }) && access.op == Op::Read
+        };
+        self.0.iter().filter(is_hit).count()
     }
 }
 
-fn hit_ratio(text: &str, flash: Flash, reads: &[u32]) -> f64 {
-    let spec = Spec::parse(text).expect("the test names a container policy");
-    spec.build(Hashed::new(), flash, CountHits(reads)) as f64 / reads.len() as f64
+impl policy::Visitor<u32> for CountHits<'_> {
+    type Output = usize;
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> usize {
+        let is_hit = |access: &&Access<u32>| policy.access(**access) == policy::Outcome::Hit && access.op == Op::Read;
+        self.0.iter().filter(is_hit).count()
+    }
+}
+
+fn hit_ratio(text: &str, flash: Flash, accesses: &[Access<u32>]) -> f64 {
+    let hits = match Spec::parse(text) {
+        Ok(spec) => spec.build(Hashed::new(), flash, CountHits(accesses)),
+        Err(_) => {
+            let spec = policy::Spec::parse(text).expect("the test names a policy");
+            spec.build(Hashed::new(), flash.data_blocks() as usize, CountHits(accesses))
+        }
+    };
+    hits as f64 / accesses.iter().filter(|access| access.op == Op::Read).count() as f64
 }
 
 /// With 8 sections and 128 containers RIPQ+ hits 64.3 % and exact segmented LRU 64.0 %; with 3, 65.0 % and 64.9 %; as plain LRU, 61.4 %
@@ -258,12 +279,29 @@ fn hit_ratio(text: &str, flash: Flash, reads: &[u32]) -> f64 {
 #[test]
 fn ripq_hits_as_often_as_exact_segmented_lru() {
     let reads = reads(40_000, 300_000);
+    let accesses: Vec<_> = reads.iter().copied().map(Access::read).collect();
     for sections in [8, 3, 1] {
         let flash = Flash { units: 128, unit_pages: 32, reserve_units: 0 };
         let mut exact = SegmentedLru::new(flash.data_blocks() as usize, sections);
         let hits = reads.iter().filter(|&&block| exact.access(block)).count();
         let exact = hits as f64 / reads.len() as f64;
-        let ripq = hit_ratio(&format!("ripq+:sections={sections}"), flash, &reads);
+        let ripq = hit_ratio(&format!("ripq+:sections={sections}"), flash, &accesses);
         assert!((ripq - exact).abs() < 0.015, "{sections} sections: {ripq} of the reads are hit, {exact} exactly");
+    }
+}
+
+/// Pannier hits 64.4 % of the reads and LRU 60.3 % if there are no writes; 63.1 % and 60.3 % with a fifth of the accesses writes, 61.6 % and
+/// 60.3 % with half of them.
+#[test]
+fn pannier_hits_more_often_than_lru_though_overwritten_copies_cost_it_room() {
+    let flash = Flash { units: 128, unit_pages: 32, reserve_units: 0 };
+    let reads = reads(40_000, 300_000);
+    for (write_every, margin) in [(usize::MAX, 0.035), (5, 0.022), (2, 0.007)] {
+        let access = |(position, &block)| {
+            if position % write_every == write_every - 1 { Access::write(block) } else { Access::read(block) }
+        };
+        let accesses: Vec<_> = reads.iter().enumerate().map(access).collect();
+        let (pannier, lru) = (hit_ratio("pannier", flash, &accesses), hit_ratio("lru", flash, &accesses));
+        assert!(pannier > lru + margin, "one write in {write_every}: {pannier} of the reads are hit, {lru} with LRU");
     }
 }

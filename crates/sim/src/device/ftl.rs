@@ -5,144 +5,30 @@
 //! written or were discarded, a separate unit for copies, a larger reserve and static wear levelling.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use flashwise_core::step::FlashStep;
 
-use super::victims::{Candidates, Victim};
+use super::ftl_config::{FtlConfig, GcPlacement};
+use super::meter::{Meter, Unmetered};
+use super::victims::Candidates;
 use super::wear::{Erasures, Wear};
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
-/// Where garbage collection writes the pages that it copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GcPlacement {
-    /// Into an open unit of its own: what was copied once is likely to stay, so that cold pages gather apart from fresh ones.
-    #[default]
-    Own,
-    /// Into the unit that the host writes, as the theory has it.
-    Mixed,
-}
-
-/// What a conventional SSD is like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FtlConfig {
-    /// Pages that the host sees.
-    pub logical_pages: u32,
-    /// Pages of an erase unit.
-    pub unit_pages: u32,
-    /// Physical pages beyond the logical ones, as a share of these; rounded up to whole erase units.
-    pub over_provision: f64,
-    /// Which unit is collected.
-    pub victim: Victim,
-    /// Where what is still valid in it goes.
-    pub gc_placement: GcPlacement,
-    /// Units kept free, which come out of the over-provisioning: a unit is collected when the host needs one and no more than these
-    /// are left. One at least, so that there is always room for copies; more make the space for data smaller.
-    pub reserve_units: u32,
-    /// By how many erasures a unit may be ahead of the least worn one before it is given cold data; none for no static wear levelling.
-    pub wear_levelling: Option<u32>,
-    /// Of what is random.
-    pub seed: u64,
-}
-
-impl FtlConfig {
-    /// Greedy collection into a unit of its own, a reserve of one unit, no static wear levelling.
-    pub fn new(logical_pages: u32, unit_pages: u32, over_provision: f64) -> FtlConfig {
-        FtlConfig {
-            logical_pages,
-            unit_pages,
-            over_provision,
-            victim: Victim::default(),
-            gc_placement: GcPlacement::default(),
-            reserve_units: 1,
-            wear_levelling: None,
-            seed: 0,
-        }
-    }
-
-    /// The erase units of the device: all, spare and reserve included.
-    pub fn units(&self) -> Result<u32, DeviceError> {
-        let FtlConfig { logical_pages, unit_pages, over_provision, reserve_units, .. } = *self;
-        let at_least_one = [
-            ("logical pages", logical_pages),
-            ("pages of an erase unit", unit_pages),
-            ("erase units in reserve", reserve_units),
-            ("choices of a victim", if let Victim::Choices(choices) = self.victim { choices } else { 1 }),
-            ("erasures that wear levelling allows between units", self.wear_levelling.unwrap_or(1)),
-        ];
-        if let Some((what, _)) = at_least_one.into_iter().find(|(_, found)| *found == 0) {
-            return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
-        }
-        if !(0.0..=100.0).contains(&over_provision) {
-            return Err(DeviceError::OverProvision { found: over_provision });
-        }
-        // 7 % of 100 pages are 7 pages, not 7.000000000000001: what is lost or won in rounding is below a millionth of a page.
-        let spare_pages = (f64::from(logical_pages) * over_provision - 1e-6).ceil().max(0.0) as u64;
-        let units = (u64::from(logical_pages) + spare_pages).div_ceil(u64::from(unit_pages));
-        let pages = units * u64::from(unit_pages);
-        if pages >= u64::from(NONE) {
-            return Err(DeviceError::TooLarge { what: "physical pages", found: pages, most: u64::from(NONE) - 1 });
-        }
-        let data_units = u64::from(logical_pages.div_ceil(unit_pages));
-        let least = u64::from(reserve_units) + 1;
-        if units < data_units + least {
-            let pages_least = (data_units + least) * u64::from(unit_pages);
-            // Any share above this one is enough; shown with two digits, rounded up.
-            let share_least = (pages_least - u64::from(unit_pages)) as f64 / f64::from(logical_pages) - 1.0;
-            return Err(DeviceError::Reserve {
-                over_provision_percent: 100.0 * over_provision,
-                logical_pages,
-                unit_pages,
-                found: (units - data_units) as u32,
-                least: least as u32,
-                reserve_units,
-                least_percent: ((10_000.0 * share_least).floor() + 1.0) / 100.0,
-            });
-        }
-        Ok(units as u32)
-    }
-}
-
-/// What a conventional SSD's flash is asked to do, in order. Pages and units are physical.
-pub trait Meter {
-    /// A page is read.
-    fn read(&mut self, page: u32);
-    /// A page is programmed.
-    fn program(&mut self, page: u32);
-    /// A unit is erased.
-    fn erase(&mut self, unit: u32);
-}
-
-/// Nobody wants to know.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unmetered;
-
-impl Meter for Unmetered {
-    #[inline]
-    fn read(&mut self, _page: u32) {}
-    #[inline]
-    fn program(&mut self, _page: u32) {}
-    #[inline]
-    fn erase(&mut self, _unit: u32) {}
-}
-
-/// The pages of a unit that were not written yet; none if no unit is open.
-#[derive(Clone, Copy, Debug, Default)]
+/// A unit that is being written, and the pages of it that were not written yet; or none.
+#[derive(Clone, Copy, Debug)]
 struct OpenUnit {
+    unit: u32,
     next: u32,
     end: u32,
 }
 
 impl OpenUnit {
-    fn is_full(&self) -> bool {
-        self.next == self.end
-    }
-}
+    const NONE: OpenUnit = OpenUnit { unit: NONE, next: 0, end: 0 };
 
-/// Why a page is programmed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    Host,
-    Collection,
+    fn is_none(&self) -> bool {
+        self.unit == NONE
+    }
 }
 
 /// A conventional SSD.
@@ -155,12 +41,16 @@ pub struct Ftl<M: Meter = Unmetered> {
     logical: Vec<u32>,
     /// Valid pages, by unit.
     valid: Vec<u32>,
+    /// When a unit was filled or last lost a page, in pages that the host wrote; empty unless wear is levelled.
+    modified: Vec<u64>,
     erasures: Erasures,
     /// Erased units, the one that has been so for longest first.
     free: VecDeque<u32>,
     candidates: Candidates,
     host: OpenUnit,
     copies: OpenUnit,
+    /// The valid pages of a unit that is being emptied; kept for its memory.
+    moving: Vec<u32>,
     counters: DeviceCounters,
     meter: M,
 }
@@ -180,11 +70,13 @@ impl<M: Meter> Ftl<M> {
             physical: vec![NONE; config.logical_pages as usize],
             logical: vec![NONE; units as usize * config.unit_pages as usize],
             valid: vec![0; units as usize],
+            modified: vec![0; if config.wear_levelling.is_some() { units as usize } else { 0 }],
             erasures: Erasures::new(units),
             free: (0..units).collect(),
             candidates: Candidates::new(config.victim, units, config.unit_pages, config.seed),
-            host: OpenUnit::default(),
-            copies: OpenUnit::default(),
+            host: OpenUnit::NONE,
+            copies: OpenUnit::NONE,
+            moving: vec![0; config.unit_pages as usize],
             counters: DeviceCounters::default(),
             meter,
             config,
@@ -223,13 +115,13 @@ impl<M: Meter> Ftl<M> {
     fn write(&mut self, page: u32) {
         self.counters.host_writes += 1;
         self.invalidate(page);
-        if self.host.is_full() {
+        if self.host.is_none() {
             match self.config.gc_placement {
                 GcPlacement::Own => self.open_for_host(),
                 GcPlacement::Mixed => self.open_for_host_and_copies(),
             }
         }
-        self.program(page, Cause::Host);
+        self.program(page);
     }
 
     fn discard(&mut self, page: u32) {
@@ -262,44 +154,49 @@ impl<M: Meter> Ftl<M> {
         self.valid[unit as usize] = valid;
         if !self.is_open(unit) {
             self.candidates.lost_page(unit, valid, self.counters.host_writes);
+            self.touch(unit);
         }
     }
 
     #[inline]
     fn is_open(&self, unit: u32) -> bool {
-        let end = (unit + 1) * self.config.unit_pages;
-        (self.host.end == end && !self.host.is_full()) || (self.copies.end == end && !self.copies.is_full())
+        self.host.unit == unit || self.copies.unit == unit
     }
 
-    /// Writes the logical page to the open unit that is for this cause.
+    /// Writes the logical page to the host's open unit.
     #[inline]
-    fn program(&mut self, page: u32, cause: Cause) {
-        let (open, programs) = match cause {
-            Cause::Host => (&mut self.host, &mut self.counters.programs_host),
-            Cause::Collection if self.config.gc_placement == GcPlacement::Mixed => {
-                (&mut self.host, &mut self.counters.programs_collection)
-            }
-            Cause::Collection => (&mut self.copies, &mut self.counters.programs_collection),
-        };
-        assert!(!open.is_full(), "a unit was opened for what is to be written");
-        let physical = open.next;
-        open.next += 1;
-        let full = open.is_full();
-        *programs += 1;
-        self.physical[page as usize] = physical;
-        self.logical[physical as usize] = page;
-        let unit = self.unit_of(physical);
+    fn program(&mut self, page: u32) {
+        let OpenUnit { unit, next, end } = self.host;
+        assert!(next < end, "a unit was opened for what is to be written");
+        self.host.next += 1;
+        self.counters.programs_host += 1;
+        self.physical[page as usize] = next;
+        self.logical[next as usize] = page;
         self.valid[unit as usize] += 1;
-        self.meter.program(physical);
-        if full {
-            self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
+        self.meter.program(next);
+        if next + 1 == end {
+            self.host = OpenUnit::NONE;
+            self.fill(unit);
+        }
+    }
+
+    /// A unit has no page left that was not written.
+    fn fill(&mut self, unit: u32) {
+        self.candidates.add(unit, self.valid[unit as usize], self.counters.host_writes);
+        self.touch(unit);
+    }
+
+    #[inline]
+    fn touch(&mut self, unit: u32) {
+        if let Some(modified) = self.modified.get_mut(unit as usize) {
+            *modified = self.counters.host_writes;
         }
     }
 
     fn open_unit(&mut self) -> OpenUnit {
         let unit = self.free.pop_front().expect("the reserve leaves a free unit");
         let first = unit * self.config.unit_pages;
-        OpenUnit { next: first, end: first + self.config.unit_pages }
+        OpenUnit { unit, next: first, end: first + self.config.unit_pages }
     }
 
     fn has_unit_beyond_reserve(&self) -> bool {
@@ -316,7 +213,7 @@ impl<M: Meter> Ftl<M> {
 
     /// The host writes on where the copies end.
     fn open_for_host_and_copies(&mut self) {
-        while self.host.is_full() {
+        while self.host.is_none() {
             let collects = !self.has_unit_beyond_reserve();
             self.host = self.open_unit();
             if collects {
@@ -330,21 +227,61 @@ impl<M: Meter> Ftl<M> {
         let victim = self.candidates.choose(&self.valid, self.counters.host_writes);
         let victim = victim.expect("what is neither free nor open is full");
         self.candidates.remove(victim);
-        let first = victim * self.config.unit_pages;
-        if self.valid[victim as usize] > 0 {
-            for from in first..first + self.config.unit_pages {
-                let page = std::mem::replace(&mut self.logical[from as usize], NONE);
-                if page != NONE {
-                    if self.config.gc_placement == GcPlacement::Own && self.copies.is_full() {
-                        self.copies = self.open_unit();
-                    }
-                    self.meter.read(from);
-                    self.program(page, Cause::Collection);
-                }
+        let count = self.gather(victim);
+        let mut copied = 0;
+        while copied < count {
+            if self.config.gc_placement == GcPlacement::Own && self.copies.is_none() {
+                self.copies = self.open_unit();
             }
+            let open = match self.config.gc_placement {
+                GcPlacement::Own => &mut self.copies,
+                GcPlacement::Mixed => &mut self.host,
+            };
+            let OpenUnit { unit, next, end } = *open;
+            let length = (count - copied).min((end - next) as usize);
+            assert!(length > 0, "a unit was opened for what is to be copied");
+            open.next += length as u32;
+            let full = open.next == end;
+            if full {
+                *open = OpenUnit::NONE;
+            }
+            self.copy(copied..copied + length, next);
+            self.counters.programs_collection += length as u64;
+            self.valid[unit as usize] += length as u32;
+            if full {
+                self.fill(unit);
+            }
+            copied += length;
         }
         self.erase(victim);
         self.level(victim);
+    }
+
+    /// Finds the valid pages of a unit: the first so many of `moving`.
+    fn gather(&mut self, unit: u32) -> usize {
+        let first = unit * self.config.unit_pages;
+        let pages = &self.logical[first as usize..(first + self.config.unit_pages) as usize];
+        if self.valid[unit as usize] == 0 {
+            return 0;
+        }
+        let mut count = 0;
+        // Which pages are valid cannot be predicted, so that there is no branch on it.
+        for (physical, page) in (first..).zip(pages) {
+            self.moving[count] = physical;
+            count += usize::from(*page != NONE);
+        }
+        count
+    }
+
+    /// Copies pages of `moving` to where `to` is the first.
+    fn copy(&mut self, moving: Range<usize>, to: u32) {
+        for (to, from) in (to..).zip(&self.moving[moving]) {
+            let page = std::mem::replace(&mut self.logical[*from as usize], NONE);
+            self.meter.read(*from);
+            self.meter.program(to);
+            self.logical[to as usize] = page;
+            self.physical[page as usize] = to;
+        }
     }
 
     fn erase(&mut self, unit: u32) {
@@ -355,19 +292,19 @@ impl<M: Meter> Ftl<M> {
         self.free.push_back(unit);
     }
 
-    /// Gives a unit that was just erased the pages of the least worn full one, if that is too far behind: they have not changed for
-    /// long, and will let it rest.
+    /// Gives a unit that was just erased the pages of one that is too far behind: of those, the one that has not changed for longest, which
+    /// will let it rest. The least worn one may hold pages that change all the time; it catches up by itself.
     fn level(&mut self, worn: u32) {
         let Some(allowed) = self.config.wear_levelling else { return };
-        if self.erasures.of(worn) - self.erasures.least() <= allowed {
+        let behind = |erasures: u32| self.erasures.of(worn) > erasures.saturating_add(allowed);
+        if !behind(self.erasures.least()) {
             return;
         }
         let is_full = |unit: &u32| self.valid[*unit as usize] > 0 && !self.is_open(*unit);
-        let rested = (0..self.units()).filter(is_full).min_by_key(|unit| self.erasures.of(*unit));
-        let Some(rested) = rested.filter(|unit| self.erasures.of(worn) - self.erasures.of(*unit) > allowed) else {
-            return;
-        };
-        self.swap(rested, worn);
+        let full_and_behind = (0..self.units()).filter(|unit| behind(self.erasures.of(*unit)) && is_full(unit));
+        if let Some(rested) = full_and_behind.min_by_key(|unit| self.modified[*unit as usize]) {
+            self.swap(rested, worn);
+        }
     }
 
     /// Moves the valid pages of a full unit to the one that was erased last, and erases it. Its invalid pages stay unwritten there, so
@@ -375,19 +312,11 @@ impl<M: Meter> Ftl<M> {
     fn swap(&mut self, rested: u32, worn: u32) {
         assert_eq!(self.free.pop_back(), Some(worn), "it was erased last");
         self.candidates.remove(rested);
-        let unit_pages = self.config.unit_pages;
-        let mut to = worn * unit_pages;
-        for from in rested * unit_pages..(rested + 1) * unit_pages {
-            let page = std::mem::replace(&mut self.logical[from as usize], NONE);
-            if page != NONE {
-                self.meter.read(from);
-                self.meter.program(to);
-                self.counters.programs_levelling += 1;
-                (self.physical[page as usize], self.logical[to as usize]) = (to, page);
-                to += 1;
-            }
-        }
-        self.valid[worn as usize] = self.valid[rested as usize];
+        let count = self.gather(rested);
+        self.copy(0..count, worn * self.config.unit_pages);
+        self.counters.programs_levelling += count as u64;
+        self.valid[worn as usize] = count as u32;
+        self.modified[worn as usize] = self.modified[rested as usize];
         self.candidates.add(worn, self.valid[worn as usize], self.counters.host_writes);
         self.erase(rested);
     }

@@ -1,18 +1,28 @@
 //! Flash devices that [`FlashStep`]s are charged to: what they program, erase and wear.
 //!
 //! A [conventional SSD](ftl) hides its erase units behind a page map and collects garbage by itself; [host-managed flash](zoned) does
-//! exactly what it is told and refuses what its medium cannot do. Pages are of one block, 4 KiB; erase units of equally many pages.
+//! exactly what it is told and refuses what its medium cannot do. Pages are of one block, 4 KiB; erase units of equally many pages. What flash
+//! is asked to do can be [metered](meter): [`Timing`] tells how long flash of a [`Profile`] is busy with it.
 
 pub mod error;
 pub mod ftl;
+pub mod ftl_config;
+pub mod lifetime;
+pub mod meter;
+pub mod profile;
+pub mod timing;
 pub mod victims;
 pub mod wear;
 pub mod zoned;
 
 use flashwise_core::step::FlashStep;
 
-pub use error::{DeviceError, StepError};
-pub use ftl::{Ftl, FtlConfig, GcPlacement};
+pub use error::{DeviceError, ProfileError, StepError};
+pub use ftl::Ftl;
+pub use ftl_config::{FtlConfig, GcPlacement};
+pub use meter::Meter;
+pub use profile::Profile;
+pub use timing::{Busy, Timing};
 pub use victims::Victim;
 pub use wear::Wear;
 pub use zoned::Zoned;

@@ -4,6 +4,9 @@
 //! Model for a Class of Garbage Collection Algorithms in Flash-based Solid State Drives (SIGMETRICS 2013), cost-benefit as in Kawaguchi,
 //! Nishioka and Motoda, A Flash-Memory Based File System (USENIX 1995).
 
+use std::fmt;
+
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -24,18 +27,42 @@ pub enum Victim {
     CostBenefit,
 }
 
-impl std::str::FromStr for Victim {
-    type Err = String;
+const CHOICES: [Parameter; 1] = [Parameter {
+    name: "d",
+    kind: Kind::Count(1, 1_000_000),
+    default: "10",
+    meaning: "units drawn, of which the one with the fewest valid pages is collected; with 10 it is close to greedy",
+}];
 
-    /// Reads `greedy`, `fifo`, `cost-benefit`, or `d-choices:d=10`.
-    fn from_str(text: &str) -> Result<Victim, String> {
-        let choices = text.strip_prefix("d-choices:d=").and_then(|d| d.parse().ok()).filter(|&d| d > 0);
-        match (text, choices) {
-            ("greedy", _) => Ok(Victim::Greedy),
-            ("fifo", _) => Ok(Victim::Fifo),
-            ("cost-benefit", _) => Ok(Victim::CostBenefit),
-            (_, Some(d)) => Ok(Victim::Choices(d)),
-            _ => Err(format!("found '{text}', expected greedy, fifo, cost-benefit or d-choices:d=10")),
+impl Victim {
+    const NAMES: [&str; 4] = ["greedy", "d-choices", "fifo", "cost-benefit"];
+
+    /// Reads `greedy`, `d-choices`, `d-choices:d=4`, `fifo` or `cost-benefit`.
+    pub fn parse(text: &str) -> Result<Victim, OptionError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let without_options = |victim| Options::parse(name, &[], options).map(|_| victim);
+        match name {
+            "greedy" => without_options(Victim::Greedy),
+            "d-choices" => Ok(Victim::Choices(Options::parse(name, &CHOICES, options)?.count("d") as u32)),
+            "fifo" => without_options(Victim::Fifo),
+            "cost-benefit" => without_options(Victim::CostBenefit),
+            _ => Err(OptionError::UnknownName {
+                what: "choice of victims",
+                name: name.to_owned(),
+                near: nearest(name, &Victim::NAMES),
+                expected: Victim::NAMES.to_vec(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Victim::Greedy => f.write_str("greedy"),
+            Victim::Choices(choices) => write!(f, "d-choices:d={choices}"),
+            Victim::Fifo => f.write_str("fifo"),
+            Victim::CostBenefit => f.write_str("cost-benefit"),
         }
     }
 }
@@ -166,17 +193,18 @@ impl Buckets {
             return Some(first);
         }
         let unit_pages = self.lists.heads() - 1;
-        let benefit = |unit: u32, valid: u32| {
-            // Every page that the host writes is an instant; one that was modified in this instant is not without benefit.
-            let age = (now - modified[unit as usize] + 1) as f64;
-            let utilisation = f64::from(valid) / f64::from(unit_pages);
-            age * (1.0 - utilisation) / (2.0 * utilisation)
-        };
         let oldest = (self.fewest..=unit_pages).filter_map(|valid| Some((self.lists.first(valid)?, valid)));
-        let best =
-            oldest.map(|(unit, valid)| (benefit(unit, valid), unit)).max_by(|one, other| one.0.total_cmp(&other.0));
-        best.map(|(_, unit)| unit)
+        let benefits = oldest.map(|(unit, valid)| {
+            // An instant is a page that the host writes. A unit that was modified in this one is not without benefit.
+            let age = now - modified[unit as usize] + 1;
+            (benefit(age, f64::from(valid) / f64::from(unit_pages)), unit)
+        });
+        benefits.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, unit)| unit)
     }
+}
+
+fn benefit(age: u64, utilisation: f64) -> f64 {
+    age as f64 * (1.0 - utilisation) / (2.0 * utilisation)
 }
 
 /// Doubly linked lists of units, each unit in one at most: rings through a node of the list itself, after those of the units.
@@ -267,5 +295,107 @@ impl Sample {
         let Sample { units, random, .. } = self;
         let drawn = (0..self.choices).map(|_| units[random.random_range(0..units.len())]);
         drawn.min_by_key(|unit| valid[*unit as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn victims_are_read_and_written() {
+        for text in ["greedy", "d-choices:d=4", "fifo", "cost-benefit"] {
+            assert_eq!(Victim::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Victim::parse("d-choices").unwrap(), Victim::Choices(10));
+        let refused = |text| Victim::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("gredy"),
+            "unknown choice of victims 'gredy' (did you mean 'greedy'?); expected one of: greedy, d-choices, fifo, cost-benefit"
+        );
+        assert_eq!(refused("fifo:d=4"), "fifo has no option 'd'; it has none");
+        assert_eq!(refused("d-choices:d=0"), "d-choices: option 'd' is '0', expected a whole number from 1 to 1000000");
+    }
+
+    /// Units that lose pages at random; those chosen are refilled. Looks at all of them for the best.
+    fn compare_with_all_units(victim: Victim, best: impl Fn(&[u32], &[u64], u64) -> Vec<u32>) {
+        let (units, unit_pages) = (20, 8);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let mut candidates = Candidates::new(victim, units, unit_pages, 1);
+        let mut valid = vec![unit_pages; units as usize];
+        let mut modified = vec![0; units as usize];
+        (0..units).for_each(|unit| candidates.add(unit, unit_pages, 0));
+        for now in 1..20_000 {
+            let unit = random.random_range(0..units);
+            if valid[unit as usize] > 0 {
+                valid[unit as usize] -= 1;
+                modified[unit as usize] = now;
+                candidates.lost_page(unit, valid[unit as usize], now);
+            }
+            if random.random_bool(0.15) {
+                let chosen = candidates.choose(&valid, now).unwrap();
+                assert!(best(&valid, &modified, now).contains(&chosen), "{victim} chose {chosen} at {now}");
+                candidates.remove(chosen);
+                (valid[chosen as usize], modified[chosen as usize]) = (unit_pages, now);
+                candidates.add(chosen, unit_pages, now);
+            }
+            candidates.check(&vec![true; units as usize], &valid);
+        }
+    }
+
+    fn with_the_most<T: PartialOrd + Copy>(of_unit: impl Fn(usize) -> T, units: usize) -> Vec<u32> {
+        let beaten = |unit: &usize| (0..units).any(|other| of_unit(other) > of_unit(*unit));
+        (0..units).filter(|unit| !beaten(unit)).map(|unit| unit as u32).collect()
+    }
+
+    #[test]
+    fn greedy_takes_the_fewest_valid_pages_of_all_units_and_the_one_that_waited_longest() {
+        compare_with_all_units(Victim::Greedy, |valid, modified, now| {
+            with_the_most(|unit| (8 - valid[unit], now - modified[unit]), valid.len())
+        });
+    }
+
+    #[test]
+    fn cost_benefit_takes_the_most_benefit_of_all_units() {
+        compare_with_all_units(Victim::CostBenefit, |valid, modified, now| {
+            // A unit without valid pages is free to take: its benefit is infinite.
+            with_the_most(|unit| benefit(now - modified[unit] + 1, f64::from(valid[unit]) / 8.0), valid.len())
+        });
+    }
+
+    #[test]
+    fn the_best_of_very_many_choices_is_the_best_of_all_units() {
+        compare_with_all_units(Victim::Choices(2000), |valid, _, _| with_the_most(|unit| 8 - valid[unit], valid.len()));
+    }
+
+    #[test]
+    fn fifo_takes_the_unit_that_was_filled_first() {
+        let mut candidates = Candidates::new(Victim::Fifo, 4, 8, 1);
+        for unit in [2, 0, 3] {
+            candidates.add(unit, 8, 0);
+        }
+        candidates.lost_page(0, 1, 1);
+        let mut taken = Vec::new();
+        while let Some(unit) = candidates.choose(&[1, 0, 8, 8], 2) {
+            candidates.remove(unit);
+            taken.push(unit);
+        }
+        assert_eq!(taken, [2, 0, 3]);
+    }
+
+    #[test]
+    fn a_random_unit_is_any_of_them_equally_often() {
+        let mut candidates = Candidates::new(Victim::Choices(1), 5, 8, 1);
+        for unit in [0, 4, 2, 3] {
+            candidates.add(unit, 8, 0);
+        }
+        candidates.remove(4);
+        let mut times = [0; 5];
+        for _ in 0..30_000 {
+            times[candidates.choose(&[0; 5], 0).unwrap() as usize] += 1;
+        }
+        // 10,000 each; the standard deviation is 82.
+        assert!([0, 2, 3].iter().all(|unit| (9_600..10_400).contains(&times[*unit as usize])), "{times:?}");
+        assert_eq!((times[1], times[4]), (0, 0));
     }
 }

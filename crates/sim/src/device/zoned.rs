@@ -4,12 +4,13 @@
 
 use flashwise_core::step::FlashStep;
 
+use super::meter::{Meter, Unmetered};
 use super::wear::{Erasures, Wear};
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
 /// Flash that the host manages.
 #[derive(Clone, Debug)]
-pub struct Zoned {
+pub struct Zoned<M: Meter = Unmetered> {
     unit_pages: u32,
     /// Pages written since the reset, by unit.
     written: Vec<u32>,
@@ -18,11 +19,19 @@ pub struct Zoned {
     open_units_max: u32,
     erasures: Erasures,
     counters: DeviceCounters,
+    meter: M,
 }
 
 impl Zoned {
     /// A device of so many erase units, all of which may be open at once.
     pub fn new(units: u32, unit_pages: u32) -> Result<Zoned, DeviceError> {
+        Zoned::metered(units, unit_pages, Unmetered)
+    }
+}
+
+impl<M: Meter> Zoned<M> {
+    /// A device of so many erase units, whose flash operations are told to `meter`.
+    pub fn metered(units: u32, unit_pages: u32, meter: M) -> Result<Zoned<M>, DeviceError> {
         for (what, found) in [("erase units", units), ("pages of an erase unit", unit_pages)] {
             if found == 0 {
                 return Err(DeviceError::TooSmall { what, found: 0, least: 1 });
@@ -39,11 +48,12 @@ impl Zoned {
             open_units_max: units,
             erasures: Erasures::new(units),
             counters: DeviceCounters::default(),
+            meter,
         })
     }
 
     /// The same device, where at most so many units may be written in part at a time.
-    pub fn with_open_units_max(self, open_units_max: u32) -> Result<Zoned, DeviceError> {
+    pub fn with_open_units_max(self, open_units_max: u32) -> Result<Zoned<M>, DeviceError> {
         if open_units_max == 0 {
             return Err(DeviceError::TooSmall { what: "open erase units", found: 0, least: 1 });
         }
@@ -60,6 +70,11 @@ impl Zoned {
         self.written[unit as usize]
     }
 
+    /// What the flash operations were told to.
+    pub fn meter(&self) -> &M {
+        &self.meter
+    }
+
     fn place(&self, page: u32) -> Result<(u32, u32), StepError> {
         let (unit, at) = (page / self.unit_pages, page % self.unit_pages);
         if unit >= self.units() {
@@ -74,6 +89,7 @@ impl Zoned {
             return Err(StepError::Unwritten { page, unit });
         }
         self.counters.host_reads += 1;
+        self.meter.read(page);
         Ok(())
     }
 
@@ -99,6 +115,7 @@ impl Zoned {
         }
         self.counters.host_writes += 1;
         self.counters.programs_host += 1;
+        self.meter.program(page);
         Ok(())
     }
 
@@ -114,12 +131,13 @@ impl Zoned {
             self.open_units -= u32::from(written < self.unit_pages);
             self.erasures.count(unit);
             self.counters.erasures += 1;
+            self.meter.erase(unit);
         }
         Ok(())
     }
 }
 
-impl Device for Zoned {
+impl<M: Meter> Device for Zoned<M> {
     /// A discard is counted, and changes nothing: only a reset frees pages.
     fn try_step(&mut self, step: FlashStep) -> Result<(), StepError> {
         match step {

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use flashwise_core::container_policy::{self, CONTAINER_POLICIES};
 use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
 use flashwise_core::policy::{Info, POLICIES, Spec};
 
@@ -86,10 +87,11 @@ const fn row(name: &'static str, title: &'static str, parameters: &'static [Para
     Info { name, title, source: SOURCE, parameters, offline: true }
 }
 
-/// Every algorithm, in the order in which they are listed: offline ones, then replacement policies.
+/// Every algorithm, in the order in which they are listed: offline ones, replacement policies, container policies.
 pub fn algorithms() -> impl Iterator<Item = &'static Info> {
     // FIF is M that has to fetch; M is here.
-    OFFLINE.iter().chain(POLICIES.iter().copied().filter(|info| !info.offline))
+    let policies = POLICIES.iter().copied().filter(|info| !info.offline);
+    OFFLINE.iter().chain(policies).chain(CONTAINER_POLICIES.iter().copied())
 }
 
 /// Where the blocks go.
@@ -165,6 +167,8 @@ pub enum Method {
     Offline(Offline),
     /// A replacement policy, each block at a place of its own behind the translation layer of a conventional SSD.
     Policy(Spec),
+    /// It manages whole erase units of host-managed flash.
+    ContainerPolicy(container_policy::Spec),
 }
 
 /// An algorithm and its options as a user wrote them: `m+`, `c:cfr=2,order=arrival`, `lru`.
@@ -186,6 +190,8 @@ impl Algorithm {
         };
         let method = if info.offline {
             Method::Offline(offline(name, &Options::parse(name, info.parameters, options)?)?)
+        } else if CONTAINER_POLICIES.iter().any(|other| other.name == name) {
+            Method::ContainerPolicy(container_policy::Spec::parse(text)?)
         } else {
             Method::Policy(Spec::parse(text)?)
         };
@@ -291,7 +297,7 @@ mod tests {
     fn parsed(text: &str) -> Offline {
         match Algorithm::parse(text).unwrap().method {
             Method::Offline(offline) => offline,
-            Method::Policy(spec) => panic!("{spec} is online"),
+            online => panic!("{online:?} is online"),
         }
     }
 

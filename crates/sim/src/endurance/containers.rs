@@ -11,13 +11,12 @@
 //! Departures from the paper:
 //!
 //! - The write buffer is sorted when it is full, not kept in order all the time: the units are the same.
-//! - CFR: "exact" takes from the plan when a block is hit last, which no number of rounds quite finds. A round remembers for each insertion
-//!   the first copy that was for nothing, and later rounds do not copy it from then on: since rounds differ in what is copied, but not in
-//!   what is in the cache, such a copy would be for nothing again.
+//! - CFR: "exact" takes from the plan when a block is hit last, which no number of rounds quite finds. A round marks the insertions
+//!   of which a copy was for nothing; later rounds do not copy their blocks any more once they have been hit as often as then. Rounds differ
+//!   in what is copied, but not in what is in the cache, so that such a copy would be for nothing again.
 //! - A unit is erased as soon as it is collected, so that the erasures that fill the list of free units are counted too.
 //! - What is in the write buffer at the end of the trace is not written.
 
-use flashwise_core::access::NEVER;
 use flashwise_core::index::Dense;
 use flashwise_core::layout::units::Units;
 use flashwise_core::step::FlashStep;
@@ -44,22 +43,22 @@ pub(super) fn containers(
         (counts, cache.wasted)
     };
     let CopyForwardReduction::Rounds(rounds) = reduction else { return round(Wasted::Known).0 };
-    let mut first_wasted = vec![NEVER; if rounds > 0 { plan.insertions().len() } else { 0 }];
+    let mut marked = vec![false; if rounds > 0 { plan.insertions().len() } else { 0 }];
     for _ in 0..rounds {
-        match round(Wasted::Searched(first_wasted)).1 {
-            Wasted::Searched(found) => first_wasted = found,
+        match round(Wasted::Marked(marked)).1 {
+            Wasted::Marked(found) => marked = found,
             Wasted::Known => unreachable!("a round goes on with what it was given"),
         }
     }
-    round(Wasted::Searched(first_wasted)).0
+    round(Wasted::Marked(marked)).0
 }
 
-/// Which copies are for nothing.
+/// Of which insertions it is known that a copy after their last hit is for nothing.
 enum Wasted {
-    /// Those after the last hit.
+    /// Of all.
     Known,
-    /// By insertion, those from this position on; empty if none is remembered.
-    Searched(Vec<u32>),
+    /// Of those that are marked; of none if this is empty.
+    Marked(Vec<bool>),
 }
 
 struct Containers<'a> {
@@ -174,22 +173,15 @@ impl<'a> Containers<'a> {
     /// Function OnCopyForward.
     fn is_worth_copying(&mut self, block: u32, now: u32) -> bool {
         let at = self.insertion_of[block as usize] as usize;
-        let is_wasted = self.insertions[at].last_hit <= now;
-        match &mut self.wasted {
-            Wasted::Known => return !is_wasted,
-            Wasted::Searched(first_wasted) => {
-                if let Some(first) = first_wasted.get_mut(at) {
-                    if *first <= now {
-                        return false;
-                    }
-                    if is_wasted {
-                        *first = now;
-                    }
-                }
-            }
+        if self.insertions[at].last_hit > now {
+            return true;
         }
-        self.tally.copy_forward_wasted_blocks += u64::from(is_wasted);
-        true
+        let is_known = match &mut self.wasted {
+            Wasted::Known => true,
+            Wasted::Marked(marked) => marked.get_mut(at).is_some_and(|marked| std::mem::replace(marked, true)),
+        };
+        self.tally.copy_forward_wasted_blocks += u64::from(!is_known);
+        !is_known
     }
 
     #[inline]

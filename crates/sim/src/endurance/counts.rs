@@ -52,6 +52,16 @@ pub struct FlashWrites {
 }
 
 impl FlashWrites {
+    /// A block is written because of an access, and not once more.
+    #[inline]
+    pub(super) fn count_insertion(&mut self, is_write: bool) {
+        if is_write {
+            self.client_blocks += 1;
+        } else {
+            self.admission_blocks += 1;
+        }
+    }
+
     /// All of them.
     pub fn total_blocks(&self) -> u64 {
         self.client_blocks + self.admission_blocks + self.copy_forward_blocks
@@ -77,6 +87,16 @@ impl Counts {
             wear,
             unit_pages,
             days: None,
+        }
+    }
+
+    /// A block comes into the flash cache, or is overwritten there.
+    #[inline]
+    pub(super) fn count_insertion(&mut self, is_write: bool) {
+        if is_write {
+            self.insertions_write += 1;
+        } else {
+            self.insertions_read += 1;
         }
     }
 

@@ -33,6 +33,11 @@ pub enum EnduranceError {
     #[error("size '{size}': found {found} write buffers, expected at most {most}: the flash has {units} erase units")]
     WriteBuffersAndFlash { size: String, found: u32, units: u32, most: u32 },
     #[error(
+        "{algorithm}, size '{size}': {flash} of flash, expected at least {least}, {units} erase units: the last of them is on flash, the \
+         others fill up in RAM and are a part of the size"
+    )]
+    OpenUnits { algorithm: String, size: String, flash: ByteSize, least: ByteSize, units: u32 },
+    #[error(
         "{algorithm}: {trace} has no times, so that there are no erasures per day; expected a budget as a share of those of M+, such as \
          share=50%"
     )]

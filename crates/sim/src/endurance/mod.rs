@@ -6,7 +6,7 @@
 //! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
 //! here their decisions are performed: [in place](in_place) behind the translation layer of a conventional SSD, in
 //! [containers] on host-managed flash, or each in an [erase unit of its own](unit_caching). Replacement policies run
-//! [in place](online) too. Every algorithm of a size has the same flash, spare erase units included, and a DRAM cache of the same size.
+//! [in place](online_in_place) too, container policies [on host-managed flash](online_containers). Every algorithm of a size has the same flash, spare erase units included, and a DRAM cache of the same size.
 
 mod algorithm;
 mod budget;
@@ -14,7 +14,8 @@ mod containers;
 mod counts;
 mod error;
 mod in_place;
-mod online;
+mod online_containers;
+mod online_in_place;
 mod reference;
 mod settings;
 mod tally;
@@ -24,6 +25,8 @@ mod write_buffer;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use flashwise_core::index::Dense;
+use flashwise_core::quantity::ByteSize;
 use rayon::prelude::*;
 
 pub use algorithm::{Algorithm, Budget, CopyForwardReduction, Limit, Method, Offline, Order, Placement, algorithms};
@@ -109,20 +112,37 @@ impl Prepared {
     fn new(number: usize, job: Job, traces: &[Trace], settings: &Settings) -> Result<Prepared, EnduranceError> {
         let trace = &traces[job.trace];
         let block_size_bytes = trace.block_size_bytes();
-        let placement = match job.algorithm.method() {
+        let Job { algorithm, size, capacity_blocks, .. } = &job;
+        let geometry = |buffers| settings.geometry(size, *capacity_blocks, block_size_bytes, buffers);
+        let placement = match algorithm.method() {
             Method::Offline(offline) => Some(offline.placement),
-            Method::Policy(_) => None,
+            Method::Policy(_) | Method::ContainerPolicy(_) => None,
         };
         let geometry = match placement {
-            Some(Placement::UnitCaching) => {
-                settings.unit_caching_geometry(&job.size, job.capacity_blocks, block_size_bytes)
-            }
-            Some(Placement::Containers { buffers, .. }) => {
-                settings.geometry(&job.size, job.capacity_blocks, block_size_bytes, buffers)
-            }
-            _ => settings.geometry(&job.size, job.capacity_blocks, block_size_bytes, None),
+            Some(Placement::UnitCaching) => settings.unit_caching_geometry(size, *capacity_blocks, block_size_bytes),
+            Some(Placement::Containers { buffers, .. }) => geometry(buffers),
+            Some(Placement::InPlace { .. }) | None => geometry(None),
         }?;
+        if let Method::ContainerPolicy(policy) = algorithm.method() {
+            online_containers::flash_of(policy, &geometry).map_err(|units| {
+                let [flash, least] = [*capacity_blocks as u64, u64::from(units) * u64::from(geometry.unit_pages)]
+                    .map(|blocks| ByteSize::new(blocks * block_size_bytes));
+                let (algorithm, size) = (algorithm.to_string(), size.clone());
+                EnduranceError::OpenUnits { algorithm, size, flash, least, units }
+            })?;
+        }
         Ok(Prepared { number, job, geometry })
+    }
+}
+
+/// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
+pub fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
+    match placement {
+        Placement::InPlace { trim } => in_place::in_place(stream, plan, geometry, trim),
+        Placement::Containers { reduction, order, .. } => {
+            containers::containers(stream, plan, geometry, reduction, order)
+        }
+        Placement::UnitCaching => unit_caching::unit_caching(stream, plan, geometry.capacity_blocks),
     }
 }
 
@@ -166,20 +186,18 @@ impl TraceRuns<'_> {
     }
 
     fn online(&self, prepared: &Prepared) -> Done {
-        let Method::Policy(spec) = prepared.job.algorithm.method() else {
-            unreachable!("an algorithm is offline or a policy")
+        let Prepared { job, geometry, .. } = prepared;
+        let (trace, trim) = (self.trace, self.settings.online_trim);
+        let run = online::Online { trace, geometry, warmup: self.warmup, trim };
+        let index = Dense::new(trace.unique_blocks());
+        let counts = match job.algorithm.method() {
+            Method::Policy(policy) => policy.build(index, geometry.capacity_blocks, run),
+            Method::ContainerPolicy(policy) => {
+                let flash = online_containers::flash_of(policy, geometry).expect("the job was checked");
+                policy.build(index, flash, run)
+            }
+            Method::Offline(_) => unreachable!("it does not know the future"),
         };
-        let run = online::Online {
-            trace: self.trace,
-            geometry: &prepared.geometry,
-            warmup: self.warmup,
-            trim: self.settings.online_trim,
-        };
-        let counts = spec.build(
-            flashwise_core::index::Dense::new(self.trace.unique_blocks()),
-            prepared.geometry.capacity_blocks,
-            run,
-        );
         self.done(prepared, counts)
     }
 
@@ -243,9 +261,7 @@ impl<'a> SizeRuns<'a> {
 
     fn run(&self, jobs: &[&Prepared]) -> Result<Vec<Done>, EnduranceError> {
         let run = |prepared: &&Prepared| {
-            let Method::Offline(offline) = prepared.job.algorithm.method() else {
-                unreachable!("an algorithm is offline or a policy")
-            };
+            let Method::Offline(offline) = prepared.job.algorithm.method() else { unreachable!("it knows the future") };
             let counts = match offline.limit {
                 Limit::Hits(0) => self.perform(&self.m, prepared, offline.placement),
                 Limit::Hits(1) => self.perform(self.m_plus(), prepared, offline.placement),
@@ -269,14 +285,7 @@ impl<'a> SizeRuns<'a> {
     }
 
     fn perform(&self, plan: &Plan, prepared: &Prepared, placement: Placement) -> Counts {
-        let geometry = &prepared.geometry;
-        match placement {
-            Placement::InPlace { trim } => in_place::in_place(self.stream, plan, geometry, trim),
-            Placement::Containers { reduction, order, .. } => {
-                containers::containers(self.stream, plan, geometry, reduction, order)
-            }
-            Placement::UnitCaching => unit_caching::unit_caching(self.stream, plan, self.capacity_blocks),
-        }
+        perform(self.stream, plan, &prepared.geometry, placement)
     }
 
     fn within(&self, budget: Budget, prepared: &Prepared, placement: Placement) -> Result<Counts, EnduranceError> {

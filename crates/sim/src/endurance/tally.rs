@@ -14,18 +14,6 @@ pub(super) struct Tally {
     pub evicted_live_blocks: u64,
 }
 
-impl FlashWrites {
-    /// A block is written because of an access, and not once more.
-    #[inline]
-    pub(super) fn count_insertion(&mut self, is_write: bool) {
-        if is_write {
-            self.client_blocks += 1;
-        } else {
-            self.admission_blocks += 1;
-        }
-    }
-}
-
 /// A cache that is told what to do.
 pub(super) trait Cache {
     /// The next access of the stream; `evicts`: see [`Insertion::evicts`](crate::offline::Insertion::evicts).
@@ -51,11 +39,7 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
             Decision::Hit | Decision::LastHit => counts.flash_hits += 1,
             Decision::Insert => {
                 evicts = insertions.next().expect("there is an insertion for each decision to insert").evicts;
-                if stream.is_write(position) {
-                    counts.insertions_write += 1;
-                } else {
-                    counts.insertions_read += 1;
-                }
+                counts.count_insertion(stream.is_write(position));
             }
         }
         cache.access(position, decision, evicts);

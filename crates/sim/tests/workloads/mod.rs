@@ -29,6 +29,19 @@ pub fn letters(letters: &str) -> Trace {
     normalised(letters, letters.chars().enumerate().map(request))
 }
 
+/// A trace without times.
+#[allow(dead_code)]
+pub fn without_times() -> Trace {
+    let request = |at: u64| Request {
+        time_us: 0,
+        op: Op::Read,
+        volume: 0,
+        offset_bytes: ((at * 2_654_435_761) >> 12) % 1000 * 4096,
+        length_bytes: 4096,
+    };
+    normalised("without times", (0..20_000).map(request))
+}
+
 /// A generated trace of so many accesses; `pattern` as on the command line.
 #[allow(dead_code)]
 pub fn generated(pattern: &str, blocks: u64, accesses: u64, read_share: f64, seed: u64) -> Trace {

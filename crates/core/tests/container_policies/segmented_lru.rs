@@ -1,7 +1,7 @@
-//! Slow and exact caches of single blocks to compare container policies with.
+//! A slow and exact cache of single blocks to compare container policies with.
 
-/// Segmented LRU: a block enters the lowest segment and goes one up with each hit; each segment but the lowest has its equal share
-/// at most and passes its least recently used block down.
+/// Segmented LRU: a block enters the lowest segment and goes one up with each hit; each segment but the lowest has an equal share of
+/// the capacity at most and passes its least recently used block down.
 pub struct SegmentedLru {
     capacity: usize,
     /// Most recently used last.

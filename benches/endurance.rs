@@ -1,0 +1,68 @@
+//! Block accesses per second of the passes of offline algorithms and of M+ and C on their devices, on one core, at cache sizes of 1 and 10 %
+//! without DRAM. The trace is a Zipf workload, or each of those that arguments name.
+
+use flashwise_benches::{ZIPF_ACCESSES, seconds, zipf_trace};
+use flashwise_sim::cache_settings::Ram;
+use flashwise_sim::endurance::{CopyForwardReduction, Counts, Order, Placement, Settings, perform};
+use flashwise_sim::normalise::{self, open};
+use flashwise_sim::offline::{FlashStream, Plan, Threshold, next_reads};
+use flashwise_sim::progress::Silent;
+use flashwise_sim::trace::Trace;
+
+const RUNS: usize = 3;
+
+fn main() {
+    let paths: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    if paths.is_empty() {
+        measure(&zipf_trace(ZIPF_ACCESSES));
+    }
+    for path in paths {
+        measure(&open(&path, &normalise::Settings::default(), &Silent).expect("the trace can be read"));
+    }
+}
+
+fn measure(trace: &Trace) {
+    println!("{}: {} accesses, {} unique blocks", trace.name(), trace.len(), trace.unique_blocks());
+    let accesses = trace.len() as f64;
+    let speed = |what: &str, work: &mut dyn FnMut()| {
+        let (least, median) = seconds(RUNS, work);
+        println!(
+            "{what:24} {:8.2} M/s at best, {:8.2} M/s in the median",
+            accesses / least / 1e6,
+            accesses / median / 1e6
+        );
+    };
+    let mut next = Vec::new();
+    speed("next reads", &mut || next = next_reads(trace).expect("the trace is short enough"));
+    let mut stream = FlashStream::behind_min(trace, &next, 0, 0);
+    speed("stream without DRAM", &mut || stream = FlashStream::behind_min(trace, &next, 0, 0));
+    speed("stream behind 1 % DRAM", &mut || {
+        drop(FlashStream::behind_min(trace, &next, trace.unique_blocks() / 100, 0))
+    });
+    for percent in [1, 10] {
+        let capacity = trace.unique_blocks() * percent / 100;
+        let settings = Settings { ram: Ram::Bytes(0), ..Settings::default() };
+        let geometry = settings.geometry("", capacity, trace.block_size_bytes(), None);
+        let geometry = match geometry {
+            Ok(geometry) => geometry,
+            Err(error) => {
+                println!("{percent} %: {error}");
+                continue;
+            }
+        };
+        let mut m = Plan::min(&stream, capacity);
+        speed(&format!("{percent} %: m, decisions"), &mut || m = Plan::min(&stream, capacity));
+        let in_place = Placement::InPlace { trim: true };
+        let containers =
+            Placement::Containers { reduction: CopyForwardReduction::Exact, order: Order::Evict, buffers: None };
+        for (name, placement) in [("m+", in_place), ("c", containers)] {
+            let mut counts: Option<Counts> = None;
+            speed(&format!("{percent} %: {name}"), &mut || {
+                let plan = m.rerun(&stream, capacity, Threshold::least_hits(1));
+                counts = Some(perform(&stream, &plan, &geometry, placement));
+            });
+            let counts = counts.expect("it was run");
+            println!("{:24} RHR {:.4}, {} erasures of {} units", "", counts.rhr(), counts.erasures(), counts.units());
+        }
+    }
+}
