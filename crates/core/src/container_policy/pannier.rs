@@ -471,6 +471,28 @@ mod tests {
         pannier.check();
     }
 
+    #[test]
+    fn a_hit_prolongs_the_life_of_a_divergent_container() {
+        let mut pannier = pannier(4, 2, "");
+        for access in [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)] {
+            pannier.access(access, 0, &mut vec![]);
+        }
+        assert_eq!(draw(&pannier), " | (3 4) (1)@2 | [5] [] [2']");
+        pannier.access(Access::read(1), 0, &mut vec![]);
+        assert_eq!(draw(&pannier), "(1')@3 | (3 4) | [5] [] [2']");
+    }
+
+    #[test]
+    fn what_is_copied_forward_costs_credit_too() {
+        let mut pannier = pannier(4, 2, "epbpd=1,burst=1000%");
+        for block in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
+            pannier.access(Access::read(block), 0, &mut vec![]);
+        }
+        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0));
+        pannier.access(Access::read(10), 0, &mut vec![]);
+        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0));
+    }
+
     /// 100 units of 10 pages and 2 erasures a day: 2,000 blocks a day and 250 blocks of credit to begin with.
     #[test]
     fn the_throttle_bounds_what_is_written_but_for_what_clients_write() {
