@@ -5,7 +5,9 @@ use clap::Args;
 use flashwise_core::cache::Mode;
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
+use flashwise_sim::device::profile::Profile;
 use flashwise_sim::endurance;
+use flashwise_sim::results::WearLimits;
 
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
@@ -62,13 +64,13 @@ pub enum Model {
     Policy,
     /// The whole cache that flashwise serve runs.
     Server(CacheSettings),
-    /// What the cache wears; one for each over-provisioning. The weight of hits in WFUE comes with it.
-    Endurance(Vec<endurance::Settings>, f64),
+    /// What the cache wears, once for each over-provisioning, and what that is compared with.
+    Endurance(Vec<endurance::Settings>, WearLimits),
 }
 
 impl CacheOptions {
     /// What the options ask for. `algorithm` is one of the policies that only makes sense where wear is simulated, if there is one.
-    pub fn model(&self, algorithm: Option<&str>) -> Result<Model, Misuse> {
+    pub fn model(&self, algorithm: Option<&str>) -> anyhow::Result<Model> {
         let layout = self.layout.as_deref();
         let server = [
             ("--layout containers", layout == Some("containers")),
@@ -86,12 +88,15 @@ impl CacheOptions {
         let wear = algorithm.or_else(|| slots.map(str::to_owned));
         let shared = self.ram.is_some() || self.erase_unit.is_some() || !self.over_provision.is_empty();
         match (server, wear) {
-            (Some(server), Some(wear)) => Err(Misuse(format!(
+            (Some(server), Some(wear)) => Err(anyhow::Error::new(Misuse(format!(
                 "{server} is of the whole cache that flashwise serve runs, {wear} of what a cache wears; expected one of them"
-            ))),
-            (Some(_), None) => self.server().map(Model::Server),
+            )))),
+            (Some(_), None) => Ok(Model::Server(self.server()?)),
             (None, None) if !shared => Ok(Model::Policy),
-            (None, _) => Ok(Model::Endurance(self.worn(), self.endurance.wfue_alpha())),
+            (None, _) => {
+                let limits = self.endurance.limits()?;
+                Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
+            }
         }
     }
 
@@ -121,11 +126,16 @@ impl CacheOptions {
         })
     }
 
-    fn worn(&self) -> Vec<endurance::Settings> {
+    fn worn(&self, device: Option<&Profile>) -> Vec<endurance::Settings> {
         let default = self.endurance.settings();
         let settings = endurance::Settings {
             ram: self.ram.unwrap_or(default.ram),
-            erase_unit_bytes: self.erase_unit.map_or(default.erase_unit_bytes, ByteSize::bytes),
+            erase_unit_bytes: match (self.erase_unit, device) {
+                (Some(given), _) => given.bytes(),
+                (None, Some(device)) => device.block_bytes(),
+                (None, None) => default.erase_unit_bytes,
+            },
+            over_provision: device.and_then(|device| device.over_provision).unwrap_or(default.over_provision),
             ..default
         };
         if self.over_provision.is_empty() {

@@ -2,8 +2,16 @@
 
 use clap::Args;
 use flashwise_sim::cache_settings::parse_share;
+use flashwise_sim::device::error::ProfileError;
+use flashwise_sim::device::profile::Profile;
 use flashwise_sim::device::{GcPlacement, Victim};
 use flashwise_sim::endurance::Settings;
+use flashwise_sim::results::WearLimits;
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("found '{text}', expected a number above 0"))
+}
 
 /// What wears; `None` is the default.
 #[derive(Clone, Debug, Args)]
@@ -30,6 +38,13 @@ pub struct EnduranceOptions {
     /// Whether replacement policies tell a conventional SSD what they evict [default: off]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     trim: Option<String>,
+    /// The flash, whose erase unit, over-provisioning and cycles count: one of samsung-slc, micron-mlc, femu, wlfc, mixed-slc, mixed-mlc, or a
+    /// TOML file like theirs
+    #[arg(long, value_name = "NAME|FILE")]
+    device: Option<String>,
+    /// Drive writes per day that the flash is rated for, to compare with
+    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    drive_writes_per_day: Option<f64>,
     /// Weight of the hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     wfue_alpha: Option<f64>,
@@ -45,6 +60,8 @@ impl EnduranceOptions {
             ("--gc-reserve", self.gc_reserve.is_some()),
             ("--wear-levelling", self.wear_levelling.is_some()),
             ("--trim", self.trim.is_some()),
+            ("--device", self.device.is_some()),
+            ("--drive-writes-per-day", self.drive_writes_per_day.is_some()),
             ("--wfue-alpha", self.wfue_alpha.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
@@ -68,8 +85,12 @@ impl EnduranceOptions {
         }
     }
 
-    /// The weight of hits.
-    pub fn wfue_alpha(&self) -> f64 {
-        self.wfue_alpha.unwrap_or(0.5)
+    /// What wear is compared with.
+    pub fn limits(&self) -> Result<WearLimits, ProfileError> {
+        Ok(WearLimits {
+            wfue_alpha: self.wfue_alpha.unwrap_or(0.5),
+            device: self.device.as_deref().map(Profile::find).transpose()?,
+            drive_writes_per_day: self.drive_writes_per_day,
+        })
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;
 use flashwise_sim::size::SizeError;
@@ -41,6 +42,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         _ => true,
     };
     error.is::<Misuse>()
+        || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
         || error.is::<SizeError>()

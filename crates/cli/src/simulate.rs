@@ -15,7 +15,7 @@ use flashwise_sim::info::Info;
 use flashwise_sim::output::{check_writable, write_whole};
 use flashwise_sim::report::{self, Report, Section};
 use flashwise_sim::request_file::RequestFile;
-use flashwise_sim::results::{self, ResultRow};
+use flashwise_sim::results::{self, ResultRow, WearLimits};
 use flashwise_sim::reuse::{Distance, ReuseDistances};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
@@ -147,7 +147,7 @@ impl Simulate {
         match self.cache.model(algorithm.map(Choice::to_string).as_deref())? {
             Model::Policy => self.run_policies(),
             Model::Server(settings) => self.run_caches(&settings),
-            Model::Endurance(settings, wfue_alpha) => self.run_endurance(&settings, wfue_alpha),
+            Model::Endurance(settings, limits) => self.run_endurance(&settings, &limits),
         }
     }
 
@@ -204,7 +204,7 @@ impl Simulate {
     }
 
     /// What caches wear, once for each of the settings.
-    fn run_endurance(&self, settings: &[endurance::Settings], wfue_alpha: f64) -> anyhow::Result<()> {
+    fn run_endurance(&self, settings: &[endurance::Settings], limits: &WearLimits) -> anyhow::Result<()> {
         if self.epoch.is_some() {
             return Err(Misuse("--epoch: figures over time are not there where wear is simulated".to_owned()).into());
         }
@@ -218,7 +218,7 @@ impl Simulate {
             let runs = simulate_endurance(&traces, jobs.clone(), settings, self.warmup, &bar)?;
             for (rows, run) in rows.iter_mut().zip(&runs) {
                 let reference = reference(&runs, run).expect("every job has its reference");
-                rows.push((run.job.trace, ResultRow::of_endurance(&traces[run.job.trace], run, reference, wfue_alpha)));
+                rows.push((run.job.trace, ResultRow::of_endurance(&traces[run.job.trace], run, reference, limits)));
             }
         }
         drop(bar);

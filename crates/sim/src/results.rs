@@ -18,6 +18,8 @@ use serde::Serialize;
 
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
+use crate::device::lifetime;
+use crate::device::profile::Profile;
 use crate::endurance;
 use crate::simulate::Run;
 use crate::trace::Trace;
@@ -242,8 +244,13 @@ impl ResultRow {
 }
 
 impl ResultRow {
-    /// The row of a cache whose endurance was simulated over `trace`, compared with `reference` by weight `alpha`.
-    pub fn of_endurance(trace: &Trace, run: &endurance::Run, reference: &endurance::Counts, alpha: f64) -> ResultRow {
+    /// The row of a cache whose endurance was simulated over `trace`, compared with `reference` and `limits`.
+    pub fn of_endurance(
+        trace: &Trace,
+        run: &endurance::Run,
+        reference: &endurance::Counts,
+        limits: &WearLimits,
+    ) -> ResultRow {
         let counts = &run.counts;
         let block_size_bytes = trace.block_size_bytes();
         let (accesses, read_hits) = (counts.reads + counts.writes, counts.read_hits());
@@ -273,20 +280,27 @@ impl ResultRow {
             flash_writes_blocks,
             flash_bytes_written: flash_writes_blocks * block_size_bytes,
             cache: None,
-            endurance: Some(EnduranceFigures::new(run, reference, alpha, block_size_bytes)),
+            endurance: Some(EnduranceFigures::new(run, reference, limits, block_size_bytes)),
             epochs: Vec::new(),
         }
     }
 }
 
 impl EnduranceFigures {
-    fn new(run: &endurance::Run, reference: &endurance::Counts, alpha: f64, block_size_bytes: u64) -> EnduranceFigures {
+    fn new(
+        run: &endurance::Run,
+        reference: &endurance::Counts,
+        limits: &WearLimits,
+        block_size_bytes: u64,
+    ) -> EnduranceFigures {
         let endurance::Run { job, geometry, counts } = run;
         let (writes, wear) = (&counts.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
-        let written_bytes = (writes.total_blocks() * block_size_bytes) as f64;
-        let flash_bytes_per_day = counts.days.map(|days| written_bytes / days);
-        let capacity_bytes = (job.capacity_blocks as u64 * block_size_bytes) as f64;
+        let written_bytes = writes.total_blocks() * block_size_bytes;
+        let capacity_bytes = job.capacity_blocks as u64 * block_size_bytes;
+        let duration_us = counts.days.map_or(0, |days| (days * 86_400e6) as u64);
+        let cycles = limits.device.as_ref().and_then(|device| device.pe_cycles);
+        let most_worn = f64::from(wear.erasures_max);
         EnduranceFigures {
             layout: job.algorithm.layout(),
             erase_unit_bytes: unit_bytes,
@@ -299,8 +313,8 @@ impl EnduranceFigures {
             erasures: counts.erasures(),
             epbpd: counts.epbpd(),
             fue: counts.fue(),
-            wfue: counts.wfue(alpha, reference),
-            wfue_alpha: alpha,
+            wfue: counts.wfue(limits.wfue_alpha, reference),
+            wfue_alpha: limits.wfue_alpha,
             host_write_amplification: counts.host_write_amplification(),
             device_write_amplification: counts.device_write_amplification(),
             write_amplification: counts.write_amplification(),
@@ -315,10 +329,13 @@ impl EnduranceFigures {
             wear_max: wear.erasures_max.into(),
             wear_deviation: wear.erasures_deviation,
             days: counts.days,
-            flash_bytes_per_day,
-            drive_writes_per_day: flash_bytes_per_day.map(|bytes| bytes / capacity_bytes),
-            device: None,
-            lifetime_years: None,
+            flash_bytes_per_day: lifetime::bytes_per_day(written_bytes, duration_us),
+            drive_writes_per_day: lifetime::drive_writes_per_day(written_bytes, capacity_bytes, duration_us),
+            drive_writes_budget_used: limits
+                .drive_writes_per_day
+                .and_then(|budget| lifetime::budget_used(written_bytes, capacity_bytes, duration_us, budget)),
+            device: limits.device.as_ref().map(|device| device.name.clone()),
+            lifetime_years: cycles.and_then(|cycles| lifetime::lifetime_years(most_worn, cycles, duration_us)),
         }
     }
 }
@@ -357,6 +374,17 @@ fn epochs(counters: &[Counters]) -> Vec<Epoch> {
         epoch
     };
     counters.iter().map(epoch).collect()
+}
+
+/// What the wear of a cache is compared with.
+#[derive(Clone, Debug)]
+pub struct WearLimits {
+    /// The weight of the hits in WFUE, 0 to 1.
+    pub wfue_alpha: f64,
+    /// The flash, whose cycles count.
+    pub device: Option<Profile>,
+    /// The drive writes per day that are allowed.
+    pub drive_writes_per_day: Option<f64>,
 }
 
 /// What a cache wears. Definitions are those of [`Counts`]. None stands where nothing was written or erased, where the trace has no
@@ -421,7 +449,9 @@ pub struct EnduranceFigures {
     pub flash_bytes_per_day: Option<f64>,
     /// The same as a multiple of the flash's size: what drives' endurance is rated in.
     pub drive_writes_per_day: Option<f64>,
-    /// The device whose limits count.
+    /// The share of the drive writes per day that are allowed; above 1 the flash wears out before its time.
+    pub drive_writes_budget_used: Option<f64>,
+    /// The device whose cycles count.
     pub device: Option<String>,
     /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
     pub lifetime_years: Option<f64>,
@@ -483,7 +513,7 @@ const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
     Ratio { wear_mean }
     Count { wear_max }
     Ratio { wear_deviation }
-    MaybeRatio { days flash_bytes_per_day drive_writes_per_day }
+    MaybeRatio { days flash_bytes_per_day drive_writes_per_day drive_writes_budget_used }
     MaybeText { device }
     MaybeRatio { lifetime_years }
 };

@@ -79,7 +79,9 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
 fn no_online_algorithm_hits_more() {
     for trace in traces() {
         for settings in with_and_without_dram() {
-            for counts in run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings) {
+            for counts in
+                run(&trace, ["m+", "lru", "larc", "arc", "lirs", "s3-fifo", "ripq+", "pannier"], &SHARES, &settings)
+            {
                 for online in &counts[1..] {
                     assert!(online.rhr() <= counts[0].rhr(), "{}", trace.name());
                 }

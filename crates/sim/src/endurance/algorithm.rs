@@ -212,7 +212,9 @@ impl Algorithm {
     pub fn layout(&self) -> &'static str {
         match &self.method {
             Method::Offline(Offline { placement: Placement::InPlace { .. }, .. }) | Method::Policy(_) => "slots",
-            Method::Offline(Offline { placement: Placement::Containers { .. }, .. }) => "containers",
+            Method::Offline(Offline { placement: Placement::Containers { .. }, .. }) | Method::ContainerPolicy(_) => {
+                "containers"
+            }
             Method::Offline(Offline { placement: Placement::UnitCaching, .. }) => "unit",
         }
     }

@@ -14,6 +14,7 @@ mod containers;
 mod counts;
 mod error;
 mod in_place;
+mod online;
 mod online_containers;
 mod online_in_place;
 mod reference;
