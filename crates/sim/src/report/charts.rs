@@ -212,10 +212,15 @@ struct Legend {
 }
 
 impl Legend {
-    fn new(series: &[Series]) -> Legend {
+    fn new(series_before: &[Series]) -> Legend {
+        let series = series_before;
         const LEFT: f64 = 8.0;
         let (mut keys, mut x, mut row) = (Vec::new(), LEFT, 0);
-        for series in series {
+        for (number, series) in series.iter().enumerate() {
+            // Boxes of one policy are many series with one key.
+            if series_before[..number].iter().any(|before| before.name == series.name) {
+                continue;
+            }
             let mut name: String = series.name.chars().take(LEGEND_LETTERS_MAX).collect();
             if name.len() < series.name.len() {
                 name.push('…');

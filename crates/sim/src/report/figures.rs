@@ -7,13 +7,13 @@ use super::numbers::{bytes, count, counted, percent, signed};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
-use crate::results::{CacheFigures, ResultRow};
+use crate::results::{CacheFigures, EnduranceFigures, ResultRow};
 use crate::reuse::{Distance, Histogram, ReuseDistances};
 
 /// What stands in a table for a policy that was not simulated at a size.
-const NOT_RUN: &str = "not run";
+pub const NOT_RUN: &str = "not run";
 /// What a screen reader says of every chart.
-const NUMBERS_FOLLOW: &str = "The table after it has the numbers.";
+pub const NUMBERS_FOLLOW: &str = "The table after it has the numbers.";
 
 /// What the figures of one trace are made from.
 pub struct Subject<'a> {
@@ -125,6 +125,11 @@ impl<'a> Subject<'a> {
             columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
             columns.extend(["Copied forward", "Metadata", "Write amplification", "Erasures", "Written back"]);
         }
+        if self.rows().any(|row| row.endurance.is_some()) {
+            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
+            columns.extend(["Copied forward", "Pages programmed", "Copied by the device", "Host write amplification"]);
+            columns.extend(["Device write amplification", "Erasures", "Live at erasure", "Wear, least to most"]);
+        }
         let mut table = Table::new("All counts, in blocks", columns);
         for &policy in &self.grid.policies {
             for &size in &self.grid.sizes {
@@ -135,14 +140,17 @@ impl<'a> Subject<'a> {
                     row.write_hits,
                     row.read_admissions,
                     row.write_admissions,
-                    row.replacements.unwrap_or(0),
-                    row.evictions.unwrap_or(0),
+                    row.replacements.unwrap_or(u64::MAX),
+                    row.evictions.unwrap_or(u64::MAX),
                     row.bypasses,
                     row.flash_writes_blocks,
                 ];
-                cells.extend(counts.map(count));
+                cells.extend(
+                    counts.map(|counted| if counted == u64::MAX { "not counted".to_owned() } else { count(counted) }),
+                );
                 cells.push(bytes(row.flash_bytes_written));
                 cells.extend(row.cache.iter().flat_map(tiers));
+                cells.extend(row.endurance.iter().flat_map(worn));
                 table.push(policy.name, cells);
             }
         }
@@ -156,7 +164,7 @@ impl<'a> Subject<'a> {
     }
 
     /// A chart of `value` against the cache size.
-    fn against_size(
+    pub fn against_size(
         &self,
         id: &str,
         title: &str,
@@ -181,7 +189,12 @@ impl<'a> Subject<'a> {
     }
 
     /// A table with a row for each policy and a column for each size.
-    fn by_policy(&self, caption: &str, policies: &[GridPolicy], cell: impl Fn(&ResultRow) -> Option<String>) -> Table {
+    pub fn by_policy(
+        &self,
+        caption: &str,
+        policies: &[GridPolicy],
+        cell: impl Fn(&ResultRow) -> Option<String>,
+    ) -> Table {
         let head = |size: &GridSize| {
             // A size given in bytes or blocks needs no second mention.
             let given = if size.given.ends_with('%') { format!("\n{}", size.given) } else { String::new() };
@@ -324,6 +337,26 @@ fn tiers(cache: &CacheFigures) -> Vec<String> {
     cells
 }
 
+/// The cells of what a cache wears.
+fn worn(wear: &EnduranceFigures) -> Vec<String> {
+    let counts = [
+        wear.ram_hits,
+        wear.flash_hits,
+        wear.client_blocks,
+        wear.admission_blocks,
+        wear.copy_forward_blocks,
+        wear.device_programs_pages,
+        wear.device_copies_pages,
+    ];
+    let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.2}"));
+    let mut cells = counts.map(count).to_vec();
+    cells.extend([wear.host_write_amplification, wear.device_write_amplification].map(ratio));
+    cells.push(count(wear.erasures));
+    cells.push(wear.live_at_eviction.map_or_else(|| "none".to_owned(), percent));
+    cells.push(format!("{} to {}", count(wear.wear_min), count(wear.wear_max)));
+    cells
+}
+
 fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
     let first = |histogram: &Histogram, what: (&str, &str)| {
         let of = counted(histogram.accesses(), what.0, what.1);
@@ -341,6 +374,7 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
     )
 }
 
-fn figure(chart: &Chart, table: Table) -> Figure {
+/// A chart with its table, and no caption yet.
+pub fn figure(chart: &Chart, table: Table) -> Figure {
     Figure { caption: String::new(), svg: chart.inline(), table, open: true }
 }

@@ -1,8 +1,7 @@
 //! The rows of one trace as a grid of policies and cache sizes, which tables, charts and sentences read.
 
-use flashwise_core::policy::Spec;
-
 use super::numbers;
+use crate::endurance::Algorithm;
 use crate::results::ResultRow;
 
 /// A policy of the grid.
@@ -16,7 +15,7 @@ pub struct GridPolicy<'a> {
 
 impl<'a> GridPolicy<'a> {
     fn new(name: &'a str) -> Self {
-        let offline = Spec::parse(name).map_or(base(name) == "fif", |spec| spec.info().offline);
+        let offline = Algorithm::parse(name).map_or(base(name) == "fif", |algorithm| algorithm.offline());
         GridPolicy { name, offline }
     }
 

@@ -11,6 +11,7 @@ mod scales;
 mod summary;
 mod table;
 mod timeline;
+mod wear;
 mod words;
 
 use flashwise_core::policy::Spec;
@@ -23,6 +24,7 @@ use self::figures::{Subject, reuse_distances};
 use self::grid::Grid;
 use self::look::Looks;
 use self::table::{Figure, Table};
+use crate::endurance::Algorithm;
 use crate::info::Info;
 use crate::results::ResultRow;
 use crate::reuse::ReuseDistances;
@@ -81,6 +83,7 @@ struct Page {
     settings: Vec<(&'static str, String)>,
     policies: Table,
     summary: Option<Table>,
+    over_traces: Vec<Figure>,
     sections: Vec<SectionView>,
 }
 
@@ -90,6 +93,7 @@ struct SectionView {
     name: String,
     sentences: [String; 2],
     info: Table,
+    is_of_wear: bool,
     results: Vec<Figure>,
     fif: Vec<Figure>,
     has_fif: bool,
@@ -118,6 +122,9 @@ impl Page {
             [only] => format!("Flash cache simulation of {}", only.info.trace),
             sections => format!("Flash cache simulation of {} traces", sections.len()),
         };
+        let many = report.sections.len() > 1;
+        let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
+        over_traces.extend(wear::by_parameter(&report.sections));
         let summary = (report.sections.len() > 1).then(|| summary::traces(&report.sections, &grids));
         Page {
             version: env!("CARGO_PKG_VERSION"),
@@ -126,6 +133,7 @@ impl Page {
             settings: settings(report),
             policies: policies(named()),
             summary,
+            over_traces,
             sections,
         }
     }
@@ -146,11 +154,18 @@ impl SectionView {
         }
         let reuse = (section.reuse.reads.accesses() + section.reuse.writes.accesses() > 0)
             .then(|| reuse_distances(&id, &section.reuse, section.info.block_size_bytes));
+        let is_of_wear = wear::is_of_wear(&section.rows);
+        let results = match ran {
+            true if is_of_wear => wear::by_size(&subject, &section.rows),
+            true => vec![subject.hit_ratio(), subject.flash_writes()],
+            false => Vec::new(),
+        };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: words::sentences(&section.info, grid),
+            sentences: if is_of_wear { wear::sentences(grid) } else { words::sentences(&section.info, grid) },
+            is_of_wear,
             info: summary::characteristics(&section.info),
-            results: if ran { vec![subject.hit_ratio(), subject.flash_writes()] } else { Vec::new() },
+            results,
             fif: subject.distance_to_fif(),
             has_fif: grid.fif().is_some(),
             reuse,
@@ -197,10 +212,12 @@ fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
             continue;
         }
         seen.push(name);
-        let cells = match Spec::parse(name) {
-            Ok(spec) => {
-                let kind = if spec.info().offline { "offline: knows the future" } else { "online" };
-                [spec.info().title, kind, spec.info().source].map(str::to_owned).to_vec()
+        let info = Spec::parse(name).map(|policy| policy.info());
+        let info = info.or_else(|_| Algorithm::parse(name).map(|algorithm| algorithm.info()));
+        let cells = match info {
+            Ok(info) => {
+                let kind = if info.offline { "offline: knows the future" } else { "online" };
+                [info.title, kind, info.source].map(str::to_owned).to_vec()
             }
             Err(_) => vec![String::new(); 3],
         };

@@ -48,6 +48,19 @@ pub fn powers_of_two(label: impl Into<String>, exponent_max: usize) -> Axis {
     Axis { label: label.into(), min: 0.0, max, step: (max / 5.0).ceil(), tick }
 }
 
+/// An axis of powers of ten, whose values are the exponents, around values above 0.
+pub fn powers_of_ten(label: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
+    let exponents = values.map(f64::log10);
+    let (min, max) = exponents.fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(value), max.max(value)));
+    let (min, max) = if min > max { (0.0, 1.0) } else { (min, max) };
+    let (min, max) = ((min - 0.05).floor(), (max + 0.05).ceil());
+    let tick: TickText = Arc::new(|exponent: f64| {
+        let value = 10_f64.powf(exponent);
+        grouped(value, usize::try_from(-exponent.round() as i64).unwrap_or(0))
+    });
+    Axis { label: label.into(), min, max, step: ((max - min) / 7.0).ceil(), tick }
+}
+
 /// The horizontal axis of charts against the cache size.
 pub struct SizeAxis {
     /// The axis.
@@ -98,6 +111,12 @@ mod tests {
         assert_eq!(ticks(&linear("", [0.3, 0.1].into_iter(), "")), ["0", "0.05", "0.1", "0.15", "0.2", "0.25", "0.3"]);
         assert_eq!(ticks(&linear("", [-3.0, 5.9].into_iter(), "")), ["\u{2212}4", "\u{2212}2", "0", "2", "4", "6"]);
         assert_eq!(ticks(&linear("", [4321.0].into_iter(), "")), ["0", "1,000", "2,000", "3,000", "4,000", "5,000"]);
+    }
+
+    #[test]
+    fn powers_of_ten_hold_their_values() {
+        assert_eq!(ticks(&powers_of_ten("", [0.3, 150.0].into_iter())), ["0.1", "1", "10", "100", "1,000"]);
+        assert_eq!(ticks(&powers_of_ten("", [5.0].into_iter())), ["1", "10"]);
     }
 
     #[test]
