@@ -38,7 +38,7 @@ pub struct EnduranceOptions {
     /// Whether replacement policies tell a conventional SSD what they evict [default: off]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     trim: Option<String>,
-    /// The flash, whose erase unit, over-provisioning and cycles count: one of samsung-slc, micron-mlc, femu, wlfc, mixed-slc, mixed-mlc, or a
+    /// The flash, whose erase unit, over-provisioning and cycles count: one of samsung-slc, femu, wlfc, mixed-slc, mixed-mlc, or a
     /// TOML file like theirs
     #[arg(long, value_name = "NAME|FILE")]
     device: Option<String>,

@@ -43,9 +43,8 @@ pub struct Profile {
 }
 
 /// The profiles that are known by name.
-const PROFILES: [(&str, &str); 6] = [
+const PROFILES: [(&str, &str); 5] = [
     ("samsung-slc", include_str!("profiles/samsung-slc.toml")),
-    ("micron-mlc", include_str!("profiles/micron-mlc.toml")),
     ("femu", include_str!("profiles/femu.toml")),
     ("wlfc", include_str!("profiles/wlfc.toml")),
     ("mixed-slc", include_str!("profiles/mixed-slc.toml")),
@@ -279,12 +278,11 @@ mod tests {
         };
         let read = |name| Profile::find(name).unwrap();
         assert_eq!(figures(&read("samsung-slc")), (4096, 64, 25.0, 200.0, 1500.0, Some(100_000)));
-        assert_eq!(figures(&read("micron-mlc")), (4096, 128, 50.0, 900.0, 3500.0, Some(10_000)));
         assert_eq!(figures(&read("femu")), (4096, 256, 40.0, 200.0, 2000.0, None));
         assert_eq!(figures(&read("wlfc")), (16_384, 256, 50.0, 500.0, 5000.0, Some(10_000)));
         assert_eq!(figures(&read("mixed-slc")), (4096, 64, 40.0, 200.0, 1500.0, Some(100_000)));
         assert_eq!(figures(&read("mixed-mlc")), (4096, 128, 200.0, 1000.0, 3500.0, Some(10_000)));
-        assert_eq!(Profile::names().len(), 6, "each is looked at above");
+        assert_eq!(Profile::names().len(), 5, "each is looked at above");
         for (name, text) in PROFILES {
             assert!(read(name).source.len() > 20, "{name} says where it comes from");
             assert!(text.lines().all(|line| line.len() < 300), "{name} can be read by people");
@@ -332,9 +330,9 @@ mod tests {
     #[test]
     fn a_profile_that_is_not_there_is_named() {
         assert_eq!(
-            Profile::find("micron-mcl").unwrap_err().to_string(),
-            "unknown flash profile 'micron-mcl' (did you mean 'micron-mlc'?); expected the path of a TOML file or one of: \
-             samsung-slc, micron-mlc, femu, wlfc, mixed-slc, mixed-mlc"
+            Profile::find("samsung-scl").unwrap_err().to_string(),
+            "unknown flash profile 'samsung-scl' (did you mean 'samsung-slc'?); expected the path of a TOML file or one of: \
+             samsung-slc, femu, wlfc, mixed-slc, mixed-mlc"
         );
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("none.toml");

@@ -64,7 +64,12 @@ impl Measure {
     }
 
     fn written(&self, value: f64) -> String {
-        format!("{}{}", if value < 0.0 { signed(value) } else { shortest(value, 3) }, self.suffix)
+        let number = match value {
+            value if value < 0.0 => signed(value),
+            value if value >= 1000.0 => count(value.round() as u64),
+            value => shortest(value, 3),
+        };
+        format!("{number}{}", self.suffix)
     }
 
     fn caption(&self) -> String {
@@ -234,8 +239,11 @@ const PARAMETERS: [Parameter; 4] = [
         axis: "Over-provisioning",
         suffix: "%",
         hits: false,
-        caption: "Over-provisioning: with more spare flash less is copied.",
-        split: |row| Some((row.endurance.as_ref()?.over_provision * 100.0, row.policy.clone())),
+        caption: "Over-provisioning: with more spare flash less is copied, by the device for m+ and by the host for c.",
+        split: |row| {
+            let spare = row.endurance.as_ref()?.over_provision * 100.0;
+            ["m+", "c"].contains(&&row.policy[..]).then(|| (spare, row.policy.clone()))
+        },
     },
     Parameter {
         id: "budget",
