@@ -14,11 +14,12 @@
 //! - CFR: "exact" takes from the plan when a block is hit last, which no number of rounds quite finds. A round marks the insertions
 //!   of which a copy was for nothing; later rounds do not copy their blocks any more once they have been hit as often as then. Rounds differ
 //!   in what is copied, but not in what is in the cache, so that such a copy would be for nothing again.
-//! - A unit is erased as soon as it is collected, so that the erasures that fill the list of free units are counted too.
+//! - A unit is free when it is collected, and erased when it is written again.
 //! - What is in the write buffer at the end of the trace is not written.
 
 use flashwise_core::index::Dense;
 use flashwise_core::layout::units::Units;
+use flashwise_core::prefetch::prefetch;
 use flashwise_core::step::FlashStep;
 
 use super::Counts;
@@ -74,6 +75,8 @@ struct Containers<'a> {
     /// Units that a full write buffer is cut into.
     write_buffers: u32,
     units: Units<Dense>,
+    /// The units that are to be erased before they are written again.
+    collected: Vec<bool>,
     /// Blocks of a unit, between write buffer and flash.
     unit: Vec<u32>,
     steps: Vec<FlashStep>,
@@ -103,6 +106,7 @@ impl<'a> Containers<'a> {
             buffer: WriteBuffer::new(unique_blocks, write_buffers as usize * unit_pages as usize),
             write_buffers,
             units: Units::new(Dense::new(unique_blocks), units, unit_pages),
+            collected: vec![false; units as usize],
             unit: Vec::with_capacity(unit_pages as usize),
             steps: Vec::new(),
             device: Zoned::new(units, unit_pages).expect("the geometry is that of a device"),
@@ -144,10 +148,13 @@ impl<'a> Containers<'a> {
         for unit in 0..self.write_buffers as usize {
             self.unit.clear();
             self.unit.extend(self.buffer.blocks(unit * unit_pages..(unit + 1) * unit_pages));
-            self.units.seal(&self.unit, &mut self.steps);
+            let unit = self.units.seal(&self.unit, &mut self.steps);
+            if std::mem::take(&mut self.collected[unit as usize]) {
+                self.device.step(FlashStep::Reset { unit });
+            }
+            self.perform();
         }
         self.buffer.clear();
-        self.perform();
     }
 
     /// Function EvictFlash: makes units free until there are as many as the write buffer is cut into.
@@ -164,8 +171,10 @@ impl<'a> Containers<'a> {
                     self.buffer.push(block, leaves, Cause::CopyForward);
                 }
             }
-            self.units.reset(unit, &mut self.steps);
             self.perform();
+            self.units.reset(unit, &mut self.steps);
+            self.steps.clear();
+            self.collected[unit as usize] = true;
         }
         assert!(!self.buffer.is_full(), "flash holds more than is valid, so that the emptiest units have room");
     }
@@ -220,6 +229,13 @@ impl Cache for Containers<'_> {
                 self.insert(block, cause, position);
             }
         }
+    }
+
+    #[inline]
+    fn prefetch(&self, block: u32) {
+        self.units.prefetch(block);
+        self.buffer.prefetch(block);
+        prefetch(&self.insertion_of, block as usize);
     }
 
     fn tally(&self) -> Tally {

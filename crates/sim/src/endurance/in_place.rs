@@ -63,6 +63,11 @@ impl super::tally::Cache for InPlace<'_> {
         }
     }
 
+    #[inline]
+    fn prefetch(&self, block: u32) {
+        self.slots.prefetch(block);
+    }
+
     fn tally(&self) -> Tally {
         let copied = self.device.counters().programs_collection + self.device.counters().programs_levelling;
         Tally { evicted_live_blocks: copied, ..self.tally }

@@ -5,6 +5,9 @@ use super::counts::FlashWrites;
 use crate::device::Device;
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
 
+/// Accesses between the hint that a block will be accessed and when it is.
+const PREFETCH_DISTANCE: usize = 12;
+
 /// What only the cache knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
@@ -18,6 +21,8 @@ pub(super) struct Tally {
 pub(super) trait Cache {
     /// The next access of the stream; `evicts`: see [`Insertion::evicts`](crate::offline::Insertion::evicts).
     fn access(&mut self, position: usize, decision: Decision, evicts: u32);
+    /// A hint that `block` will be accessed soon.
+    fn prefetch(&self, block: u32);
     /// What was counted so far.
     fn tally(&self) -> Tally;
     /// The device that it is on.
@@ -30,6 +35,9 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
     let mut insertions = plan.insertions().iter();
     let mut before = counts;
     for (position, &decision) in plan.decisions().iter().enumerate() {
+        if position + PREFETCH_DISTANCE < stream.len() {
+            cache.prefetch(stream.block(position + PREFETCH_DISTANCE));
+        }
         if position == stream.warmup() {
             before = counted(counts, cache);
         }

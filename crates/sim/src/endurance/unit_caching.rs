@@ -38,6 +38,8 @@ impl Cache for UnitCaching<'_> {
         }
     }
 
+    fn prefetch(&self, _block: u32) {}
+
     fn tally(&self) -> Tally {
         Tally { flash_writes: self.flash_writes, ..Tally::default() }
     }

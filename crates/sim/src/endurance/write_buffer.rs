@@ -2,6 +2,8 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 4.1, "In-RAM Write Buffer".
 
+use flashwise_core::prefetch::prefetch;
+
 /// Why a block will be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -45,6 +47,11 @@ impl WriteBuffer {
     #[inline]
     pub(super) fn contains(&self, block: u32) -> bool {
         self.place_of[block as usize] != 0
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, block: u32) {
+        prefetch(&self.place_of, block as usize);
     }
 
     /// Puts `block` into the buffer, where it is not yet.

@@ -1,8 +1,12 @@
 //! What an offline algorithm decides about each access of a stream, and what comes of each of its insertions.
 
 use flashwise_core::access::NEVER;
+use flashwise_core::prefetch::prefetch;
 
 use super::FlashStream;
+
+/// Accesses between the hint that an insertion will be asked for and when it is.
+const PREFETCH_DISTANCE: usize = 12;
 
 /// [`Insertion::evicts`] of an insertion into free space.
 pub const NOT_EVICTING: u32 = u32::MAX;
@@ -122,6 +126,26 @@ impl<'a> Planner<'a> {
         self.plan.decisions.len()
     }
 
+    /// Fetches what will be asked of the accesses to come, which is scattered over memory, into the processor's caches.
+    #[inline]
+    fn prefetch(&self) {
+        let position = self.position();
+        let blocks_after =
+            |distance| (position + distance < self.stream.len()).then(|| self.stream.block(position + distance));
+        if let Some(later) = blocks_after(2 * PREFETCH_DISTANCE) {
+            prefetch(&self.insertion_of, later as usize);
+        }
+        if let Some(soon) = blocks_after(PREFETCH_DISTANCE) {
+            prefetch(&self.plan.insertions, self.insertion_of[soon as usize] as usize);
+        }
+    }
+
+    #[inline]
+    fn decide(&mut self, decision: Decision) {
+        self.plan.decisions.push(decision);
+        self.prefetch();
+    }
+
     #[inline]
     fn insertion_at(&mut self, position: usize) -> &mut Insertion {
         let insertion = self.insertion_of[self.stream.block(position) as usize];
@@ -130,7 +154,7 @@ impl<'a> Planner<'a> {
 
     #[inline]
     pub(super) fn bypass(&mut self) {
-        self.plan.decisions.push(Decision::Bypass);
+        self.decide(Decision::Bypass);
     }
 
     #[inline]
@@ -143,7 +167,7 @@ impl<'a> Planner<'a> {
         if last {
             insertion.leaves = position as u32;
         }
-        self.plan.decisions.push(if last { Decision::LastHit } else { Decision::Hit });
+        self.decide(if last { Decision::LastHit } else { Decision::Hit });
     }
 
     /// `evicts`: see [`Insertion::evicts`].
@@ -155,7 +179,7 @@ impl<'a> Planner<'a> {
         }
         self.insertion_of[self.stream.block(position) as usize] = self.plan.insertions.len() as u32;
         self.plan.insertions.push(Insertion { evicts, leaves: NEVER, last_hit: position as u32, hits: 0 });
-        self.plan.decisions.push(Decision::Insert);
+        self.decide(Decision::Insert);
     }
 
     pub(super) fn finish(self) -> Plan {
