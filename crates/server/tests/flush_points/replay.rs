@@ -202,7 +202,7 @@ impl Replay {
             DiskOperation::Sync => disk.sync_until(writes),
             _ => transfer.perform(disk).unwrap(),
         }
-        self.engine.completed(transfer.tag, true);
+        self.engine.completed(transfer.tag, Ok(()));
         self.collect();
     }
 
