@@ -5,7 +5,13 @@ FLASHWISE_SEED ?= 1
 # The nightly run of the tests with kill -9, about one a second.
 FLASHWISE_KILLS ?= 1000
 
-.PHONY: crash kill bench-serve
+# The nightly run of file systems at every flush; as root.
+FLASHWISE_FLUSH_POINTS ?= 5000
+
+# Two hours of a lightly loaded server, at full speed.
+FLASHWISE_SOAK_SECONDS ?= 600
+
+.PHONY: crash kill file-systems soak bench-serve
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed
@@ -13,6 +19,14 @@ crash:
 kill:
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test --release -p flashwise --test kill -- --nocapture what_was_flushed
+
+file-systems:
+	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise-server --features device-tests --test flush_points -- --nocapture recovers
+
+soak:
+	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
+	cargo test -p flashwise --test soak -- --nocapture
 
 # Requests per second and processor time beside nbdkit.
 bench-serve:

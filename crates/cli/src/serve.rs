@@ -143,7 +143,10 @@ impl Serve {
         let server = Server::start(&config)?;
         tell(&server);
         let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
-        notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {} volumes", server.volumes().len()))]);
+        notify(&[
+            NotifyState::Ready,
+            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
+        ]);
         signals.forever().next();
         notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
         eprintln!("flashwise: flushing");

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::status::{ServerStatus, VolumeStatus};
+use flashwise_server::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_sim::human;
 
 use crate::api::ApiOptions;
@@ -42,15 +42,30 @@ impl Status {
 const LOST_MAX: usize = 10;
 
 fn page(status: &ServerStatus) -> String {
-    let mut page =
-        format!("flashwise {}, process {}, {} connections\n", status.version, status.pid, status.connections);
+    let connections = human::counted(status.connections, "connection");
+    let mut page = format!("flashwise {}, process {}, {connections}\n", status.version, status.pid);
     for uri in &status.listening {
         let _ = writeln!(page, "listening at {uri}");
+    }
+    if let Some(recording) = &status.recording {
+        let _ = writeln!(page, "{}", recorded(recording));
     }
     for volume in &status.volumes {
         let _ = write!(page, "\n{}", volume_page(volume));
     }
     page
+}
+
+fn recorded(recording: &RecordingStatus) -> String {
+    let requests = human::counted(recording.recorded_requests, "request");
+    let mut text = format!("recording to {}: {requests}", recording.path);
+    if recording.dropped_requests > 0 {
+        let _ = write!(text, ", {} MISSING", human::count(recording.dropped_requests));
+    }
+    if let Some(error) = &recording.error {
+        let _ = write!(text, "; {error}");
+    }
+    text
 }
 
 fn blocks(blocks: u64) -> String {
@@ -108,8 +123,8 @@ fn volume_page(volume: &VolumeStatus) -> String {
     if !volume.lost_blocks.is_empty() {
         let named: Vec<String> = volume.lost_blocks.iter().take(LOST_MAX).map(u64::to_string).collect();
         let more = if volume.lost_blocks.len() > LOST_MAX { ", ..." } else { "" };
-        let count = volume.lost_blocks.len();
-        line("LOST", format!("the only copy of {count} blocks: {}{more}", named.join(", ")));
+        let count = human::counted(volume.lost_blocks.len() as u64, "block");
+        line("LOST", format!("the only copy of {count}: {}{more}", named.join(", ")));
     }
     page + &latencies(volume)
 }
@@ -144,18 +159,15 @@ fn wear(volume: &VolumeStatus) -> String {
 fn failures(volume: &VolumeStatus) -> String {
     let faults = &volume.faults;
     let named = [
-        ("flash reads", faults.flash_read_errors),
-        ("flash checksums", faults.flash_checksum_errors),
-        ("flash writes", faults.flash_write_errors),
-        ("backend reads", faults.backend_read_errors),
-        ("backend writes", faults.backend_write_errors),
-        ("requests", faults.failed_requests),
+        ("flash read", faults.flash_read_errors),
+        ("flash checksum", faults.flash_checksum_errors),
+        ("flash write", faults.flash_write_errors),
+        ("backend read", faults.backend_read_errors),
+        ("backend write", faults.backend_write_errors),
+        ("request", faults.failed_requests),
     ];
-    let some: Vec<String> = named
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(what, count)| format!("{} {what}", human::count(*count)))
-        .collect();
+    let some: Vec<String> =
+        named.iter().filter(|(_, count)| *count > 0).map(|(what, count)| human::counted(*count, what)).collect();
     if some.is_empty() { "none".to_owned() } else { some.join(", ") }
 }
 

@@ -2,71 +2,14 @@
 //! Needs root, for loop devices and mounts.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../server/tests/support/mounted.rs"]
+mod mounted;
 mod serving;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
+use mounted::{Device, Mount, check, run, text};
 use serving::Setting;
-
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(output.status.success(), "{program} {arguments:?}: {}\n{said}", output.status);
-    said
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// The volume as a loop device over nbdfuse.
-struct Device {
-    nbdfuse: Child,
-    file: PathBuf,
-    device: String,
-}
-
-impl Device {
-    fn new(setting: &Setting) -> Device {
-        let file = setting.path("export");
-        std::fs::write(&file, b"").unwrap();
-        let nbdfuse =
-            Command::new("nbdfuse").arg(&file).arg(setting.uri()).stdin(Stdio::null()).spawn().expect("nbdfuse runs");
-        let started = Instant::now();
-        while std::fs::metadata(&file).map_or(0, |metadata| metadata.len()) == 0 {
-            assert!(started.elapsed() < Duration::from_secs(30), "nbdfuse shows no export");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let device = run("losetup", &["--find", "--show", text(&file)]).trim().to_owned();
-        Device { nbdfuse, file, device }
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
-        let _ = Command::new("fusermount3").args(["-u", text(&self.file)]).status();
-        let _ = self.nbdfuse.wait();
-    }
-}
-
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(device: &str, at: PathBuf) -> Mount {
-        std::fs::create_dir_all(&at).unwrap();
-        run("mount", &[device, text(&at)]);
-        Mount(at)
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
 
 /// Files of many sizes, overwritten in part, renamed and deleted, and a tree of sources.
 fn work(directory: &Path, seed: u32) {
@@ -90,14 +33,6 @@ fn sums(directory: &Path) -> String {
     run("sh", &["-c", &format!("cd {} && find . -type f | sort | xargs -d '\\n' sha256sum", text(directory))])
 }
 
-fn check(file_system: &str, device: &str) {
-    match file_system {
-        "ext4" => run("e2fsck", &["-fn", device]),
-        "xfs" => run("xfs_repair", &["-n", device]),
-        _ => run("btrfs", &["check", device]),
-    };
-}
-
 fn make(file_system: &str, device: &str) {
     match file_system {
         "ext4" => run("mkfs.ext4", &["-q", "-F", device]),
@@ -115,10 +50,10 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
     let mut expected = String::new();
     {
         let server = setting.serve();
-        let device = Device::new(&setting);
+        let device = Device::new(setting.directory.path(), &setting.uri());
         make(file_system, &device.device);
         for round in 0..3 {
-            let mount = Mount::new(&device.device, at.clone());
+            let mount = Mount::new(&device.device, &at);
             if round > 0 {
                 assert_eq!(sums(&at), expected, "{file_system}, round {round}");
             }
@@ -127,7 +62,7 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
             run("sync", &["-f", text(&at)]);
             expected = sums(&at);
             drop(mount);
-            check(file_system, &device.device);
+            check(file_system, &device.device).unwrap();
         }
         drop(device);
         // All is flushed by the unmount: nothing of it is lost with the process.
@@ -135,9 +70,9 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
     }
     {
         let server = setting.serve();
-        let device = Device::new(&setting);
-        check(file_system, &device.device);
-        let mount = Mount::new(&device.device, at.clone());
+        let device = Device::new(setting.directory.path(), &setting.uri());
+        check(file_system, &device.device).unwrap();
+        let mount = Mount::new(&device.device, &at);
         assert_eq!(sums(&at), expected, "{file_system}, after the server was killed");
         drop(mount);
         drop(device);
@@ -146,8 +81,8 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
     let config = setting.path("flashwise.toml");
     run(env!("CARGO_BIN_EXE_flashwise"), &["detach", "--config", text(&config)]);
     let device = run("losetup", &["--find", "--show", text(&setting.path("disk.img"))]).trim().to_owned();
-    check(file_system, &device);
-    let mount = Mount::new(&device, at.clone());
+    check(file_system, &device).unwrap();
+    let mount = Mount::new(&device, &at);
     assert_eq!(sums(&at), expected, "{file_system}, on the backend alone");
     drop(mount);
     run("losetup", &["--detach", &device]);

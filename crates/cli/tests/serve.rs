@@ -295,6 +295,7 @@ fn tcp_stub(answers: &[(u16, &str)]) -> (String, Receiver<String>) {
 }
 
 const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "listening": ["nbd+unix:///?socket=/run/nbd.sock"],
+ "recording": {"path": "/srv/today.zst", "recorded_requests": 81234, "dropped_requests": 12, "error": null},
  "volumes": [{"name": "data", "size_bytes": 10737418240, "backend": "/srv/data.img", "flash": "/dev/nvme0n1p4", "policy": "larc",
  "write_mode": "write-back", "state": "ok", "uptime_seconds": 93784.5, "read_blocks": 200000, "written_blocks": 50000,
  "ram_read_hits": 20000, "flash_read_hits": 100000, "ram_write_hits": 5000, "read_hit_ratio": 0.6, "flash_client_blocks": 45000,

@@ -1,6 +1,7 @@
 //! What a front end asks of a volume, and how it is answered: the border between protocols and the cache.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::{Arc, RwLock};
 
 /// What a request does.
@@ -64,6 +65,16 @@ pub enum Error {
     /// The server is shutting down.
     #[error("shutting down")]
     ShuttingDown,
+}
+
+/// What clients are told of a device's failure: that it is full, or no more than that it failed.
+impl From<&std::io::Error> for Error {
+    fn from(error: &std::io::Error) -> Error {
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoSpace,
+            _ => Error::Io,
+        }
+    }
 }
 
 /// Takes the answer of a request: the bytes that were read (none for other operations), or why it failed. May be called on any

@@ -393,7 +393,7 @@ impl Volume {
             }
             inner = self.lock();
             for tag in done {
-                inner.engine.completed(tag, true);
+                inner.engine.completed(tag, Ok(()));
             }
             self.admit_waiting(&mut inner);
         }
@@ -421,7 +421,7 @@ impl Volume {
             if let Err(error) = &completion.result {
                 tracing::warn!(volume = self.config.name, %error, "a transfer failed");
             }
-            inner.engine.completed(completion.tag, completion.result.is_ok());
+            inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
         }
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
@@ -516,9 +516,13 @@ impl Volume {
             inner.engine.cache_mut().stop_admitting();
         }
         let mut attempts_left = 10;
+        let mut marked = false;
         loop {
             let mut inner = self.lock();
-            inner.engine.destage_all(self.now_us());
+            match marked {
+                true => inner.engine.destage_rest(self.now_us()),
+                false => inner.engine.destage_all(self.now_us()),
+            }
             self.dispatch(inner);
             let inner = self.freeze();
             let cache = inner.engine.cache();
@@ -528,6 +532,14 @@ impl Volume {
             }
             if dirty_blocks == 0 {
                 return self.give_up_flash(inner);
+            }
+            if !marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
+                // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
+                let result = self.check_none_lost(cache).and_then(|()| self.mark_detached());
+                self.thaw(inner);
+                result?;
+                marked = true;
+                continue;
             }
             self.thaw(inner);
             attempts_left -= 1;
@@ -539,27 +551,34 @@ impl Volume {
     }
 
     fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>) -> Result<(), VolumeError> {
-        let lost = inner.engine.cache().lost_blocks().len();
-        if lost > 0 {
+        let marked = self.check_none_lost(inner.engine.cache()).and_then(|()| self.mark_detached());
+        if let Err(error) = marked {
             self.thaw(inner);
-            return Err(VolumeError::Lost { volume: self.config.name.clone(), lost });
+            return Err(error);
         }
-        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
-        superblock.state = State::Detached;
-        if let Err(error) = write_superblock(&*self.flash, &mut superblock) {
-            drop(superblock);
-            self.thaw(inner);
-            return Err(VolumeError::Flash { volume: self.config.name.clone(), error });
-        }
-        let geometry = superblock.geometry;
+        let geometry = inner.engine.cache().config().geometry;
         let mut cache = Cache::new(cache_config(&self.config, geometry), Log::new(geometry), Default::default());
         cache.stop_admitting();
         let settings = Settings { cache: 0, epoch: 0, retries: 2, discard: false, answers_flushes_at_once: false };
         inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
         inner.state = "detached";
-        drop(superblock);
         self.thaw(inner);
         Ok(())
+    }
+
+    fn check_none_lost(&self, cache: &Cache) -> Result<(), VolumeError> {
+        match cache.lost_blocks().len() {
+            0 => Ok(()),
+            lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),
+        }
+    }
+
+    /// From now on, what the flash holds counts no more.
+    fn mark_detached(&self) -> Result<(), VolumeError> {
+        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
+        superblock.state = State::Detached;
+        write_superblock(&*self.flash, &mut superblock)
+            .map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
 
     /// A volume without a size of its own grows when its backend has grown.

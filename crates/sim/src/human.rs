@@ -46,6 +46,11 @@ pub fn percent(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
 }
 
+/// A number of things; `thing` is one of them, whose plural ends in s.
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

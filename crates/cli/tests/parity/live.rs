@@ -204,7 +204,7 @@ impl Live {
         let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
         transfer.perform(disk).unwrap();
         let before = self.engine.cache().batches();
-        self.engine.completed(transfer.tag, true);
+        self.engine.completed(transfer.tag, Ok(()));
         let after = self.engine.cache().batches();
         self.events.extend(before.into_iter().filter(|batch| !after.contains(batch)).map(Event::Ended));
         self.collect();

@@ -19,11 +19,16 @@ pub struct Setting {
 impl Setting {
     /// `keys` are lines of the volume's table.
     pub fn new(backend_bytes: u64, keys: &str) -> Setting {
+        Setting::with("", backend_bytes, keys)
+    }
+
+    /// `server_keys` are lines before all tables.
+    pub fn with(server_keys: &str, backend_bytes: u64, keys: &str) -> Setting {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         std::fs::File::create(path.join("disk.img")).unwrap().set_len(backend_bytes).unwrap();
         let config = format!(
-            "listen = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[api]\nlisten = \"unix:{0}/api.sock\"\n\
+            "{server_keys}\nlisten = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[api]\nlisten = \"unix:{0}/api.sock\"\n\
              [[volume]]\nname = \"v\"\nbackend = \"{0}/disk.img\"\nflash = \"{0}/cache.img\"\n{keys}\n",
             path.display()
         );
@@ -33,6 +38,19 @@ impl Setting {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// What `flashwise` prints; it has to succeed.
+    pub fn flashwise(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO_BIN_EXE_flashwise")).args(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "flashwise {arguments:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Where the server's API is, for the commands that ask it.
+    pub fn api(&self) -> String {
+        format!("unix:{}", self.path("api.sock").display())
     }
 
     pub fn uri(&self) -> String {
@@ -94,6 +112,7 @@ impl Drop for Server {
 
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;
+pub const DISCONNECT: u16 = 2;
 pub const FLUSH: u16 = 3;
 pub const FUA: u16 = 1;
 
@@ -156,6 +175,17 @@ impl Client {
         let mut data = vec![0; length];
         self.socket.read_exact(&mut data)?;
         Ok(Answer { cookie, error, data })
+    }
+
+    /// Makes a request and waits for its answer, which is no error.
+    pub fn ask(&mut self, kind: u16, flags: u16, offset: u64, length: u32, data: &[u8]) {
+        self.send(kind, flags, offset, length, data).unwrap();
+        assert_eq!(self.receive().unwrap().error, 0, "request {kind} of {length} bytes at {offset}");
+    }
+
+    /// Says that it goes.
+    pub fn disconnect(mut self) {
+        self.send(DISCONNECT, 0, 0, 0, &[]).unwrap();
     }
 
     pub fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {

@@ -178,6 +178,16 @@ impl Cache {
         self.destage_units(steps);
     }
 
+    /// Dirty blocks whose newest content is durable on flash: all that [`destage_all`](Self::destage_all) may write back once the flash
+    /// has failed.
+    pub fn durable_dirty_blocks(&self) -> u64 {
+        let is_due = |&block: &u32| {
+            let slot = self.log.find(block).expect("a block of the log has a copy");
+            self.log.is_dirty(slot) && self.log.is_durable(slot)
+        };
+        self.log.blocks().iter().filter(|&block| is_due(block)).count() as u64
+    }
+
     fn destage_units(&mut self, steps: &mut Vec<Step>) {
         for sequence in self.log.sequences() {
             if sequence > 0 && self.log.dirty_in(sequence) > 0 {

@@ -85,7 +85,7 @@ fn submit(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk, operation: 
         }
         for transfer in output.transfers.drain(..) {
             transfer.perform(if transfer.disk == FLASH { flash } else { backend }).unwrap();
-            engine.completed(transfer.tag, true);
+            engine.completed(transfer.tag, Ok(()));
         }
     }
     assert_eq!(engine.running(), 0);

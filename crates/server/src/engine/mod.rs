@@ -63,7 +63,8 @@ struct Running {
     /// A read of the flash that became one of the backend.
     falls_back: bool,
     transfers: u8,
-    failed: bool,
+    /// The first failure of its transfers.
+    error: Option<Error>,
     retries: u8,
 }
 
@@ -394,7 +395,7 @@ impl Engine {
             stranded: false,
             falls_back: false,
             transfers: 0,
-            failed: false,
+            error: None,
             retries: self.settings.retries,
         };
         let id = match self.free_steps.pop() {
@@ -580,16 +581,16 @@ impl Engine {
         }
     }
 
-    /// Is told that a transfer ended.
-    pub fn completed(&mut self, tag: u64, ok: bool) {
+    /// Is told that a transfer ended; `Err` is what clients are told if that cannot be mended.
+    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");
-        if !ok && parts.len() > 1 {
+        if result.is_err() && parts.len() > 1 {
             // Which of them failed is found out one by one.
             self.alone.extend(parts);
             return;
         }
         for part in parts {
-            self.part_completed(part, ok);
+            self.part_completed(part, result);
         }
         self.run_ready();
     }

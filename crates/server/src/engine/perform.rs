@@ -80,7 +80,8 @@ impl Engine {
 
     fn fail_request(&mut self, request: Option<u32>, error: Error) {
         if let Some(request) = request {
-            self.client(request).error = Some(error);
+            let client = self.client(request);
+            client.error = client.error.or(Some(error));
         }
     }
 
@@ -95,7 +96,7 @@ impl Engine {
         let (doomed, request) = (running.doomed, running.request);
         if doomed && matches!(running.step, Step::ReadFlash { .. }) {
             if !self.falls_back(id) {
-                self.finish(id, false);
+                self.finish(id, Err(Error::Io));
             }
             return;
         }
@@ -105,7 +106,7 @@ impl Engine {
             self.step(id).step = step;
         }
         if let Some(ok) = at_once {
-            self.finish(id, ok);
+            self.finish(id, if ok { Ok(()) } else { Err(Error::Io) });
         }
     }
 
@@ -267,26 +268,26 @@ impl Engine {
         self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, vec![buffer]);
     }
 
-    pub(super) fn part_completed(&mut self, part: Part, ok: bool) {
+    pub(super) fn part_completed(&mut self, part: Part, result: Result<(), Error>) {
         let id = part.step;
-        let ok = ok && self.data_is_right(id);
+        let result = result.and_then(|()| if self.data_is_right(id) { Ok(()) } else { Err(Error::Io) });
         // A flush that failed says nothing the second time: what it was to make durable may be gone.
-        if !ok && self.step(id).retries > 0 && part.operation != Operation::Sync {
+        if result.is_err() && self.step(id).retries > 0 && part.operation != Operation::Sync {
             self.step(id).retries -= 1;
             self.outgoing.push(part);
             return;
         }
         let running = self.step(id);
         running.transfers -= 1;
-        running.failed |= !ok;
+        running.error = running.error.or(result.err());
         if running.transfers > 0 {
             return;
         }
-        let ok = !running.failed;
-        if !ok && self.falls_back(id) {
+        let result = running.error.map_or(Ok(()), Err);
+        if result.is_err() && self.falls_back(id) {
             return;
         }
-        self.finish(id, ok);
+        self.finish(id, result);
     }
 
     /// Whether what was read from flash has the checksum that it should have.
@@ -309,14 +310,15 @@ impl Engine {
             return false;
         }
         running.falls_back = true;
-        running.failed = false;
+        running.error = None;
         running.retries = retries;
         self.faults.flash_read_errors += 1;
         self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
         true
     }
 
-    fn finish(&mut self, id: StepId, ok: bool) {
+    fn finish(&mut self, id: StepId, result: Result<(), Error>) {
+        let ok = result.is_ok();
         let running = self.steps[id as usize].take().expect("a step ends once");
         self.unregister(id, &running.step);
         self.free_steps.push(id);
@@ -340,9 +342,7 @@ impl Engine {
         if let Some(request) = running.request {
             let client = self.client(request);
             client.pending -= 1;
-            if !ok {
-                client.error = Some(Error::Io);
-            }
+            client.error = client.error.or(result.err());
             self.answer_if_complete(request);
         }
     }

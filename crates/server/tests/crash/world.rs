@@ -8,7 +8,7 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, 
 use flashwise_core::policy::Spec;
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
 use flashwise_server::engine::{Engine, FLASH, Output, Settings};
-use flashwise_server::export::{Operation, Request};
+use flashwise_server::export::{Error, Operation, Request};
 use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log, write_superblock};
 
 use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
@@ -291,7 +291,7 @@ impl World {
             if early.is_empty() {
                 return;
             }
-            early.into_iter().for_each(|tag| self.engine.completed(tag, true));
+            early.into_iter().for_each(|tag| self.engine.completed(tag, Ok(())));
         }
     }
 
@@ -402,7 +402,7 @@ impl World {
             let (disk, writes) = self.late.remove(0);
             self.disks[disk].sync_until(writes);
         }
-        self.engine.completed(transfer.tag, ok);
+        self.engine.completed(transfer.tag, if ok { Ok(()) } else { Err(Error::Io) });
         self.collect();
     }
 
@@ -646,6 +646,11 @@ impl World {
             if !self.lost().is_empty() {
                 // What the flash still has of lost blocks is better than nothing: it is not detached.
                 return self.model.lock().unwrap().lost_are_allowed(&self.lost());
+            }
+            // The server goes on under this condition, too.
+            let due = self.engine.cache().durable_dirty_blocks();
+            if due > 0 {
+                return Err(format!("{due} blocks that the flash holds are not written back"));
             }
             let mut superblock = read_superblock(&self.disks[FLASH]).map_err(|error| format!("superblock: {error}"))?;
             superblock.state = State::Detached;

@@ -1,0 +1,231 @@
+//! The clients of others on a cached volume: nbdinfo, nbdcopy, nbdsh, qemu-img and qemu-io, in the clear and over TLS.
+//!
+//! They have to be installed; where one is missing, its tests fail.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../server/tests/support/certificates.rs"]
+#[allow(dead_code)]
+mod certificates;
+#[path = "../../server/tests/crash/random.rs"]
+#[allow(dead_code)]
+mod random;
+mod serving;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use certificates::Certificates;
+use random::Random;
+use serde_json::Value;
+use serving::Setting;
+
+const SIZE: u64 = 16 << 20;
+/// Half of the volume fits.
+const KEYS: &str = "flash-size = \"8MiB\"\nerase-unit = \"256KiB\"\nram = \"1MiB\"\nsequential-bypass = 0";
+
+fn output(program: &str, arguments: &[&str]) -> Output {
+    // The system's libnbd is for the system's Python, which another Python may come before.
+    let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap());
+    let output = Command::new(program).args(arguments).env("PATH", path).output();
+    output.unwrap_or_else(|error| panic!("{program} does not run: {error}"))
+}
+
+/// What a program prints; it has to succeed.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}{errors}");
+    said
+}
+
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    (0..length.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(length).collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Data, zeroes and data, in a file.
+fn image(setting: &Setting, name: &str, seed: u64) -> String {
+    let bytes = [noise(seed, 5 << 20), vec![0; 4 << 20], noise(seed + 1, 7 << 20)].concat();
+    std::fs::write(setting.path(name), bytes).unwrap();
+    text(&setting.path(name)).to_owned()
+}
+
+/// What the volume's cache did.
+fn volume(setting: &Setting) -> Value {
+    let status = setting.flashwise(&["status", "--json", "--api", &setting.api()]);
+    serde_json::from_str::<Value>(&status).unwrap()["volumes"][0].clone()
+}
+
+#[test]
+fn qemu_and_libnbd_write_read_compare_and_map_a_cached_volume() {
+    for mode in ["write-back", "write-through", "write-around"] {
+        let setting = Setting::new(SIZE, &format!("{KEYS}\nwrite-mode = \"{mode}\""));
+        let server = setting.serve();
+        let (uri, raw) = (setting.uri(), image(&setting, "in", 1));
+        let out = text(&setting.path("out")).to_owned();
+        assert_eq!(run("nbdinfo", &["--size", &uri]).trim(), SIZE.to_string());
+        run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &raw, &uri]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
+        run("nbdcopy", &["--connections=4", "--threads=2", "--requests=32", &uri, &out]);
+        assert!(std::fs::read(&raw).unwrap() == std::fs::read(&out).unwrap(), "{mode}");
+        let raw = image(&setting, "in", 3);
+        run("nbdcopy", &["--flush", &raw, &uri]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
+        // Nothing of what is only on flash shows as a hole, and the zeroes are zeroes.
+        let map: Value = serde_json::from_str(&run("nbdinfo", &["--map", "--json", &uri])).unwrap();
+        for row in map.as_array().unwrap() {
+            let (start, length) = (row["offset"].as_u64().unwrap(), row["length"].as_u64().unwrap());
+            let is_zero = row["type"].as_u64().unwrap() & 2 != 0;
+            assert!(!is_zero || (start >= 5 << 20 && start + length <= 9 << 20), "{mode}: {map}");
+        }
+        let commands = [
+            "write -P 7 0 1M",
+            "write -f -P 8 1M 64k",
+            "write -P 9 12345k 512",
+            "flush",
+            "write -z 64k 64k",
+            "write -z -u 128k 64k",
+            "discard 256k 64k",
+            "read -P 7 0 64k",
+            "read -P 0 64k 128k",
+            "read -P 8 1M 64k",
+            "read -P 9 12345k 512",
+            "aio_write -P 9 2M 1M",
+            "aio_read -P 9 2M 1M",
+            "aio_flush",
+        ];
+        let mut arguments = vec!["-f", "raw", "-t", "none"];
+        commands.iter().for_each(|command| arguments.extend(["-c", command]));
+        arguments.push(&uri);
+        let said = run("qemu-io", &arguments);
+        assert!(!said.contains("failed"), "{mode}: {said}");
+        let script = format!(
+            "h.connect_uri({uri:?})
+assert h.can_multi_conn() and h.can_fua() and h.can_trim()
+h.pwrite(b'x' * 5000, 1234, nbd.CMD_FLAG_FUA)
+other = nbd.NBD()
+other.connect_uri({uri:?})
+assert other.pread(5000, 1234) == b'x' * 5000
+other.cache(1 << 20, 8 << 20)
+h.set_strict_mode(0)
+try:
+    h.pread(2, h.get_size() - 1)
+    assert False
+except nbd.Error as error:
+    assert error.errno == 'EINVAL', error
+h.shutdown()
+"
+        );
+        run("nbdsh", &["-c", &script]);
+        let figures = volume(&setting);
+        let count = |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("{name}: {figures}"));
+        assert!(count("flash_read_hits") > 0 && count("erasures") > 0 && count("flushes") > 0, "{mode}: {figures}");
+        // The whole volume comes back after a kill, and the backend alone is whole after detaching.
+        run("nbdcopy", &["--flush", &raw, &uri]);
+        server.kill();
+        let server = setting.serve();
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
+        setting.flashwise(&["detach", "v", "--api", &setting.api()]);
+        run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, text(&setting.path("disk.img"))]);
+        server.terminate();
+    }
+}
+
+#[test]
+fn clients_come_over_tls_and_are_refused_in_the_clear() {
+    let certificates = Certificates::new();
+    let path = |name: &str| text(&certificates.path(name)).to_owned();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let keys = format!(
+        "{KEYS}\n[tls]\nmode = \"required\"\ncertificate = \"{}\"\nkey = \"{}\"\nclient-authorities = \"{}\"",
+        path("server-cert.pem"),
+        path("server-key.pem"),
+        path("ca-cert.pem")
+    );
+    let setting = Setting::new(SIZE, &keys);
+    let config = std::fs::read_to_string(setting.path("flashwise.toml")).unwrap();
+    let config = config.replacen("listen = [", &format!("listen = [\"nbd://127.0.0.1:{port}\", "), 1);
+    std::fs::write(setting.path("flashwise.toml"), config).unwrap();
+    let server = setting.serve();
+    let directory = text(certificates.directory.path()).to_owned();
+    let uri = format!("nbds://127.0.0.1:{port}/v?tls-certificates={directory}");
+    let (raw, out) = (image(&setting, "in", 5), text(&setting.path("out")).to_owned());
+    assert_eq!(run("nbdinfo", &["--size", &uri]).trim(), SIZE.to_string());
+    run("nbdcopy", &["--flush", &raw, &uri]);
+    run("nbdcopy", &[&uri, &out]);
+    assert!(std::fs::read(&raw).unwrap() == std::fs::read(&out).unwrap());
+    let credentials = format!("tls-creds-x509,id=tls0,endpoint=client,dir={directory}");
+    let image = format!("driver=nbd,host=127.0.0.1,port={port},export=v,tls-creds=tls0");
+    let commands = ["-c", "write -P 3 8M 1M", "-c", "read -P 3 8M 1M"];
+    run("qemu-io", &[&["--object", &credentials], &commands[..], &["--image-opts", &image]].concat());
+    // In the clear, over the Unix socket too, and with a certificate of an authority that is not trusted.
+    for plain in [format!("nbd://127.0.0.1:{port}/v"), setting.uri()] {
+        let refused = output("nbdinfo", &["--size", &plain]);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("TLS"), "{plain}: {said}");
+    }
+    let stranger = tempfile::tempdir().unwrap();
+    for (from, to) in [("ca-cert", "ca-cert"), ("stranger-cert", "client-cert"), ("stranger-key", "client-key")] {
+        std::fs::copy(certificates.path(&format!("{from}.pem")), stranger.path().join(format!("{to}.pem"))).unwrap();
+    }
+    let uri = format!("nbds://127.0.0.1:{port}/v?tls-certificates={}", text(stranger.path()));
+    assert!(!output("nbdinfo", &["--size", &uri]).status.success(), "a stranger is let in");
+    server.terminate();
+}
+
+/// What qemu-io asks for is in the recording, each request as it was, and `simulate` takes it.
+#[test]
+fn what_clients_ask_for_is_recorded() {
+    let place = tempfile::tempdir().unwrap();
+    let trace = place.path().join("requests.csv");
+    let setting = Setting::with(&format!("record = {:?}", text(&trace)), SIZE, KEYS);
+    let server = setting.serve();
+    let uri = setting.uri();
+    let commands = [
+        "write -P 7 0 64k",
+        "write -f -P 8 1M 4k",
+        "flush",
+        "write -z 64k 64k",
+        "discard 256k 64k",
+        "read 0 8k",
+        "read 1M 512",
+    ];
+    let mut arguments = vec!["-f", "raw", "-t", "none"];
+    commands.iter().for_each(|command| arguments.extend(["-c", command]));
+    arguments.push(&uri);
+    run("qemu-io", &arguments);
+    let status = setting.flashwise(&["status", "--api", &setting.api()]);
+    assert!(status.contains(&format!("recording to {}: ", text(&trace))), "{status}");
+    server.terminate();
+    let recorded = flashwise_sim::recording::Recording::open(text(&trace), &flashwise_sim::progress::Silent).unwrap();
+    let recorded: Vec<String> = recorded
+        .map(|request| {
+            let request = request.unwrap();
+            let durable = if request.flags.force_unit_access { " durable" } else { "" };
+            format!("{:?} {} {}{durable}", request.operation, request.offset_bytes, request.length_bytes)
+        })
+        .collect();
+    let asked = [
+        "Write 0 65536",
+        "Write 1048576 4096 durable",
+        "Flush 0 0",
+        "WriteZeroes 65536 65536",
+        "Trim 262144 65536",
+        "Read 0 8192",
+        "Read 1048576 512",
+    ];
+    // The client asks for more of its own accord: it probes, and flushes when it closes.
+    let mut rest = recorded.iter();
+    for expected in asked {
+        assert!(rest.any(|found| found == expected), "'{expected}' in its place in {recorded:#?}");
+    }
+    // 16 blocks and 1 written, 2 and 1 read.
+    let json = setting.flashwise(&["simulate", text(&trace), "--policy", "lru", "--size", "100", "--json"]);
+    let rows: Value = serde_json::from_str(&json).unwrap();
+    assert!(rows[0]["accesses"].as_u64().unwrap() >= 20, "{rows}");
+}
