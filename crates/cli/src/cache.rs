@@ -69,8 +69,8 @@ pub enum Model {
 }
 
 impl CacheOptions {
-    /// What the options ask for. `algorithm` is one of the policies that only makes sense where wear is simulated, if there is one.
-    pub fn model(&self, algorithm: Option<&str>) -> anyhow::Result<Model> {
+    /// What the options ask for. `asks` names what makes sense only where wear is simulated, if something does.
+    pub fn model(&self, asks: Option<&str>) -> anyhow::Result<Model> {
         let layout = self.layout.as_deref();
         let server = [
             ("--layout containers", layout == Some("containers")),
@@ -83,9 +83,8 @@ impl CacheOptions {
             ("--sequential-bypass", self.sequential_bypass.is_some()),
         ];
         let server = server.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-        let algorithm = algorithm.map(|name| format!("policy '{name}'"));
         let slots = (layout == Some("slots")).then_some("--layout slots").or_else(|| self.endurance.given());
-        let wear = algorithm.or_else(|| slots.map(str::to_owned));
+        let wear = asks.or(slots);
         let shared = self.ram.is_some() || self.erase_unit.is_some() || !self.over_provision.is_empty();
         match (server, wear) {
             (Some(server), Some(wear)) => Err(anyhow::Error::new(Misuse(format!(

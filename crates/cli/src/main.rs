@@ -9,6 +9,7 @@ mod failure;
 mod input;
 mod listing;
 mod manage;
+mod pareto;
 mod policies;
 mod progress;
 mod serve;
@@ -35,6 +36,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(simulate::Simulate),
+    Pareto(pareto::Pareto),
     Serve(serve::Serve),
     Status(status::Status),
     Flush(manage::Flush),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),
+        Command::Pareto(pareto) => pareto.run(),
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),
         Command::Flush(flush) => flush.run(),

@@ -72,13 +72,15 @@ pub struct Simulate {
 
 /// The sizes of one `--size`.
 #[derive(Clone, Debug)]
-pub struct Sizes(Vec<Size>);
+pub struct Sizes(pub Vec<Size>);
 
-fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
+/// Reads the sizes of one `--size`.
+pub fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
     Size::parse_list(text).map(Sizes)
 }
 
-fn parse_warmup(text: &str) -> Result<Warmup, String> {
+/// Reads a warm-up.
+pub fn parse_warmup(text: &str) -> Result<Warmup, String> {
     text.parse()
 }
 
@@ -144,7 +146,7 @@ impl Simulate {
             check_writable(path, &self.traces)?;
         }
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
-        match self.cache.model(algorithm.map(Choice::to_string).as_deref())? {
+        match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
             Model::Policy => self.run_policies(),
             Model::Server(settings) => self.run_caches(&settings),
             Model::Endurance(settings, limits) => self.run_endurance(&settings, &limits),

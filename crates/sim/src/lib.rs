@@ -24,6 +24,7 @@ pub mod normalise;
 pub mod numbering;
 pub mod offline;
 pub mod output;
+pub mod pareto;
 pub mod progress;
 pub mod recording;
 pub mod report;

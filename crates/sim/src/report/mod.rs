@@ -4,6 +4,7 @@
 
 mod charts;
 mod figures;
+mod frontier;
 mod grid;
 mod look;
 mod numbers;
@@ -73,6 +74,8 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
     let looks = Looks::new(grid.policies.iter().map(|policy| policy.name));
     Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
 }
+
+pub use self::frontier::{FrontierPoint, frontier_chart};
 
 /// What the template shows.
 #[derive(Serialize)]

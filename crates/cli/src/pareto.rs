@@ -1,0 +1,142 @@
+//! `flashwise pareto`: which caches are worth having.
+
+use std::io::Write;
+
+use clap::Args;
+use flashwise_core::options::OptionError;
+use flashwise_sim::endurance::{Algorithm, Job, simulate_endurance};
+use flashwise_sim::output::{check_writable, write_whole};
+use flashwise_sim::pareto::{self, Point};
+use flashwise_sim::simulate::Warmup;
+use flashwise_sim::{human, size::Size};
+
+use crate::cache::{CacheOptions, Model};
+use crate::failure::Misuse;
+use crate::input::InputOptions;
+use crate::progress::Bar;
+use crate::simulate::{Sizes, parse_sizes, parse_warmup};
+use crate::table;
+
+/// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
+#[derive(Debug, Args)]
+pub struct Pareto {
+    /// A trace of any format, or a normalised one; - is standard input
+    #[arg(value_name = "TRACE")]
+    trace: String,
+    #[command(flatten)]
+    input: InputOptions,
+    /// A policy that can run, with its options; can be given many times [default: all policies, some with other parameters too]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policy)]
+    policies: Vec<Algorithm>,
+    /// A cache size, as for simulate; can be given many times [default: 1%,2%,5%,10%,20%]
+    #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
+    sizes: Vec<Sizes>,
+    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    warmup: Warmup,
+    /// Print all caches, not only those on a frontier
+    #[arg(long)]
+    all: bool,
+    /// Print all caches as a JSON array
+    #[arg(long)]
+    json: bool,
+    /// Write a chart of hits against erasures to an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<String>,
+    #[command(flatten)]
+    cache: CacheOptions,
+}
+
+fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
+    let algorithm = Algorithm::parse(text)?;
+    if algorithm.offline() {
+        let expected = "a policy that can run; those that know the future are compared with anyway".to_owned();
+        let (owner, name, found) = ("pareto".to_owned(), "policy".to_owned(), text.to_owned());
+        return Err(OptionError::BadValue { owner, name, found, expected });
+    }
+    Ok(algorithm)
+}
+
+/// Sizes where none are given.
+const SIZES: &str = "1%,2%,5%,10%,20%";
+
+impl Pareto {
+    pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(svg) = &self.svg {
+            check_writable(svg, std::slice::from_ref(&self.trace))?;
+        }
+        let Model::Endurance(settings, _) = self.cache.model(Some("flashwise pareto"))? else {
+            unreachable!("what asks for wear gets it")
+        };
+        let [settings] = &settings[..] else {
+            return Err(Misuse("--over-provision: found a list, expected one share for pareto".to_owned()).into());
+        };
+        let trace = self.input.open(&self.trace)?;
+        let sizes: Vec<Size> = match &self.sizes[..] {
+            [] => Size::parse_list(SIZES)?,
+            given => given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect(),
+        };
+        let online: Vec<Algorithm> =
+            if self.policies.is_empty() { pareto::online().collect() } else { self.policies.clone() };
+        let mut jobs = Vec::new();
+        for size in &sizes {
+            let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
+            let job = |algorithm| Job { trace: 0, algorithm, size: size.to_string(), capacity_blocks };
+            jobs.extend(online.iter().cloned().chain(pareto::offline()).map(job));
+        }
+        let bar = Bar::accesses(format!("{} runs", jobs.len()), jobs.len() as u64 * trace.len() as u64);
+        let runs = simulate_endurance(std::slice::from_ref(&trace), jobs, settings, self.warmup, &bar)?;
+        drop(bar);
+        let points = pareto::points(trace.name(), runs.iter());
+        if let Some(svg) = &self.svg {
+            let chart = pareto::chart(&points);
+            write_whole(svg, std::slice::from_ref(&self.trace), |file| anyhow::Ok(file.write_all(chart.as_bytes())?))?;
+        }
+        self.print(&points)
+    }
+
+    fn print(&self, points: &[Point]) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, points).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        let shown =
+            |offline: bool| points.iter().filter(move |point| point.offline == offline && (self.all || point.frontier));
+        writeln!(out, "What can run:\n\n{}\n", frontier(shown(false)))?;
+        writeln!(out, "What knows the future:\n\n{}\n", frontier(shown(true)))?;
+        let footnote = "read hits: share of the reads; erased: erase units, per day each; flash writes: blocks";
+        if self.all {
+            writeln!(
+                out,
+                "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the other."
+            )?;
+        } else {
+            writeln!(
+                out,
+                "{footnote}. No other cache is better in one of hits and erasures and as good in the other."
+            )?;
+        }
+        if let Some(svg) = &self.svg {
+            writeln!(out, "\nChart: {svg}")?;
+        }
+        Ok(())
+    }
+}
+
+fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {
+    let mut table = table::plain(&["policy", "size", "read hits", "erased", "per day", "flash writes", ""], 2);
+    for point in points {
+        table.add_row([
+            point.policy.clone(),
+            point.size.clone(),
+            human::percent(point.rhr),
+            human::count(point.erasures),
+            point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| format!("{epbpd:.2}")),
+            human::count(point.flash_writes_blocks),
+            if point.frontier { "*".to_owned() } else { String::new() },
+        ]);
+    }
+    table.trim_fmt()
+}
