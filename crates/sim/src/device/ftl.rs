@@ -414,4 +414,24 @@ mod tests {
         assert_eq!(physical(&ftl), [1, 6, 5, 0]);
         assert_eq!(ftl.counters().write_amplification(), Some(10.0 / 9.0));
     }
+
+    #[test]
+    fn cold_pages_that_are_moved_to_a_worn_unit_stay_cold() {
+        let config = FtlConfig { wear_levelling: Some(1), ..FtlConfig::new(64, 8, 0.5) };
+        let mut ftl = Ftl::new(config).unwrap();
+        (0..64).for_each(|page| ftl.step(FlashStep::Write { page }));
+        let mut places = vec![ftl.physical_page(0)];
+        for write in 0..4000 {
+            // The first half is never written again.
+            ftl.step(FlashStep::Write { page: 32 + write * 13 % 32 });
+            let place = ftl.physical_page(0);
+            if places.last() != Some(&place) {
+                places.push(place);
+            }
+            let unit = ftl.unit_of(place.unwrap());
+            assert_eq!(ftl.modified[unit as usize], 8, "unit {unit} holds what was written first");
+        }
+        ftl.check();
+        assert!(places.len() > 5, "it was moved again and again: {places:?}");
+    }
 }

@@ -359,7 +359,9 @@ mod tests {
     fn cost_benefit_takes_the_most_benefit_of_all_units() {
         compare_with_all_units(Victim::CostBenefit, |valid, modified, now| {
             // A unit without valid pages is free to take: its benefit is infinite.
-            with_the_most(|unit| benefit(now - modified[unit] + 1, f64::from(valid[unit]) / 8.0), valid.len())
+            // With v of 8 pages valid, age * (1 - v / 8) / (2 v / 8) is age * (8 - v) / 2v.
+            let age = |unit: usize| (now - modified[unit] + 1) as f64;
+            with_the_most(|unit| age(unit) * f64::from(8 - valid[unit]) / f64::from(2 * valid[unit]), valid.len())
         });
     }
 
