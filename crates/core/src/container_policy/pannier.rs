@@ -24,6 +24,8 @@
 //! - A container counts as hit, in S2LRU*, once a share of its pages was (`moved`): with hundreds of blocks to a container, one hit says
 //!   nothing of the others.
 //! - Hits of a block are counted up to 15, and halved when it is copied forward.
+//! - Where one container gives no room, because most of its blocks are copied, more are evicted. From the third on, a block must have
+//!   been hit twice as often as in the one before to be copied, so that a cache of hot blocks is not copied over and over.
 //! - An overwrite is a hit, and the new copy takes over the count.
 //! - The throttle is off unless `epbpd` is given; see [`throttle`](super::throttle).
 //! - Copying forward reads the blocks into RAM and resets their container at once.
@@ -141,6 +143,8 @@ pub struct Pannier<I: Index> {
     /// Survival time of a container whose blocks are all live.
     survival_time: f64,
     reserve_units: u32,
+    /// Containers evicted since there was room last.
+    evicted_for_room: u32,
     /// Blocks read for copying, with their hits.
     copies: VecDeque<(I::Key, u8)>,
     sealing: (Vec<I::Key>, Vec<(Cause, u8)>),
@@ -171,6 +175,7 @@ impl<I: Index> Pannier<I> {
             divergent: options.number("divergent") * f64::from(unit_pages),
             survival_time: options.number("survival") * data_units,
             reserve_units,
+            evicted_for_room: 0,
             copies: VecDeque::new(),
             sealing: Default::default(),
             counts: Counts::default(),
@@ -252,9 +257,11 @@ impl<I: Index> Pannier<I> {
 
     fn evict(&mut self, steps: &mut Vec<FlashStep>) {
         let unit = self.victim();
+        let needed = self.copy.saturating_mul(1 << self.evicted_for_room.saturating_sub(1).min(7));
+        self.evicted_for_room += 1;
         for (block, page) in self.units.live_blocks(unit) {
             let hits = self.hits[page as usize];
-            if self.throttle.copies(hits, self.copy) {
+            if self.throttle.copies(hits, needed) {
                 self.throttle.charge();
                 self.copies.push_back((block, hits / 2));
                 steps.push(FlashStep::Read { page });
@@ -266,8 +273,8 @@ impl<I: Index> Pannier<I> {
         self.counts.live_at_reset_blocks += u64::from(self.units.reset(unit, steps));
     }
 
-    /// Copies what was read for copying, and evicts until only the reserve is free. Hits are halved with each copy, so that every block
-    /// leaves the cache after a few rounds: this ends.
+    /// Copies what was read for copying, and evicts until only the reserve is free. From the third container on each must have been hit
+    /// twice as often as in the one before for a block to be copied: after a few, all blocks leave the cache.
     fn settle(&mut self, steps: &mut Vec<FlashStep>) {
         loop {
             if let Some((block, hits)) = self.copies.pop_front() {
@@ -275,6 +282,7 @@ impl<I: Index> Pannier<I> {
             } else if self.units.free_units() < self.reserve_units {
                 self.evict(steps);
             } else {
+                self.evicted_for_room = 0;
                 return;
             }
         }
@@ -469,6 +477,44 @@ mod tests {
         pannier.access(Access::read(1), 0, &mut vec![]);
         assert_eq!(draw(&pannier), " | ()@1 | [1] [] []");
         pannier.check();
+    }
+
+    #[test]
+    fn a_hit_prolongs_the_life_of_a_divergent_container() {
+        let mut pannier = pannier(4, 2, "");
+        for access in [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)] {
+            pannier.access(access, 0, &mut vec![]);
+        }
+        assert_eq!(draw(&pannier), " | (3 4) (1)@2 | [5] [] [2']");
+        pannier.access(Access::read(1), 0, &mut vec![]);
+        assert_eq!(draw(&pannier), "(1')@3 | (3 4) | [5] [] [2']");
+    }
+
+    #[test]
+    fn what_is_copied_forward_costs_credit_too() {
+        let mut pannier = pannier(4, 2, "epbpd=1,burst=1000%");
+        for block in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
+            pannier.access(Access::read(block), 0, &mut vec![]);
+        }
+        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0));
+        pannier.access(Access::read(10), 0, &mut vec![]);
+        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0));
+    }
+
+    /// Every block was hit 15 times. Of the first five containers 15 hits are enough for a copy (1, 1, 2, 4, 8), of the sixth (16) not.
+    #[test]
+    fn a_cache_of_hot_blocks_is_not_copied_over_and_over_to_make_room() {
+        let mut pannier = pannier(40, 4, "");
+        for block in (0..16).flat_map(|_| 0..160) {
+            pannier.access(Access::read(block), 0, &mut vec![]);
+        }
+        let mut resets = vec![];
+        for block in 160..168 {
+            let before = pannier.counts().units_reset;
+            pannier.access(Access::read(block), 0, &mut vec![]);
+            resets.push(pannier.counts().units_reset - before);
+        }
+        assert_eq!(resets, [0, 0, 0, 6, 0, 0, 0, 6], "each time four new blocks fill a container");
     }
 
     /// 100 units of 10 pages and 2 erasures a day: 2,000 blocks a day and 250 blocks of credit to begin with.

@@ -468,7 +468,7 @@ mod tests {
             (read(8), ADMIT, "[] <1> (3 4) | [8] <> (6 7) (5) (1' 2)"),
             // No unit is free: of the tail, 2 is evicted and 1 copied.
             (read(9), ADMIT, "[1] <> (3 4) | [] <> (8 9) (6 7) (5)"),
-            // The container that loses its last block is reset before the tail, (6 7).
+            // The container loses its last block and goes.
             (write(5), HIT, "[] <> (1 5) (3 4) | [] <> (8 9) (6 7)"),
             // Five blocks in the upper section are one too many.
             (read(6), HIT, "[] <6> (1 5) | [] <> (3 4) (8 9) (6' 7)"),
@@ -499,5 +499,15 @@ mod tests {
             (read(2), HIT, "[] <2> <1> | [] <> | [] <> (1' 2')"),
         ];
         compare(&mut ripq, &rows);
+    }
+    #[test]
+    fn a_container_without_a_live_block_goes_before_the_tail() {
+        let (read, write) = (Access::read, Access::write);
+        let mut ripq = ripq("sections=1", 3);
+        for access in [read(1), read(2), read(3), read(4), write(3), write(4), read(5)] {
+            ripq.access(access, 0, &mut vec![]);
+        }
+        assert_eq!(queue(&ripq), "[5] <> (3 4) () (1 2)");
+        compare(&mut ripq, &[(read(6), ADMIT, "[] <> (5 6) (3 4) (1 2)")]);
     }
 }

@@ -105,6 +105,11 @@ impl Throttle {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn credit(&self) -> f64 {
+        self.limit.as_ref().expect("the throttle has a limit").credit
+    }
+
     /// Gives back the credit for a block that will not be written after all.
     pub fn refund(&mut self) {
         if let Some(limit) = &mut self.limit {
@@ -122,23 +127,19 @@ mod tests {
         Throttle::new(Flash { units: 10, unit_pages: 40, reserve_units: 0 }, 1.5, 0.25)
     }
 
-    fn credit(throttle: &Throttle) -> f64 {
-        throttle.limit.as_ref().unwrap().credit
-    }
-
     #[test]
     fn credit_grows_with_time_up_to_its_most() {
         let mut throttle = throttle();
         let hour_us = 3_600_000_000;
         throttle.set_time(50 * hour_us);
-        assert_eq!(credit(&throttle), 100.0, "it is full to begin with, whenever that is");
+        assert_eq!(throttle.credit(), 100.0, "it is full to begin with, whenever that is");
         (0..90).for_each(|_| throttle.charge());
         throttle.set_time(51 * hour_us);
-        assert!((credit(&throttle) - 35.0).abs() < 1e-9, "10 are left and an hour brings 25");
+        assert!((throttle.credit() - 35.0).abs() < 1e-9, "10 are left and an hour brings 25");
         throttle.set_time(50 * hour_us);
-        assert!((credit(&throttle) - 35.0).abs() < 1e-9, "a time that goes back brings nothing");
+        assert!((throttle.credit() - 35.0).abs() < 1e-9, "a time that goes back brings nothing");
         throttle.set_time(90 * hour_us);
-        assert_eq!(credit(&throttle), 100.0);
+        assert_eq!(throttle.credit(), 100.0);
     }
 
     #[test]
@@ -150,7 +151,7 @@ mod tests {
             let needed = (1..=8).find(|&hits| throttle.copies(hits, 1));
             let admitted = (0..8).filter(|_| throttle.admits()).count();
             if seen.last().is_none_or(|&(_, last)| last != (needed, admitted)) {
-                seen.push((credit(&throttle), (needed, admitted)));
+                seen.push((throttle.credit(), (needed, admitted)));
             }
             throttle.charge();
         }
@@ -160,7 +161,7 @@ mod tests {
         throttle.refund();
         throttle.refund();
         throttle.refund();
-        assert_eq!(credit(&throttle), 1.0);
+        assert_eq!(throttle.credit(), 1.0);
         assert!((0..4).any(|_| throttle.admits()));
     }
 
