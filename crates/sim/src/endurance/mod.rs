@@ -4,9 +4,9 @@
 //! offline optimality. USENIX ATC 2016.
 //!
 //! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
-//! here their decisions are performed: [in place](in_place) behind the translation layer of a conventional SSD, in
-//! [containers] on host-managed flash, or each in an [erase unit of its own](unit_caching). Replacement policies run
-//! [in place](online_in_place) too, container policies [on host-managed flash](online_containers). Every algorithm of a size has the same flash, spare erase units included, and a DRAM cache of the same size.
+//! here their decisions are performed: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
+//! or with an erase unit for each block. Replacement policies run in place too, container policies on host-managed flash.
+//! Every algorithm of a size has the same flash, spare erase units included, and a DRAM cache of the same size.
 
 mod algorithm;
 mod budget;
@@ -157,12 +157,13 @@ fn days(trace: &Trace, warmup: u64) -> Option<f64> {
     const DAY_US: f64 = 86_400e6;
     let mut before = 0;
     let batches = trace.batches().iter();
-    let first_us = batches.clone().find_map(|columns| {
+    let first_us = *batches.clone().find_map(|columns| {
         let at = usize::try_from(warmup - before).unwrap_or(usize::MAX);
         before += (columns.time_us.len() as u64).min(warmup - before);
         columns.time_us.get(at)
     })?;
-    let last_us = batches.last()?.time_us.last()?;
+    // Traces are not always sorted.
+    let last_us = batches.fold(first_us, |last_us, columns| columns.time_us.iter().copied().fold(last_us, i64::max));
     let days = (last_us - first_us) as f64 / DAY_US;
     (days > 0.0).then_some(days)
 }
