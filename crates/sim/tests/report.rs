@@ -7,7 +7,7 @@ mod reports;
 use std::collections::BTreeSet;
 
 use flashwise_sim::report::{Report, hit_ratio_chart, render};
-use reports::{Runs, report};
+use reports::{Runs, report, wear_report};
 
 const THREE: Runs = Runs { policies: &["lru", "larc:fill=ghost", "fif"], sizes: "5%,10%,20%,50%", epoch: Some(100) };
 
@@ -209,4 +209,41 @@ fn the_chart_for_a_page_of_its_own_holds_its_colours() {
     for used in chart.split("var(").skip(1).map(|rest| rest.split(')').next().unwrap()) {
         assert!(chart.contains(&format!("{used}:#")), "{used}");
     }
+}
+
+#[test]
+fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
+    let algorithms =
+        ["lru", "m", "m+", "c", "c:buffers=1", "c:buffers=2", "c_t:share=25%", "c_t:share=50%", "c_n:n=1", "c_n:n=2"];
+    let report = wear_report(&[("first.csv", 6000), ("second.csv", 4000)], &algorithms, "10%,40%", &[0.25, 0.5]);
+    let page = render(&report).unwrap();
+    let figures = [
+        "Hits against wear:",
+        "Read hit ratio: the share",
+        "Erasures per unit and day: how often",
+        "Flash usage effectiveness: blocks read",
+        "Weighted flash usage effectiveness: hits",
+        "Erasures that each algorithm saves",
+        "Write buffer: a larger one",
+        "Over-provisioning: with more",
+        "Budgets of erasures:",
+        "Least read hits: insertions",
+    ];
+    for caption in figures {
+        assert!(page.contains(caption), "{caption}");
+    }
+    for row in report.sections.iter().flat_map(|section| &section.rows) {
+        let wear = row.endurance.as_ref().unwrap();
+        let first = wear.over_provision == 0.25;
+        let written = format!("<td>{}</td>", grouped(wear.erasures));
+        assert!(!first || page.contains(&written), "{} erases {written}", row.policy);
+    }
+    assert!(page.contains("the best possible is") && page.contains("fewer than m and"), "the sentences");
+    assert!(!page.contains("FIF was not simulated"));
+}
+
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
 }

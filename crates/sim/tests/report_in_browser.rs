@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use flashwise_sim::report::{hit_ratio_chart, render};
-use reports::{Runs, report};
+use reports::{Runs, report, wear_report};
 use serde_json::Value;
 
 const RUN_SECONDS_MAX: u64 = 120;
@@ -100,9 +100,12 @@ fn page() -> String {
 }
 
 fn probed(window: &str, more: &[&str]) -> Value {
+    probed_page(page(), window, more)
+}
+
+fn probed_page(page: String, window: &str, more: &[&str]) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
-    let page = page();
     let policy = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").unwrap().1.split_once("/>").unwrap().0;
     let policy = format!("<meta http-equiv=\"Content-Security-Policy\"{policy}/>");
     fs::write(&path, page.replace(&policy, "").replace("</head>", PROBE)).unwrap();
@@ -138,6 +141,34 @@ fn nothing_overlaps_or_is_cut_off_in_a_wide_window() {
 #[test]
 fn nothing_overlaps_or_is_cut_off_in_a_narrow_window() {
     check_layout(&probed(NARROW, &[]));
+}
+
+#[test]
+fn figures_of_wear_are_whole_in_wide_and_narrow_windows() {
+    let algorithms = [
+        "lru",
+        "ripq+",
+        "m",
+        "m+",
+        "c",
+        "c:buffers=1",
+        "c:buffers=2",
+        "m_t:share=25%",
+        "m_t:share=50%",
+        "m_n:n=1",
+        "m_n:n=2",
+    ];
+    let report = wear_report(&[("first.csv", 6000), ("second.csv", 4000)], &algorithms, "10%,40%", &[0.25, 0.5]);
+    for window in [WIDE, NARROW] {
+        let found = probed_page(render(&report).unwrap(), window, &[]);
+        assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
+        assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
+        assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
+        // Over traces: four measures and hits against erasures; by parameter: buffers, spare, two of budgets and of least hits. Of each
+        // trace: four measures, hits against erasures, savings, reuse distances.
+        assert_eq!(found["figures"], 5 + 6 + 2 * 7);
+        assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
+    }
 }
 
 #[test]

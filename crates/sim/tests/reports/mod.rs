@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use flashwise_core::policy::Spec;
+use flashwise_sim::cache_settings::Ram;
+use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
 use flashwise_sim::info::Info;
 use flashwise_sim::normalise::{self, Settings};
 use flashwise_sim::progress::Silent;
 use flashwise_sim::report::{Report, Section};
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{ResultRow, WearLimits};
 use flashwise_sim::reuse::{Distance, ReuseDistances};
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
 use flashwise_sim::size::Size;
@@ -56,6 +58,47 @@ pub fn section(path: &Path, runs: &Runs) -> Section {
     let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
     let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
     Section { info: Info::of(&traces[0]), reuse, rows }
+}
+
+/// A report of wear over traces of these names and numbers of requests, once with each over-provisioning.
+#[allow(dead_code)] // Not every test asks for it.
+pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, over_provisions: &[f64]) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let section = |(name, requests): &(&str, u64)| {
+        let path = directory.path().join("trace.csv");
+        std::fs::write(&path, msr_text(*requests)).unwrap();
+        let trace = normalise::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
+        let mut jobs = Vec::new();
+        for algorithm in algorithms {
+            for size in Size::parse_list(sizes).unwrap() {
+                let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+                let algorithm = Algorithm::parse(algorithm).unwrap();
+                jobs.push(endurance::Job { trace: 0, algorithm, size: size.to_string(), capacity_blocks });
+            }
+        }
+        let traces = [trace];
+        let jobs = with_references(jobs);
+        let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
+        let mut rows = Vec::new();
+        for &over_provision in over_provisions {
+            let settings = endurance::Settings {
+                ram: Ram::Bytes(0),
+                erase_unit_bytes: 16 << 10,
+                over_provision,
+                ..Default::default()
+            };
+            let runs = simulate_endurance(&traces, jobs.clone(), &settings, Warmup::Accesses(0), &Silent).unwrap();
+            let row = |run| ResultRow::of_endurance(&traces[0], run, reference(&runs, run).unwrap(), &limits);
+            rows.extend(runs.iter().map(row));
+        }
+        rows.iter_mut().for_each(|row| row.trace = (*name).to_owned());
+        let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
+        let mut info = Info::of(&traces[0]);
+        info.trace = (*name).to_owned();
+        Section { info, reuse, rows }
+    };
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
 }
 
 fn counting(runs: &Runs) -> Counting {
