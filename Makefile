@@ -11,7 +11,10 @@ FLASHWISE_FLUSH_POINTS ?= 5000
 # Two hours of a lightly loaded server, at full speed.
 FLASHWISE_SOAK_SECONDS ?= 600
 
-.PHONY: crash kill file-systems soak bench-serve
+# Each fuzz target runs for so long. Needs a nightly toolchain and cargo-fuzz.
+FLASHWISE_FUZZ_SECONDS ?= 60
+
+.PHONY: crash kill file-systems soak fuzz bench-serve
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed
@@ -27,6 +30,14 @@ file-systems:
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise --test soak -- --nocapture
+
+# Beside what earlier runs found, the bundled traces and the documented configuration are where it starts.
+fuzz:
+	for target in handshake requests format recovery trace config; do \
+		mkdir -p fuzz/corpus/$$target && \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target docs traces -- \
+		-max_total_time=$(FLASHWISE_FUZZ_SECONDS) -max_len=65536 || exit 1; \
+	done
 
 # Requests per second and processor time beside nbdkit.
 bench-serve:
