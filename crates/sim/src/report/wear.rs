@@ -275,9 +275,12 @@ pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
     figures
 }
 
+/// A value of a parameter, and what was measured with it on each trace.
+type Values = (f64, Vec<f64>);
+
 /// Lines of the means over traces: by policy and size, each value of the parameter with what was measured.
 fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Option<Figure> {
-    let mut lines: Vec<(String, Vec<(f64, Vec<f64>)>)> = Vec::new();
+    let mut lines: Vec<(String, Vec<Values>)> = Vec::new();
     for row in rows {
         let (Some((at, policy)), Some(value)) = ((parameter.split)(row), measure.of(row)) else { continue };
         let name = format!("{policy}, {}", row.size);
