@@ -46,7 +46,9 @@ fn shell(folder: &TempDir, script: &str) -> String {
 #[test]
 fn every_command_in_the_documentation_runs_as_written() {
     let mut run = 0;
-    for name in ["README.md", "docs/design.md", "docs/serve.md", "benches/README.md", "traces/README.md"] {
+    for name in
+        ["README.md", "docs/design.md", "docs/serve.md", "docs/wear.md", "benches/README.md", "traces/README.md"]
+    {
         let folder = TempDir::new().unwrap();
         std::os::unix::fs::symlink(project().join("traces"), folder.path().join("traces")).unwrap();
         let markdown = std::fs::read_to_string(project().join(name)).unwrap();

@@ -363,3 +363,37 @@ fn wear_that_cannot_be_simulated_is_refused() {
     });
     insta::assert_snapshot!("wear_misuse", errors.join("\n\n"));
 }
+
+#[test]
+fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
+    let folder = folder();
+    let arguments = ["pareto", "traces/netsfs.csv.zst", "--ram", "0", "--erase-unit", "256KiB", "--size", "2%,10%"];
+    let policies = ["--policy", "lru", "--policy", "larc", "--policy", "pannier"];
+    let run = |more: &[&str]| succeed(folder.path(), &[&arguments[..], &policies, more].concat());
+    insta::assert_snapshot!("pareto", run(&["--svg", "pareto.svg"]));
+    assert!(std::fs::read_to_string(folder.path().join("pareto.svg")).unwrap().starts_with("<svg"));
+    let points: Vec<Value> = serde_json::from_str(&run(&["--json"])).unwrap();
+    let of = |offline: bool| points.iter().filter(move |point| point["offline"] == offline);
+    assert_eq!(of(false).count(), 6);
+    let (rhr, erasures) =
+        (|point: &Value| point["rhr"].as_f64().unwrap(), |point: &Value| point["erasures"].as_u64().unwrap());
+    for point in &points {
+        let beats = |other: &&Value| {
+            let no_worse = rhr(other) >= rhr(point) && erasures(other) <= erasures(point);
+            no_worse && (rhr(other) > rhr(point) || erasures(other) < erasures(point))
+        };
+        let beaten = of(point["offline"].as_bool().unwrap()).any(|other| beats(&other));
+        assert_eq!(point["frontier"], !beaten, "{point}");
+        assert!(
+            point["offline"] == true || of(true).any(|other| beats(&other)),
+            "{point} is better than the best possible"
+        );
+    }
+    let err = fail(folder.path(), &[&arguments[..], &["--write-mode", "write-back"]].concat(), 2);
+    assert!(
+        err.starts_with("flashwise: --write-mode is of the whole cache that flashwise serve runs, flashwise pareto of"),
+        "{err}"
+    );
+    let err = fail(folder.path(), &[&arguments[..], &["--policy", "m+"]].concat(), 2);
+    assert!(err.contains("expected a policy that can run"), "{err}");
+}
