@@ -106,7 +106,11 @@ impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static> Index for Hashed<K>
 
     #[inline]
     fn remove(&mut self, key: K, key_of: impl Fn(u32) -> K) {
-        let found = self.table.remove(FxBuildHasher.hash_one(key), |node| key_of(node) == key);
+        let found = self.table.remove(
+            FxBuildHasher.hash_one(key),
+            |node| key_of(node) == key,
+            |node| FxBuildHasher.hash_one(key_of(node)),
+        );
         assert!(found, "a block that is removed is in the index");
     }
 

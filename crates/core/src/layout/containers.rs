@@ -320,7 +320,8 @@ impl Log {
     /// Forgets the copy of `block` at `slot`.
     pub fn drop_slot(&mut self, block: u32, slot: u32) {
         self.set_dirty(slot, false);
-        let found = self.slot_of.remove(hash(block), |at| at == slot);
+        let Log { slot_of, block_at, .. } = self;
+        let found = slot_of.remove(hash(block), |at| at == slot, |at| hash(block_at[at as usize]));
         assert!(found, "a copy that is dropped is in the log");
     }
 
