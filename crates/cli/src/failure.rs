@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_sim::array::ArrayError;
 use flashwise_sim::error::TraceError;
 use flashwise_sim::size::SizeError;
 
@@ -37,6 +38,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
     };
     error.is::<Misuse>()
         || error.is::<ConfigError>()
+        || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
         || error.is::<SizeError>()
         || error.is::<OptionError>()
         || error.downcast_ref::<TraceError>().is_some_and(of_trace)

@@ -6,6 +6,7 @@ mod check;
 mod detach;
 mod failure;
 mod input;
+mod lifetime;
 mod listing;
 mod manage;
 mod policies;
@@ -41,6 +42,7 @@ enum Command {
     Detach(detach::Detach),
     Check(check::Check),
     Policies(policies::Policies),
+    Lifetime(lifetime::Lifetime),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Detach(detach) => detach.run(),
         Command::Check(check) => check.run(),
         Command::Policies(policies) => policies.run(),
+        Command::Lifetime(lifetime) => lifetime.run(),
         Command::Trace(command) => command.run(),
     };
     failure::exit_code(result)
