@@ -1,0 +1,78 @@
+//! Nanoseconds per access that an admission rule adds to LRU, on one core, on a prepared Zipf trace at a cache size of 10 %. The
+//! runs of all rules take turns, so that a machine that is busy for a while slows all of them.
+
+use std::time::Instant;
+
+use flashwise_benches::zipf_trace;
+use flashwise_core::access::{Access, NEVER, Op};
+use flashwise_core::admission;
+use flashwise_core::counters::Counters;
+use flashwise_core::index::Dense;
+use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_sim::trace::Trace;
+
+const ROUNDS: usize = 11;
+const ACCESSES: usize = 5_000_000;
+const BLOCK_BYTES: u64 = 4096;
+/// As far ahead as the simulator looks.
+const PREFETCH_DISTANCE: usize = 12;
+
+const RULES: [&str; 7] =
+    ["", "size:max=1GiB", "size:max=0", "probability:p=1", "probability:p=0.3", "hotness:min=2", "hotness:top=10%"];
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted = |rule: &&&str| rule.is_empty() || only.is_empty() || only.iter().any(|name| rule.starts_with(name));
+    let rules: Vec<_> = RULES.iter().filter(wanted).collect();
+    let trace = zipf_trace(ACCESSES);
+    let mut times = vec![Vec::new(); rules.len()];
+    let mut hits = vec![0.0; rules.len()];
+    for _ in 0..ROUNDS {
+        for (number, rule) in rules.iter().enumerate() {
+            let (seconds, hit_ratio) = run(&trace, rule);
+            times[number].push(1e9 * seconds / trace.len() as f64);
+            hits[number] = hit_ratio;
+        }
+    }
+    println!("{:44} {:>9} {:>9} {:>9} {:>9}", "", "ns least", "ns median", "added", "hits");
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    for ((rule, of_rule), hit_ratio) in rules.iter().zip(&times).zip(hits) {
+        let name = if rule.is_empty() { "lru alone" } else { rule };
+        let (least, median, added) = (of_rule[0], of_rule[ROUNDS / 2], of_rule[0] - times[0][0]);
+        println!("{name:44} {least:9.1} {median:9.1} {added:9.1} {:8.2}%", 100.0 * hit_ratio);
+    }
+}
+
+/// Seconds of a run, and the hit ratio.
+fn run(trace: &Trace, rule: &str) -> (f64, f64) {
+    let lru = Spec::parse("lru").expect("a policy");
+    let (index, capacity) = (Dense::new(trace.unique_blocks()), trace.unique_blocks() / 10);
+    if rule.is_empty() {
+        return lru.build(index, capacity, Replay(trace));
+    }
+    let rule = admission::Spec::parse(rule).expect("a rule");
+    rule.build(&lru, index, capacity, BLOCK_BYTES, Replay(trace))
+}
+
+struct Replay<'a>(&'a Trace);
+
+impl Visitor<u32> for Replay<'_> {
+    type Output = (f64, f64);
+
+    fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> (f64, f64) {
+        let mut counters = Counters::default();
+        let start = Instant::now();
+        for columns in self.0.batches() {
+            let blocks = &columns.block[..];
+            let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
+            for (at, &block) in blocks.iter().enumerate() {
+                policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
+                let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
+                let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
+                let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
+                counters.record(op, &outcome);
+            }
+        }
+        (start.elapsed().as_secs_f64(), counters.hit_ratio())
+    }
+}

@@ -1,0 +1,220 @@
+//! Admission rules: which missed blocks a cache takes in. One file each, and one row each in [`RULES`].
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, sections III and IV.B, Figure 3.
+//!
+//! A rule stands in front of any replacement policy: [`Admitted`] is both, and a policy itself. A block in the cache is the
+//! policy's alone: reads and writes of it are hits, and a write that hits stays in the cache, whatever the rule would say.
+//! A missed block that the rule refuses goes straight to storage, and the policy is not told: its ghosts, clocks and
+//! sketches are as they were, so that it sees just the accesses of a workload without the refused ones. (If it were told,
+//! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
+//! block that the rule lets through the policy may still bypass, as LARC does.
+
+pub mod hotness;
+pub mod probability;
+pub mod size;
+
+use std::fmt;
+
+use crate::access::Access;
+use crate::index::Index;
+use crate::options::{OptionError, Options, Parameter, nearest};
+use crate::policy::{self, Outcome, Policy, Visitor};
+
+use hotness::Hotness;
+use probability::Probability;
+use size::Size;
+
+/// What a rule is called, where it comes from and what can be set.
+#[derive(Debug)]
+pub struct Info {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does.
+    pub title: &'static str,
+    /// The paper that introduced it.
+    pub source: &'static str,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+}
+
+/// Every rule, in the order in which they are listed.
+pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO];
+
+/// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    text: String,
+    info: &'static Info,
+    options: Options,
+}
+
+impl Spec {
+    /// Reads a rule's name and options.
+    pub fn parse(text: &str) -> Result<Spec, OptionError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let Some(info) = RULES.iter().find(|info| info.name == name) else {
+            let expected: Vec<_> = RULES.iter().map(|info| info.name).collect();
+            let near = nearest(name, &expected);
+            return Err(OptionError::UnknownName { what: "admission rule", name: name.to_owned(), near, expected });
+        };
+        let options = Options::parse(name, info.parameters, options)?;
+        Ok(Spec { text: text.to_owned(), info, options })
+    }
+
+    /// The rule that is meant.
+    pub fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks of `block_bytes`, and hands both to
+    /// `visitor` as one policy. `index` is empty.
+    pub fn build<I, V>(
+        &self,
+        policy: &policy::Spec,
+        index: I,
+        capacity: usize,
+        block_bytes: u64,
+        visitor: V,
+    ) -> V::Output
+    where
+        I: Index + Clone + Send + 'static,
+        V: Visitor<I::Key>,
+    {
+        let rule = Rule::new(self, index.clone(), capacity, block_bytes);
+        policy.build(index, capacity, Put { rule, visitor })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Spec {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Spec, OptionError> {
+        Spec::parse(text)
+    }
+}
+
+/// Puts a rule in front of the policy that it visits.
+struct Put<I: Index, V> {
+    rule: Rule<I>,
+    visitor: V,
+}
+
+impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<I, V> {
+    type Output = V::Output;
+
+    fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
+        self.visitor.visit(Admitted { rule: self.rule, policy })
+    }
+}
+
+/// A rule with a threshold, and what it remembers.
+#[derive(Debug)]
+pub enum Rule<I: Index> {
+    /// By the length of the request.
+    Size(Size),
+    /// By the references to the block.
+    Hotness(Hotness<I>),
+    /// By chance.
+    Probability(Probability),
+}
+
+impl<I: Index> Rule<I> {
+    /// The rule of `spec` for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
+    pub fn new(spec: &Spec, index: I, capacity: usize, block_bytes: u64) -> Self {
+        match spec.info.name {
+            "size" => Rule::Size(Size::new(block_bytes, &spec.options)),
+            "hotness" => Rule::Hotness(Hotness::new(index, capacity, &spec.options)),
+            "probability" => Rule::Probability(Probability::new(&spec.options)),
+            _ => unreachable!("a parsed rule is one of the table"),
+        }
+    }
+
+    /// Whether the block of `access`, a miss, is admitted.
+    #[inline]
+    fn admits(&mut self, access: &Access<I::Key>) -> bool {
+        match self {
+            Rule::Size(size) => size.admits(access),
+            Rule::Hotness(hotness) => hotness.admits(access.block),
+            Rule::Probability(probability) => probability.admits(),
+        }
+    }
+}
+
+/// A replacement policy behind an admission rule; see the module.
+#[derive(Debug)]
+pub struct Admitted<P, I: Index> {
+    rule: Rule<I>,
+    policy: P,
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
+    /// `rule` in front of `policy`, both for a cache of the same size.
+    pub fn new(rule: Rule<I>, policy: P) -> Self {
+        Admitted { rule, policy }
+    }
+
+    /// The rule, to change its threshold.
+    pub fn rule_mut(&mut self) -> &mut Rule<I> {
+        &mut self.rule
+    }
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if self.policy.contains(access.block) {
+            if let Rule::Hotness(hotness) = &mut self.rule {
+                hotness.hit(access.block);
+            }
+            return self.policy.access(access);
+        }
+        if self.rule.admits(&access) { self.policy.access(access) } else { Outcome::Bypass }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        if let Rule::Hotness(hotness) = &mut self.rule {
+            hotness.forget(block);
+        }
+        self.policy.remove(block)
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.policy.contains(block)
+    }
+
+    fn len(&self) -> usize {
+        self.policy.len()
+    }
+
+    fn tick(&mut self, time_us: u64) {
+        self.policy.tick(time_us);
+    }
+
+    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
+        self.policy.warm(block)
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.policy.prefetch(soon, later);
+        if let Rule::Hotness(hotness) = &self.rule {
+            hotness.prefetch(soon, later);
+        }
+    }
+
+    fn check(&self) {
+        self.policy.check();
+        if let Rule::Hotness(hotness) = &self.rule {
+            hotness.check();
+        }
+    }
+}
