@@ -3,13 +3,20 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 use flashwise_core::access::{Access, NEVER, Op};
-use flashwise_core::admission::{RULES, Spec};
+use flashwise_core::admission::{RULES, Setting, Spec};
+use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::{Dense, Hashed, Index};
 use flashwise_core::policy::{self, Outcome, POLICIES, Policy, Visitor};
 
 const BLOCKS: u32 = 300;
 const ACCESSES: usize = 20_000;
 const CAPACITY: usize = 40;
+const TIER: Tier = Tier {
+    device: Device { capacity_bytes: 1e9, endurance_cycles: 1e4, read_latency_us: 100.0, write_latency_us: 100.0 },
+    devices: 1.0,
+    write_amplification: 1.0,
+};
+const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
 
 /// Splitmix64: the next of a sequence of random numbers.
 fn random(state: &mut u64) -> u64 {
@@ -69,7 +76,7 @@ fn admitted<I: Index<Key = u32> + Clone + Send + 'static>(
     accesses: &[Access<u32>],
 ) -> Vec<Outcome<u32>> {
     let (policy, rule) = (policy::Spec::parse(policy).unwrap(), Spec::parse(rule).unwrap());
-    rule.build(&policy, index, CAPACITY, 4096, Outcomes(accesses))
+    rule.build(&policy, index, CAPACITY, &SETTING, Outcomes(accesses))
 }
 
 fn alone(policy: &str, accesses: &[Access<u32>]) -> Vec<Outcome<u32>> {
@@ -205,7 +212,7 @@ fn a_removed_block_is_forgotten_by_the_history() {
             policy.check();
         }
     }
-    Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, 4096, Remove);
+    Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, &SETTING, Remove);
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl<I: Index> Hotness<I> {
         Hotness { history_max, history: Blocks::new(index, 1), threshold }
     }
 
+    /// A rule with an empty history as long as the cache, which admits from the `min`-th reference on.
+    pub fn with_min(index: I, capacity: usize, min: u8) -> Self {
+        Hotness { history_max: capacity, history: Blocks::new(index, 1), threshold: Threshold::Min(min) }
+    }
+
     /// Admits from the `min`-th reference on, from now on.
     pub fn set_min(&mut self, min: u8) {
         self.threshold = Threshold::Min(min);

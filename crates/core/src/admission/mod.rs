@@ -10,17 +10,22 @@
 //! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
 //! block that the rule lets through the policy may still bypass, as LARC does.
 
+pub mod adaptive;
+pub mod controller;
 pub mod hotness;
 pub mod probability;
+pub mod shadow;
 pub mod size;
 
 use std::fmt;
 
 use crate::access::Access;
+use crate::array::Array;
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, nearest};
 use crate::policy::{self, Outcome, Policy, Visitor};
 
+use adaptive::Adaptive;
 use hotness::Hotness;
 use probability::Probability;
 use size::Size;
@@ -39,7 +44,16 @@ pub struct Info {
 }
 
 /// Every rule, in the order in which they are listed.
-pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO];
+pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO, &adaptive::INFO];
+
+/// What rules have to know of the cache that they stand before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Length of a block.
+    pub block_bytes: u64,
+    /// The devices, the cache as large as it is.
+    pub array: Array,
+}
 
 /// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
 #[derive(Clone, Debug)]
@@ -67,22 +81,21 @@ impl Spec {
         self.info
     }
 
-    /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks of `block_bytes`, and hands both to
-    /// `visitor` as one policy. `index` is empty.
+    /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
+    /// policy. `index` is empty.
     pub fn build<I, V>(
         &self,
         policy: &policy::Spec,
         index: I,
         capacity: usize,
-        block_bytes: u64,
+        setting: &Setting,
         visitor: V,
     ) -> V::Output
     where
         I: Index + Clone + Send + 'static,
         V: Visitor<I::Key>,
     {
-        let rule = Rule::new(self, index.clone(), capacity, block_bytes);
-        policy.build(index, capacity, Put { rule, visitor })
+        policy.build(index.clone(), capacity, Put { rule: self, policy, index, capacity, setting, visitor })
     }
 }
 
@@ -101,16 +114,24 @@ impl std::str::FromStr for Spec {
 }
 
 /// Puts a rule in front of the policy that it visits.
-struct Put<I: Index, V> {
-    rule: Rule<I>,
+struct Put<'a, I, V> {
+    rule: &'a Spec,
+    policy: &'a policy::Spec,
+    index: I,
+    capacity: usize,
+    setting: &'a Setting,
     visitor: V,
 }
 
-impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<I, V> {
+impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<'_, I, V> {
     type Output = V::Output;
 
     fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
-        self.visitor.visit(Admitted { rule: self.rule, policy })
+        let Put { rule, index, capacity, setting, visitor, .. } = self;
+        if rule.info.name == adaptive::INFO.name {
+            return visitor.visit(Adaptive::new(&rule.options, policy, self.policy, index, capacity, setting));
+        }
+        visitor.visit(Admitted::new(Rule::new(rule, index, capacity, setting.block_bytes), policy))
     }
 }
 
@@ -126,13 +147,22 @@ pub enum Rule<I: Index> {
 }
 
 impl<I: Index> Rule<I> {
-    /// The rule of `spec` for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
+    /// The rule with a threshold that `spec` names, for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
     pub fn new(spec: &Spec, index: I, capacity: usize, block_bytes: u64) -> Self {
         match spec.info.name {
             "size" => Rule::Size(Size::new(block_bytes, &spec.options)),
             "hotness" => Rule::Hotness(Hotness::new(index, capacity, &spec.options)),
             "probability" => Rule::Probability(Probability::new(&spec.options)),
-            _ => unreachable!("a parsed rule is one of the table"),
+            _ => unreachable!("a parsed rule with a threshold is one of the table"),
+        }
+    }
+
+    /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+    pub fn request_blocks_max(&self) -> u64 {
+        match self {
+            Rule::Size(size) => size.blocks_max(),
+            Rule::Probability(probability) if probability.admits_nothing() => 0,
+            Rule::Hotness(_) | Rule::Probability(_) => u64::MAX,
         }
     }
 
@@ -195,6 +225,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         self.policy.len()
     }
 
+    #[inline]
     fn tick(&mut self, time_us: u64) {
         self.policy.tick(time_us);
     }

@@ -41,11 +41,21 @@ pub struct Probability {
 }
 
 impl Probability {
-    /// Admits with the probability `p`, from 0 to 1.
+    /// Admits as `options` say.
     pub fn new(options: &Options) -> Self {
-        let mut rule = Probability { p: 0, state: options.count("seed") };
-        rule.set_p(options.number("p"));
+        Probability::with(options.number("p"), options.count("seed"))
+    }
+
+    /// Admits with the probability `p`, from 0 to 1.
+    pub fn with(p: f64, seed: u64) -> Self {
+        let mut rule = Probability { p: 0, state: seed };
+        rule.set_p(p);
         rule
+    }
+
+    /// Whether `p` is 0.
+    pub fn admits_nothing(&self) -> bool {
+        self.p == 0
     }
 
     /// Admits with the probability `p`, from 0 to 1, from now on.

@@ -36,6 +36,16 @@ impl Size {
         Size { request_blocks_max: options.size_bytes("max") / block_bytes }
     }
 
+    /// Admits requests of at most so many blocks.
+    pub fn with(request_blocks_max: u64) -> Self {
+        Size { request_blocks_max }
+    }
+
+    /// The longest request that is admitted, in blocks.
+    pub fn blocks_max(&self) -> u64 {
+        self.request_blocks_max
+    }
+
     /// Admits requests of at most so many blocks from now on.
     pub fn set_blocks_max(&mut self, request_blocks_max: u64) {
         self.request_blocks_max = request_blocks_max;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::access::{Access, NEVER, Op};
+use crate::admission::adaptive::Decision;
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, nearest};
 
@@ -58,6 +59,11 @@ pub trait Policy {
         self.access(Access { block, op: Op::Read, request_blocks: 1, next_use: NEVER })
     }
 
+    /// What was decided last about a setting that adapts; none before the first decision, and where nothing adapts.
+    fn decision(&self) -> Option<&Decision> {
+        None
+    }
+
     /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {
         let _ = (soon, later);
@@ -92,6 +98,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn warm(&mut self, block: P::Key) -> Outcome<P::Key> {
         (**self).warm(block)
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        (**self).decision()
     }
 
     fn prefetch(&self, soon: P::Key, later: P::Key) {
