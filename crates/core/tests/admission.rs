@@ -215,6 +215,67 @@ fn a_removed_block_is_forgotten_by_the_history() {
     Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, &SETTING, Remove);
 }
 
+/// Takes as many blocks as it has room for, as when it takes over from another policy.
+struct Fill;
+
+impl Visitor<u32> for Fill {
+    type Output = ();
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) {
+        for block in 0..CAPACITY as u32 {
+            assert_eq!(policy.warm(block), Outcome::Admit { evicted: None }, "block {block}");
+        }
+        policy.check();
+    }
+}
+
+#[test]
+fn every_online_policy_takes_over_a_full_cache() {
+    for info in POLICIES.iter().filter(|info| !info.offline) {
+        policy::Spec::parse(info.name).unwrap().build(dense(), CAPACITY, Fill);
+    }
+}
+
+/// Every policy in turn as the first, under an objective that makes others better, with blocks removed in between; also one that
+/// does not take each block at once.
+#[test]
+fn auto_is_a_policy_whichever_it_begins_with() {
+    struct Switch;
+    impl Visitor<u32> for Switch {
+        type Output = u64;
+        fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> u64 {
+            let mut held = std::collections::HashSet::new();
+            let (mut switches, mut before) = (0, None);
+            for (position, access) in workload().into_iter().enumerate() {
+                policy.tick(position as u64 * 1000);
+                let now = policy.decision().map(|decision| decision.position as u64);
+                switches += u64::from(before.is_some() && now != before);
+                before = now;
+                if position.is_multiple_of(50) {
+                    policy.check();
+                    let removed = access.block.wrapping_mul(7) % BLOCKS;
+                    assert_eq!(policy.remove(removed), held.remove(&removed));
+                }
+                let outcome = policy.access(access);
+                assert_eq!(outcome == Outcome::Hit, held.contains(&access.block));
+                if let Outcome::Admit { evicted } = outcome {
+                    assert!(evicted.is_none_or(|evicted| held.remove(&evicted)) && held.insert(access.block));
+                }
+                assert_eq!(policy.len(), held.len());
+            }
+            switches
+        }
+    }
+    let rule = "auto:policies=lru+larc+fifo+lfu+2q+mq+arc+lirs+s3-fifo+sieve+w-tinylfu,timeframe=300ms,objective=hit-ratio,alpha=0";
+    let mut switches = 0;
+    for first in ["lru", "larc:fill=ghost", "2q:kin=100%", "lirs:hirs=100%"] {
+        let (rule, first) = (Spec::parse(rule).unwrap(), policy::Spec::parse(first).unwrap());
+        switches += rule.build(&first, dense(), CAPACITY, &SETTING, Switch);
+        switches += rule.build(&first, Hashed::new(), CAPACITY, &SETTING, Switch);
+    }
+    assert!(switches > 20, "{switches} switches");
+}
+
 #[test]
 fn a_write_that_hits_stays_in_the_cache_whatever_its_size() {
     let write = |block, request_blocks| Access { block, op: Op::Write, request_blocks, next_use: NEVER };
@@ -231,5 +292,12 @@ fn rules_are_named_and_misspellings_are_answered_with_the_nearest() {
     assert!(error("sise").starts_with("unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, "));
     assert_eq!(error("probability:p=1.5"), "probability: option 'p' is '1.5', expected a number from 0 to 1");
     assert_eq!(error("size:max=64KB"), "size: option 'max' is '64KB', expected a size in bytes of at least 0B");
+    assert!(error("auto:policies=lru+lcar").starts_with("unknown policy 'lcar' (did you mean 'larc'?)"));
+    let repeated = "auto: option 'policies' is 'lru+lru', expected each policy once";
+    assert_eq!(error("auto:policies=lru+lru"), repeated);
+    assert!(error("auto:policies=lru+fif").ends_with("expected policies that do not know the future"));
+    assert!(
+        error("adaptive:target=4").starts_with("adaptive: option 'target' is '4', expected a duration from 1us to 1h")
+    );
     assert_eq!(error("hotness:min=0"), "hotness: option 'min' is '0', expected a whole number from 1 to 255");
 }

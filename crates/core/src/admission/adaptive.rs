@@ -121,13 +121,14 @@ pub(super) fn aim(options: &Options) -> Aim {
     };
     Aim {
         objective: Objective::named(options.text("objective")),
-        latency_us_max: options.duration_us("target") as f64,
+        latency_us_max: if options.has("target") { options.duration_us("target") as f64 } else { f64::INFINITY },
         writes_per_day_max: if options.has("writes-per-day") {
             options.number("writes-per-day")
         } else {
             f64::INFINITY
         },
         alpha,
+        smooth_all: false,
     }
 }
 

@@ -50,18 +50,20 @@ pub struct Aim {
     pub writes_per_day_max: f64,
     /// The smoothing factor.
     pub alpha: f64,
+    /// Whether latency and hit ratio are smoothed as wear is; the paper takes those of the last timeframe.
+    pub smooth_all: bool,
 }
 
 /// What a candidate would do to the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// `L[s]`: its average latency in the last timeframe.
+    /// `L[s]`: its average latency in the last timeframe, or smoothed.
     pub latency_us: f64,
     /// `T[s]`: how long the array would last from here on.
     pub lifetime_years: f64,
     /// `L[s] / T[s]`.
     pub latency_over_lifetime: f64,
-    /// Its hits per access in the last timeframe.
+    /// Its hits per access in the last timeframe, or smoothed.
     pub hit_ratio: f64,
     /// How often a day the cache would be written in full, smoothed.
     pub writes_per_day: f64,
@@ -144,6 +146,7 @@ impl Controller {
         let candidate = &mut self.candidates[number];
         let Wear { cache_writes: w_c, storage_writes: w_s, .. } = self.array.wear(&estimate.traffic, seconds);
         let old = self.aim.alpha.powf(timeframes);
+        let first = candidate.smoothed.is_none();
         let (before_c, before_s) = candidate.smoothed.unwrap_or((w_c, w_s));
         let (smooth_c, smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
         let left = |endurance: f64, writes: f64| (endurance - writes).max(0.0);
@@ -155,12 +158,17 @@ impl Controller {
         // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
         let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
         let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
-        let latency_us = self.array.latency_mean_us(&estimate.traffic);
+        let (mut latency_us, mut hit_ratio) = (self.array.latency_mean_us(&estimate.traffic), estimate.hit_ratio);
+        if self.aim.smooth_all && !first {
+            let before = &self.figures[number];
+            latency_us = old * before.latency_us + (1.0 - old) * latency_us;
+            hit_ratio = old * before.hit_ratio + (1.0 - old) * hit_ratio;
+        }
         Figures {
             latency_us,
             lifetime_years,
             latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
-            hit_ratio: estimate.hit_ratio,
+            hit_ratio,
             writes_per_day: smooth_c / cache.write_amplification * 86_400.0,
         }
     }
@@ -235,7 +243,7 @@ mod tests {
     }
 
     fn aim(objective: Objective) -> Aim {
-        Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, alpha: 0.8 }
+        Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, alpha: 0.8, smooth_all: false }
     }
 
     /// `read_hits` of 100 bytes read, and what is written.

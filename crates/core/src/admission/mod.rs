@@ -11,6 +11,7 @@
 //! block that the rule lets through the policy may still bypass, as LARC does.
 
 pub mod adaptive;
+pub mod auto;
 pub mod controller;
 pub mod hotness;
 pub mod probability;
@@ -26,6 +27,7 @@ use crate::options::{OptionError, Options, Parameter, nearest};
 use crate::policy::{self, Outcome, Policy, Visitor};
 
 use adaptive::Adaptive;
+use auto::Auto;
 use hotness::Hotness;
 use probability::Probability;
 use size::Size;
@@ -44,7 +46,7 @@ pub struct Info {
 }
 
 /// Every rule, in the order in which they are listed.
-pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO, &adaptive::INFO];
+pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO, &adaptive::INFO, &auto::INFO];
 
 /// What rules have to know of the cache that they stand before.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +75,9 @@ impl Spec {
             return Err(OptionError::UnknownName { what: "admission rule", name: name.to_owned(), near, expected });
         };
         let options = Options::parse(name, info.parameters, options)?;
+        if info.name == auto::INFO.name {
+            auto::candidates(&options)?;
+        }
         Ok(Spec { text: text.to_owned(), info, options })
     }
 
@@ -95,6 +100,9 @@ impl Spec {
         I: Index + Clone + Send + 'static,
         V: Visitor<I::Key>,
     {
+        if self.info.name == auto::INFO.name {
+            return visitor.visit(Auto::new(&self.options, policy, index, capacity, setting));
+        }
         policy.build(index.clone(), capacity, Put { rule: self, policy, index, capacity, setting, visitor })
     }
 }

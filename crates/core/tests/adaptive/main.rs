@@ -13,7 +13,7 @@ use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::index::Hashed;
 use flashwise_core::policy;
-use workload::{Run, Stretch, Timed, Zipf, access, random, run, setting};
+use workload::{Run, Stretch, Timed, Zipf, access, random, run, run_policy, setting};
 
 const BLOCKS: u32 = 400_000;
 const CAPACITY: usize = 40_000;
@@ -195,5 +195,60 @@ fn the_target_is_not_missed_in_two_timeframes_while_a_shadow_meets_it() {
         println!("{kind}, {target_us} us: {misses} of {}", met.len());
         assert!(missed.windows(2).all(|pair| !(pair[0] && pair[1])), "{kind}, {target_us} us: {missed:?}");
         assert!(met.iter().any(|(own, shadow)| *own && *shadow), "{kind}, {target_us} us: nothing was to be kept");
+    }
+}
+
+/// A loop over more blocks than the cache has, with a few popular ones among them (LRU has nothing of the loop and little of the
+/// others), then popular blocks that change all the time (LARC is slow to take them in).
+fn loops_and_drift() -> Vec<Timed> {
+    let popular = Zipf::new(0, 30_000, 1.0);
+    let mut state = 1;
+    let half = PHASE * TIMEFRAME_ACCESSES;
+    let mut draw = |at: usize| {
+        let block = match at / half {
+            0 if random(&mut state) % 10 < 7 => 40_000 + at as u32 % 20_000,
+            0 => popular.draw(&mut state),
+            _ => 60_000 + (at as u32 / 30 + popular.draw(&mut state)) % 100_000,
+        };
+        let op = if random(&mut state) % 10 < 3 { Op::Write } else { Op::Read };
+        (at as u64 * 1_000_000 / TIMEFRAME_ACCESSES as u64, access(block, op, 1))
+    };
+    (0..2 * half).map(&mut draw).collect()
+}
+
+/// Hits per access of each phase after its first 15 timeframes, and latency over lifetime.
+fn of_phases(stretches: &[Stretch]) -> [(f64, f64); 2] {
+    [0, 1].map(|phase| {
+        let stretches = &stretches[phase * PHASE + 15..(phase + 1) * PHASE];
+        let counts = stretches.iter().fold(Counts::default(), |counts, stretch| counts + stretch.counts);
+        (counts.hit_ratio(), latency_over_lifetime(stretches))
+    })
+}
+
+/// After 15 timeframes of each phase; a policy that took over has its ghosts again by then.
+#[test]
+fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
+    const POLICIES: [&str; 4] = ["lru", "larc", "2q", "s3-fifo"];
+    let accesses = loops_and_drift();
+    let run = |policy: &str, rule: &str| {
+        let over = Run { accesses: &accesses, blocks: PHASES_BLOCKS, stretch_us: 1_000_000 };
+        of_phases(&run_policy(policy, rule, PHASES_CAPACITY, &phases_setting(), over).stretches)
+    };
+    let fixed = POLICIES.map(|policy| run(policy, "probability:p=1"));
+    let by_hits = run("lru", "auto:objective=hit-ratio,timeframe=1s");
+    let by_cost = run("lru", "auto:timeframe=1s");
+    for phase in 0..2 {
+        // As costs: what is small is good.
+        for (what, own, of_fixed) in [
+            ("misses", -by_hits[phase].0, fixed.map(|of_phases| -of_phases[phase].0)),
+            ("latency over lifetime", by_cost[phase].1, fixed.map(|of_phases| of_phases[phase].1)),
+        ] {
+            let best = of_fixed.into_iter().fold(f64::INFINITY, f64::min);
+            let worst = of_fixed.into_iter().fold(f64::NEG_INFINITY, f64::max);
+            println!(
+                "{what}, phase {phase}: {:.1} % of the spread above the best",
+                100.0 * (own - best) / (worst - best)
+            );
+        }
     }
 }

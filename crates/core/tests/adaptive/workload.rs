@@ -116,6 +116,11 @@ impl Visitor<u32> for Run<'_> {
 
 /// Runs LRU behind `rule`.
 pub fn run(rule: &str, capacity: usize, setting: &Setting, run: Run<'_>) -> Ran {
-    let (rule, lru) = (Spec::parse(rule).unwrap(), policy::Spec::parse("lru").unwrap());
-    rule.build(&lru, Dense::new(run.blocks as usize), capacity, setting, run)
+    run_policy("lru", rule, capacity, setting, run)
+}
+
+/// Runs `policy` behind `rule`.
+pub fn run_policy(policy: &str, rule: &str, capacity: usize, setting: &Setting, run: Run<'_>) -> Ran {
+    let (rule, policy) = (Spec::parse(rule).unwrap(), policy::Spec::parse(policy).unwrap());
+    rule.build(&policy, Dense::new(run.blocks as usize), capacity, setting, run)
 }
