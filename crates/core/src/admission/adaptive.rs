@@ -26,7 +26,6 @@ use super::shadow::Shadows;
 use super::size::Size;
 use super::{Admitted, Info, Rule, Setting};
 use crate::access::Access;
-use crate::account::Counts;
 use crate::index::{Hashed, Index};
 use crate::options::{self, Options, Parameter};
 use crate::policy::{self, Outcome, Policy};
@@ -262,8 +261,6 @@ pub struct Adaptive<P, I: Index> {
     controller: Controller,
     timeframes: Timeframes,
     block_bytes: u64,
-    /// What the cache itself did in this timeframe.
-    own: Counts,
     /// By how much the cache was slower than its shadows told, smoothed.
     excess_us: f64,
     decision: Option<Decision>,
@@ -295,7 +292,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
             controller: Controller::new(setting.array, aim(options), scale.shadows),
             timeframes: Timeframes::new(options),
             block_bytes: setting.block_bytes,
-            own: Counts::default(),
             excess_us: 0.0,
             decision: None,
         }
@@ -304,8 +300,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
     #[cold]
     fn end_timeframe(&mut self, time_us: u64) {
         let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
+        let own = self.shadows.own();
         let estimates = self.shadows.estimates(self.cache.rule_mut().request_blocks_max());
-        let own = std::mem::take(&mut self.own);
         let latency_us = self.controller.array().latency_mean_us(&own.traffic(self.block_bytes));
         self.controller.weigh(&estimates, seconds, timeframes);
         let old = self.controller.aim().alpha.powf(timeframes);
@@ -355,8 +351,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.cache.access(access);
-        self.shadows.access(&access, outcome == Outcome::Hit);
-        self.own.record(access.op, &outcome);
+        self.shadows.access(&access, &outcome);
         outcome
     }
 

@@ -15,7 +15,6 @@ use super::shadow::Shadows;
 use super::size::Size;
 use super::{Info, Rule, Setting};
 use crate::access::Access;
-use crate::account::Counts;
 use crate::blocks::{Blocks, List};
 use crate::index::{Index, Key};
 use crate::options::{Kind, OptionError, Options, Parameter};
@@ -95,8 +94,6 @@ pub struct Auto<I: Index> {
     controller: Controller,
     timeframes: Timeframes,
     block_bytes: u64,
-    /// What the cache itself did in this timeframe.
-    own: Counts,
     decision: Option<Decision>,
 }
 
@@ -133,7 +130,6 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             shadows,
             timeframes: Timeframes::new(options),
             block_bytes: setting.block_bytes,
-            own: Counts::default(),
             decision: None,
         }
     }
@@ -141,12 +137,12 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
     #[cold]
     fn end_timeframe(&mut self, time_us: u64) {
         let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
+        let own = self.shadows.own();
         self.controller.weigh(&self.shadows.estimates(u64::MAX), seconds, timeframes);
         let choice = self.controller.choose(0.0);
         if choice.candidate != self.current {
             self.hand_over(choice.candidate);
         }
-        let own = std::mem::take(&mut self.own);
         self.decision = Some(Decision {
             time_us,
             number: 1 + self.decision.as_ref().map_or(0, |decision| decision.number),
@@ -196,8 +192,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.cache.access(access);
         self.note(access.block, &outcome);
-        self.shadows.access(&access, outcome == Outcome::Hit);
-        self.own.record(access.op, &outcome);
+        self.shadows.access(&access, &outcome);
         outcome
     }
 

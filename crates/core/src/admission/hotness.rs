@@ -205,11 +205,12 @@ impl<I: Index> Hotness<I> {
         }
     }
 
-    /// A hint that `later` will be accessed soon and `soon` sooner.
+    /// A hint that `soon` will be accessed, and `missed` if it stays as it is.
     #[inline]
-    pub fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.history.prefetch_node(soon);
-        self.history.prefetch_index(later);
+    pub fn prefetch(&self, soon: I::Key, missed: bool) {
+        if missed || matches!(self.threshold, Threshold::Top(_)) {
+            self.history.prefetch_index(soon);
+        }
     }
 
     /// Asserts that the history is no longer than it may be and that the top is what its counts say.

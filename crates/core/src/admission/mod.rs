@@ -173,16 +173,6 @@ impl<I: Index> Rule<I> {
             Rule::Hotness(_) | Rule::Probability(_) => u64::MAX,
         }
     }
-
-    /// Whether the block of `access`, a miss, is admitted.
-    #[inline]
-    fn admits(&mut self, access: &Access<I::Key>) -> bool {
-        match self {
-            Rule::Size(size) => size.admits(access),
-            Rule::Hotness(hotness) => hotness.admits(access.block),
-            Rule::Probability(probability) => probability.admits(),
-        }
-    }
 }
 
 /// A replacement policy behind an admission rule; see the module.
@@ -209,13 +199,17 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if self.policy.contains(access.block) {
-            if let Rule::Hotness(hotness) = &mut self.rule {
+        let admitted = match &mut self.rule {
+            // Asked about hits as well, whose answer does not matter: what is admitted is looked up once and not twice.
+            Rule::Size(size) => size.admits(&access) || self.policy.contains(access.block),
+            Rule::Probability(probability) => probability.admits() || self.policy.contains(access.block),
+            Rule::Hotness(hotness) if self.policy.contains(access.block) => {
                 hotness.hit(access.block);
+                true
             }
-            return self.policy.access(access);
-        }
-        if self.rule.admits(&access) { self.policy.access(access) } else { Outcome::Bypass }
+            Rule::Hotness(hotness) => hotness.admits(access.block),
+        };
+        if admitted { self.policy.access(access) } else { Outcome::Bypass }
     }
 
     fn remove(&mut self, block: I::Key) -> bool {
@@ -246,7 +240,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.policy.prefetch(soon, later);
         if let Rule::Hotness(hotness) = &self.rule {
-            hotness.prefetch(soon, later);
+            hotness.prefetch(soon, !self.policy.contains(soon));
         }
     }
 

@@ -25,7 +25,7 @@ use crate::access::{Access, Op};
 use crate::account::{Account, Counts, Hashes};
 use crate::array::Traffic;
 use crate::index::{Hashed, Key};
-use crate::policy::{self, Policy, Visitor};
+use crate::policy::{self, Outcome, Policy, Visitor};
 use crate::sketch::mix;
 
 /// Shadow caches have at least so many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
@@ -62,10 +62,20 @@ fn class(request_blocks: u32) -> usize {
     (u32::BITS - request_blocks.saturating_sub(1).leading_zeros()) as usize
 }
 
-/// Accesses by op, by whether they missed the cache, and by class.
-type Tally = [[[u64; CLASSES]; 2]; 2];
+/// Accesses by op, by what became of them in the cache (hit, admitted, bypassed), and by class.
+type Tally = [[[u64; CLASSES]; 3]; 2];
 
-const EMPTY: Tally = [[[0; CLASSES]; 2]; 2];
+const EMPTY: Tally = [[[0; CLASSES]; 3]; 2];
+
+#[inline]
+fn tally<K>(tally: &mut Tally, access: &Access<K>, outcome: &Outcome<K>) {
+    let outcome = match outcome {
+        Outcome::Hit => 0,
+        Outcome::Admit { .. } => 1,
+        Outcome::Bypass => 2,
+    };
+    tally[access.op as usize][outcome][class(access.request_blocks)] += 1;
+}
 
 /// What one shadow tells of the whole workload in a timeframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -155,18 +165,18 @@ impl<K: Key> Shadows<K> {
         });
     }
 
-    /// Shows an access, which hit the cache itself or missed it, to the shadows.
+    /// Shows an access, and what became of it in the cache itself, to the shadows.
     #[inline]
-    pub fn access(&mut self, access: &Access<K>, hit: bool) {
-        self.seen[access.op as usize][usize::from(!hit)][class(access.request_blocks)] += 1;
+    pub fn access(&mut self, access: &Access<K>, outcome: &Outcome<K>) {
+        tally(&mut self.seen, access, outcome);
         if self.sampler.takes(&access.block) {
-            self.run(access, hit);
+            self.run(access, outcome);
         }
     }
 
     #[inline(never)]
-    fn run(&mut self, access: &Access<K>, hit: bool) {
-        self.sampled[access.op as usize][usize::from(!hit)][class(access.request_blocks)] += 1;
+    fn run(&mut self, access: &Access<K>, outcome: &Outcome<K>) {
+        tally(&mut self.sampled, access, outcome);
         self.sampled_accesses += 1;
         for shadow in &mut self.shadows {
             let outcome = shadow.cache.access(*access);
@@ -198,6 +208,12 @@ impl<K: Key> Shadows<K> {
         self.sampled_accesses
     }
 
+    /// What the cache itself did in this timeframe, but for what it wrote back.
+    pub fn own(&self) -> Counts {
+        let sum = |outcome: usize| [0, 1].map(|op| self.seen[op][outcome].iter().sum());
+        Counts { hits: sum(0), admissions: sum(1), bypasses: sum(2), written_back: 0 }
+    }
+
     /// What each shadow tells of this timeframe, which ends here. In it the cache itself admitted requests of at most
     /// `request_blocks_max`.
     pub fn estimates(&mut self, request_blocks_max: u64) -> Vec<Estimate> {
@@ -210,19 +226,20 @@ impl<K: Key> Shadows<K> {
             let mut traffic = counts.traffic(1);
             for op in [Op::Read, Op::Write] {
                 for class in 0..CLASSES {
-                    let short = |miss: usize| {
-                        let at = |tally: &Tally| tally[op as usize][miss][class] as f64;
+                    let short = |outcome: usize| {
+                        let at = |tally: &Tally| tally[op as usize][outcome][class] as f64;
                         at(&seen) * rate - at(&sampled)
                     };
+                    let (hits_short, misses_short) = (short(0), short(1) + short(2));
                     let class_blocks = 1_u64 << class;
                     if class_blocks > shadow.request_blocks_max {
-                        add_refused(&mut traffic, op, short(0) + short(1));
+                        add_refused(&mut traffic, op, hits_short + misses_short);
                         continue;
                     }
                     // Where the cache refused everything, its misses tell nothing.
                     let of_cache = class_blocks <= request_blocks_max;
                     let (short_hits, short_misses) =
-                        if of_cache { (short(0), short(1)) } else { (short(0) + short(1), 0.0) };
+                        if of_cache { (hits_short, misses_short) } else { (hits_short + misses_short, 0.0) };
                     hits += short_hits;
                     add_hits(&mut traffic, op, short_hits);
                     add_misses(&mut traffic, op, short_misses, &counts);

@@ -12,7 +12,7 @@ use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::index::Hashed;
-use flashwise_core::policy;
+use flashwise_core::policy::{self, Outcome};
 use workload::{Run, Stretch, Timed, Zipf, access, random, run, run_policy, setting};
 
 const BLOCKS: u32 = 400_000;
@@ -85,7 +85,8 @@ fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
                 if *time_us == half_us {
                     shadows.estimates(request_blocks_max);
                 }
-                shadows.access(access, *hit);
+                let outcome = if *hit { Outcome::Hit } else { Outcome::Bypass };
+                shadows.access(access, &outcome);
             }
             for ((rule, full), estimate) in RULES.iter().zip(&full).zip(shadows.estimates(request_blocks_max)) {
                 let what = format!("{rule}, exponent {exponent}, seed {seed}, behind {}", RULES[of_cache]);

@@ -5,13 +5,17 @@
 
 mod device;
 mod keys;
+mod replay;
 
-use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
+use flashwise_core::account::Counts;
+use flashwise_core::admission::Setting;
+use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
 pub use device::{Profile, tier_of_option};
 pub use keys::ArrayError;
 use keys::{Document, Keys, Range};
+pub use replay::{Replayed, replay};
 
 const WORKLOAD_KEYS: [&str; 9] = [
     "name",
@@ -154,6 +158,59 @@ impl Lifetime {
     }
 }
 
+/// Cache and storage for a cache of `capacity_blocks` over a trace: devices as those of `array`, of the capacity that the
+/// cache has, and storage of twice the blocks of the trace (section VI.B). How many devices share it makes no difference.
+pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_blocks: usize) -> Setting {
+    let sized = |tier: &Tier, blocks: f64| Tier {
+        device: Device { capacity_bytes: blocks * block_bytes as f64, ..tier.device },
+        devices: 1.0,
+        write_amplification: tier.write_amplification,
+    };
+    let cache = sized(&array.cache, capacity_blocks as f64);
+    let storage = sized(&array.storage, 2.0 * unique_blocks as f64);
+    Setting { block_bytes, array: Array { cache, storage } }
+}
+
+/// The paper's devices: a cache of SLC before storage of MLC.
+pub fn paper() -> Array {
+    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
+    Array { cache: tier("slc"), storage: tier("mlc") }
+}
+
+/// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ArrayFigures {
+    /// How long a block access waits on average.
+    pub latency_mean_us: f64,
+    /// How long the array lasts: the lesser of both tiers.
+    pub lifetime_years: f64,
+    /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
+    pub latency_over_lifetime: f64,
+    /// `w_c`: writes per cell of the cache and second.
+    pub cache_write_rate: f64,
+    /// `w_s`: writes per cell of the storage and second.
+    pub storage_write_rate: f64,
+    /// Accesses that went past the cache.
+    pub bypassed: u64,
+}
+
+impl ArrayFigures {
+    /// What `counts` of a stretch of so many seconds do to the array of `setting`.
+    pub fn of(setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
+        let traffic = counts.traffic(setting.block_bytes);
+        let wear = setting.array.wear(&traffic, seconds);
+        let latency_mean_us = setting.array.latency_mean_us(&traffic);
+        ArrayFigures {
+            latency_mean_us,
+            lifetime_years: wear.lifetime_years(),
+            latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
+            cache_write_rate: wear.cache_writes,
+            storage_write_rate: wear.storage_writes,
+            bypassed: counts.bypasses.iter().sum(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +270,23 @@ mod tests {
             ("0.177".into(), "0.131".into())
         );
         assert_eq!(one.latency_over_lifetime, one.latency_mean_us / one.lifetime_years);
+    }
+
+    /// 100 blocks of 10 bytes in the cache, storage for 2 * 500 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
+    ///
+    ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
+    ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second
+    ///     L = (30 * 40 + 20 * 200 + 40 * 200 + 10 * 1000) / 100 = 232 us
+    #[test]
+    fn a_run_has_the_figures_of_its_counts() {
+        let setting = setting(&paper(), 10, 100, 500);
+        let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
+        let figures = ArrayFigures::of(&setting, &counts, 2.0);
+        assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
+        assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");
+        assert!(near(figures.lifetime_years, 1.0 / 2.5e-6 / YEAR_SECONDS), "{figures:?}");
+        assert!(near(figures.latency_over_lifetime * figures.lifetime_years, 232.0), "{figures:?}");
     }
 
     #[test]
