@@ -16,7 +16,7 @@ const BLOCK_BYTES: u64 = 4096;
 /// As far ahead as the simulator looks.
 const PREFETCH_DISTANCE: usize = 12;
 
-const RULES: [&str; 10] = [
+const RULES: [&str; 11] = [
     "",
     "size:max=1GiB",
     "size:max=0",
@@ -25,6 +25,7 @@ const RULES: [&str; 10] = [
     "hotness:min=2",
     "hotness:top=10%",
     "adaptive:timeframe=100ms",
+    "adaptive:timeframe=100ms,sampling=0.1%",
     "adaptive:timeframe=100ms,kind=size",
     "adaptive:timeframe=100ms,kind=hotness",
 ];

@@ -46,8 +46,15 @@ fn shell(folder: &TempDir, script: &str) -> String {
 #[test]
 fn every_command_in_the_documentation_runs_as_written() {
     let mut run = 0;
-    let documents =
-        ["README.md", "docs/design.md", "docs/lifetime.md", "docs/serve.md", "benches/README.md", "traces/README.md"];
+    let documents = [
+        "README.md",
+        "docs/admission.md",
+        "docs/design.md",
+        "docs/lifetime.md",
+        "docs/serve.md",
+        "benches/README.md",
+        "traces/README.md",
+    ];
     for name in documents {
         let folder = TempDir::new().unwrap();
         for shared in ["docs", "traces"] {
