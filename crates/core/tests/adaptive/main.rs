@@ -91,6 +91,7 @@ fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
             for ((rule, full), estimate) in RULES.iter().zip(&full).zip(shadows.estimates(request_blocks_max)) {
                 let what = format!("{rule}, exponent {exponent}, seed {seed}, behind {}", RULES[of_cache]);
                 let points = 100.0 * (estimate.hit_ratio - full.hit_ratio());
+                println!("{what}: {points:+.2} points");
                 assert!(points.abs() < 2.0, "{what}: {points:.2} points");
                 let traffic = full.traffic(4096);
                 let all = traffic.client();
@@ -168,6 +169,7 @@ fn after_25_timeframes_the_adapted_threshold_is_within_five_percent_of_the_best_
         let costs: Vec<_> = fixed.iter().map(|fixed| latency_over_lifetime(&fixed[range.clone()])).collect();
         let own = latency_over_lifetime(&adaptive[range]);
         let best = (0..10).min_by(|a, b| costs[*a].total_cmp(&costs[*b])).unwrap();
+        println!("phase {phase}: {:.3} of the best", own / costs[best]);
         assert_eq!(best, best_known, "phase {phase}: {costs:?}");
         assert!(own <= 1.05 * costs[best], "phase {phase}: {own}, {costs:?}");
     }
