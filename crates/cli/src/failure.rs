@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_sim::array::ArrayError;
 use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;
@@ -45,6 +46,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
+        || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
         || error.is::<SizeError>()
         || error.is::<OptionError>()
         || error.downcast_ref::<TraceError>().is_some_and(of_trace)

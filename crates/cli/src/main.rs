@@ -7,6 +7,7 @@ mod detach;
 mod endurance;
 mod failure;
 mod input;
+mod lifetime;
 mod listing;
 mod manage;
 mod pareto;
@@ -44,6 +45,7 @@ enum Command {
     Detach(detach::Detach),
     Check(check::Check),
     Policies(policies::Policies),
+    Lifetime(lifetime::Lifetime),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
 }
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Detach(detach) => detach.run(),
         Command::Check(check) => check.run(),
         Command::Policies(policies) => policies.run(),
+        Command::Lifetime(lifetime) => lifetime.run(),
         Command::Trace(command) => command.run(),
     };
     failure::exit_code(result)

@@ -1,12 +1,15 @@
-//! `flashwise policies`: what can be simulated, from which paper, with which parameters.
+//! `flashwise policies`: policies and admission rules, from which paper, with which parameters.
+
+use std::io::Write;
 
 use clap::Args;
+use flashwise_core::admission::RULES;
 use flashwise_core::policy::POLICIES;
 use flashwise_sim::endurance::algorithms;
 
 use crate::listing;
 
-/// List the policies, their sources and their parameters
+/// List the policies and admission rules, their sources and their parameters
 #[derive(Debug, Args)]
 pub struct Policies {}
 
@@ -17,6 +20,10 @@ impl Policies {
         for info in POLICIES.iter().copied().chain(algorithms().filter(|info| !known(info.name))) {
             let offline = if info.offline { " (offline: needs the whole trace)" } else { "" };
             listing::write(&mut out, info.name, &format!("{}{offline}", info.title), info.source, info.parameters)?;
+        }
+        writeln!(out, "\nAdmission rules, in front of any policy:\n")?;
+        for info in RULES {
+            listing::write(&mut out, info.name, info.title, info.source, info.parameters)?;
         }
         Ok(())
     }

@@ -46,11 +46,21 @@ fn shell(folder: &TempDir, script: &str) -> String {
 #[test]
 fn every_command_in_the_documentation_runs_as_written() {
     let mut run = 0;
-    for name in
-        ["README.md", "docs/design.md", "docs/serve.md", "docs/wear.md", "benches/README.md", "traces/README.md"]
-    {
+    let documents = [
+        "README.md",
+        "docs/admission.md",
+        "docs/design.md",
+        "docs/lifetime.md",
+        "docs/serve.md",
+        "docs/wear.md",
+        "benches/README.md",
+        "traces/README.md",
+    ];
+    for name in documents {
         let folder = TempDir::new().unwrap();
-        std::os::unix::fs::symlink(project().join("traces"), folder.path().join("traces")).unwrap();
+        for shared in ["docs", "traces"] {
+            std::os::unix::fs::symlink(project().join(shared), folder.path().join(shared)).unwrap();
+        }
         let markdown = std::fs::read_to_string(project().join(name)).unwrap();
         let mut printed = None;
         for block in blocks(&markdown) {

@@ -8,12 +8,17 @@ use rustc_hash::FxBuildHasher;
 use crate::prefetch::prefetch;
 use crate::table::Table;
 
+/// What can name a block.
+pub trait Key: Copy + Eq + Hash + Debug + Default + Send + 'static {}
+
+impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static> Key for K {}
+
 /// Maps block keys to node numbers. Node number 0 means "not there".
 ///
 /// The index stores node numbers alone; where it needs the key of a node it asks `key_of`.
 pub trait Index {
     /// What names a block.
-    type Key: Copy + Eq + Hash + Debug + Default + Send + 'static;
+    type Key: Key;
 
     /// The node of `key`, or 0.
     fn get(&self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key) -> u32;
@@ -91,7 +96,7 @@ impl<K> Default for Hashed<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static> Index for Hashed<K> {
+impl<K: Key> Index for Hashed<K> {
     type Key = K;
 
     #[inline]

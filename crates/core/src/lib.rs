@@ -7,6 +7,9 @@
 //! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`].
 
 pub mod access;
+pub mod account;
+pub mod admission;
+pub mod array;
 pub mod blocks;
 pub mod cache;
 pub mod container_policy;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::quantity::{ByteSize, Duration};
+
 /// What values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -11,6 +13,10 @@ pub enum Kind {
     Count(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// A size in bytes from the first to the second bound, both allowed, such as `64KiB`.
+    Size(u64, u64),
+    /// A duration in microseconds from the first to the second bound, both allowed, such as `10min`.
+    Duration(u64, u64),
     /// Any text.
     Text,
 }
@@ -23,6 +29,13 @@ impl fmt::Display for Kind {
             Kind::Count(min, u64::MAX) => write!(f, "a whole number of at least {min}"),
             Kind::Count(min, max) => write!(f, "a whole number from {min} to {max}"),
             Kind::Choice(words) => write!(f, "{}", words.join(" or ")),
+            Kind::Size(min, u64::MAX) => write!(f, "a size in bytes of at least {}", ByteSize::new(*min)),
+            Kind::Size(min, max) => {
+                write!(f, "a size in bytes from {} to {}", ByteSize::new(*min), ByteSize::new(*max))
+            }
+            Kind::Duration(min, max) => {
+                write!(f, "a duration from {} to {}", Duration::from_us(*min), Duration::from_us(*max))
+            }
             Kind::Text => write!(f, "text"),
         }
     }
@@ -129,6 +142,26 @@ impl Options {
     pub fn count(&self, name: &str) -> u64 {
         self.text(name).parse().unwrap_or_else(|_| panic!("the default of '{name}' is a whole number"))
     }
+
+    /// The value of a [`Kind::Size`] option, in bytes.
+    pub fn size_bytes(&self, name: &str) -> u64 {
+        self.text(name).parse().map(ByteSize::bytes).unwrap_or_else(|_| panic!("the default of '{name}' is a size"))
+    }
+
+    /// The value of a [`Kind::Duration`] option, in microseconds.
+    pub fn duration_us(&self, name: &str) -> u64 {
+        self.text(name).parse().map(Duration::us).unwrap_or_else(|_| panic!("the default of '{name}' is a duration"))
+    }
+
+    /// Whether option `name` has a value: it is given, or its default is not empty.
+    pub fn has(&self, name: &str) -> bool {
+        !self.text(name).is_empty()
+    }
+
+    /// Whether option `name` was given.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.iter().any(|(given, _)| *given == name)
+    }
 }
 
 fn allowed(kind: Kind, value: &str) -> bool {
@@ -136,6 +169,8 @@ fn allowed(kind: Kind, value: &str) -> bool {
         Kind::Number(min, max) => number(value).is_some_and(|value| (min..=max).contains(&value)),
         Kind::Count(min, max) => value.parse().is_ok_and(|value: u64| (min..=max).contains(&value)),
         Kind::Choice(words) => words.contains(&value),
+        Kind::Size(min, max) => value.parse().is_ok_and(|size: ByteSize| (min..=max).contains(&size.bytes())),
+        Kind::Duration(min, max) => value.parse().is_ok_and(|duration: Duration| (min..=max).contains(&duration.us())),
         Kind::Text => true,
     }
 }

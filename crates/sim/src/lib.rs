@@ -4,6 +4,7 @@
 //! the [`normalise`]r (requests to block accesses with dense ids) into a [`trace::Trace`], an Arrow IPC file that is mapped
 //! into memory. [`simulate`] runs policies over it; [`cache_simulation`] runs the whole cache over the requests themselves.
 
+pub mod array;
 pub mod cache_run;
 pub mod cache_settings;
 pub mod cache_simulation;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::access::Access;
+use crate::access::{Access, NEVER, Op};
+use crate::admission::adaptive::Decision;
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, nearest};
 
@@ -47,6 +48,22 @@ pub trait Policy {
         self.len() == 0
     }
 
+    /// Tells the time, which never goes back, of the accesses that follow. Only what divides time into frames listens.
+    #[inline]
+    fn tick(&mut self, time_us: u64) {
+        let _ = time_us;
+    }
+
+    /// Shows a block that is in the cache's space already, after a restart: to what replaces, past any admission rule.
+    fn warm(&mut self, block: Self::Key) -> Outcome<Self::Key> {
+        self.access(Access { block, op: Op::Read, request_blocks: 1, next_use: NEVER })
+    }
+
+    /// What was decided last about a setting that adapts; none before the first decision, and where nothing adapts.
+    fn decision(&self) -> Option<&Decision> {
+        None
+    }
+
     /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {
         let _ = (soon, later);
@@ -54,6 +71,46 @@ pub trait Policy {
 
     /// Asserts the policy's invariants, its memory bound included. Slow; for tests.
     fn check(&self);
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    type Key = P::Key;
+
+    fn access(&mut self, access: Access<P::Key>) -> Outcome<P::Key> {
+        (**self).access(access)
+    }
+
+    fn remove(&mut self, block: P::Key) -> bool {
+        (**self).remove(block)
+    }
+
+    fn contains(&self, block: P::Key) -> bool {
+        (**self).contains(block)
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn tick(&mut self, time_us: u64) {
+        (**self).tick(time_us);
+    }
+
+    fn warm(&mut self, block: P::Key) -> Outcome<P::Key> {
+        (**self).warm(block)
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        (**self).decision()
+    }
+
+    fn prefetch(&self, soon: P::Key, later: P::Key) {
+        (**self).prefetch(soon, later);
+    }
+
+    fn check(&self) {
+        (**self).check();
+    }
 }
 
 /// What a policy is called, where it comes from and what can be set.

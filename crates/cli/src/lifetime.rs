@@ -1,0 +1,139 @@
+//! `flashwise lifetime`: how long an array of cache and storage lasts under a workload in plain numbers, and how fast it answers.
+
+use std::io::Write;
+
+use clap::Args;
+use flashwise_core::array::{Array, Tier};
+use flashwise_sim::array::{ArrayError, Description, Lifetime as Figures, NamedWorkload, Profile, tier_of_option};
+
+use crate::failure::Misuse;
+use crate::table;
+
+/// Compute wear, lifetime and latency of a cache and the storage behind it, from plain numbers
+///
+/// Cache, storage and workloads come from a file (docs/lifetime.toml shows one), or from options, which go before the file.
+#[derive(Debug, Args)]
+pub struct Lifetime {
+    /// A TOML file with the tables [cache], [storage] and [[workload]]
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+    /// The cache: a device of --devices or a file, with changes: slc, slc:devices=2,write-amplification=1.5
+    #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
+    cache: Option<Tier>,
+    /// The storage behind it, in the same way: mlc:devices=3
+    #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
+    storage: Option<Tier>,
+    /// A workload: read-mb-per-s=160,write-mb-per-s=200,read-hit-ratio=90%,write-hit-ratio=85%,dirty=65%; also name,
+    /// admitted (share of the misses), read-length-kb, write-length-kb; can be given many times
+    #[arg(long = "workload", value_name = "WORKLOAD", value_parser = parse_workload)]
+    workloads: Vec<NamedWorkload>,
+    /// Print a JSON array, one object per workload; null is unlimited
+    #[arg(long)]
+    json: bool,
+    /// List the devices that can be named, with their figures and sources
+    #[arg(long, exclusive = true)]
+    devices: bool,
+}
+
+fn parse_cache(text: &str) -> Result<Tier, ArrayError> {
+    tier_of_option("cache", text)
+}
+
+fn parse_storage(text: &str) -> Result<Tier, ArrayError> {
+    tier_of_option("storage", text)
+}
+
+fn parse_workload(text: &str) -> Result<NamedWorkload, ArrayError> {
+    NamedWorkload::of_option("workload", text)
+}
+
+impl Lifetime {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.devices {
+            for profile in Profile::all() {
+                list(&mut out, &profile)?;
+            }
+            return Ok(());
+        }
+        let figures = self.figures()?;
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &figures).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        } else {
+            writeln!(out, "{}", shown(&figures))?;
+        }
+        Ok(())
+    }
+
+    fn figures(&self) -> anyhow::Result<Vec<Figures>> {
+        let described = self.file.as_deref().map(Description::read).transpose()?.unwrap_or_default();
+        let missing = |what: &str, example: &str| {
+            let file = self.file.as_deref().map(|file| format!("{file}: ")).unwrap_or_default();
+            Misuse(format!("{file}found no {what}, expected one in the file or as an option: {example}"))
+        };
+        let cache = self.cache.or(described.cache).ok_or_else(|| missing("cache", "--cache slc"))?;
+        let storage =
+            self.storage.or(described.storage).ok_or_else(|| missing("storage", "--storage mlc:devices=3"))?;
+        let workloads: Vec<_> = if self.workloads.is_empty() { described.workloads } else { self.workloads.clone() };
+        if workloads.is_empty() {
+            return Err(missing("workload", "--workload read-mb-per-s=160,...").into());
+        }
+        let array = Array { cache, storage };
+        Ok(workloads.iter().map(|workload| Figures::of(&array, workload)).collect())
+    }
+}
+
+/// One column per workload.
+fn shown(figures: &[Figures]) -> String {
+    let names = figures.iter().enumerate().map(|(number, figures)| match &figures.workload[..] {
+        "" => (number + 1).to_string(),
+        name => name.to_owned(),
+    });
+    let header: Vec<String> = std::iter::once("workload".to_owned()).chain(names).collect();
+    let mut table = table::plain(&header.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    let mut row = |name: &str, show: &dyn Fn(&Figures) -> String| {
+        table.add_row(std::iter::once(name.to_owned()).chain(figures.iter().map(show)));
+    };
+    row("cache: writes per cell and second", &|figures| rate(figures.cache_write_rate));
+    row("storage: writes per cell and second", &|figures| rate(figures.storage_write_rate));
+    row("cache: endurance used per second", &|figures| rate(figures.cache_wear_rate));
+    row("storage: endurance used per second", &|figures| rate(figures.storage_wear_rate));
+    row("cache: lifetime in years", &|figures| number(figures.cache_lifetime_years));
+    row("storage: lifetime in years", &|figures| number(figures.storage_lifetime_years));
+    row("lifetime in years", &|figures| number(figures.lifetime_years));
+    row("latency of a byte in ms", &|figures| milliseconds(figures.latency_mean_us));
+    if figures.iter().any(|figures| figures.latency_request_mean_us.is_some()) {
+        row("latency of a request in ms", &|figures| {
+            figures.latency_request_mean_us.map_or("-".to_owned(), milliseconds)
+        });
+    }
+    row("latency over lifetime in ms per year", &|figures| milliseconds(figures.latency_over_lifetime));
+    table.trim_fmt()
+}
+
+fn rate(rate: f64) -> String {
+    format!("{rate:.2e}")
+}
+
+fn milliseconds(us: f64) -> String {
+    format!("{:.3}", us / 1e3)
+}
+
+fn number(number: f64) -> String {
+    if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() }
+}
+
+fn list(mut out: impl Write, profile: &Profile) -> std::io::Result<()> {
+    let Profile { name, title, source, device } = profile;
+    let capacity_gb = device.capacity_bytes / 1e9;
+    let cycles =
+        if device.endurance_cycles.is_finite() { device.endurance_cycles.to_string() } else { "unlimited".to_owned() };
+    let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);
+    writeln!(out, "{name}  {title}")?;
+    writeln!(out, "    {source}")?;
+    writeln!(
+        out,
+        "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms}"
+    )
+}

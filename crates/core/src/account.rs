@@ -1,0 +1,238 @@
+//! What a cache's decisions make its devices do, counted from outcomes: the traffic of which [`Array`](crate::array::Array)
+//! tells wear and latency.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, Figures 2 and 3: arrows 2 to 5. Evicted blocks that are dirty are counted one by one, where
+//! equation 2 has their average share `d`.
+
+use std::hash::Hash;
+
+use hashbrown::HashSet;
+use rustc_hash::FxBuildHasher;
+
+use crate::access::Op;
+use crate::array::Traffic;
+use crate::policy::Outcome;
+
+/// Which blocks are dirty.
+pub trait BlockSet<K> {
+    /// Puts `block` into the set; whether it was not there.
+    fn insert(&mut self, block: K) -> bool;
+
+    /// Takes `block` out of the set; whether it was there.
+    fn remove(&mut self, block: K) -> bool;
+}
+
+/// A set of dense block ids: a bit each.
+#[derive(Clone, Debug)]
+pub struct Bits(Vec<u64>);
+
+impl Bits {
+    /// An empty set of ids below `block_count`.
+    pub fn new(block_count: usize) -> Self {
+        Bits(vec![0; block_count.div_ceil(64)])
+    }
+}
+
+impl BlockSet<u32> for Bits {
+    #[inline]
+    fn insert(&mut self, block: u32) -> bool {
+        let (word, bit) = (&mut self.0[block as usize / 64], 1 << (block % 64));
+        let before = *word;
+        *word |= bit;
+        before & bit == 0
+    }
+
+    #[inline]
+    fn remove(&mut self, block: u32) -> bool {
+        let (word, bit) = (&mut self.0[block as usize / 64], 1 << (block % 64));
+        let before = *word;
+        *word &= !bit;
+        before & bit != 0
+    }
+}
+
+/// A set of any blocks.
+pub type Hashes<K> = HashSet<K, FxBuildHasher>;
+
+impl<K: Eq + Hash> BlockSet<K> for Hashes<K> {
+    #[inline]
+    fn insert(&mut self, block: K) -> bool {
+        HashSet::insert(self, block)
+    }
+
+    #[inline]
+    fn remove(&mut self, block: K) -> bool {
+        HashSet::remove(self, &block)
+    }
+}
+
+/// Block accesses by what became of them, `[read, write]` by [`Op`], and blocks written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Accesses that found their block in the cache.
+    pub hits: [u64; 2],
+    /// Misses whose block was put into the cache.
+    pub admissions: [u64; 2],
+    /// Misses that went past the cache.
+    pub bypasses: [u64; 2],
+    /// Dirty blocks that were evicted.
+    pub written_back: u64,
+}
+
+impl Counts {
+    /// All accesses.
+    pub fn accesses(&self) -> u64 {
+        [self.hits, self.admissions, self.bypasses].iter().flatten().sum()
+    }
+
+    /// Hits per access; 0 when there was no access.
+    pub fn hit_ratio(&self) -> f64 {
+        let hits: u64 = self.hits.iter().sum();
+        if self.accesses() == 0 { 0.0 } else { hits as f64 / self.accesses() as f64 }
+    }
+
+    /// Counts an access.
+    #[inline]
+    pub fn record<K>(&mut self, op: Op, outcome: &Outcome<K>) {
+        let counts = match outcome {
+            Outcome::Hit => &mut self.hits,
+            Outcome::Admit { .. } => &mut self.admissions,
+            Outcome::Bypass => &mut self.bypasses,
+        };
+        counts[op as usize] += 1;
+    }
+
+    /// What blocks of `block_bytes` make of it.
+    pub fn traffic(&self, block_bytes: u64) -> Traffic {
+        let bytes = |blocks: u64| blocks as f64 * block_bytes as f64;
+        let ([read_hits, write_hits], [read_admissions, write_admissions]) = (self.hits, self.admissions);
+        let [read_bypasses, write_bypasses] = self.bypasses;
+        Traffic {
+            read_hits: bytes(read_hits),
+            read_misses: bytes(read_admissions + read_bypasses),
+            cached_writes: bytes(write_hits + write_admissions),
+            bypassed_writes: bytes(write_bypasses),
+            cache_written: bytes(read_admissions + write_hits + write_admissions),
+            storage_written: bytes(write_bypasses + self.written_back),
+        }
+    }
+}
+
+impl std::ops::Add for Counts {
+    type Output = Counts;
+
+    /// What was counted in both.
+    fn add(self, other: Counts) -> Counts {
+        let plus = |one: [u64; 2], other: [u64; 2]| [one[0] + other[0], one[1] + other[1]];
+        Counts {
+            hits: plus(self.hits, other.hits),
+            admissions: plus(self.admissions, other.admissions),
+            bypasses: plus(self.bypasses, other.bypasses),
+            written_back: self.written_back + other.written_back,
+        }
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    /// What was counted after `before`.
+    fn sub(self, before: Counts) -> Counts {
+        let minus = |now: [u64; 2], before: [u64; 2]| [now[0] - before[0], now[1] - before[1]];
+        Counts {
+            hits: minus(self.hits, before.hits),
+            admissions: minus(self.admissions, before.admissions),
+            bypasses: minus(self.bypasses, before.bypasses),
+            written_back: self.written_back - before.written_back,
+        }
+    }
+}
+
+/// Counts what a cache does, and knows which of its blocks are dirty: a write-back cache whose blocks are written back when
+/// they are evicted.
+#[derive(Clone, Debug, Default)]
+pub struct Account<S> {
+    dirty: S,
+    dirty_blocks: u64,
+    counts: Counts,
+}
+
+impl<S> Account<S> {
+    /// Of an empty cache; `dirty` is empty.
+    pub fn new(dirty: S) -> Self {
+        Account { dirty, dirty_blocks: 0, counts: Counts::default() }
+    }
+
+    /// All that was counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Blocks in the cache that are yet to be written back.
+    pub fn dirty_blocks(&self) -> u64 {
+        self.dirty_blocks
+    }
+
+    /// Counts an access to `block` and what became of it.
+    #[inline]
+    pub fn record<K: Copy + Eq>(&mut self, block: K, op: Op, outcome: &Outcome<K>)
+    where
+        S: BlockSet<K>,
+    {
+        self.counts.record(op, outcome);
+        if let Outcome::Admit { evicted: Some(evicted) } = *outcome
+            && self.dirty.remove(evicted)
+        {
+            self.dirty_blocks -= 1;
+            self.counts.written_back += 1;
+        }
+        if op == Op::Write && *outcome != Outcome::Bypass && self.dirty.insert(block) {
+            self.dirty_blocks += 1;
+        }
+    }
+
+    /// Forgets `block`, which was trimmed: it is not written back.
+    pub fn remove<K>(&mut self, block: K)
+    where
+        S: BlockSet<K>,
+    {
+        self.dirty_blocks -= u64::from(self.dirty.remove(block));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read 1 (admitted), write 1 (hit: dirty), write 2 (admitted: dirty), read 3 (admitted, evicts 1: written back), write 4 (past
+    /// the cache), read 5 (past the cache), read 2 (hit), read 6 (admitted, evicts 3: clean).
+    #[test]
+    fn dirty_blocks_are_written_back_when_they_are_evicted() {
+        fn run(mut account: Account<impl BlockSet<u32>>) -> Counts {
+            let admit = |evicted| Outcome::Admit { evicted };
+            account.record(1, Op::Read, &admit(None));
+            account.record(1, Op::Write, &Outcome::Hit);
+            account.record(2, Op::Write, &admit(None));
+            account.record(3, Op::Read, &admit(Some(1)));
+            account.record(4, Op::Write, &Outcome::Bypass);
+            account.record(5, Op::Read, &Outcome::Bypass);
+            account.record(2, Op::Read, &Outcome::Hit);
+            account.record(6, Op::Read, &admit(Some(3)));
+            assert_eq!(account.dirty_blocks(), 1);
+            account.remove(2);
+            account.remove(6);
+            assert_eq!(account.dirty_blocks(), 0);
+            *account.counts()
+        }
+        let counts = run(Account::new(Bits::new(7)));
+        assert_eq!(counts, run(Account::new(Hashes::default())));
+        assert_eq!(counts, Counts { hits: [1, 1], admissions: [3, 1], bypasses: [1, 1], written_back: 1 });
+        let traffic = counts.traffic(10);
+        // 2 and 4 of the 5 reads, 1 and 2 of the writes; the cache takes 3 read misses and 2 writes.
+        assert_eq!((traffic.read_hits, traffic.read_misses), (10.0, 40.0));
+        assert_eq!((traffic.cached_writes, traffic.bypassed_writes), (20.0, 10.0));
+        assert_eq!((traffic.cache_written, traffic.storage_written), (50.0, 20.0));
+        assert_eq!(counts.hit_ratio(), 2.0 / 8.0);
+    }
+}

@@ -1,0 +1,441 @@
+//! Adaptive: a rule whose threshold follows the workload, by shadow caches with other thresholds.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section V.B, equations 11 to 14. Shadow caches are those of [`shadow`](super::shadow), equations 11 to
+//! 13 those of [`controller`](super::controller).
+//!
+//! Thresholds stand on a scale with a position for each shadow. At the last everything is admitted: the replacement policy
+//! alone. Probability: `p` from 0.01 in even steps to 1. Size: one block, two, four ..., any. Hotness: as many references as
+//! there are shadows, one fewer, ..., one.
+//!
+//! Departures from the paper:
+//! - Equation 14 moves the position on the scale: for probability that is the paper's, for size it halves and doubles.
+//! - Smoothing gives way to the target latency: where the threshold between the old one and the chosen would miss the target,
+//!   by a straight line between the shadows beside it, the chosen one is taken at once. Where the cache itself missed the
+//!   target in the last timeframe and some shadow did not, because it must fill first, the fastest threshold is taken.
+//! - By how much the cache was slower than its shadows told is smoothed as well and added to their latencies, where it is more
+//!   than nothing. (A sample that is too fast by a little would have the cache miss its target every few timeframes.) Where
+//!   none meets the target then, but one does by itself, the fastest is taken.
+//! - A timeframe with fewer than 100 sampled accesses goes on for another.
+//! - Until the first timeframe ends everything is admitted.
+
+use super::controller::{Aim, Choice, Controller, Figures, Objective};
+use super::hotness::Hotness;
+use super::probability::Probability;
+use super::shadow::Shadows;
+use super::size::Size;
+use super::{Admitted, Info, Rule, Setting};
+use crate::access::Access;
+use crate::index::{Hashed, Index};
+use crate::options::{self, Options, Parameter};
+use crate::policy::{self, Outcome, Policy};
+
+/// Adaptive's row in the table of rules.
+pub static INFO: Info = Info {
+    name: "adaptive",
+    title: "Adapts the threshold of another rule by sampled shadow caches",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section V.B",
+    parameters: &[
+        Parameter {
+            name: "kind",
+            kind: options::Kind::Choice(&["probability", "size", "hotness"]),
+            default: "probability",
+            meaning: "the rule whose threshold is adapted",
+        },
+        TARGET,
+        TIMEFRAME,
+        Parameter {
+            name: "shadows",
+            kind: options::Kind::Count(2, 32),
+            default: "10",
+            meaning: "shadow caches, and so thresholds",
+        },
+        SAMPLING,
+        ALPHA,
+        OBJECTIVE,
+        WRITES_PER_DAY,
+        SEED,
+    ],
+};
+
+/// `target`: the constraint of equation 1.
+pub(super) const TARGET: Parameter = Parameter {
+    name: "target",
+    kind: options::Kind::Duration(1, 3_600_000_000),
+    default: "400us",
+    meaning: "the average latency that is not to be exceeded; the paper's",
+};
+/// `timeframe`: how often settings may change.
+pub(super) const TIMEFRAME: Parameter = Parameter {
+    name: "timeframe",
+    kind: options::Kind::Duration(1000, 30 * 86_400_000_000),
+    default: "10min",
+    meaning: "time between two decisions; the paper does not tell its own",
+};
+/// `sampling`: the share of blocks that shadows see.
+pub(super) const SAMPLING: Parameter = Parameter {
+    name: "sampling",
+    kind: options::Kind::Number(0.0001, 1.0),
+    default: "1%",
+    meaning: "share of the blocks that the shadow caches see; the paper's",
+};
+/// `alpha`: the smoothing factor.
+pub(super) const ALPHA: Parameter = Parameter {
+    name: "alpha",
+    kind: options::Kind::Number(0.0, 0.999),
+    default: "",
+    meaning: "smoothing factor; without it as in the paper, 0.8 below a sampling of 5%, 0.9 from there",
+};
+/// `objective`: what is to be made best.
+pub(super) const OBJECTIVE: Parameter = Parameter {
+    name: "objective",
+    kind: options::Kind::Choice(&Objective::NAMES),
+    default: "latency-over-lifetime",
+    meaning: "what is to be made best; the default is the paper's",
+};
+/// `writes-per-day`: a budget.
+pub(super) const WRITES_PER_DAY: Parameter = Parameter {
+    name: "writes-per-day",
+    kind: options::Kind::Number(0.0, f64::MAX),
+    default: "",
+    meaning: "how often a day the cache may be written in full (DWPD); without it there is no such limit",
+};
+/// `seed`: which blocks are sampled.
+pub(super) const SEED: Parameter = Parameter {
+    name: "seed",
+    kind: options::Kind::Count(0, u64::MAX),
+    default: "1",
+    meaning: "what the choice of the sample and random numbers begin with",
+};
+
+/// With fewer sampled accesses a timeframe tells too little.
+const SAMPLED_ACCESSES_MIN: u64 = 100;
+
+/// What `options` aim at.
+pub(super) fn aim(options: &Options) -> Aim {
+    let alpha = match options.number("sampling") {
+        _ if options.has("alpha") => options.number("alpha"),
+        sampling if sampling < 0.05 => 0.8,
+        _ => 0.9,
+    };
+    Aim {
+        objective: Objective::named(options.text("objective")),
+        latency_us_max: if options.has("target") { options.duration_us("target") as f64 } else { f64::INFINITY },
+        writes_per_day_max: if options.has("writes-per-day") {
+            options.number("writes-per-day")
+        } else {
+            f64::INFINITY
+        },
+        alpha,
+        smooth_all: false,
+    }
+}
+
+/// Cuts time into timeframes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeframes {
+    length_us: u64,
+    /// When this one began; none before the first access.
+    start_us: Option<u64>,
+    end_us: u64,
+}
+
+impl Timeframes {
+    pub fn new(options: &Options) -> Self {
+        Timeframes { length_us: options.duration_us("timeframe"), start_us: None, end_us: 0 }
+    }
+
+    /// Whether something is to be done at `time_us`: the first timeframe begins or one may end.
+    #[inline]
+    pub fn is_due(&self, time_us: u64) -> bool {
+        time_us >= self.end_us
+    }
+
+    /// Ends the timeframe, if it has `sampled_accesses` enough, and tells its length in seconds and in timeframes.
+    pub fn end(&mut self, time_us: u64, sampled_accesses: u64) -> Option<(f64, f64)> {
+        self.end_us = time_us.saturating_add(self.length_us);
+        let start_us = *self.start_us.get_or_insert(time_us);
+        if time_us == start_us || sampled_accesses < SAMPLED_ACCESSES_MIN {
+            return None;
+        }
+        self.start_us = Some(time_us);
+        let length_us = (time_us - start_us) as f64;
+        Some((length_us / 1e6, (length_us / self.length_us as f64).round().max(1.0)))
+    }
+}
+
+/// The positions of thresholds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    kind: Kind,
+    shadows: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Probability,
+    Size,
+    Hotness,
+}
+
+impl Scale {
+    fn new(options: &Options) -> Self {
+        let kind = match options.text("kind") {
+            "probability" => Kind::Probability,
+            "size" => Kind::Size,
+            _ => Kind::Hotness,
+        };
+        Scale { kind, shadows: options.count("shadows") as usize }
+    }
+
+    /// Where everything is admitted.
+    fn last(&self) -> f64 {
+        (self.shadows - 1) as f64
+    }
+
+    fn p(&self, position: f64) -> f64 {
+        let share = position / self.last();
+        share + 0.01 * (1.0 - share)
+    }
+
+    fn request_blocks_max(&self, position: f64) -> u64 {
+        if position > self.last() - 0.5 { u64::MAX } else { position.exp2() as u64 }
+    }
+
+    fn references_min(&self, position: f64) -> u8 {
+        (1.0 + self.last() - position).round() as u8
+    }
+
+    /// The threshold at `position`: a portion, blocks or references.
+    pub fn threshold(&self, position: f64) -> f64 {
+        match self.kind {
+            Kind::Probability => self.p(position),
+            Kind::Size => self.request_blocks_max(position) as f64,
+            Kind::Hotness => f64::from(self.references_min(position)),
+        }
+    }
+
+    fn rule<I: Index>(&self, position: f64, index: I, capacity: usize, seed: u64) -> Rule<I> {
+        match self.kind {
+            Kind::Probability => Rule::Probability(Probability::with(self.p(position), seed)),
+            Kind::Size => Rule::Size(Size::with(self.request_blocks_max(position))),
+            Kind::Hotness => Rule::Hotness(Hotness::with_min(index, capacity, self.references_min(position))),
+        }
+    }
+
+    fn set<I: Index>(&self, rule: &mut Rule<I>, position: f64) {
+        match rule {
+            Rule::Probability(probability) => probability.set_p(self.p(position)),
+            Rule::Size(size) => size.set_blocks_max(self.request_blocks_max(position)),
+            Rule::Hotness(hotness) => hotness.set_min(self.references_min(position)),
+        }
+    }
+}
+
+/// What was decided at the end of a timeframe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// When.
+    pub time_us: u64,
+    /// How many were decided so far, this one included.
+    pub number: u64,
+    /// The shadow that was chosen.
+    pub choice: Choice,
+    /// What each shadow did in the timeframe that ended.
+    pub shadows: Vec<Figures>,
+    /// `L` of the cache itself in the timeframe that ended.
+    pub latency_us: f64,
+    /// The position on the scale that holds from now on; of `auto` the number of the policy.
+    pub position: f64,
+    /// The threshold that holds from now on: a portion, blocks or references; of `auto` the number of the policy.
+    pub threshold: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Adaptive<P, I: Index> {
+    cache: Admitted<P, I>,
+    scale: Scale,
+    position: f64,
+    shadows: Shadows<I::Key>,
+    controller: Controller,
+    timeframes: Timeframes,
+    block_bytes: u64,
+    /// By how much the cache was slower than its shadows told, smoothed.
+    excess_us: f64,
+    decision: Option<Decision>,
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
+    /// The rule in front of `policy`, which is what `spec` says and has room for `capacity` blocks. `index` is empty.
+    pub fn new(
+        options: &Options,
+        policy: P,
+        spec: &policy::Spec,
+        index: I,
+        capacity: usize,
+        setting: &Setting,
+    ) -> Self {
+        let seed = options.count("seed");
+        let scale = Scale::new(options);
+        let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes);
+        for number in 0..scale.shadows {
+            let rule = scale.rule(number as f64, Hashed::new(), shadows.capacity(capacity), seed + 1 + number as u64);
+            shadows.add(spec, rule, capacity);
+        }
+        let position = scale.last();
+        Adaptive {
+            cache: Admitted::new(scale.rule(position, index, capacity, seed), policy),
+            scale,
+            position,
+            shadows,
+            controller: Controller::new(setting.array, aim(options), scale.shadows),
+            timeframes: Timeframes::new(options),
+            block_bytes: setting.block_bytes,
+            excess_us: 0.0,
+            decision: None,
+        }
+    }
+
+    #[cold]
+    fn end_timeframe(&mut self, time_us: u64) {
+        let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
+        let own = self.shadows.own();
+        let estimates = self.shadows.estimates(self.cache.rule_mut().request_blocks_max());
+        let latency_us = self.controller.array().latency_mean_us(&own.traffic(self.block_bytes));
+        self.controller.weigh(&estimates, seconds, timeframes);
+        let old = self.controller.aim().alpha.powf(timeframes);
+        let excess_us = latency_us - self.latency_us_at(self.position);
+        self.excess_us = (old * self.excess_us + (1.0 - old) * excess_us).max(0.0);
+        let choice = self.controller.choose(self.excess_us);
+        self.position = self.next_position(choice, latency_us, old);
+        self.scale.set(self.cache.rule_mut(), self.position);
+        self.decision = Some(Decision {
+            time_us,
+            number: 1 + self.decision.as_ref().map_or(0, |decision| decision.number),
+            choice,
+            shadows: self.controller.figures().to_vec(),
+            latency_us,
+            position: self.position,
+            threshold: self.scale.threshold(self.position),
+        });
+    }
+
+    /// Equation 14, unless the target latency is in danger. `old` is the weight of the old position.
+    fn next_position(&self, choice: Choice, latency_us: f64, old: f64) -> f64 {
+        let latency_us_max = self.controller.aim().latency_us_max;
+        let chosen = choice.candidate as f64;
+        if !choice.meets_latency {
+            // Plain replacement, as the paper has it, if no budget forbids it.
+            return if self.controller.has_budget() { chosen } else { self.scale.last() };
+        }
+        if latency_us > latency_us_max {
+            return self.controller.fastest() as f64;
+        }
+        let position = old * self.position + (1.0 - old) * chosen;
+        if self.latency_us_at(position) + self.excess_us > latency_us_max { chosen } else { position }
+    }
+
+    /// What the shadows beside `position` tell of the latency there.
+    fn latency_us_at(&self, position: f64) -> f64 {
+        let figures = self.controller.figures();
+        let (below, above) = (position.floor() as usize, position.ceil() as usize);
+        let share = position - position.floor();
+        (1.0 - share) * figures[below].latency_us + share * figures[above].latency_us
+    }
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        let outcome = self.cache.access(access);
+        self.shadows.access(&access, &outcome);
+        outcome
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.shadows.remove(block);
+        self.cache.remove(block)
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.cache.contains(block)
+    }
+
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    #[inline]
+    fn tick(&mut self, time_us: u64) {
+        if self.timeframes.is_due(time_us) {
+            self.end_timeframe(time_us);
+        }
+    }
+
+    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
+        self.shadows.warm(block);
+        self.cache.warm(block)
+    }
+
+    fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.cache.prefetch(soon, later);
+    }
+
+    fn check(&self) {
+        assert!((0.0..=self.scale.last()).contains(&self.position), "position {}", self.position);
+        self.cache.check();
+        self.shadows.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scale(text: &str) -> Scale {
+        Scale::new(&Options::parse("adaptive", INFO.parameters, text).unwrap())
+    }
+
+    #[test]
+    fn scales_end_where_everything_is_admitted() {
+        let thresholds = |scale: Scale| (0..scale.shadows).map(|at| scale.threshold(at as f64)).collect::<Vec<_>>();
+        let p = thresholds(scale("shadows=4"));
+        assert!(p.iter().zip([0.01, 0.34, 0.67]).all(|(p, expected)| (p - expected).abs() < 1e-12), "{p:?}");
+        assert!((2..=32).all(|shadows| scale(&format!("shadows={shadows}")).threshold(f64::from(shadows - 1)) == 1.0));
+        assert_eq!(thresholds(scale("shadows=4,kind=size")), [1.0, 2.0, 4.0, u64::MAX as f64]);
+        assert_eq!(thresholds(scale("shadows=4,kind=hotness")), [4.0, 3.0, 2.0, 1.0]);
+        // Between two positions: half way in p, a factor of the square root of two (rounded down) in size.
+        assert!((scale("shadows=3").threshold(1.5) - 0.7525).abs() < 1e-12);
+        assert_eq!([2.5, 8.4, 8.6].map(|at| scale("kind=size").threshold(at)), [5.0, 337.0, u64::MAX as f64]);
+        assert_eq!([8.4, 8.6].map(|at| scale("kind=hotness").threshold(at)), [2.0, 1.0]);
+    }
+
+    #[test]
+    fn alpha_follows_the_sampling_rate_unless_it_is_given() {
+        let alpha = |text| aim(&Options::parse("adaptive", INFO.parameters, text).unwrap()).alpha;
+        assert_eq!(["", "sampling=5%", "sampling=10%", "alpha=0.5"].map(alpha), [0.8, 0.9, 0.9, 0.5]);
+    }
+
+    #[test]
+    fn a_timeframe_with_too_few_samples_goes_on() {
+        let options = Options::parse("adaptive", INFO.parameters, "timeframe=1s").unwrap();
+        let mut timeframes = Timeframes::new(&options);
+        assert!(timeframes.is_due(0));
+        assert_eq!(timeframes.end(5_000_000, 0), None, "the first begins");
+        assert!(!timeframes.is_due(5_999_999) && timeframes.is_due(6_000_000));
+        assert_eq!(timeframes.end(6_000_000, 99), None);
+        assert!(!timeframes.is_due(6_999_999));
+        assert_eq!(timeframes.end(8_250_000, 100), Some((3.25, 3.0)));
+        assert_eq!(timeframes.end(9_250_000, 100), Some((1.0, 1.0)));
+        assert_eq!(timeframes.end(u64::MAX, 0), None);
+        assert!(timeframes.is_due(u64::MAX));
+    }
+}

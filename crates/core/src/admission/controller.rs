@@ -1,0 +1,332 @@
+//! The controller: from what shadow caches did in each timeframe to the one whose setting is best.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section V.B, equations 1 and 11 to 13.
+//!
+//! Departures from the paper:
+//! - Timeframes may be of different lengths (where too little was sampled one goes on), so `w` is counted per second, and where
+//!   k timeframes passed at once the old `w'` is weighted by `alpha`^k.
+//! - `L` / `T` is one of several objectives, and the paper's: least latency over lifetime. A budget of writes to the cache may be
+//!   set as well; candidates that exceed it are excluded like those that exceed the target latency.
+
+use crate::array::{Array, Wear, YEAR_SECONDS, latency_over_lifetime};
+
+use super::shadow::Estimate;
+
+/// What is to be made best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective {
+    /// The least latency over lifetime.
+    LatencyOverLifetime,
+    /// The least latency.
+    Latency,
+    /// The longest lifetime.
+    Lifetime,
+    /// The most hits.
+    HitRatio,
+}
+
+impl Objective {
+    /// What users call them.
+    pub const NAMES: [&'static str; 4] = ["latency-over-lifetime", "latency", "lifetime", "hit-ratio"];
+
+    /// The objective of that name. Panics if there is none.
+    pub fn named(name: &str) -> Objective {
+        let objectives = [Objective::LatencyOverLifetime, Objective::Latency, Objective::Lifetime, Objective::HitRatio];
+        let at =
+            Objective::NAMES.iter().position(|known| *known == name).expect("an option's value is one of its words");
+        objectives[at]
+    }
+}
+
+/// What the controller is to reach, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aim {
+    /// What is to be made best.
+    pub objective: Objective,
+    /// `L_max`: the latency that no candidate may exceed.
+    pub latency_us_max: f64,
+    /// How often a day the cache may be written in full, write amplification left out.
+    pub writes_per_day_max: f64,
+    /// The smoothing factor.
+    pub alpha: f64,
+    /// Whether latency and hit ratio are smoothed as wear is; the paper takes those of the last timeframe.
+    pub smooth_all: bool,
+}
+
+/// What a candidate would do to the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// `L[s]`: its average latency in the last timeframe, or smoothed.
+    pub latency_us: f64,
+    /// `T[s]`: how long the array would last from here on.
+    pub lifetime_years: f64,
+    /// `L[s] / T[s]`.
+    pub latency_over_lifetime: f64,
+    /// Its hits per access in the last timeframe, or smoothed.
+    pub hit_ratio: f64,
+    /// How often a day the cache would be written in full, smoothed.
+    pub writes_per_day: f64,
+}
+
+/// What a candidate has worn so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    /// `w'_c`, `w'_s`; none before the first timeframe.
+    smoothed: Option<(f64, f64)>,
+    /// Writes per cell up to the timeframe before: the sums of equation 13.
+    cache_writes: f64,
+    storage_writes: f64,
+}
+
+/// The candidate that was chosen for the next timeframe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Its number.
+    pub candidate: usize,
+    /// Whether it keeps the target latency; if not, none does that keeps the budget.
+    pub meets_latency: bool,
+    /// Whether it keeps the budget of writes; if not, none does.
+    pub meets_budget: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    array: Array,
+    aim: Aim,
+    candidates: Vec<Candidate>,
+    figures: Vec<Figures>,
+}
+
+impl Controller {
+    /// A controller of so many candidates for a cache in `array`.
+    pub fn new(array: Array, aim: Aim, candidates: usize) -> Self {
+        assert!(candidates > 0 && (0.0..1.0).contains(&aim.alpha), "{candidates} candidates, {aim:?}");
+        let figures = vec![Figures::default(); candidates];
+        Controller { array, aim, candidates: vec![Candidate::default(); candidates], figures }
+    }
+
+    /// What the controller is to reach.
+    pub fn aim(&self) -> &Aim {
+        &self.aim
+    }
+
+    /// The array that it is to wear.
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+
+    /// The candidates in the last timeframe.
+    pub fn figures(&self) -> &[Figures] {
+        &self.figures
+    }
+
+    /// Takes what the candidates did in `seconds`, which were so many timeframes.
+    pub fn weigh(&mut self, estimates: &[Estimate], seconds: f64, timeframes: f64) {
+        assert_eq!(estimates.len(), self.candidates.len());
+        for (number, estimate) in estimates.iter().enumerate() {
+            self.figures[number] = self.figures_of(number, estimate, seconds, timeframes);
+        }
+    }
+
+    /// Chooses a candidate. Each is slower by `excess_us` than its figures tell.
+    pub fn choose(&self, excess_us: f64) -> Choice {
+        let latency_us_max = self.aim.latency_us_max;
+        let careful = self.best(latency_us_max - excess_us);
+        if careful.meets_latency {
+            return careful;
+        }
+        Choice { meets_latency: self.figures[careful.candidate].latency_us <= latency_us_max, ..careful }
+    }
+
+    /// Equations 11 to 13 for one candidate.
+    fn figures_of(&mut self, number: usize, estimate: &Estimate, seconds: f64, timeframes: f64) -> Figures {
+        let Array { cache, storage } = &self.array;
+        let candidate = &mut self.candidates[number];
+        let Wear { cache_writes: w_c, storage_writes: w_s, .. } = self.array.wear(&estimate.traffic, seconds);
+        let old = self.aim.alpha.powf(timeframes);
+        let first = candidate.smoothed.is_none();
+        let (before_c, before_s) = candidate.smoothed.unwrap_or((w_c, w_s));
+        let (smooth_c, smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
+        let left = |endurance: f64, writes: f64| (endurance - writes).max(0.0);
+        let left_c = left(cache.device.endurance_cycles, candidate.cache_writes);
+        let left_s = left(storage.device.endurance_cycles, candidate.storage_writes);
+        candidate.smoothed = Some((smooth_c, smooth_s));
+        candidate.cache_writes += w_c * seconds;
+        candidate.storage_writes += w_s * seconds;
+        // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
+        let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
+        let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
+        let (mut latency_us, mut hit_ratio) = (self.array.latency_mean_us(&estimate.traffic), estimate.hit_ratio);
+        if self.aim.smooth_all && !first {
+            let before = &self.figures[number];
+            latency_us = old * before.latency_us + (1.0 - old) * latency_us;
+            hit_ratio = old * before.hit_ratio + (1.0 - old) * hit_ratio;
+        }
+        Figures {
+            latency_us,
+            lifetime_years,
+            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
+            hit_ratio,
+            writes_per_day: smooth_c / cache.write_amplification * 86_400.0,
+        }
+    }
+
+    /// Whether the cache may not be written at will.
+    pub fn has_budget(&self) -> bool {
+        self.aim.writes_per_day_max.is_finite()
+    }
+
+    /// The candidate with the least latency in the last timeframe, of those that keep the budget if any does.
+    pub fn fastest(&self) -> usize {
+        let all = || 0..self.candidates.len();
+        let in_budget = |number: &usize| self.figures[*number].writes_per_day <= self.aim.writes_per_day_max;
+        let any = all().any(|number| in_budget(&number));
+        least(all().filter(|number| !any || in_budget(number)), |number| self.figures[*number].latency_us)
+    }
+
+    /// What the objective makes small.
+    fn cost(&self, number: usize) -> f64 {
+        let figures = &self.figures[number];
+        match self.aim.objective {
+            Objective::LatencyOverLifetime => figures.latency_over_lifetime,
+            Objective::Latency => figures.latency_us,
+            Objective::Lifetime => 1.0 / figures.lifetime_years,
+            Objective::HitRatio => -figures.hit_ratio,
+        }
+    }
+
+    fn best(&self, latency_us_max: f64) -> Choice {
+        let all = || 0..self.candidates.len();
+        let latency = |&number: &usize| self.figures[number].latency_us;
+        let in_budget: Vec<_> =
+            all().filter(|&number| self.figures[number].writes_per_day <= self.aim.writes_per_day_max).collect();
+        if in_budget.is_empty() {
+            let candidate = least(all(), |number| self.figures[*number].writes_per_day);
+            let meets_latency = latency(&candidate) <= latency_us_max;
+            return Choice { candidate, meets_latency, meets_budget: false };
+        }
+        let fast = in_budget.iter().copied().filter(|number| latency(number) <= latency_us_max);
+        let fast: Vec<_> = fast.collect();
+        if fast.is_empty() {
+            let candidate = least(in_budget.into_iter(), latency);
+            return Choice { candidate, meets_latency: false, meets_budget: true };
+        }
+        // Of those that cost the same, as where nothing is written, the fastest.
+        let cost = |number: &usize| (self.cost(*number), latency(number));
+        let candidate = fast.into_iter().min_by(|a, b| {
+            let ((cost_a, latency_a), (cost_b, latency_b)) = (cost(a), cost(b));
+            cost_a.total_cmp(&cost_b).then(latency_a.total_cmp(&latency_b))
+        });
+        Choice { candidate: candidate.expect("one candidate is fast enough"), meets_latency: true, meets_budget: true }
+    }
+}
+
+fn least(numbers: impl Iterator<Item = usize>, figure: impl Fn(&usize) -> f64) -> usize {
+    numbers.min_by(|a, b| figure(a).total_cmp(&figure(b))).expect("there is a candidate")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{Device, Tier, Traffic};
+
+    /// A cache of 1,000 bytes that can be written 1,000 times, storage of 1,000 bytes that can be written 100 times.
+    fn array() -> Array {
+        let tier = |endurance_cycles, read_latency_us, write_latency_us| Tier {
+            device: Device { capacity_bytes: 1000.0, endurance_cycles, read_latency_us, write_latency_us },
+            devices: 1.0,
+            write_amplification: 1.0,
+        };
+        Array { cache: tier(1000.0, 10.0, 20.0), storage: tier(100.0, 100.0, 200.0) }
+    }
+
+    fn aim(objective: Objective) -> Aim {
+        Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, alpha: 0.8, smooth_all: false }
+    }
+
+    /// `read_hits` of 100 bytes read, and what is written.
+    fn estimate(read_hits: f64, cache_written: f64, storage_written: f64) -> Estimate {
+        let read_misses = 100.0 - read_hits;
+        let traffic = Traffic { read_hits, read_misses, cache_written, storage_written, ..Traffic::default() };
+        Estimate { traffic, hit_ratio: read_hits / 100.0 }
+    }
+
+    fn choose(controller: &mut Controller, estimates: &[Estimate], excess_us: f64) -> Choice {
+        controller.weigh(estimates, 1.0, 1.0);
+        controller.choose(excess_us)
+    }
+
+    fn years(seconds: f64) -> f64 {
+        seconds / YEAR_SECONDS
+    }
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() <= 1e-9 * expected.abs(), "found {found}, expected {expected}");
+    }
+
+    /// Two timeframes of 10 s: the cache is written 0.1 times a second, then 0.2 times, the storage 0.002 times in both.
+    ///
+    ///     s = 1:  w'_c = 0.1,                           l'_c = 1000:      10,000 s;   storage 100 / 0.002 = 50,000 s
+    ///     s = 2:  w'_c = 0.8 * 0.1 + 0.2 * 0.2 = 0.12,  l'_c = 1000 - 1:  8,325 s;    storage 99.98 / 0.002 = 49,990 s
+    ///
+    /// Reads are hits half of the time: L = (10 + 100) / 2.
+    #[test]
+    fn lifetime_is_what_is_left_over_the_smoothed_rate() {
+        let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 1);
+        controller.weigh(&[estimate(50.0, 1000.0, 20.0)], 10.0, 1.0);
+        near(controller.figures()[0].lifetime_years, years(10_000.0));
+        near(controller.figures()[0].latency_us, 55.0);
+        controller.weigh(&[estimate(50.0, 2000.0, 20.0)], 10.0, 1.0);
+        near(controller.figures()[0].lifetime_years, years(8_325.0));
+        near(controller.figures()[0].latency_over_lifetime, 55.0 / years(8_325.0));
+        near(controller.figures()[0].writes_per_day, 0.12 * 86_400.0);
+        // Three timeframes at once in which nothing was written: 0.8^3 of the rates is left, and 3 of 1000 cycles are gone.
+        controller.weigh(&[estimate(50.0, 0.0, 0.0)], 30.0, 3.0);
+        near(controller.figures()[0].lifetime_years, years(997.0 / (0.12 * 0.512)));
+    }
+
+    #[test]
+    fn each_objective_has_its_own_best() {
+        // Latencies 19, 55 and 91 us; lifetimes 100, 1,000 and 50,000 s by the cache.
+        let candidates = [estimate(90.0, 10_000.0, 0.0), estimate(50.0, 1000.0, 0.0), estimate(10.0, 20.0, 0.0)];
+        let choose = |aim| choose(&mut Controller::new(array(), aim, 3), &candidates, 0.0);
+        let best = |objective| choose(aim(objective)).candidate;
+        assert_eq!([Objective::Latency, Objective::HitRatio].map(best), [0, 0]);
+        assert_eq!([Objective::Lifetime, Objective::LatencyOverLifetime].map(best), [2, 2]);
+        let met = |candidate| Choice { candidate, meets_latency: true, meets_budget: true };
+        assert_eq!(choose(Aim { latency_us_max: 60.0, ..aim(Objective::LatencyOverLifetime) }), met(1));
+        // 2 writes a second, which only the first exceeds.
+        assert_eq!(choose(Aim { writes_per_day_max: 2.0 * 86_400.0, ..aim(Objective::HitRatio) }), met(1));
+    }
+
+    #[test]
+    fn where_no_candidate_meets_the_target_the_fastest_is_taken_and_where_none_meets_the_budget_the_most_sparing() {
+        let candidates = [estimate(50.0, 1000.0, 0.0), estimate(90.0, 10_000.0, 0.0), estimate(10.0, 20.0, 0.0)];
+        let choose = |latency_us_max, writes_per_day_max, excess_us| {
+            let aim = Aim { latency_us_max, writes_per_day_max, ..aim(Objective::LatencyOverLifetime) };
+            choose(&mut Controller::new(array(), aim, 3), &candidates, excess_us)
+        };
+        assert_eq!(choose(1.0, f64::INFINITY, 0.0), Choice { candidate: 1, meets_latency: false, meets_budget: true });
+        assert_eq!(choose(1.0, 86_400.0, 0.0), Choice { candidate: 0, meets_latency: false, meets_budget: true });
+        assert_eq!(choose(1e9, 1.0, 0.0), Choice { candidate: 2, meets_latency: true, meets_budget: false });
+        // 55 us and 19 us: with 10 us more the first is too slow, with 50 us more the second as well, but not by itself.
+        let met = |candidate| Choice { candidate, meets_latency: true, meets_budget: true };
+        assert_eq!([0.0, 10.0, 50.0].map(|excess_us| choose(60.0, f64::INFINITY, excess_us)), [met(0), met(1), met(1)]);
+    }
+
+    #[test]
+    fn what_is_worn_out_costs_more_than_anything_and_what_is_idle_nothing() {
+        let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
+        // 1,000 writes of each cell in the first timeframe: nothing is left in the second.
+        for _ in 0..2 {
+            controller.weigh(&[estimate(90.0, 1e6, 0.0), estimate(10.0, 10.0, 0.0)], 1.0, 1.0);
+        }
+        assert_eq!(controller.figures()[0].lifetime_years, 0.0);
+        assert_eq!(controller.choose(0.0).candidate, 1);
+        let mut idle = Controller::new(array(), aim(Objective::Lifetime), 2);
+        let choice = choose(&mut idle, &[estimate(10.0, 0.0, 0.0), estimate(90.0, 0.0, 0.0)], 0.0);
+        assert_eq!((choice.candidate, idle.figures()[1].lifetime_years), (1, f64::INFINITY));
+    }
+}

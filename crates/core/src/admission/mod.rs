@@ -1,0 +1,253 @@
+//! Admission rules: which missed blocks a cache takes in. One file each, and one row each in [`RULES`].
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, sections III and IV.B, Figure 3.
+//!
+//! A rule stands in front of any replacement policy: [`Admitted`] is both, and a policy itself. A block in the cache is the
+//! policy's alone: reads and writes of it are hits, and a write that hits stays in the cache, whatever the rule would say.
+//! A missed block that the rule refuses goes straight to storage, and the policy is not told: its ghosts, clocks and
+//! sketches are as they were, so that it sees just the accesses of a workload without the refused ones. (If it were told,
+//! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
+//! block that the rule lets through the policy may still bypass, as LARC does.
+
+pub mod adaptive;
+pub mod auto;
+pub mod controller;
+pub mod hotness;
+pub mod probability;
+pub mod shadow;
+pub mod size;
+
+use std::fmt;
+
+use crate::access::Access;
+use crate::array::Array;
+use crate::index::Index;
+use crate::options::{OptionError, Options, Parameter, nearest};
+use crate::policy::{self, Outcome, Policy, Visitor};
+
+use adaptive::Adaptive;
+use auto::Auto;
+use hotness::Hotness;
+use probability::Probability;
+use size::Size;
+
+/// What a rule is called, where it comes from and what can be set.
+#[derive(Debug)]
+pub struct Info {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does.
+    pub title: &'static str,
+    /// The paper that introduced it.
+    pub source: &'static str,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
+}
+
+/// Every rule, in the order in which they are listed.
+pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO, &adaptive::INFO, &auto::INFO];
+
+/// What rules have to know of the cache that they stand before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Length of a block.
+    pub block_bytes: u64,
+    /// The devices, the cache as large as it is.
+    pub array: Array,
+}
+
+/// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    text: String,
+    info: &'static Info,
+    options: Options,
+}
+
+impl Spec {
+    /// Reads a rule's name and options.
+    pub fn parse(text: &str) -> Result<Spec, OptionError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let Some(info) = RULES.iter().find(|info| info.name == name) else {
+            let expected: Vec<_> = RULES.iter().map(|info| info.name).collect();
+            let near = nearest(name, &expected);
+            return Err(OptionError::UnknownName { what: "admission rule", name: name.to_owned(), near, expected });
+        };
+        let options = Options::parse(name, info.parameters, options)?;
+        if info.name == auto::INFO.name {
+            auto::candidates(&options)?;
+        }
+        Ok(Spec { text: text.to_owned(), info, options })
+    }
+
+    /// The rule that is meant.
+    pub fn info(&self) -> &'static Info {
+        self.info
+    }
+
+    /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
+    /// policy. `index` is empty.
+    pub fn build<I, V>(
+        &self,
+        policy: &policy::Spec,
+        index: I,
+        capacity: usize,
+        setting: &Setting,
+        visitor: V,
+    ) -> V::Output
+    where
+        I: Index + Clone + Send + 'static,
+        V: Visitor<I::Key>,
+    {
+        if self.info.name == auto::INFO.name {
+            return visitor.visit(Auto::new(&self.options, policy, index, capacity, setting));
+        }
+        policy.build(index.clone(), capacity, Put { rule: self, policy, index, capacity, setting, visitor })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for Spec {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Spec, OptionError> {
+        Spec::parse(text)
+    }
+}
+
+/// Puts a rule in front of the policy that it visits.
+struct Put<'a, I, V> {
+    rule: &'a Spec,
+    policy: &'a policy::Spec,
+    index: I,
+    capacity: usize,
+    setting: &'a Setting,
+    visitor: V,
+}
+
+impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<'_, I, V> {
+    type Output = V::Output;
+
+    fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
+        let Put { rule, index, capacity, setting, visitor, .. } = self;
+        if rule.info.name == adaptive::INFO.name {
+            return visitor.visit(Adaptive::new(&rule.options, policy, self.policy, index, capacity, setting));
+        }
+        visitor.visit(Admitted::new(Rule::new(rule, index, capacity, setting.block_bytes), policy))
+    }
+}
+
+/// A rule with a threshold, and what it remembers.
+#[derive(Debug)]
+pub enum Rule<I: Index> {
+    /// By the length of the request.
+    Size(Size),
+    /// By the references to the block.
+    Hotness(Hotness<I>),
+    /// By chance.
+    Probability(Probability),
+}
+
+impl<I: Index> Rule<I> {
+    /// The rule with a threshold that `spec` names, for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
+    pub fn new(spec: &Spec, index: I, capacity: usize, block_bytes: u64) -> Self {
+        match spec.info.name {
+            "size" => Rule::Size(Size::new(block_bytes, &spec.options)),
+            "hotness" => Rule::Hotness(Hotness::new(index, capacity, &spec.options)),
+            "probability" => Rule::Probability(Probability::new(&spec.options)),
+            _ => unreachable!("a parsed rule with a threshold is one of the table"),
+        }
+    }
+
+    /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+    pub fn request_blocks_max(&self) -> u64 {
+        match self {
+            Rule::Size(size) => size.blocks_max(),
+            Rule::Probability(probability) if probability.admits_nothing() => 0,
+            Rule::Hotness(_) | Rule::Probability(_) => u64::MAX,
+        }
+    }
+}
+
+/// A replacement policy behind an admission rule; see the module.
+#[derive(Debug)]
+pub struct Admitted<P, I: Index> {
+    rule: Rule<I>,
+    policy: P,
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
+    /// `rule` in front of `policy`, both for a cache of the same size.
+    pub fn new(rule: Rule<I>, policy: P) -> Self {
+        Admitted { rule, policy }
+    }
+
+    /// The rule, to change its threshold.
+    pub fn rule_mut(&mut self) -> &mut Rule<I> {
+        &mut self.rule
+    }
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        let admitted = match &mut self.rule {
+            // Asked about hits as well, whose answer does not matter: what is admitted is looked up once and not twice.
+            Rule::Size(size) => size.admits(&access) || self.policy.contains(access.block),
+            Rule::Probability(probability) => probability.admits() || self.policy.contains(access.block),
+            Rule::Hotness(hotness) if self.policy.contains(access.block) => {
+                hotness.hit(access.block);
+                true
+            }
+            Rule::Hotness(hotness) => hotness.admits(access.block),
+        };
+        if admitted { self.policy.access(access) } else { Outcome::Bypass }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        if let Rule::Hotness(hotness) = &mut self.rule {
+            hotness.forget(block);
+        }
+        self.policy.remove(block)
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.policy.contains(block)
+    }
+
+    fn len(&self) -> usize {
+        self.policy.len()
+    }
+
+    #[inline]
+    fn tick(&mut self, time_us: u64) {
+        self.policy.tick(time_us);
+    }
+
+    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
+        self.policy.warm(block)
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.policy.prefetch(soon, later);
+        if let Rule::Hotness(hotness) = &self.rule {
+            hotness.prefetch(soon, !self.policy.contains(soon));
+        }
+    }
+
+    fn check(&self) {
+        self.policy.check();
+        if let Rule::Hotness(hotness) = &self.rule {
+            hotness.check();
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Probability: admit a portion p of the missed blocks, whichever they are.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section III.C.
+//!
+//! Departures from the paper: each missed block is drawn for by itself, not all blocks of a request at once.
+
+use super::Info;
+use crate::options::{Kind, Options, Parameter};
+
+/// Probability's row in the table of rules.
+pub static INFO: Info = Info {
+    name: "probability",
+    title: "Admits a portion of the misses at random",
+    source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section III.C",
+    parameters: &[
+        Parameter {
+            name: "p",
+            kind: Kind::Number(0.0, 1.0),
+            default: "0.3",
+            meaning: "the portion of the missed blocks that is admitted; the best in the paper's Figure 5a",
+        },
+        Parameter {
+            name: "seed",
+            kind: Kind::Count(0, u64::MAX),
+            default: "1",
+            meaning: "what the random numbers begin with",
+        },
+    ],
+};
+
+/// Random numbers have 53 bits, as many as `p`.
+const BITS: u32 = 53;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Probability {
+    /// `p` times 2^53: random numbers below it admit.
+    p: u64,
+    state: u64,
+}
+
+impl Probability {
+    /// Admits as `options` say.
+    pub fn new(options: &Options) -> Self {
+        Probability::with(options.number("p"), options.count("seed"))
+    }
+
+    /// Admits with the probability `p`, from 0 to 1.
+    pub fn with(p: f64, seed: u64) -> Self {
+        let mut rule = Probability { p: 0, state: seed };
+        rule.set_p(p);
+        rule
+    }
+
+    /// Whether `p` is 0.
+    pub fn admits_nothing(&self) -> bool {
+        self.p == 0
+    }
+
+    /// Admits with the probability `p`, from 0 to 1, from now on.
+    pub fn set_p(&mut self, p: f64) {
+        assert!((0.0..=1.0).contains(&p), "p = {p}");
+        self.p = (p * (1_u64 << BITS) as f64) as u64;
+    }
+
+    /// Whether the missed block is admitted.
+    #[inline]
+    pub fn admits(&mut self) -> bool {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) >> (64 - BITS) < self.p
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_portion_admitted_is_p_and_depends_on_the_seed_only() {
+        let rule = |text| Probability::new(&Options::parse("probability", INFO.parameters, text).unwrap());
+        let draw = |mut rule: Probability| (0..100_000).map(|_| rule.admits()).collect::<Vec<_>>();
+        for (text, least, most) in [("p=0", 0, 0), ("p=1", 100_000, 100_000), ("p=30%", 29_500, 30_500)] {
+            let admitted = draw(rule(text)).iter().filter(|&&admits| admits).count();
+            assert!((least..=most).contains(&admitted), "{text}: {admitted}");
+        }
+        assert_eq!(draw(rule("p=0.5,seed=7")), draw(rule("p=0.5,seed=7")));
+        assert_ne!(draw(rule("p=0.5,seed=7")), draw(rule("p=0.5,seed=8")));
+    }
+}

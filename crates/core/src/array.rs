@@ -1,0 +1,246 @@
+//! How long an array of fast cache devices in front of slower storage devices lives, and how fast it answers.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section IV, equations 2 to 6, and Figure 3 for what is not admitted.
+//!
+//! Departures from the paper:
+//! - Equations 2 and 3 are for LRU, which admits every miss. Here only a portion `p` of the misses is admitted, as in Figure 3
+//!   and section IV.B; with `p` = 1 they are the paper's.
+//! - The paper gives average latencies and not how it comes by them. Here an access takes the latency of the one device that
+//!   answers it: the cache for hits and admitted writes, the storage for read misses and refused writes. The average is over
+//!   bytes, which gives the paper's 0.136 ms for its workload I. What follows the answer (filling the cache, writing back)
+//!   takes no time.
+
+/// Seconds of a year of 365 days, as the paper's lifetimes have it.
+pub const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
+
+/// One device, as its data sheet tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Device {
+    /// `c_c` or `c_s`: what it holds.
+    pub capacity_bytes: f64,
+    /// `l_c` or `l_s`: how often each cell can be written; infinite where writes wear nothing.
+    pub endurance_cycles: f64,
+    /// `t_c,r` or `t_s,r`.
+    pub read_latency_us: f64,
+    /// `t_c,w` or `t_s,w`.
+    pub write_latency_us: f64,
+}
+
+/// Equal devices that share their work evenly: the cache or the storage.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tier {
+    /// What each of them is.
+    pub device: Device,
+    /// `N_c` or `N_s`.
+    pub devices: f64,
+    /// `beta_c` or `beta_s`: bytes that a device programs per byte written to it.
+    pub write_amplification: f64,
+}
+
+impl Tier {
+    /// What all devices hold.
+    pub fn capacity_bytes(&self) -> f64 {
+        self.devices * self.device.capacity_bytes
+    }
+
+    /// How often each cell is written where `written_bytes` are written to the tier.
+    pub fn writes_per_cell(&self, written_bytes: f64) -> f64 {
+        self.write_amplification * written_bytes / self.capacity_bytes()
+    }
+}
+
+/// What an array did or has to do: bytes in some time, or bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Reads answered by the cache.
+    pub read_hits: f64,
+    /// Reads answered by the storage.
+    pub read_misses: f64,
+    /// Writes answered by the cache: write hits and admitted write misses.
+    pub cached_writes: f64,
+    /// Writes answered by the storage.
+    pub bypassed_writes: f64,
+    /// All that is written to the cache: `cached_writes` and the read misses that are admitted.
+    pub cache_written: f64,
+    /// All that is written to the storage: `bypassed_writes` and what is written back.
+    pub storage_written: f64,
+}
+
+impl Traffic {
+    /// All that clients read and write.
+    pub fn client(&self) -> f64 {
+        self.read_hits + self.read_misses + self.cached_writes + self.bypassed_writes
+    }
+}
+
+/// A workload as the paper's Table II has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// `r`, bytes per second.
+    pub read: f64,
+    /// `w`, bytes per second.
+    pub write: f64,
+    /// `1 - m_r`.
+    pub read_hit_ratio: f64,
+    /// `1 - m_w`.
+    pub write_hit_ratio: f64,
+    /// `d`: the share of the blocks in the cache that are dirty, and so of those that are evicted.
+    pub dirty: f64,
+    /// `p`: the share of the misses that is admitted.
+    pub admitted: f64,
+}
+
+impl Workload {
+    /// What it makes the array do each second: arrows 2 to 5 of Figures 2 and 3, the numerators of equations 2 and 3.
+    pub fn traffic(&self) -> Traffic {
+        let Workload { read: r, write: w, dirty: d, admitted: p, .. } = *self;
+        let (m_r, m_w) = (1.0 - self.read_hit_ratio, 1.0 - self.write_hit_ratio);
+        let cached_writes = w * (1.0 - m_w) + p * m_w * w;
+        let bypassed_writes = (1.0 - p) * m_w * w;
+        Traffic {
+            read_hits: (1.0 - m_r) * r,
+            read_misses: m_r * r,
+            cached_writes,
+            bypassed_writes,
+            cache_written: p * m_r * r + cached_writes,
+            storage_written: p * (m_r * r + m_w * w) * d + bypassed_writes,
+        }
+    }
+}
+
+/// Cache devices in front of storage devices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Array {
+    /// The fast devices.
+    pub cache: Tier,
+    /// The devices behind them.
+    pub storage: Tier,
+}
+
+/// How fast an array wears under some traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wear {
+    /// `w_c`: writes per cell of the cache and second (equations 3 and 6).
+    pub cache_writes: f64,
+    /// `w_s`: writes per cell of the storage and second (equations 2 and 6).
+    pub storage_writes: f64,
+    /// `f_c`: the share of the cache's endurance that a second takes (equation 4).
+    pub cache_rate: f64,
+    /// `f_s`: the same of the storage.
+    pub storage_rate: f64,
+}
+
+impl Wear {
+    /// How long the cache lasts; infinite if nothing wears it.
+    pub fn cache_lifetime_years(&self) -> f64 {
+        1.0 / self.cache_rate / YEAR_SECONDS
+    }
+
+    /// How long the storage lasts; infinite if nothing wears it.
+    pub fn storage_lifetime_years(&self) -> f64 {
+        1.0 / self.storage_rate / YEAR_SECONDS
+    }
+
+    /// `T` = 1 / max(`f_c`, `f_s`): how long both last (equation 5).
+    pub fn lifetime_years(&self) -> f64 {
+        1.0 / self.cache_rate.max(self.storage_rate) / YEAR_SECONDS
+    }
+}
+
+impl Array {
+    /// How fast `traffic` of so many seconds wears the array.
+    pub fn wear(&self, traffic: &Traffic, seconds: f64) -> Wear {
+        let cache_writes = self.cache.writes_per_cell(traffic.cache_written) / seconds;
+        let storage_writes = self.storage.writes_per_cell(traffic.storage_written) / seconds;
+        Wear {
+            cache_writes,
+            storage_writes,
+            cache_rate: cache_writes / self.cache.device.endurance_cycles,
+            storage_rate: storage_writes / self.storage.device.endurance_cycles,
+        }
+    }
+
+    /// How long a byte of `traffic` waits for its answer on average; 0 where there is no traffic.
+    pub fn latency_mean_us(&self, traffic: &Traffic) -> f64 {
+        let (cache, storage) = (&self.cache.device, &self.storage.device);
+        let reads = traffic.read_hits * cache.read_latency_us + traffic.read_misses * storage.read_latency_us;
+        let writes =
+            traffic.cached_writes * cache.write_latency_us + traffic.bypassed_writes * storage.write_latency_us;
+        if traffic.client() == 0.0 { 0.0 } else { (reads + writes) / traffic.client() }
+    }
+}
+
+/// `L / T` (equation 1) in microseconds per year: what a cache should make small. 0 where nothing wears.
+pub fn latency_over_lifetime(latency_mean_us: f64, lifetime_years: f64) -> f64 {
+    latency_mean_us / lifetime_years
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLC: Device =
+        Device { capacity_bytes: 100e9, endurance_cycles: 100e3, read_latency_us: 40.0, write_latency_us: 200.0 };
+    const MLC: Device =
+        Device { capacity_bytes: 200e9, endurance_cycles: 10e3, read_latency_us: 200.0, write_latency_us: 1000.0 };
+    const ARRAY: Array = Array {
+        cache: Tier { device: SLC, devices: 1.0, write_amplification: 1.0 },
+        storage: Tier { device: MLC, devices: 3.0, write_amplification: 1.0 },
+    };
+    const WORKLOAD_I: Workload =
+        Workload { read: 160e6, write: 200e6, read_hit_ratio: 0.9, write_hit_ratio: 0.85, dirty: 0.65, admitted: 1.0 };
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() <= 1e-12 * expected.abs(), "found {found}, expected {expected}");
+    }
+
+    /// Section IV.D: w_c = (160 MB/s * 0.1 + 200 MB/s) / 100 GB, w_s = (160 MB/s * 0.1 + 0.15 * 200 MB/s) * 0.65 / 600 GB.
+    /// Reads take 0.9 * 40 + 0.1 * 200 = 56 us, writes 200 us: (160 * 56 + 200 * 200) / 360 = 136 us.
+    #[test]
+    fn workload_i_is_the_papers() {
+        let traffic = WORKLOAD_I.traffic();
+        let wear = ARRAY.wear(&traffic, 1.0);
+        near(wear.cache_writes, 216e6 / 100e9);
+        near(wear.storage_writes, 29.9e6 / 600e9);
+        near(wear.cache_rate, 2.16e-8);
+        near(wear.lifetime_years(), wear.cache_lifetime_years());
+        near(ARRAY.latency_mean_us(&traffic), 136.0);
+    }
+
+    /// p = 1/4 of the misses, 16 MB/s of reads and 30 MB/s of writes, is admitted: the cache is written 4 + 170 + 7.5 MB/s,
+    /// the storage 0.65 * (4 + 7.5) + 22.5 MB/s, of which 22.5 MB/s clients wait for.
+    #[test]
+    fn what_is_not_admitted_goes_straight_to_storage() {
+        let traffic = Workload { admitted: 0.25, ..WORKLOAD_I }.traffic();
+        near(traffic.cache_written, 181.5e6);
+        near(traffic.storage_written, 29.975e6);
+        near(traffic.client(), 360e6);
+        near(ARRAY.latency_mean_us(&traffic), (160.0 * 56.0 + 177.5 * 200.0 + 22.5 * 1000.0) / 360.0);
+        let nothing = Workload { admitted: 0.0, read_hit_ratio: 0.0, write_hit_ratio: 0.0, ..WORKLOAD_I }.traffic();
+        assert_eq!(nothing.cache_written, 0.0);
+        near(nothing.storage_written, 200e6);
+    }
+
+    #[test]
+    fn write_amplification_and_time_scale_the_wear() {
+        let traffic = WORKLOAD_I.traffic();
+        let mut array = ARRAY;
+        array.storage.write_amplification = 20.0;
+        let wear = array.wear(&traffic, 2.0);
+        near(wear.cache_writes, 1.08e-3);
+        near(wear.storage_writes, 10.0 * 29.9e6 / 600e9);
+        near(wear.lifetime_years(), wear.storage_lifetime_years());
+    }
+
+    #[test]
+    fn devices_that_do_not_wear_last_for_ever() {
+        let mut array = ARRAY;
+        array.cache.device.endurance_cycles = f64::INFINITY;
+        array.storage.device.endurance_cycles = f64::INFINITY;
+        let lifetime_years = array.wear(&WORKLOAD_I.traffic(), 1.0).lifetime_years();
+        assert_eq!((lifetime_years, latency_over_lifetime(136.0, lifetime_years)), (f64::INFINITY, 0.0));
+        let idle = ARRAY.wear(&Traffic::default(), 1.0);
+        assert_eq!((idle.lifetime_years(), ARRAY.latency_mean_us(&Traffic::default())), (f64::INFINITY, 0.0));
+    }
+}

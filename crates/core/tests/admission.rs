@@ -1,0 +1,303 @@
+//! Admission rules in front of every policy: against a plain model, and what holds for each of them.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+use flashwise_core::access::{Access, NEVER, Op};
+use flashwise_core::admission::{RULES, Setting, Spec};
+use flashwise_core::array::{Array, Device, Tier};
+use flashwise_core::index::{Dense, Hashed, Index};
+use flashwise_core::policy::{self, Outcome, POLICIES, Policy, Visitor};
+
+const BLOCKS: u32 = 300;
+const ACCESSES: usize = 20_000;
+const CAPACITY: usize = 40;
+const TIER: Tier = Tier {
+    device: Device { capacity_bytes: 1e9, endurance_cycles: 1e4, read_latency_us: 100.0, write_latency_us: 100.0 },
+    devices: 1.0,
+    write_amplification: 1.0,
+};
+const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
+
+/// Splitmix64: the next of a sequence of random numbers.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Skewed accesses in requests of 1 to 32 blocks, a third of them writes, with their next uses.
+fn workload() -> Vec<Access<u32>> {
+    let mut state = 42;
+    let mut accesses = Vec::new();
+    while accesses.len() < ACCESSES {
+        let request_blocks = 1 << (random(&mut state) % 6);
+        let exponent = (random(&mut state) as f64 / u64::MAX as f64) * f64::from(BLOCKS).ln();
+        let first = exponent.exp() as u32 - 1;
+        let op = if random(&mut state).is_multiple_of(3) { Op::Write } else { Op::Read };
+        let block = |block| Access { block: block % BLOCKS, op, request_blocks, next_use: NEVER };
+        accesses.extend((first..first + request_blocks).map(block));
+    }
+    let mut next_use_of = [NEVER; BLOCKS as usize];
+    for (position, access) in accesses.iter_mut().enumerate().rev() {
+        access.next_use = std::mem::replace(&mut next_use_of[access.block as usize], position as u32);
+    }
+    accesses
+}
+
+/// The outcomes of all accesses.
+struct Outcomes<'a>(&'a [Access<u32>]);
+
+impl Visitor<u32> for Outcomes<'_> {
+    type Output = Vec<Outcome<u32>>;
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Self::Output {
+        let mut outcomes = Vec::new();
+        for (position, &access) in self.0.iter().enumerate() {
+            let held = policy.contains(access.block);
+            let outcome = policy.access(access);
+            assert_eq!(outcome == Outcome::Hit, held, "access {position}");
+            assert_eq!(policy.contains(access.block), outcome != Outcome::Bypass, "access {position}");
+            if position.is_multiple_of(97) {
+                policy.check();
+            }
+            outcomes.push(outcome);
+        }
+        policy.check();
+        outcomes
+    }
+}
+
+fn admitted<I: Index<Key = u32> + Clone + Send + 'static>(
+    policy: &str,
+    rule: &str,
+    index: I,
+    accesses: &[Access<u32>],
+) -> Vec<Outcome<u32>> {
+    let (policy, rule) = (policy::Spec::parse(policy).unwrap(), Spec::parse(rule).unwrap());
+    rule.build(&policy, index, CAPACITY, &SETTING, Outcomes(accesses))
+}
+
+fn alone(policy: &str, accesses: &[Access<u32>]) -> Vec<Outcome<u32>> {
+    policy::Spec::parse(policy).unwrap().build(Dense::new(BLOCKS as usize), CAPACITY, Outcomes(accesses))
+}
+
+fn dense() -> Dense {
+    Dense::new(BLOCKS as usize)
+}
+
+#[test]
+fn rules_that_admit_everything_leave_each_policy_as_it_is() {
+    let accesses = workload();
+    for info in POLICIES {
+        let alone = alone(info.name, &accesses);
+        assert!(alone.contains(&Outcome::Hit));
+        for rule in ["probability:p=1", "size:max=128KiB", "hotness:min=1"] {
+            assert!(admitted(info.name, rule, dense(), &accesses) == alone, "{}, {rule}", info.name);
+        }
+    }
+}
+
+#[test]
+fn rules_that_admit_nothing_never_write_the_cache() {
+    let accesses = workload();
+    for info in POLICIES {
+        for rule in ["probability:p=0", "size:max=4095", "hotness:history=0", "hotness:top=0"] {
+            let outcomes = admitted(info.name, rule, dense(), &accesses);
+            assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Bypass), "{}, {rule}", info.name);
+        }
+    }
+}
+
+/// The rules again, by linear search.
+trait Model {
+    fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool;
+}
+
+/// Makes a model of a rule with an empty history.
+type Make = fn() -> Box<dyn Model>;
+
+struct SizeModel(u64);
+
+impl Model for SizeModel {
+    fn admits(&mut self, access: &Access<u32>, _cached: bool) -> bool {
+        4096 * u64::from(access.request_blocks) <= self.0
+    }
+}
+
+/// The history, last referenced first, with counts.
+struct MinModel(usize, Vec<(u32, usize)>);
+
+impl Model for MinModel {
+    fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool {
+        if cached {
+            return false;
+        }
+        let at = self.1.iter().position(|(block, _)| *block == access.block);
+        let count = 1 + at.map_or(0, |at| self.1.remove(at).1);
+        if count >= self.0 {
+            return true;
+        }
+        self.1.insert(0, (access.block, count));
+        self.1.truncate(CAPACITY);
+        false
+    }
+}
+
+struct TopModel(f64, Vec<(u32, usize)>);
+
+impl Model for TopModel {
+    fn admits(&mut self, access: &Access<u32>, _cached: bool) -> bool {
+        let at = self.1.iter().position(|(block, _)| *block == access.block);
+        let count = (1 + at.map_or(0, |at| self.1.remove(at).1)).min(255);
+        self.1.insert(0, (access.block, count));
+        self.1.truncate(CAPACITY);
+        let as_many = self.1.iter().filter(|(_, other)| *other >= count).count();
+        as_many as f64 <= (self.0 * self.1.len() as f64).floor() || count == 255
+    }
+}
+
+#[test]
+fn every_rule_does_what_its_model_does_with_either_index() {
+    let accesses = workload();
+    let models: [(&str, Make); 6] = [
+        ("size:max=16KiB", || Box::new(SizeModel(16 << 10))),
+        ("size", || Box::new(SizeModel(64 << 10))),
+        ("hotness", || Box::new(MinModel(2, vec![]))),
+        ("hotness:min=4", || Box::new(MinModel(4, vec![]))),
+        ("hotness:top=10%", || Box::new(TopModel(0.1, vec![]))),
+        ("hotness:top=50%", || Box::new(TopModel(0.5, vec![]))),
+    ];
+    for (rule, model) in models {
+        for info in POLICIES {
+            let outcomes = admitted(info.name, rule, dense(), &accesses);
+            assert_eq!(outcomes, admitted(info.name, rule, Hashed::new(), &accesses), "{}, {rule}", info.name);
+            let mut model = model();
+            // What the model lets through, the policy alone answers in the same way: it was told of nothing else.
+            let mut shown = Vec::new();
+            for (access, outcome) in accesses.iter().zip(&outcomes) {
+                let cached = *outcome == Outcome::Hit;
+                let admits = model.admits(access, cached);
+                if cached || admits {
+                    shown.push((*access, *outcome));
+                } else {
+                    assert_eq!(*outcome, Outcome::Bypass, "{}, {rule}: {access:?}", info.name);
+                }
+            }
+            if info.offline {
+                continue; // Next uses of refused accesses would be missing.
+            }
+            let (accesses, outcomes): (Vec<_>, Vec<_>) = shown.into_iter().unzip();
+            assert_eq!(alone(info.name, &accesses), outcomes, "{}, {rule}", info.name);
+            let admissions = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Admit { .. })).count();
+            assert!(admissions > 0 && outcomes.len() < ACCESSES, "{}, {rule}", info.name);
+        }
+    }
+}
+
+/// A block that is removed is one that was never seen: the history forgets it as well.
+#[test]
+fn a_removed_block_is_forgotten_by_the_history() {
+    struct Remove;
+    impl Visitor<u32> for Remove {
+        type Output = ();
+        fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) {
+            assert_eq!(policy.access(Access::read(1)), Outcome::Bypass);
+            assert!(!policy.remove(1));
+            assert_eq!(policy.access(Access::read(1)), Outcome::Bypass);
+            assert_eq!(policy.access(Access::read(1)), Outcome::Admit { evicted: None });
+            assert!(policy.remove(1) && !policy.contains(1) && policy.is_empty());
+            assert_eq!(policy.warm(2), Outcome::Admit { evicted: None }, "a warm start asks no rule");
+            policy.check();
+        }
+    }
+    Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, &SETTING, Remove);
+}
+
+/// Takes as many blocks as it has room for, as when it takes over from another policy.
+struct Fill;
+
+impl Visitor<u32> for Fill {
+    type Output = ();
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) {
+        for block in 0..CAPACITY as u32 {
+            assert_eq!(policy.warm(block), Outcome::Admit { evicted: None }, "block {block}");
+        }
+        policy.check();
+    }
+}
+
+#[test]
+fn every_online_policy_takes_over_a_full_cache() {
+    for info in POLICIES.iter().filter(|info| !info.offline) {
+        policy::Spec::parse(info.name).unwrap().build(dense(), CAPACITY, Fill);
+    }
+}
+
+/// Every policy in turn as the first, under an objective that makes others better, with blocks removed in between; also one that
+/// does not take each block at once.
+#[test]
+fn auto_is_a_policy_whichever_it_begins_with() {
+    struct Switch;
+    impl Visitor<u32> for Switch {
+        type Output = u64;
+        fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> u64 {
+            let mut held = std::collections::HashSet::new();
+            let (mut switches, mut before) = (0, None);
+            for (position, access) in workload().into_iter().enumerate() {
+                policy.tick(position as u64 * 1000);
+                let now = policy.decision().map(|decision| decision.position as u64);
+                switches += u64::from(before.is_some() && now != before);
+                before = now;
+                if position.is_multiple_of(50) {
+                    policy.check();
+                    let removed = access.block.wrapping_mul(7) % BLOCKS;
+                    assert_eq!(policy.remove(removed), held.remove(&removed));
+                }
+                let outcome = policy.access(access);
+                assert_eq!(outcome == Outcome::Hit, held.contains(&access.block));
+                if let Outcome::Admit { evicted } = outcome {
+                    assert!(evicted.is_none_or(|evicted| held.remove(&evicted)) && held.insert(access.block));
+                }
+                assert_eq!(policy.len(), held.len());
+            }
+            switches
+        }
+    }
+    let rule = "auto:policies=lru+larc+fifo+lfu+2q+mq+arc+lirs+s3-fifo+sieve+w-tinylfu,timeframe=300ms,objective=hit-ratio,alpha=0";
+    let mut switches = 0;
+    for first in ["lru", "larc:fill=ghost", "2q:kin=100%", "lirs:hirs=100%"] {
+        let (rule, first) = (Spec::parse(rule).unwrap(), policy::Spec::parse(first).unwrap());
+        switches += rule.build(&first, dense(), CAPACITY, &SETTING, Switch);
+        switches += rule.build(&first, Hashed::new(), CAPACITY, &SETTING, Switch);
+    }
+    assert!(switches > 20, "{switches} switches");
+}
+
+#[test]
+fn a_write_that_hits_stays_in_the_cache_whatever_its_size() {
+    let write = |block, request_blocks| Access { block, op: Op::Write, request_blocks, next_use: NEVER };
+    let outcomes = admitted("lru", "size:max=8KiB", dense(), &[write(1, 2), write(1, 3), write(2, 3), write(1, 1)]);
+    assert_eq!(outcomes, [Outcome::Admit { evicted: None }, Outcome::Hit, Outcome::Bypass, Outcome::Hit]);
+}
+
+#[test]
+fn rules_are_named_and_misspellings_are_answered_with_the_nearest() {
+    for info in RULES {
+        assert_eq!(Spec::parse(info.name).unwrap().info().name, info.name);
+    }
+    let error = |text| Spec::parse(text).unwrap_err().to_string();
+    assert!(error("sise").starts_with("unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, "));
+    assert_eq!(error("probability:p=1.5"), "probability: option 'p' is '1.5', expected a number from 0 to 1");
+    assert_eq!(error("size:max=64KB"), "size: option 'max' is '64KB', expected a size in bytes of at least 0B");
+    assert!(error("auto:policies=lru+lcar").starts_with("unknown policy 'lcar' (did you mean 'larc'?)"));
+    let repeated = "auto: option 'policies' is 'lru+lru', expected each policy once";
+    assert_eq!(error("auto:policies=lru+lru"), repeated);
+    assert!(error("auto:policies=lru+fif").ends_with("expected policies that do not know the future"));
+    assert!(
+        error("adaptive:target=4").starts_with("adaptive: option 'target' is '4', expected a duration from 1us to 1h")
+    );
+    assert_eq!(error("hotness:min=0"), "hotness: option 'min' is '0', expected a whole number from 1 to 255");
+}

@@ -1,0 +1,258 @@
+//! Keys and their values, from TOML files or from options: read, checked and refused with their place.
+
+use flashwise_core::options::nearest;
+use toml::de::{DeTable, DeValue};
+
+/// Why the description of an array, a device or a workload was refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ArrayError {
+    #[error("{path}")]
+    Io { path: String, source: std::io::Error },
+    #[error("{path}, line {line}: {message}")]
+    Syntax { path: String, line: usize, message: String },
+    #[error("{place}: unknown key '{key}'{}; expected one of: {}", did_you_mean(.key, .expected), .expected.join(", "))]
+    UnknownKey { place: String, key: String, expected: Vec<&'static str> },
+    #[error("{place}: {key} is given twice")]
+    Repeated { place: String, key: String },
+    #[error("{place}: {key}: found {found}, expected {expected}")]
+    Value { place: String, key: String, found: String, expected: String },
+    #[error("{place}: {key} is missing, expected {expected}")]
+    Missing { place: String, key: String, expected: String },
+    #[error("{place}: {keys} are both given, expected one of them")]
+    Both { place: String, keys: &'static str },
+    #[error("{place}: found no device '{found}'{}; expected one of: {}, or the path of a file that ends in .toml", did_you_mean(.found, .expected), .expected.join(", "))]
+    NoSuchDevice { place: String, found: String, expected: Vec<&'static str> },
+}
+
+fn did_you_mean(found: &str, expected: &[&'static str]) -> String {
+    nearest(found, expected).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default()
+}
+
+/// What numbers a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// More than zero.
+    Positive,
+    /// More than zero, or `unlimited`.
+    PositiveOrUnlimited,
+    /// Zero or more.
+    NotNegative,
+    /// A share of 1, or a percentage.
+    Share,
+}
+
+/// Numbers beyond this are mistakes, and far beyond it no sum could be told from infinity.
+const NUMBER_MAX: f64 = 1e15;
+/// The least that a number which must be positive can be.
+const POSITIVE_MIN: f64 = 1e-9;
+
+impl Range {
+    fn expected(self) -> &'static str {
+        match self {
+            Range::Positive => "a number greater than 0",
+            Range::PositiveOrUnlimited => "a number greater than 0, or 'unlimited'",
+            Range::NotNegative => "a number of at least 0",
+            Range::Share => "a share from 0% to 100%",
+        }
+    }
+
+    fn read(self, text: &str) -> Option<f64> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number <= NUMBER_MAX);
+        match self {
+            Range::Positive => number(text).filter(|number| *number >= POSITIVE_MIN),
+            Range::PositiveOrUnlimited if text == "unlimited" => Some(f64::INFINITY),
+            Range::PositiveOrUnlimited => Range::Positive.read(text),
+            Range::NotNegative => number(text).filter(|number| *number >= 0.0),
+            Range::Share => {
+                let share = match text.strip_suffix('%') {
+                    Some(percent) => number(percent).map(|percent| percent / 100.0),
+                    None => number(text),
+                };
+                share.filter(|share| (0.0..=1.0).contains(share))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    key: String,
+    /// The value, if it is a number or text.
+    text: Option<String>,
+    /// The value as the user wrote it.
+    shown: String,
+    line: Option<usize>,
+}
+
+/// Keys and values that describe one thing.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    place: String,
+    entries: Vec<Entry>,
+}
+
+impl Keys {
+    /// Reads `key=value,key=value` that was given to `option`.
+    pub fn from_option(option: &str, text: &str) -> Result<Keys, ArrayError> {
+        let mut entries = Vec::new();
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                let (place, found) = (option.to_owned(), format!("'{pair}'"));
+                return Err(ArrayError::Value {
+                    place,
+                    key: "options".to_owned(),
+                    found,
+                    expected: "key=value".to_owned(),
+                });
+            };
+            let text = Some(value.to_owned());
+            entries.push(Entry { key: key.to_owned(), text, shown: format!("'{value}'"), line: None });
+        }
+        let keys = Keys { place: option.to_owned(), entries };
+        match keys.repeated() {
+            Some(key) => Err(ArrayError::Repeated { place: keys.place.clone(), key }),
+            None => Ok(keys),
+        }
+    }
+
+    fn repeated(&self) -> Option<String> {
+        let earlier = |at: usize, key: &str| self.entries[..at].iter().any(|entry| entry.key == key);
+        let mut entries = self.entries.iter().enumerate();
+        entries.find(|(at, entry)| earlier(*at, &entry.key)).map(|(_, entry)| entry.key.clone())
+    }
+
+    /// Where the keys are from.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Refuses keys that are not among `expected`.
+    pub fn check(&self, expected: &[&'static str]) -> Result<(), ArrayError> {
+        match self.entries.iter().find(|entry| !expected.contains(&entry.key.as_str())) {
+            None => Ok(()),
+            Some(entry) => Err(ArrayError::UnknownKey {
+                place: self.place_of(entry),
+                key: entry.key.clone(),
+                expected: expected.to_vec(),
+            }),
+        }
+    }
+
+    /// The text of `key`, if it is given.
+    pub fn text(&self, key: &str) -> Result<Option<&str>, ArrayError> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        match entry.text.as_deref().filter(|text| !text.is_empty()) {
+            Some(text) => Ok(Some(text)),
+            None => Err(self.refuse(entry, "text that is not empty")),
+        }
+    }
+
+    /// The number of `key`, if it is given.
+    pub fn number(&self, key: &str, range: Range) -> Result<Option<f64>, ArrayError> {
+        let Some(entry) = self.find(key) else { return Ok(None) };
+        match entry.text.as_deref().and_then(|text| range.read(text)) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.refuse(entry, range.expected())),
+        }
+    }
+
+    /// The number of `key`, which must be given.
+    pub fn needed(&self, key: &str, range: Range) -> Result<f64, ArrayError> {
+        self.number(key, range)?.ok_or_else(|| self.missing(key, range.expected()))
+    }
+
+    /// That `key` is missing.
+    pub fn missing(&self, key: &str, expected: &str) -> ArrayError {
+        ArrayError::Missing { place: self.place.clone(), key: key.to_owned(), expected: expected.to_owned() }
+    }
+
+    fn find(&self, key: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    fn place_of(&self, entry: &Entry) -> String {
+        match entry.line {
+            Some(line) => format!("{}, line {line}", self.place),
+            None => self.place.clone(),
+        }
+    }
+
+    fn refuse(&self, entry: &Entry, expected: &str) -> ArrayError {
+        let (key, found) = (entry.key.clone(), entry.shown.clone());
+        ArrayError::Value { place: self.place_of(entry), key, found, expected: expected.to_owned() }
+    }
+}
+
+/// A TOML document whose values are numbers and text, at its top or in tables.
+#[derive(Debug)]
+pub struct Document<'a> {
+    path: &'a str,
+    text: &'a str,
+    root: DeTable<'a>,
+}
+
+impl<'a> Document<'a> {
+    /// Reads the document `text`, which came from `path`.
+    pub fn parse(path: &'a str, text: &'a str) -> Result<Document<'a>, ArrayError> {
+        match DeTable::parse(text) {
+            Ok(root) => Ok(Document { path, text, root: root.into_inner() }),
+            Err(error) => Err(ArrayError::Syntax {
+                path: path.to_owned(),
+                line: line(text, error.span().map_or(0, |span| span.start)),
+                message: format!("is no TOML: {}", error.message()),
+            }),
+        }
+    }
+
+    /// The keys at the top.
+    pub fn keys(&self) -> Keys {
+        self.read(&self.root, "")
+    }
+
+    /// The keys of the table `name`.
+    pub fn table(&self, name: &str) -> Result<Option<Keys>, ArrayError> {
+        let Some((key, value)) = self.root.get_key_value(name) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::Table(table) => Ok(Some(self.read(table, &format!(" [{name}]")))),
+            _ => Err(self.no_table(key.span().start, &format!("[{name}]"))),
+        }
+    }
+
+    /// The keys of each of the tables `name`.
+    pub fn tables(&self, name: &str) -> Result<Vec<Keys>, ArrayError> {
+        let Some((key, value)) = self.root.get_key_value(name) else { return Ok(Vec::new()) };
+        let refuse = || self.no_table(key.span().start, &format!("[[{name}]]"));
+        let DeValue::Array(tables) = value.get_ref() else { return Err(refuse()) };
+        let read = |(number, table): (usize, &toml::Spanned<DeValue<'_>>)| match table.get_ref() {
+            DeValue::Table(table) => Ok(self.read(table, &format!(" [[{name}]] {}", number + 1))),
+            _ => Err(refuse()),
+        };
+        tables.iter().enumerate().map(read).collect()
+    }
+
+    fn no_table(&self, at: usize, expected: &str) -> ArrayError {
+        let message = format!("is no table, expected a line {expected} with its keys below");
+        ArrayError::Syntax { path: self.path.to_owned(), line: line(self.text, at), message }
+    }
+
+    fn read(&self, table: &DeTable<'_>, name: &str) -> Keys {
+        let entry = |(key, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
+            let text = match value.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                DeValue::Integer(number) => Some(number.as_str().replace('_', "")),
+                DeValue::Float(number) => Some(number.as_str().replace('_', "")),
+                _ => None,
+            };
+            let shown = self.text.get(value.span()).and_then(|text| text.lines().next()).unwrap_or_default().to_owned();
+            Entry { key: key.get_ref().to_string(), text, shown, line: Some(line(self.text, key.span().start)) }
+        };
+        let mut entries: Vec<_> = table.iter().map(entry).collect();
+        entries.sort_by_key(|entry| entry.line);
+        Keys { place: format!("{}{name}", self.path), entries }
+    }
+}
+
+fn line(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}

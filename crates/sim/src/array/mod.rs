@@ -1,0 +1,345 @@
+//! An array of cache devices in front of storage devices under workloads given in plain numbers: wear, lifetime and latency.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
+
+mod device;
+mod keys;
+mod replay;
+
+use flashwise_core::account::Counts;
+use flashwise_core::admission::Setting;
+use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime};
+use serde::Serialize;
+
+pub use device::{Profile, tier_of_option};
+pub use keys::ArrayError;
+use keys::{Document, Keys, Range};
+pub use replay::{Replayed, replay};
+
+const WORKLOAD_KEYS: [&str; 9] = [
+    "name",
+    "read-mb-per-s",
+    "write-mb-per-s",
+    "read-hit-ratio",
+    "write-hit-ratio",
+    "read-length-kb",
+    "write-length-kb",
+    "dirty",
+    "admitted",
+];
+
+/// A workload by its name, with the lengths of its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedWorkload {
+    /// What the user calls it; may be empty.
+    pub name: String,
+    /// Its rates.
+    pub workload: Workload,
+    /// Lengths of a read and of a write request, if they are known.
+    pub request_bytes: Option<(f64, f64)>,
+}
+
+impl NamedWorkload {
+    /// Reads a workload as an option gives it: `read-mb-per-s=160,write-mb-per-s=200,...`.
+    pub fn of_option(option: &str, text: &str) -> Result<NamedWorkload, ArrayError> {
+        NamedWorkload::read(&Keys::from_option(option, text)?)
+    }
+
+    fn read(keys: &Keys) -> Result<NamedWorkload, ArrayError> {
+        keys.check(&WORKLOAD_KEYS)?;
+        let rate = |key| Ok(keys.needed(key, Range::NotNegative)? * 1e6);
+        let share = |key| keys.needed(key, Range::Share);
+        let workload = Workload {
+            read: rate("read-mb-per-s")?,
+            write: rate("write-mb-per-s")?,
+            read_hit_ratio: share("read-hit-ratio")?,
+            write_hit_ratio: share("write-hit-ratio")?,
+            dirty: share("dirty")?,
+            admitted: keys.number("admitted", Range::Share)?.unwrap_or(1.0),
+        };
+        if workload.read + workload.write == 0.0 {
+            return Err(keys.missing("a read or write rate", "read-mb-per-s or write-mb-per-s greater than 0"));
+        }
+        let length = |key| Ok(keys.number(key, Range::Positive)?.map(|length_kb| length_kb * 1e3));
+        let request_bytes = match (length("read-length-kb")?, length("write-length-kb")?) {
+            (Some(read), Some(write)) => Some((read, write)),
+            (None, None) => None,
+            (Some(_), None) => return Err(keys.missing("write-length-kb", "both lengths of requests, or none")),
+            (None, Some(_)) => return Err(keys.missing("read-length-kb", "both lengths of requests, or none")),
+        };
+        Ok(NamedWorkload { name: keys.text("name")?.unwrap_or_default().to_owned(), workload, request_bytes })
+    }
+}
+
+/// What a file says; each part may be left to options.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Description {
+    /// The table `[cache]`.
+    pub cache: Option<Tier>,
+    /// The table `[storage]`.
+    pub storage: Option<Tier>,
+    /// The tables `[[workload]]`.
+    pub workloads: Vec<NamedWorkload>,
+}
+
+impl Description {
+    /// Reads the file at `path`.
+    pub fn read(path: &str) -> Result<Description, ArrayError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ArrayError::Io { path: path.to_owned(), source })?;
+        Description::parse(path, &text)
+    }
+
+    /// Reads `text`, which came from `path`.
+    pub fn parse(path: &str, text: &str) -> Result<Description, ArrayError> {
+        let document = Document::parse(path, text)?;
+        document.keys().check(&["cache", "storage", "workload"])?;
+        let tier = |name| document.table(name)?.as_ref().map(device::tier).transpose();
+        Ok(Description {
+            cache: tier("cache")?,
+            storage: tier("storage")?,
+            workloads: document.tables("workload")?.iter().map(NamedWorkload::read).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// What a workload makes of an array. What never wears out has lifetimes that are infinite, `null` in JSON.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lifetime {
+    /// The workload's name.
+    pub workload: String,
+    /// `w_c`: writes per cell of the cache and second.
+    pub cache_write_rate: f64,
+    /// `w_s`: writes per cell of the storage and second.
+    pub storage_write_rate: f64,
+    /// `f_c`: share of the cache's endurance that a second takes.
+    pub cache_wear_rate: f64,
+    /// `f_s`: share of the storage's endurance that a second takes.
+    pub storage_wear_rate: f64,
+    /// How long the cache lasts.
+    pub cache_lifetime_years: f64,
+    /// How long the storage lasts.
+    pub storage_lifetime_years: f64,
+    /// How long the array lasts: the lesser of both.
+    pub lifetime_years: f64,
+    /// How long a byte waits on average.
+    pub latency_mean_us: f64,
+    /// How long a request waits on average, where the lengths of requests are known.
+    pub latency_request_mean_us: Option<f64>,
+    /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
+    pub latency_over_lifetime: f64,
+}
+
+impl Lifetime {
+    /// What `workload` makes of `array`.
+    pub fn of(array: &Array, workload: &NamedWorkload) -> Lifetime {
+        let traffic = workload.workload.traffic();
+        let wear = array.wear(&traffic, 1.0);
+        let latency_mean_us = array.latency_mean_us(&traffic);
+        // The same average over requests: traffic counted in requests per second.
+        let by_request = |(read_bytes, write_bytes): (f64, f64)| {
+            let Workload { read, write, .. } = workload.workload;
+            let requests = Workload { read: read / read_bytes, write: write / write_bytes, ..workload.workload };
+            array.latency_mean_us(&requests.traffic())
+        };
+        Lifetime {
+            workload: workload.name.clone(),
+            cache_write_rate: wear.cache_writes,
+            storage_write_rate: wear.storage_writes,
+            cache_wear_rate: wear.cache_rate,
+            storage_wear_rate: wear.storage_rate,
+            cache_lifetime_years: wear.cache_lifetime_years(),
+            storage_lifetime_years: wear.storage_lifetime_years(),
+            lifetime_years: wear.lifetime_years(),
+            latency_mean_us,
+            latency_request_mean_us: workload.request_bytes.map(by_request),
+            latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
+        }
+    }
+}
+
+/// Cache and storage for a cache of `capacity_blocks` over a trace: devices as those of `array`, of the capacity that the
+/// cache has, and storage of twice the blocks of the trace (section VI.B). How many devices share it makes no difference.
+pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_blocks: usize) -> Setting {
+    let sized = |tier: &Tier, blocks: f64| Tier {
+        device: Device { capacity_bytes: blocks * block_bytes as f64, ..tier.device },
+        devices: 1.0,
+        write_amplification: tier.write_amplification,
+    };
+    let cache = sized(&array.cache, capacity_blocks as f64);
+    let storage = sized(&array.storage, 2.0 * unique_blocks as f64);
+    Setting { block_bytes, array: Array { cache, storage } }
+}
+
+/// The paper's devices: a cache of SLC before storage of MLC.
+pub fn paper() -> Array {
+    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
+    Array { cache: tier("slc"), storage: tier("mlc") }
+}
+
+/// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ArrayFigures {
+    /// How long a block access waits on average.
+    pub latency_mean_us: f64,
+    /// How long the array lasts: the lesser of both tiers.
+    pub lifetime_years: f64,
+    /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
+    pub latency_over_lifetime: f64,
+    /// `w_c`: writes per cell of the cache and second.
+    pub cache_write_rate: f64,
+    /// `w_s`: writes per cell of the storage and second.
+    pub storage_write_rate: f64,
+    /// Accesses that went past the cache.
+    pub bypassed: u64,
+}
+
+impl ArrayFigures {
+    /// What `counts` of a stretch of so many seconds do to the array of `setting`.
+    pub fn of(setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
+        let traffic = counts.traffic(setting.block_bytes);
+        let wear = setting.array.wear(&traffic, seconds);
+        let latency_mean_us = setting.array.latency_mean_us(&traffic);
+        ArrayFigures {
+            latency_mean_us,
+            lifetime_years: wear.lifetime_years(),
+            latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
+            cache_write_rate: wear.cache_writes,
+            storage_write_rate: wear.storage_writes,
+            bypassed: counts.bypasses.iter().sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashwise_core::array::YEAR_SECONDS;
+
+    fn case_study() -> [Lifetime; 2] {
+        let description = Description::parse("lifetime.toml", include_str!("../../../../docs/lifetime.toml")).unwrap();
+        let array = Array { cache: description.cache.unwrap(), storage: description.storage.unwrap() };
+        let [one, two] = &description.workloads[..] else { panic!("two workloads") };
+        [Lifetime::of(&array, one), Lifetime::of(&array, two)]
+    }
+
+    /// To as many digits as the paper prints.
+    fn printed(number: f64) -> String {
+        format!("{number:.2e}")
+    }
+
+    #[test]
+    fn the_case_study_has_the_papers_rates() {
+        let [one, two] = case_study();
+        // Equations 7 to 10.
+        let rates = [one.cache_write_rate, one.storage_write_rate, two.cache_write_rate, two.storage_write_rate];
+        assert_eq!(rates.map(printed), ["2.16e-3", "4.98e-5", "3.00e-3", "3.54e-4"]);
+        let rates = [one.cache_wear_rate, one.storage_wear_rate, two.cache_wear_rate, two.storage_wear_rate];
+        assert_eq!(rates.map(printed), ["2.16e-8", "4.98e-9", "3.00e-8", "3.54e-8"]);
+    }
+
+    /// The paper divides by the rates as it prints them, three digits: 1 / 4.98e-9 s are 6.37 years, 1 / 3.54e-8 s are 0.90. Of the
+    /// whole numbers, 4.9833e-9 and 3.54375e-8, come 6.36 and 0.89.
+    #[test]
+    fn the_case_study_has_the_papers_lifetimes() {
+        let [one, two] = case_study();
+        let rates = [one.cache_wear_rate, one.storage_wear_rate, two.cache_wear_rate, two.storage_wear_rate];
+        let of_printed = |rate| format!("{:.2}", 1.0 / printed(rate).parse::<f64>().unwrap() / YEAR_SECONDS);
+        assert_eq!(rates.map(of_printed), ["1.47", "6.37", "1.06", "0.90"]);
+        let lifetimes = [
+            one.cache_lifetime_years,
+            one.storage_lifetime_years,
+            two.cache_lifetime_years,
+            two.storage_lifetime_years,
+        ];
+        assert_eq!(lifetimes.map(|years| format!("{years:.2}")), ["1.47", "6.36", "1.06", "0.89"]);
+        assert_eq!((one.lifetime_years, two.lifetime_years), (lifetimes[0], lifetimes[3]));
+    }
+
+    /// Workload I: 0.136 ms as the paper has it. Workload II: the paper prints 0.173 ms, which neither average gives.
+    #[test]
+    fn the_case_study_has_the_papers_latency_for_workload_i_only() {
+        let shown = |us: f64| format!("{:.3}", us / 1e3);
+        let [one, two] = case_study();
+        assert_eq!(
+            (shown(one.latency_mean_us), shown(one.latency_request_mean_us.unwrap())),
+            ("0.136".into(), "0.136".into())
+        );
+        assert_eq!(
+            (shown(two.latency_mean_us), shown(two.latency_request_mean_us.unwrap())),
+            ("0.177".into(), "0.131".into())
+        );
+        assert_eq!(one.latency_over_lifetime, one.latency_mean_us / one.lifetime_years);
+    }
+
+    /// 100 blocks of 10 bytes in the cache, storage for 2 * 500 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
+    ///
+    ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
+    ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second
+    ///     L = (30 * 40 + 20 * 200 + 40 * 200 + 10 * 1000) / 100 = 232 us
+    #[test]
+    fn a_run_has_the_figures_of_its_counts() {
+        let setting = setting(&paper(), 10, 100, 500);
+        let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
+        let figures = ArrayFigures::of(&setting, &counts, 2.0);
+        assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
+        assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");
+        assert!(near(figures.lifetime_years, 1.0 / 2.5e-6 / YEAR_SECONDS), "{figures:?}");
+        assert!(near(figures.latency_over_lifetime * figures.lifetime_years, 232.0), "{figures:?}");
+    }
+
+    #[test]
+    fn a_refusal_names_file_line_key_found_and_expected() {
+        let tier = "[cache]\ndevice = \"slc\"\n";
+        let workload =
+            |keys: &str| format!("[[workload]]\nread-mb-per-s = 1\nwrite-mb-per-s = 1\nread-hit-ratio = 0.5\n{keys}\n");
+        let rows = [
+            (
+                "[cahce]\n".to_owned(),
+                "a.toml, line 1: unknown key 'cahce' (did you mean 'cache'?); expected one of: cache, storage, workload",
+            ),
+            (
+                format!("{tier}devices = 0"),
+                "a.toml [cache], line 3: devices: found 0, expected a number greater than 0",
+            ),
+            (
+                format!("{tier}devices = [1]"),
+                "a.toml [cache], line 3: devices: found [1], expected a number greater than 0",
+            ),
+            (
+                format!("{tier}devices = "),
+                "a.toml, line 3: is no TOML: string values must be quoted, expected literal string",
+            ),
+            ("cache = 3".to_owned(), "a.toml, line 1: is no table, expected a line [cache] with its keys below"),
+            ("[workload]".to_owned(), "a.toml, line 1: is no table, expected a line [[workload]] with its keys below"),
+            ("[cache]\ndevice = \"ssd.toml\"".to_owned(), "ssd.toml"),
+            (
+                "[cache]\ndevice = \"\"".to_owned(),
+                "a.toml [cache], line 2: device: found \"\", expected text that is not empty",
+            ),
+            (workload(""), "a.toml [[workload]] 1: write-hit-ratio is missing, expected a share from 0% to 100%"),
+            (
+                workload("write-hit-ratio = \"101%\""),
+                "a.toml [[workload]] 1, line 5: write-hit-ratio: found \"101%\", expected a share from 0% to 100%",
+            ),
+            (
+                workload("write-hit-ratio = 1\ndirty = \"5%\"\nread-length-kb = 4"),
+                "a.toml [[workload]] 1: write-length-kb is missing, expected both lengths of requests, or none",
+            ),
+            (
+                workload("write-hit-ratio = 1\ndirty = -0.1"),
+                "a.toml [[workload]] 1, line 6: dirty: found -0.1, expected a share from 0% to 100%",
+            ),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Description::parse("a.toml", &text).unwrap_err().to_string(), expected, "{text}");
+        }
+        let idle = "read-mb-per-s=0,write-mb-per-s=0,read-hit-ratio=0,write-hit-ratio=0,dirty=0";
+        let error = NamedWorkload::of_option("--workload", idle).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--workload: a read or write rate is missing, expected read-mb-per-s or write-mb-per-s greater than 0"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! A policy behind an admission rule over a trace, at the trace's times: what the devices of an array would have to do.
+
+use flashwise_core::access::{Access, NEVER, Op};
+use flashwise_core::account::{Account, Bits, Counts};
+use flashwise_core::admission::adaptive::Decision;
+use flashwise_core::admission::{Setting, Spec as Rule};
+use flashwise_core::index::Dense;
+use flashwise_core::policy::{Policy, Spec, Visitor};
+
+use crate::trace::Trace;
+
+/// Accesses between the hint that a block will be accessed and the access.
+const PREFETCH_DISTANCE: usize = 12;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// Its accesses.
+    pub counts: Counts,
+    /// From the first access to the last, at least a microsecond.
+    pub seconds: f64,
+    /// Every decision of a rule that adapts.
+    pub decisions: Vec<Decision>,
+}
+
+/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`.
+pub fn replay(
+    trace: &Trace,
+    policy: &Spec,
+    rule: Option<&Rule>,
+    capacity_blocks: usize,
+    setting: &Setting,
+) -> Replayed {
+    assert!(!policy.info().offline, "{policy} would need next uses");
+    let index = Dense::new(trace.unique_blocks());
+    match rule {
+        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay(trace)),
+        None => policy.build(index, capacity_blocks, Replay(trace)),
+    }
+}
+
+struct Replay<'a>(&'a Trace);
+
+impl Visitor<u32> for Replay<'_> {
+    type Output = Replayed;
+
+    fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Replayed {
+        let mut account = Account::new(Bits::new(self.0.unique_blocks()));
+        let mut decisions: Vec<Decision> = Vec::new();
+        let first_us = self.0.batches()[0].time_us[0];
+        // A trace's times may go back; the time of a policy does not.
+        let mut time_us = 0;
+        for columns in self.0.batches() {
+            let blocks = &columns.block[..];
+            let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
+            for (at, &block) in blocks.iter().enumerate() {
+                policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
+                time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
+                policy.tick(time_us);
+                let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
+                let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
+                let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
+                account.record(block, op, &outcome);
+                if let Some(decision) = policy.decision()
+                    && decision.number > decisions.len() as u64
+                {
+                    decisions.push(decision.clone());
+                }
+            }
+        }
+        Replayed { counts: *account.counts(), seconds: (time_us.max(1)) as f64 / 1e6, decisions }
+    }
+}

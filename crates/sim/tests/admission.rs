@@ -1,0 +1,117 @@
+//! Admission rules over the bundled trace.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+use std::path::Path;
+
+use flashwise_core::access::{Access, NEVER};
+use flashwise_core::admission::shadow::Shadows;
+use flashwise_core::admission::size::Size;
+use flashwise_core::admission::{Rule, Setting};
+use flashwise_core::policy::{Outcome, Spec};
+use flashwise_sim::array::{ArrayFigures, Replayed, paper, replay, setting};
+use flashwise_sim::normalise::{self, Settings};
+use flashwise_sim::progress::Silent;
+use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::trace::Trace;
+
+fn bundled() -> Trace {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/netsfs.csv.zst");
+    normalise::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap()
+}
+
+/// A tenth of the blocks.
+fn capacity(trace: &Trace) -> usize {
+    trace.unique_blocks() / 10
+}
+
+fn devices(trace: &Trace) -> Setting {
+    setting(&paper(), trace.block_size_bytes(), capacity(trace), trace.unique_blocks())
+}
+
+fn run(trace: &Trace, policy: &str, rule: Option<&str>) -> Replayed {
+    let (policy, rule) = (policy.parse().unwrap(), rule.map(|rule| rule.parse().unwrap()));
+    replay(trace, &policy, rule.as_ref(), capacity(trace), &devices(trace))
+}
+
+#[test]
+fn without_a_rule_and_with_one_that_admits_everything_it_is_what_simulate_counts() {
+    let traces = [bundled()];
+    let trace = &traces[0];
+    let plain = run(trace, "larc", None);
+    assert_eq!(run(trace, "larc", Some("probability:p=1")).counts, plain.counts);
+    let job = Job { trace: 0, policy: "larc".parse().unwrap(), size: String::new(), capacity_blocks: capacity(trace) };
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+    let simulated = &simulate(&traces, vec![job], counting, &Silent).unwrap()[0].counters;
+    assert_eq!(plain.counts.hits.iter().sum::<u64>(), simulated.hits());
+    assert_eq!(plain.counts.admissions.iter().sum::<u64>(), simulated.admissions());
+    assert_eq!(plain.counts.bypasses.iter().sum::<u64>(), simulated.bypasses());
+    let nothing = run(trace, "lru", Some("probability:p=0"));
+    let figures = ArrayFigures::of(&devices(trace), &nothing.counts, nothing.seconds);
+    assert_eq!((figures.cache_write_rate, figures.bypassed), (0.0, trace.len() as u64));
+}
+
+/// Shadows of LRU, LARC and S3-FIFO behind LRU, and behind LARC, with five samples.
+#[test]
+fn shadows_of_one_percent_of_the_blocks_are_within_two_points_of_full_caches() {
+    const POLICIES: [&str; 3] = ["lru", "larc", "s3-fifo"];
+    let trace = bundled();
+    let capacity = capacity(&trace);
+    let full = POLICIES.map(|policy| run(&trace, policy, None).counts.hit_ratio());
+    let mut errors = Vec::new();
+    for (seed, behind) in (0..5).flat_map(|seed| [(seed, "lru"), (seed, "larc")]) {
+        let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, capacity, 4096);
+        for policy in POLICIES {
+            shadows.add(&Spec::parse(policy).unwrap(), Rule::Size(Size::with(u64::MAX)), capacity);
+        }
+        for (access, hit) in accesses(&trace).into_iter().zip(hits(&trace, behind, capacity)) {
+            let outcome = if hit { Outcome::Hit } else { Outcome::Bypass };
+            shadows.access(&access, &outcome);
+        }
+        for ((policy, full), estimate) in POLICIES.iter().zip(full).zip(shadows.estimates(u64::MAX)) {
+            let points = 100.0 * (estimate.hit_ratio - full);
+            assert!(points.abs() < 2.0, "{policy} behind {behind}, seed {seed}: {points:+.2} of {:.2}", 100.0 * full);
+            errors.push(points);
+        }
+    }
+    println!("{errors:+.2?}");
+}
+
+fn accesses(trace: &Trace) -> Vec<Access<u32>> {
+    let access = |(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER };
+    trace.accesses().map(access).collect()
+}
+
+/// Whether each access hits a cache with `policy`.
+fn hits(trace: &Trace, policy: &str, capacity: usize) -> Vec<bool> {
+    use flashwise_core::index::Dense;
+    use flashwise_core::policy::{Policy, Visitor};
+    struct Hits<'a>(&'a Trace);
+    impl Visitor<u32> for Hits<'_> {
+        type Output = Vec<bool>;
+        fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Vec<bool> {
+            accesses(self.0).into_iter().map(|access| policy.access(access) == Outcome::Hit).collect()
+        }
+    }
+    Spec::parse(policy).unwrap().build(Dense::new(trace.unique_blocks()), capacity, Hits(trace))
+}
+
+/// Three minutes: a timeframe of two seconds.
+#[test]
+fn adapting_makes_latency_over_lifetime_less_than_lru_has_it() {
+    let trace = bundled();
+    let cost = |rule: Option<&str>| {
+        let replayed = run(&trace, "lru", rule);
+        let figures = ArrayFigures::of(&devices(&trace), &replayed.counts, replayed.seconds);
+        println!("{rule:?}: {figures:?}, {} decisions", replayed.decisions.len());
+        assert!(rule.is_none() || replayed.decisions.len() > 50);
+        figures.latency_over_lifetime
+    };
+    let lru = cost(None);
+    for rule in ["adaptive", "adaptive:kind=size", "adaptive:kind=hotness", "auto"] {
+        let separator = if rule.contains(':') { ',' } else { ':' };
+        let adapted = cost(Some(&format!("{rule}{separator}timeframe=2s,target=1ms")));
+        println!("{rule}: {:.2} times better", lru / adapted);
+        assert!(adapted < lru, "{rule}: {adapted}, LRU {lru}");
+    }
+}
