@@ -1,6 +1,7 @@
 //! flashwise: what a flash cache buys and what it wears, simulated and served. Argument parsing, progress and output; no logic.
 
 mod api;
+mod array;
 mod cache;
 mod check;
 mod detach;

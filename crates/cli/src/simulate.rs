@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_sim::array::{ArrayJob, simulate_array};
 use flashwise_sim::cache_settings::{CacheError, CacheSettings};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
 use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
@@ -22,6 +23,7 @@ use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::trace::Trace;
 use rayon::prelude::*;
 
+use crate::array::ArrayOptions;
 use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;
 use crate::input::InputOptions;
@@ -66,6 +68,8 @@ pub struct Simulate {
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    #[command(flatten)]
+    array: ArrayOptions,
     #[command(flatten)]
     cache: CacheOptions,
 }
@@ -147,6 +151,8 @@ impl Simulate {
         }
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
         match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
+            Model::Policy if self.array.is_given() => self.run_array(),
+            model if self.array.is_given() => Err(self.array.refuse(&model)),
             Model::Policy => self.run_policies(),
             Model::Server(settings) => self.run_caches(&settings),
             Model::Endurance(settings, limits) => self.run_endurance(&settings, &limits),
@@ -170,6 +176,37 @@ impl Simulate {
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
         self.write_parquet(&rows)?;
         self.print(&rows, table::results)
+    }
+
+    /// Policies behind admission rules, before an array of cache and storage devices.
+    fn run_array(&self) -> anyhow::Result<()> {
+        if self.epoch.is_some() || self.html.is_some() {
+            let what = "--epoch and --html: figures over time and reports are not there with --admission and devices";
+            return Err(Misuse(what.to_owned()).into());
+        }
+        let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut policies = self.policies()?;
+        match policies.iter().find(|policy| policy.info().offline) {
+            Some(policy) if !self.policies.is_empty() => {
+                let what = format!("policy '{policy}' knows the future, expected one that can run behind --admission");
+                return Err(Misuse(what).into());
+            }
+            _ => policies.retain(|policy| !policy.info().offline),
+        }
+        let jobs: Vec<ArrayJob> = self
+            .jobs(&traces, &policies)?
+            .into_iter()
+            .flat_map(|job| {
+                self.array.rules().into_iter().map(move |admission| ArrayJob { job: job.clone(), admission })
+            })
+            .collect();
+        let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
+        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
+        let runs = simulate_array(&traces, jobs, &self.array.array(), self.warmup, &bar);
+        drop(bar);
+        let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows, table::array_results)
     }
 
     /// The same with the whole cache in place of a policy alone.

@@ -100,6 +100,40 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
     grouped(&header, rows, cells, footnote)
 }
 
+/// One line per trace, policy, size and admission rule before an array.
+pub fn array_results(rows: &[ResultRow]) -> String {
+    let header = [
+        "trace",
+        "policy",
+        "size",
+        "admission",
+        "hits",
+        "bypassed",
+        "latency us",
+        "lifetime years",
+        "us per year",
+        "cache writes",
+        "storage writes",
+    ];
+    let cells = |row: &ResultRow| {
+        let Some(array) = &row.admission else { return Vec::new() };
+        let number = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() };
+        vec![
+            if array.admission.is_empty() { "none".to_owned() } else { array.admission.clone() },
+            human::percent(row.hit_ratio),
+            human::count(array.bypassed),
+            number(array.latency_mean_us),
+            number(array.lifetime_years),
+            number(array.latency_over_lifetime),
+            format!("{:.2e}", array.cache_write_rate),
+            format!("{:.2e}", array.storage_write_rate),
+        ]
+    };
+    let footnote = "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of a block access, on average; \
+                    us per year: latency over lifetime; cache and storage writes: per cell and second.";
+    grouped(&header, rows, cells, footnote)
+}
+
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {
     let header = [

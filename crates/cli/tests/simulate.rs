@@ -397,3 +397,52 @@ fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
     let err = fail(folder.path(), &[&arguments[..], &["--policy", "m+"]].concat(), 2);
     assert!(err.contains("expected a policy that can run"), "{err}");
 }
+
+#[test]
+fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--policy", "larc"];
+    let rules = ["none", "probability:p=1", "probability:p=0", "probability:p=0.3", "size:max=64KiB", "hotness:min=2"];
+    let rules = rules.map(|rule| ["--admission", rule]).concat();
+    let run = |more: &[&str]| succeed(folder.path(), &[&arguments[..], &rules, more].concat());
+    insta::assert_snapshot!("admission_table", run(&[]));
+    let rows: Vec<Value> = serde_json::from_str(&run(&["--json"])).unwrap();
+    for rows in rows.chunks(6) {
+        let [none, all, nothing, some, size, hotness] = rows else { panic!("six rules") };
+        for row in rows {
+            for key in
+                ["latency_mean_us", "lifetime_years", "latency_over_lifetime", "cache_write_rate", "storage_write_rate"]
+            {
+                assert!(row[key].is_f64(), "{key}: {row}");
+            }
+        }
+        let without_rule = |row: &Value| {
+            row.as_object()
+                .unwrap()
+                .iter()
+                .filter(|(key, _)| *key != "admission")
+                .map(|(_, value)| value.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(without_rule(none), without_rule(all));
+        assert_eq!((&nothing["cache_write_rate"], &nothing["hits"]), (&Value::from(0.0), &Value::from(0)));
+        assert_eq!(nothing["bypassed"], nothing["accesses"]);
+        for row in [some, size, hotness] {
+            assert!(row["admissions"].as_u64() < none["admissions"].as_u64(), "{row}");
+        }
+    }
+    assert!(run(&["--csv"]).lines().next().unwrap().ends_with("cache_write_rate,storage_write_rate,bypassed"));
+    let refused = [
+        &["--admission", "probability:p=2"][..],
+        &["--admission", "larger"],
+        &["--admission", "none", "--policy", "m+"],
+        &["--admission", "none", "--write-mode", "write-back"],
+        &["--admission", "none", "--policy", "fif"],
+        &["--cache-device", "floppy"],
+    ]
+    .map(|arguments| {
+        let err = fail(folder.path(), &[&["simulate", "table1.csv"], arguments].concat(), 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!("admission_misuse", refused.join("\n\n"));
+}

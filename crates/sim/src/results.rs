@@ -16,6 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde::Serialize;
 
+use crate::array::{ArrayFigures, ArrayRun};
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
 use crate::device::lifetime;
@@ -82,6 +83,9 @@ pub struct ResultRow {
     /// What the cache wears, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub endurance: Option<EnduranceFigures>,
+    /// What an admission rule lets in, and what it does to an array, if that was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<AdmissionFigures>,
     /// Figures over time, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<Epoch>,
@@ -201,8 +205,26 @@ impl ResultRow {
             flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
             cache: None,
             endurance: None,
+            admission: None,
             epochs: epochs(&run.epochs),
         }
+    }
+
+    /// The row of a policy behind an admission rule that ran over `trace`.
+    pub fn of_array(trace: &Trace, run: &ArrayRun) -> ResultRow {
+        let replayed = &run.replayed;
+        let figures = ArrayFigures::of(&run.setting, &replayed.counts, replayed.seconds);
+        let plain = Run { job: run.job.job.clone(), counters: replayed.counters, epochs: Vec::new() };
+        let admission = AdmissionFigures {
+            admission: run.job.admission.as_ref().map(ToString::to_string).unwrap_or_default(),
+            latency_mean_us: figures.latency_mean_us,
+            lifetime_years: figures.lifetime_years,
+            latency_over_lifetime: figures.latency_over_lifetime,
+            cache_write_rate: figures.cache_write_rate,
+            storage_write_rate: figures.storage_write_rate,
+            bypassed: figures.bypassed,
+        };
+        ResultRow { admission: Some(admission), ..ResultRow::new(trace, &plain) }
     }
 
     /// The row of a whole cache that ran over `trace`.
@@ -238,6 +260,7 @@ impl ResultRow {
             flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
             cache: Some(CacheFigures::new(result)),
             endurance: None,
+            admission: None,
             epochs: cache_epochs(&result.epochs),
         }
     }
@@ -281,6 +304,7 @@ impl ResultRow {
             flash_bytes_written: flash_writes_blocks * block_size_bytes,
             cache: None,
             endurance: Some(EnduranceFigures::new(run, reference, limits, block_size_bytes)),
+            admission: None,
             epochs: Vec::new(),
         }
     }
@@ -457,6 +481,25 @@ pub struct EnduranceFigures {
     pub lifetime_years: Option<f64>,
 }
 
+/// What a policy behind an admission rule does to an array of cache and storage devices. Definitions are those of [`ArrayFigures`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AdmissionFigures {
+    /// The rule as the user named it; empty if there is none.
+    pub admission: String,
+    /// How long a block access waits on average.
+    pub latency_mean_us: f64,
+    /// How long the array lasts; infinite, `null` in JSON, if nothing wears.
+    pub lifetime_years: f64,
+    /// Microseconds of latency per year of lifetime.
+    pub latency_over_lifetime: f64,
+    /// Writes per cell of the cache and second.
+    pub cache_write_rate: f64,
+    /// Writes per cell of the storage and second.
+    pub storage_write_rate: f64,
+    /// Accesses that went past the cache.
+    pub bypassed: u64,
+}
+
 /// A column of results. JSON takes the same names from the fields of [`ResultRow`].
 enum Column<R> {
     Text(fn(&R) -> &str),
@@ -518,6 +561,13 @@ const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
     MaybeRatio { lifetime_years }
 };
 
+/// The columns that follow where an array was simulated.
+const ADMISSION_COLUMNS: &[(&str, Column<AdmissionFigures>)] = columns! {
+    Text { admission }
+    Ratio { latency_mean_us lifetime_years latency_over_lifetime cache_write_rate storage_write_rate }
+    Count { bypassed }
+};
+
 /// A column's name, and its cells as text or as an array.
 struct Cells {
     name: &'static str,
@@ -542,6 +592,7 @@ fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     if !rows.is_empty() {
         all.extend(cells(CACHE_COLUMNS, rows.iter().map(|row| row.cache.as_ref()).collect()));
         all.extend(cells(ENDURANCE_COLUMNS, rows.iter().map(|row| row.endurance.as_ref()).collect()));
+        all.extend(cells(ADMISSION_COLUMNS, rows.iter().map(|row| row.admission.as_ref()).collect()));
     }
     all
 }
@@ -637,7 +688,8 @@ mod tests {
         let whole = || ResultRow { replacements, evictions, ..ResultRow::default() };
         let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
         let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
-        for row in [whole(), row, worn] {
+        let array = ResultRow { admission: Some(AdmissionFigures::default()), ..whole() };
+        for row in [whole(), row, worn, array] {
             let json = serde_json::to_value(&row).unwrap();
             let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
             let columns = columns_of(std::slice::from_ref(&row));

@@ -6,6 +6,7 @@
 mod device;
 mod keys;
 mod replay;
+mod simulation;
 
 use flashwise_core::account::Counts;
 use flashwise_core::admission::Setting;
@@ -16,6 +17,7 @@ pub use device::{Profile, tier_of_option};
 pub use keys::ArrayError;
 use keys::{Document, Keys, Range};
 pub use replay::{Replayed, replay};
+pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [
     "name",

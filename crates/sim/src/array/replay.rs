@@ -4,6 +4,7 @@ use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{Account, Bits, Counts};
 use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::admission::{Setting, Spec as Rule};
+use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
 
@@ -15,52 +16,65 @@ const PREFETCH_DISTANCE: usize = 12;
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// Its accesses.
+    /// The accesses after the warm-up, as the devices see them, ...
     pub counts: Counts,
-    /// From the first access to the last, at least a microsecond.
+    /// ... and as the policy answered.
+    pub counters: Counters,
+    /// From the first of them to the last, at least a microsecond.
     pub seconds: f64,
     /// Every decision of a rule that adapts.
     pub decisions: Vec<Decision>,
 }
 
-/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`.
+/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`; the first `warmup` accesses are not counted.
 pub fn replay(
     trace: &Trace,
     policy: &Spec,
     rule: Option<&Rule>,
     capacity_blocks: usize,
     setting: &Setting,
+    warmup: u64,
 ) -> Replayed {
     assert!(!policy.info().offline, "{policy} would need next uses");
     let index = Dense::new(trace.unique_blocks());
     match rule {
-        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay(trace)),
-        None => policy.build(index, capacity_blocks, Replay(trace)),
+        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, warmup }),
+        None => policy.build(index, capacity_blocks, Replay { trace, warmup }),
     }
 }
 
-struct Replay<'a>(&'a Trace);
+struct Replay<'a> {
+    trace: &'a Trace,
+    warmup: u64,
+}
 
 impl Visitor<u32> for Replay<'_> {
     type Output = Replayed;
 
     fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Replayed {
-        let mut account = Account::new(Bits::new(self.0.unique_blocks()));
+        let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
+        let mut counters = Counters::default();
+        let mut before = (Counts::default(), Counters::default(), 0);
         let mut decisions: Vec<Decision> = Vec::new();
-        let first_us = self.0.batches()[0].time_us[0];
+        let first_us = self.trace.batches()[0].time_us[0];
         // A trace's times may go back; the time of a policy does not.
-        let mut time_us = 0;
-        for columns in self.0.batches() {
+        let (mut time_us, mut position) = (0, 0);
+        for columns in self.trace.batches() {
             let blocks = &columns.block[..];
             let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
             for (at, &block) in blocks.iter().enumerate() {
                 policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
                 time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
                 policy.tick(time_us);
+                if position == self.warmup {
+                    before = (*account.counts(), counters, time_us);
+                }
+                position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
                 let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
                 account.record(block, op, &outcome);
+                counters.record(op, &outcome);
                 if let Some(decision) = policy.decision()
                     && decision.number > decisions.len() as u64
                 {
@@ -68,6 +82,7 @@ impl Visitor<u32> for Replay<'_> {
                 }
             }
         }
-        Replayed { counts: *account.counts(), seconds: (time_us.max(1)) as f64 / 1e6, decisions }
+        let (counts, counters) = (*account.counts() - before.0, counters - before.1);
+        Replayed { counts, counters, seconds: (time_us - before.2).max(1) as f64 / 1e6, decisions }
     }
 }
