@@ -14,7 +14,7 @@ use crate::table;
 /// Cache, storage and workloads come from a file (docs/lifetime.toml shows one), or from options, which go before the file.
 #[derive(Debug, Args)]
 pub struct Lifetime {
-    /// A TOML file with the tables [cache], [storage] and [[workload]]
+    /// A TOML file with the tables cache, storage and workload, of which there can be many
     #[arg(value_name = "FILE")]
     file: Option<String>,
     /// The cache: a device of --devices or a file, with changes: slc, slc:devices=2,write-amplification=1.5

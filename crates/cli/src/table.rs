@@ -116,7 +116,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         "storage writes",
     ];
     let cells = |row: &ResultRow| {
-        let Some(array) = &row.admission else { return Vec::new() };
+        let Some(array) = &row.array else { return Vec::new() };
         let number = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() };
         vec![
             if array.admission.is_empty() { "none".to_owned() } else { array.admission.clone() },

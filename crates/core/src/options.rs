@@ -78,6 +78,23 @@ fn options_of(names: &[&str]) -> String {
     if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) }
 }
 
+/// Finds what `text`, `name:key=value,key=value`, names in `table`, where each has its name by `name_of`; the rest of the text are its
+/// options. Errors call what is looked for `what`.
+pub fn named<'a, T>(
+    what: &'static str,
+    text: &'a str,
+    mut table: impl Iterator<Item = T> + Clone,
+    name_of: impl Fn(&T) -> &'static str,
+) -> Result<(T, &'a str), OptionError> {
+    let (name, options) = text.split_once(':').unwrap_or((text, ""));
+    let names = table.clone();
+    table.find(|item| name_of(item) == name).map(|item| (item, options)).ok_or_else(|| {
+        let expected: Vec<_> = names.map(|item| name_of(&item)).collect();
+        let near = nearest(name, &expected);
+        OptionError::UnknownName { what, name: name.to_owned(), near, expected }
+    })
+}
+
 /// The name among `names` that `found` was probably meant to be.
 pub fn nearest(found: &str, names: &[&'static str]) -> Option<&'static str> {
     let found = found.to_lowercase();

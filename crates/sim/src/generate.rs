@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use flashwise_core::access::Op;
-use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -197,13 +197,8 @@ impl std::str::FromStr for PatternSpec {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<PatternSpec, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(pattern) = PATTERNS.iter().find(|pattern| pattern.name == name) else {
-            let expected: Vec<_> = PATTERNS.iter().map(|pattern| pattern.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "pattern", name: name.to_owned(), near, expected });
-        };
-        Ok(PatternSpec { pattern, options: Options::parse(name, pattern.parameters, options)? })
+        let (pattern, options) = named("pattern", text, PATTERNS.iter(), |pattern| pattern.name)?;
+        Ok(PatternSpec { pattern, options: Options::parse(pattern.name, pattern.parameters, options)? })
     }
 }
 

@@ -47,7 +47,7 @@ fn without_a_rule_and_with_one_that_admits_everything_it_is_what_simulate_counts
     assert_eq!(plain.counts.admissions.iter().sum::<u64>(), simulated.admissions());
     assert_eq!(plain.counts.bypasses.iter().sum::<u64>(), simulated.bypasses());
     let nothing = run(trace, "lru", Some("probability:p=0"));
-    let figures = ArrayFigures::of(&devices(trace), &nothing.counts, nothing.seconds);
+    let figures = ArrayFigures::of(None, &devices(trace), &nothing.counts, nothing.seconds);
     assert_eq!((figures.cache_write_rate, figures.bypassed), (0.0, trace.len() as u64));
 }
 
@@ -102,7 +102,7 @@ fn adapting_makes_latency_over_lifetime_less_than_lru_has_it() {
     let trace = bundled();
     let cost = |rule: Option<&str>| {
         let replayed = run(&trace, "lru", rule);
-        let figures = ArrayFigures::of(&devices(&trace), &replayed.counts, replayed.seconds);
+        let figures = ArrayFigures::of(None, &devices(&trace), &replayed.counts, replayed.seconds);
         println!("{rule:?}: {figures:?}, {} decisions", replayed.decisions.len());
         assert!(rule.is_none() || replayed.decisions.len() > 50);
         figures.latency_over_lifetime

@@ -23,7 +23,7 @@ use std::fmt;
 use crate::access::Access;
 use crate::array::Array;
 use crate::index::Index;
-use crate::options::{OptionError, Options, Parameter, nearest};
+use crate::options::{OptionError, Options, Parameter, named};
 use crate::policy::{self, Outcome, Policy, Visitor};
 
 use adaptive::Adaptive;
@@ -68,13 +68,8 @@ pub struct Spec {
 impl Spec {
     /// Reads a rule's name and options.
     pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(info) = RULES.iter().find(|info| info.name == name) else {
-            let expected: Vec<_> = RULES.iter().map(|info| info.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "admission rule", name: name.to_owned(), near, expected });
-        };
-        let options = Options::parse(name, info.parameters, options)?;
+        let (info, options) = named("admission rule", text, RULES.iter().copied(), |info| info.name)?;
+        let options = Options::parse(info.name, info.parameters, options)?;
         if info.name == auto::INFO.name {
             auto::candidates(&options)?;
         }

@@ -12,7 +12,7 @@ use std::fmt;
 use crate::access::Access;
 use crate::index::Index;
 use crate::layout::open_units::Cause;
-use crate::options::{OptionError, Options, nearest};
+use crate::options::{OptionError, Options, named};
 use crate::policy::Info;
 use crate::step::FlashStep;
 
@@ -130,13 +130,8 @@ pub struct Spec {
 impl Spec {
     /// Reads a container policy's name and options.
     pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(info) = CONTAINER_POLICIES.iter().find(|info| info.name == name) else {
-            let expected: Vec<_> = CONTAINER_POLICIES.iter().map(|info| info.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "container policy", name: name.to_owned(), near, expected });
-        };
-        let options = Options::parse(name, info.parameters, options)?;
+        let (info, options) = named("container policy", text, CONTAINER_POLICIES.iter().copied(), |info| info.name)?;
+        let options = Options::parse(info.name, info.parameters, options)?;
         Ok(Spec { text: text.to_owned(), info, options })
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
 use crate::index::Index;
-use crate::options::{OptionError, Options, Parameter, nearest};
+use crate::options::{OptionError, Options, Parameter, named};
 
 /// What a policy decided about one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,13 +139,8 @@ pub struct Spec {
 impl Spec {
     /// Reads a policy's name and options.
     pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(info) = POLICIES.iter().find(|info| info.name == name) else {
-            let expected: Vec<_> = POLICIES.iter().map(|info| info.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "policy", name: name.to_owned(), near, expected });
-        };
-        let options = Options::parse(name, info.parameters, options)?;
+        let (info, options) = named("policy", text, POLICIES.iter().copied(), |info| info.name)?;
+        let options = Options::parse(info.name, info.parameters, options)?;
         Ok(Spec { text: text.to_owned(), info, options })
     }
 

@@ -9,7 +9,7 @@ mod replay;
 mod simulation;
 
 use flashwise_core::account::Counts;
-use flashwise_core::admission::Setting;
+use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
@@ -180,8 +180,10 @@ pub fn paper() -> Array {
 }
 
 /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ArrayFigures {
+    /// The rule that says what the cache takes in, as the user named it; empty if there is none.
+    pub admission: String,
     /// How long a block access waits on average.
     pub latency_mean_us: f64,
     /// How long the array lasts: the lesser of both tiers.
@@ -198,11 +200,12 @@ pub struct ArrayFigures {
 
 impl ArrayFigures {
     /// What `counts` of a stretch of so many seconds do to the array of `setting`.
-    pub fn of(setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
+    pub fn of(admission: Option<&Rule>, setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
         let traffic = counts.traffic(setting.block_bytes);
         let wear = setting.array.wear(&traffic, seconds);
         let latency_mean_us = setting.array.latency_mean_us(&traffic);
         ArrayFigures {
+            admission: admission.map(ToString::to_string).unwrap_or_default(),
             latency_mean_us,
             lifetime_years: wear.lifetime_years(),
             latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
@@ -283,7 +286,7 @@ mod tests {
     fn a_run_has_the_figures_of_its_counts() {
         let setting = setting(&paper(), 10, 100, 500);
         let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
-        let figures = ArrayFigures::of(&setting, &counts, 2.0);
+        let figures = ArrayFigures::of(None, &setting, &counts, 2.0);
         assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
         let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
         assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");

@@ -5,7 +5,7 @@
 use std::fmt;
 
 use flashwise_core::container_policy::{self, CONTAINER_POLICIES};
-use flashwise_core::options::{Kind, OptionError, Options, Parameter, nearest};
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
 use flashwise_core::policy::{Info, POLICIES, Spec};
 
 const SOURCE: &str = "Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache \
@@ -88,7 +88,7 @@ const fn row(name: &'static str, title: &'static str, parameters: &'static [Para
 }
 
 /// Every algorithm, in the order in which they are listed: offline ones, replacement policies, container policies.
-pub fn algorithms() -> impl Iterator<Item = &'static Info> {
+pub fn algorithms() -> impl Iterator<Item = &'static Info> + Clone {
     // FIF is M that has to fetch; M is here.
     let policies = POLICIES.iter().copied().filter(|info| !info.offline);
     OFFLINE.iter().chain(policies).chain(CONTAINER_POLICIES.iter().copied())
@@ -182,15 +182,10 @@ pub struct Algorithm {
 impl Algorithm {
     /// Reads an algorithm's name and options.
     pub fn parse(text: &str) -> Result<Algorithm, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(info) = algorithms().find(|info| info.name == name) else {
-            let expected: Vec<_> = algorithms().map(|info| info.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "algorithm", name: name.to_owned(), near, expected });
-        };
+        let (info, options) = named("algorithm", text, algorithms(), |info| info.name)?;
         let method = if info.offline {
-            Method::Offline(offline(name, &Options::parse(name, info.parameters, options)?)?)
-        } else if CONTAINER_POLICIES.iter().any(|other| other.name == name) {
+            Method::Offline(offline(info.name, &Options::parse(info.name, info.parameters, options)?)?)
+        } else if CONTAINER_POLICIES.iter().any(|other| other.name == info.name) {
             Method::ContainerPolicy(container_policy::Spec::parse(text)?)
         } else {
             Method::Policy(Spec::parse(text)?)

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Debug};
 
-use flashwise_core::options::{OptionError, Options, Parameter, nearest};
+use flashwise_core::options::{OptionError, Options, Parameter, named};
 
 use crate::error::TraceError;
 use crate::recording::RecordedRequest;
@@ -318,13 +318,8 @@ impl std::str::FromStr for FormatSpec {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<FormatSpec, OptionError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(format) = FORMATS.iter().find(|format| format.name == name) else {
-            let expected: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
-            let near = nearest(name, &expected);
-            return Err(OptionError::UnknownName { what: "trace format", name: name.to_owned(), near, expected });
-        };
-        Ok(FormatSpec { format, options: Options::parse(name, format.parameters, options)? })
+        let (format, options) = named("trace format", text, FORMATS.iter(), |format| format.name)?;
+        Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, options)? })
     }
 }
 

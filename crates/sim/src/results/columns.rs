@@ -1,0 +1,213 @@
+//! Rows as CSV and Parquet: each figure is a column, named as in JSON.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, ListArray, RecordBatch, StringArray, StructArray, UInt64Array};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+use super::{CacheFigures, EnduranceFigures, Epoch, ResultRow};
+use crate::array::ArrayFigures;
+
+/// A column of results. JSON takes the same names from the fields of [`ResultRow`].
+enum Column<R> {
+    Text(fn(&R) -> &str),
+    Count(fn(&R) -> u64),
+    Ratio(fn(&R) -> f64),
+    MaybeText(fn(&R) -> Option<&str>),
+    MaybeCount(fn(&R) -> Option<u64>),
+    MaybeRatio(fn(&R) -> Option<f64>),
+}
+
+/// Names each field of a row once more, with its kind.
+macro_rules! columns {
+    ($($kind:ident { $($field:ident)* })*) => {
+        &[$($((stringify!($field), columns!(@ $kind $field))),*),*]
+    };
+    (@ Text $field:ident) => { Column::Text(|row| &row.$field) };
+    (@ MaybeText $field:ident) => { Column::MaybeText(|row| row.$field.as_deref()) };
+    (@ $kind:ident $field:ident) => { Column::$kind(|row| row.$field) };
+}
+
+/// The columns of CSV and Parquet, in the order of JSON.
+const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
+    Text { trace policy size }
+    Count { capacity_blocks block_size_bytes unique_blocks warmup_accesses accesses reads writes read_hits write_hits hits }
+    Ratio { hit_ratio read_hit_ratio }
+    Count { admissions read_admissions write_admissions }
+    MaybeCount { replacements evictions }
+    Count { bypasses flash_writes_blocks flash_bytes_written }
+};
+
+/// The columns that follow where whole caches were simulated.
+const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
+    Text { write_mode }
+    Count { flash_bytes ram_bytes ram_hits ram_write_hits flash_hits }
+    Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks flash_metadata_blocks erasures }
+    Ratio { host_write_amplification }
+    Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
+};
+
+/// The columns that follow where endurance was simulated.
+const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
+    Text { layout }
+    Count { erase_unit_bytes erase_units }
+    Ratio { over_provision }
+    Count { ram_bytes }
+    Ratio { rhr }
+    Count { ram_hits flash_hits erasures }
+    MaybeRatio { epbpd fue wfue }
+    Ratio { wfue_alpha }
+    MaybeRatio { host_write_amplification device_write_amplification write_amplification }
+    Count { client_blocks admission_blocks copy_forward_blocks device_programs_pages device_copies_pages }
+    MaybeRatio { live_at_eviction }
+    Count { wear_min }
+    Ratio { wear_mean }
+    Count { wear_max }
+    Ratio { wear_deviation }
+    MaybeRatio { days flash_bytes_per_day drive_writes_per_day drive_writes_budget_used }
+    MaybeText { device }
+    MaybeRatio { lifetime_years }
+};
+
+/// The columns that follow where an array was simulated.
+const ARRAY_COLUMNS: &[(&str, Column<ArrayFigures>)] = columns! {
+    Text { admission }
+    Ratio { latency_mean_us lifetime_years latency_over_lifetime cache_write_rate storage_write_rate }
+    Count { bypassed }
+};
+
+/// A column's name, and its cells as text or as an array.
+struct Cells {
+    name: &'static str,
+    text: Vec<String>,
+    array: ArrayRef,
+    nullable: bool,
+}
+
+/// All columns of the rows: those of every row, and those of whole caches or of endurance where all rows have them.
+fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
+    fn cells<'a, R: 'a>(columns: &'static [(&'static str, Column<R>)], rows: Option<Vec<&'a R>>) -> Vec<Cells> {
+        let Some(rows) = rows else { return Vec::new() };
+        let cells = |(name, column): &'static (&'static str, Column<R>)| Cells {
+            name,
+            text: rows.iter().map(|row| column.text(row)).collect(),
+            array: column.array(rows.iter().copied()),
+            nullable: column.nullable(),
+        };
+        columns.iter().map(cells).collect()
+    }
+    let mut all = cells(COLUMNS, Some(rows.iter().collect()));
+    if !rows.is_empty() {
+        all.extend(cells(CACHE_COLUMNS, rows.iter().map(|row| row.cache.as_ref()).collect()));
+        all.extend(cells(ENDURANCE_COLUMNS, rows.iter().map(|row| row.endurance.as_ref()).collect()));
+        all.extend(cells(ARRAY_COLUMNS, rows.iter().map(|row| row.array.as_ref()).collect()));
+    }
+    all
+}
+
+impl<R> Column<R> {
+    fn text(&self, row: &R) -> String {
+        fn maybe(value: Option<impl ToString>) -> String {
+            value.map(|value| value.to_string()).unwrap_or_default()
+        }
+        match self {
+            Column::Text(field) => field(row).to_owned(),
+            Column::Count(field) => field(row).to_string(),
+            Column::Ratio(field) => field(row).to_string(),
+            Column::MaybeText(field) => maybe(field(row)),
+            Column::MaybeCount(field) => maybe(field(row)),
+            Column::MaybeRatio(field) => maybe(field(row)),
+        }
+    }
+
+    fn array<'a>(&self, rows: impl Iterator<Item = &'a R>) -> ArrayRef
+    where
+        R: 'a,
+    {
+        match self {
+            Column::Text(field) => Arc::new(StringArray::from_iter_values(rows.map(field))),
+            Column::Count(field) => Arc::new(UInt64Array::from_iter_values(rows.map(field))),
+            Column::Ratio(field) => Arc::new(Float64Array::from_iter_values(rows.map(field))),
+            Column::MaybeText(field) => Arc::new(rows.map(field).collect::<StringArray>()),
+            Column::MaybeCount(field) => Arc::new(rows.map(field).collect::<UInt64Array>()),
+            Column::MaybeRatio(field) => Arc::new(rows.map(field).collect::<Float64Array>()),
+        }
+    }
+
+    fn nullable(&self) -> bool {
+        matches!(self, Column::MaybeText(_) | Column::MaybeCount(_) | Column::MaybeRatio(_))
+    }
+}
+
+/// Writes rows as CSV with a header. Epochs are left out.
+pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
+    let mut csv = csv::Writer::from_writer(out);
+    let columns = columns_of(rows);
+    csv.write_record(columns.iter().map(|column| column.name))?;
+    for row in 0..rows.len() {
+        csv.write_record(columns.iter().map(|column| &column.text[row]))?;
+    }
+    csv.flush()
+}
+
+/// Rows as the contents of a Parquet file; the epochs of a row are a list in the last column.
+pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
+    let mut fields = Vec::new();
+    let mut arrays = Vec::new();
+    for Cells { name, array, nullable, .. } in columns_of(rows) {
+        fields.push(Field::new(name, array.data_type().clone(), nullable));
+        arrays.push(array);
+    }
+    let epochs = epoch_lists(rows);
+    fields.push(Field::new("epochs", arrow::array::Array::data_type(&epochs).clone(), false));
+    arrays.push(Arc::new(epochs));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.into_inner()
+}
+
+fn epoch_lists(rows: &[ResultRow]) -> ListArray {
+    let epochs = || rows.iter().flat_map(|row| &row.epochs);
+    let count = |figure: fn(&Epoch) -> u64| Arc::new(UInt64Array::from_iter_values(epochs().map(figure))) as ArrayRef;
+    let ratio = |figure: fn(&Epoch) -> f64| Arc::new(Float64Array::from_iter_values(epochs().map(figure))) as ArrayRef;
+    let columns = [
+        ("first_access", count(|epoch| epoch.first_access)),
+        ("accesses", count(|epoch| epoch.accesses)),
+        ("hit_ratio", ratio(|epoch| epoch.hit_ratio)),
+        ("replacement_rate", ratio(|epoch| epoch.replacement_rate)),
+        ("flash_writes_blocks", count(|epoch| epoch.flash_writes_blocks)),
+    ];
+    let field = |(name, array): (&str, ArrayRef)| (Arc::new(Field::new(name, array.data_type().clone(), false)), array);
+    let values = StructArray::from(columns.map(field).to_vec());
+    let item = Field::new("item", DataType::Struct(values.fields().clone()), false);
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.epochs.len()));
+    ListArray::new(Arc::new(item), offsets, Arc::new(values), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_columns_name_the_same_figures_in_the_same_order() {
+        let (replacements, evictions) = (Some(0), Some(0));
+        let whole = || ResultRow { replacements, evictions, ..ResultRow::default() };
+        let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
+        let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
+        let array = ResultRow { array: Some(ArrayFigures::default()), ..whole() };
+        for row in [whole(), row, worn, array] {
+            let json = serde_json::to_value(&row).unwrap();
+            let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+            let columns = columns_of(std::slice::from_ref(&row));
+            assert_eq!(in_json, columns.iter().map(|column| column.name).collect::<Vec<_>>());
+        }
+    }
+}

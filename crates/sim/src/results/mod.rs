@@ -1,0 +1,262 @@
+//! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
+
+mod columns;
+mod figures;
+
+use flashwise_core::access::Op;
+use flashwise_core::counters::Counters;
+use flashwise_core::format::BLOCK_BYTES;
+use serde::Serialize;
+
+pub use self::columns::{parquet, write_csv};
+pub use self::figures::{CacheFigures, EnduranceFigures, WearLimits};
+use crate::array::{ArrayFigures, ArrayRun};
+use crate::cache_run::CacheCounts;
+use crate::cache_simulation::CacheResult;
+use crate::endurance;
+use crate::simulate::Run;
+use crate::trace::Trace;
+
+/// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`](flashwise_core::cache::Figures)
+/// as well: its hits are those of RAM and flash, its flash writes have every cause.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ResultRow {
+    /// The trace as the user named it.
+    pub trace: String,
+    /// The policy as the user named it.
+    pub policy: String,
+    /// The cache size as the user gave it.
+    pub size: String,
+    /// The cache size.
+    pub capacity_blocks: u64,
+    /// Length of a block.
+    pub block_size_bytes: u64,
+    /// Different blocks in the whole trace.
+    pub unique_blocks: u64,
+    /// Accesses at the start that are not counted.
+    pub warmup_accesses: u64,
+    /// Block accesses counted.
+    pub accesses: u64,
+    /// Reads among them.
+    pub reads: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Reads that found their block in the cache.
+    pub read_hits: u64,
+    /// Writes that found their block in the cache.
+    pub write_hits: u64,
+    /// Both.
+    pub hits: u64,
+    /// Hits per access.
+    pub hit_ratio: f64,
+    /// Read hits per read.
+    pub read_hit_ratio: f64,
+    /// Misses whose block was put into the cache.
+    pub admissions: u64,
+    /// Read misses among them.
+    pub read_admissions: u64,
+    /// Write misses among them.
+    pub write_admissions: u64,
+    /// Admissions that evicted a block; not counted where endurance is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacements: Option<u64>,
+    /// Blocks that left the cache; not counted where endurance is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evictions: Option<u64>,
+    /// Misses that left the cache as it was.
+    pub bypasses: u64,
+    /// Write hits and admissions; of a whole cache all that was written to flash.
+    pub flash_writes_blocks: u64,
+    /// The same in bytes.
+    pub flash_bytes_written: u64,
+    /// What the tiers of a whole cache did, if one was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheFigures>,
+    /// What the cache wears, if that was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub endurance: Option<EnduranceFigures>,
+    /// What an admission rule lets in, and what it does to an array, if that was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayFigures>,
+    /// Figures over time, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub epochs: Vec<Epoch>,
+}
+
+/// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Epoch {
+    /// Position of the epoch's first access in the trace.
+    pub first_access: u64,
+    /// Accesses in the epoch.
+    pub accesses: u64,
+    /// Hits per access.
+    pub hit_ratio: f64,
+    /// Replacements per access.
+    pub replacement_rate: f64,
+    /// Write hits and admissions.
+    pub flash_writes_blocks: u64,
+}
+
+impl ResultRow {
+    /// The row of `run`, which ran over `trace`.
+    pub fn new(trace: &Trace, run: &Run) -> ResultRow {
+        let counters = &run.counters;
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: run.job.policy.to_string(),
+            size: run.job.size.clone(),
+            capacity_blocks: run.job.capacity_blocks as u64,
+            block_size_bytes: trace.block_size_bytes(),
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: trace.len() as u64 - counters.accesses(),
+            accesses: counters.accesses(),
+            reads: read.accesses(),
+            writes: write.accesses(),
+            read_hits: read.hits,
+            write_hits: write.hits,
+            hits: counters.hits(),
+            hit_ratio: counters.hit_ratio(),
+            read_hit_ratio: counters.read_hit_ratio(),
+            admissions: counters.admissions(),
+            read_admissions: read.admissions(),
+            write_admissions: write.admissions(),
+            replacements: Some(counters.replacements()),
+            evictions: Some(counters.evictions()),
+            bypasses: counters.bypasses(),
+            flash_writes_blocks: counters.flash_writes_blocks(),
+            flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
+            cache: None,
+            endurance: None,
+            array: None,
+            epochs: epochs(&run.epochs),
+        }
+    }
+
+    /// The row of a policy behind an admission rule that ran over `trace`.
+    pub fn of_array(trace: &Trace, run: &ArrayRun) -> ResultRow {
+        let replayed = &run.replayed;
+        let figures = ArrayFigures::of(run.job.admission.as_ref(), &run.setting, &replayed.counts, replayed.seconds);
+        let plain = Run { job: run.job.job.clone(), counters: replayed.counters, epochs: Vec::new() };
+        ResultRow { array: Some(figures), ..ResultRow::new(trace, &plain) }
+    }
+
+    /// The row of a whole cache that ran over `trace`.
+    pub fn of_cache(trace: &Trace, result: &CacheResult) -> ResultRow {
+        let CacheCounts { figures, counters } = &result.counts;
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        let read_hits = figures.ram_read_hits + figures.flash_read_hits;
+        let write_hits = figures.ram_write_hits + write.hits;
+        let accesses = result.counts.accesses();
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: result.job.config.policy.to_string(),
+            size: result.job.size.clone(),
+            capacity_blocks: result.job.config.capacity_blocks() as u64,
+            block_size_bytes: trace.block_size_bytes(),
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: result.warmup_accesses,
+            accesses,
+            reads: figures.read_blocks,
+            writes: figures.written_blocks,
+            read_hits,
+            write_hits,
+            hits: read_hits + write_hits,
+            hit_ratio: if accesses == 0 { 0.0 } else { (read_hits + write_hits) as f64 / accesses as f64 },
+            read_hit_ratio: figures.read_hit_ratio(),
+            admissions: counters.admissions(),
+            read_admissions: read.admissions(),
+            write_admissions: write.admissions(),
+            replacements: Some(counters.replacements()),
+            evictions: Some(counters.evictions()),
+            bypasses: counters.bypasses(),
+            flash_writes_blocks: figures.flash_written_blocks(),
+            flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
+            cache: Some(CacheFigures::new(result)),
+            endurance: None,
+            array: None,
+            epochs: cache_epochs(&result.epochs),
+        }
+    }
+}
+
+impl ResultRow {
+    /// The row of a cache whose endurance was simulated over `trace`, compared with `reference` and `limits`.
+    pub fn of_endurance(
+        trace: &Trace,
+        run: &endurance::Run,
+        reference: &endurance::Counts,
+        limits: &WearLimits,
+    ) -> ResultRow {
+        let counts = &run.counts;
+        let block_size_bytes = trace.block_size_bytes();
+        let (accesses, read_hits) = (counts.reads + counts.writes, counts.read_hits());
+        let flash_writes_blocks = counts.flash_writes.total_blocks();
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: run.job.algorithm.to_string(),
+            size: run.job.size.clone(),
+            capacity_blocks: run.job.capacity_blocks as u64,
+            block_size_bytes,
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: trace.len() as u64 - accesses,
+            accesses,
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits,
+            write_hits: 0,
+            hits: read_hits,
+            hit_ratio: if accesses == 0 { 0.0 } else { read_hits as f64 / accesses as f64 },
+            read_hit_ratio: counts.rhr(),
+            admissions: counts.insertions(),
+            read_admissions: counts.insertions_read,
+            write_admissions: counts.insertions_write,
+            replacements: None,
+            evictions: None,
+            bypasses: counts.bypasses,
+            flash_writes_blocks,
+            flash_bytes_written: flash_writes_blocks * block_size_bytes,
+            cache: None,
+            endurance: Some(EnduranceFigures::new(run, reference, limits, block_size_bytes)),
+            array: None,
+            epochs: Vec::new(),
+        }
+    }
+}
+
+fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
+    let mut first_access = 0;
+    let epoch = |counts: &CacheCounts| {
+        let CacheCounts { figures, counters } = counts;
+        let ram_hits = figures.ram_read_hits + figures.ram_write_hits;
+        let hits = ram_hits + figures.flash_read_hits + counters.of(Op::Write).hits;
+        let accesses = counts.accesses();
+        let epoch = Epoch {
+            first_access,
+            accesses,
+            hit_ratio: hits as f64 / accesses as f64,
+            replacement_rate: counters.replacements() as f64 / accesses as f64,
+            flash_writes_blocks: figures.flash_written_blocks(),
+        };
+        first_access += accesses;
+        epoch
+    };
+    counts.iter().map(epoch).collect()
+}
+
+fn epochs(counters: &[Counters]) -> Vec<Epoch> {
+    let mut first_access = 0;
+    let epoch = |counters: &Counters| {
+        let epoch = Epoch {
+            first_access,
+            accesses: counters.accesses(),
+            hit_ratio: counters.hit_ratio(),
+            replacement_rate: counters.replacement_rate(),
+            flash_writes_blocks: counters.flash_writes_blocks(),
+        };
+        first_access += epoch.accesses;
+        epoch
+    };
+    counters.iter().map(epoch).collect()
+}
