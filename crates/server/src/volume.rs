@@ -77,8 +77,8 @@ pub struct VolumeConfig {
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Steps under way above which requests wait before they are planned.
 const STEPS_MAX: usize = 16_384;
-/// 4 MiB: what a hundred clients read at once from a slow backend, a few blocks each.
-const SPARE_FRAMES: u32 = 1024;
+/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
+const SPARE_FRAMES: u32 = 2048;
 /// Reads that are tried without waiting, at most.
 const NOW_BYTES: u64 = 256 << 10;
 /// Time between two looks at what is due.
