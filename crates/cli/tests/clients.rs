@@ -6,6 +6,7 @@
 #[path = "../../server/tests/support/certificates.rs"]
 #[allow(dead_code)]
 mod certificates;
+mod common;
 #[path = "../../server/tests/crash/random.rs"]
 #[allow(dead_code)]
 mod random;
@@ -132,7 +133,7 @@ h.shutdown()
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
         setting.flashwise(&["detach", "v", "--api", &setting.api()]);
         run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, text(&setting.path("disk.img"))]);
-        server.terminate();
+        server.end();
     }
 }
 
@@ -175,7 +176,7 @@ fn clients_come_over_tls_and_are_refused_in_the_clear() {
     }
     let uri = format!("nbds://127.0.0.1:{port}/v?tls-certificates={}", text(stranger.path()));
     assert!(!output("nbdinfo", &["--size", &uri]).status.success(), "a stranger is let in");
-    server.terminate();
+    server.end();
 }
 
 /// What qemu-io asks for is in the recording, each request as it was, and `simulate` takes it.
@@ -201,7 +202,7 @@ fn what_clients_ask_for_is_recorded() {
     run("qemu-io", &arguments);
     let status = setting.flashwise(&["status", "--api", &setting.api()]);
     assert!(status.contains(&format!("recording to {}: ", text(&trace))), "{status}");
-    server.terminate();
+    server.end();
     let recorded = flashwise_sim::recording::Recording::open(text(&trace), &flashwise_sim::progress::Silent).unwrap();
     let recorded: Vec<String> = recorded
         .map(|request| {

@@ -2,6 +2,7 @@
 //! Needs root, for loop devices and mounts.
 #![allow(clippy::unwrap_used)]
 
+mod common;
 #[path = "../../server/tests/support/mounted.rs"]
 mod mounted;
 mod serving;
@@ -76,7 +77,7 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
         assert_eq!(sums(&at), expected, "{file_system}, after the server was killed");
         drop(mount);
         drop(device);
-        server.terminate();
+        server.end();
     }
     let config = setting.path("flashwise.toml");
     run(env!("CARGO_BIN_EXE_flashwise"), &["detach", "--config", text(&config)]);

@@ -3,12 +3,19 @@
 //! `FLASHWISE_KILLS` sets how often, `FLASHWISE_SEED` the seed.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../server/tests/support/client.rs"]
+#[allow(dead_code)]
+mod client;
+mod common;
 mod serving;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use serving::{Client, FLUSH, FUA, READ, Setting, WRITE};
+use client::Client;
+use flashwise_server::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
+use serving::Setting;
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 6_000;
@@ -45,6 +52,7 @@ struct Verifier {
     blocks: Vec<Block>,
     state: u64,
     next_version: u64,
+    next_cookie: u64,
     lost: u64,
     flushes: u64,
     writes: u64,
@@ -66,7 +74,7 @@ impl Verifier {
     fn verify(&mut self, client: &mut Client) -> Result<(), String> {
         let step = 250;
         for first in (0..BLOCKS).step_by(step) {
-            let bytes = client.read(first * BLOCK, (step as u64 * BLOCK) as u32);
+            let bytes = client.read(first * BLOCK, (step as u64 * BLOCK) as u32).unwrap();
             for (block, bytes) in (first..).zip(bytes.chunks(BLOCK as usize)) {
                 let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
                 if bytes != content(block, version) {
@@ -86,10 +94,17 @@ impl Verifier {
         Ok(())
     }
 
+    fn take_cookie(&mut self) -> u64 {
+        self.next_cookie += 1;
+        self.next_cookie
+    }
+
     fn send_one(&mut self, client: &mut Client) -> std::io::Result<(u64, Sent)> {
+        let cookie = self.take_cookie();
         if random(&mut self.state).is_multiple_of(40) {
             let answered = self.blocks.iter().map(|block| block.answered).collect();
-            return Ok((client.send(FLUSH, 0, 0, 0, &[])?, Sent::Flush { answered }));
+            client.request(NBD_CMD_FLUSH, 0, cookie, 0, 0)?;
+            return Ok((cookie, Sent::Flush { answered }));
         }
         let count = [1, 1, 1, 2, 8][random(&mut self.state) as usize % 5];
         let limit = if random(&mut self.state).is_multiple_of(2) { BLOCKS / 10 } else { BLOCKS };
@@ -102,8 +117,9 @@ impl Verifier {
             data.extend(content(block, version));
             self.blocks[block as usize].sent = version;
         }
-        let flags = if durable { FUA } else { 0 };
-        let cookie = client.send(WRITE, flags, block * BLOCK, (count * BLOCK) as u32, &data)?;
+        let flags = if durable { NBD_CMD_FLAG_FUA } else { 0 };
+        client.request(NBD_CMD_WRITE, flags, cookie, block * BLOCK, (count * BLOCK) as u32)?;
+        client.give(&data)?;
         Ok((cookie, Sent::Write { block, count, version, durable }))
     }
 
@@ -137,11 +153,12 @@ impl Verifier {
             }
             if random(&mut self.state).is_multiple_of(50) {
                 // A read among the writes, whose content is checked when the server is back.
-                client.send(READ, 0, random(&mut self.state) % BLOCKS * BLOCK, BLOCK as u32, &[])?;
+                let (cookie, block) = (self.take_cookie(), random(&mut self.state) % BLOCKS);
+                client.request(NBD_CMD_READ, 0, cookie, block * BLOCK, BLOCK as u32)?;
             }
-            let answer = client.receive()?;
-            assert_eq!(answer.error, 0);
-            if let Some(sent) = in_flight.remove(&answer.cookie) {
+            let reply = client.reply(0)?;
+            assert_eq!(reply.error, 0);
+            if let Some(sent) = in_flight.remove(&reply.cookie) {
                 self.answered(sent);
             }
         }
@@ -156,16 +173,17 @@ fn kill_and_verify(keys: &str, kills: u64, seed: u64) -> Result<Verifier, String
         blocks: vec![Block::default(); BLOCKS as usize],
         state: seed,
         next_version: 1,
+        next_cookie: 0,
         lost: 0,
         flushes: 0,
         writes: 0,
     };
     for kill in 0..=kills {
         let server = setting.serve();
-        let mut client = Client::connect(&setting.path("nbd.sock"), "v").unwrap();
+        let mut client = Client::open(&setting.address(), "v", true).unwrap();
         verifier.verify(&mut client).map_err(|error| format!("seed {seed}, after kill {kill}: {error}"))?;
         if kill == kills {
-            server.terminate();
+            server.end();
             break;
         }
         let milliseconds = 20 + random(&mut verifier.state) % 400;

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod common;
+mod serving;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 
-use common::{fail, flashwise, project, run, succeed};
+use common::{fail, project, run, succeed};
 use serde_json::Value;
+use serving::Server;
 use tempfile::TempDir;
 
 /// A folder with a backend of 8 MiB.
@@ -40,44 +42,8 @@ const FLAGS: [&str; 14] = [
 ];
 const URI: &str = "nbd+unix:///?socket=nbd.sock";
 
-/// A server that is killed when dropped.
-struct Server {
-    child: Child,
-    stderr: BufReader<std::process::ChildStderr>,
-    told: String,
-}
-
-impl Server {
-    fn start(folder: &Path) -> Server {
-        let mut child = flashwise(folder, &[&FLAGS[..], &[URI]].concat()).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Server { child, stderr, told: String::new() };
-        while !server.told.contains("is served at") {
-            assert!(server.stderr.read_line(&mut server.told).unwrap() > 0, "ended: {}", server.told);
-        }
-        server
-    }
-
-    fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    /// Ends it in order; everything that it said.
-    fn end(mut self) -> String {
-        self.signal("-TERM");
-        self.stderr.read_to_string(&mut self.told).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.told);
-        std::mem::take(&mut self.told)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has ended if all went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn serve(folder: &Path) -> Server {
+    Server::start(folder, &[&FLAGS[..], &[URI]].concat())
 }
 
 /// Copies a file into a volume or out of it with libnbd's nbdcopy, flushing at the end.
@@ -103,24 +69,23 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
     let bytes = content(1);
     std::fs::write(path.join("in.img"), &bytes).unwrap();
 
-    let server = Server::start(path);
-    assert!(server.told.contains("volume disk: its cache is new"), "{}", server.told);
+    let server = serve(path);
+    assert!(server.told().contains("volume disk: its cache is new"), "{}", server.told());
     copy(path, "in.img", URI);
     let told = server.end();
     assert!(told.contains("everything is flushed, ended"), "{told}");
 
-    let server = Server::start(path);
-    assert!(server.told.contains("its cache, closed in order, has "), "{}", server.told);
+    let server = serve(path);
+    assert!(server.told().contains("its cache, closed in order, has "), "{}", server.told());
     copy(path, URI, "out.img");
     assert!(std::fs::read(path.join("out.img")).unwrap() == bytes, "read back something else");
     let bytes = content(2);
     std::fs::write(path.join("in.img"), &bytes).unwrap();
     copy(path, "in.img", URI);
-    server.signal("-KILL");
-    drop(server);
+    server.kill();
 
-    let server = Server::start(path);
-    assert!(server.told.contains("its cache, recovered after a crash, has "), "{}", server.told);
+    let server = serve(path);
+    assert!(server.told().contains("its cache, recovered after a crash, has "), "{}", server.told());
     copy(path, URI, "out.img");
     assert!(std::fs::read(path.join("out.img")).unwrap() == bytes, "read back something else after a kill");
     server.end();
@@ -139,7 +104,7 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
 fn a_second_server_and_offline_commands_are_refused_while_one_runs() {
     let folder = folder();
     let path = folder.path();
-    let server = Server::start(path);
+    let server = serve(path);
     let other = [&FLAGS[..], &["nbd+unix:///?socket=other.sock"]].concat();
     let errors = [
         fail(path, &other, 1),
@@ -159,7 +124,7 @@ fn check_explains_damage_and_ends_with_1() {
     let folder = folder();
     let path = folder.path();
     std::fs::write(path.join("in.img"), content(3)).unwrap();
-    let server = Server::start(path);
+    let server = serve(path);
     copy(path, "in.img", URI);
     server.end();
     let sound = succeed(path, &["check", "--flash", "cache.img", "--backend", "disk.img", "--data", "--json"]);
@@ -188,7 +153,7 @@ fn check_explains_damage_and_ends_with_1() {
 fn misuse_ends_with_2_and_says_what_to_do() {
     let folder = folder();
     std::fs::write(folder.path().join("bad.toml"), "listen = 'nbd://localhost'\nlistn = 5\n").unwrap();
-    let serve = |flag: &'static str, value: &'static str| -> Vec<&str> {
+    let flags = |flag: &'static str, value: &'static str| -> Vec<&str> {
         let mut arguments: Vec<&str> = [&FLAGS[..], &[URI]].concat();
         match arguments.iter().position(|argument| *argument == flag) {
             Some(at) => arguments[at + 1] = value,
@@ -202,13 +167,13 @@ fn misuse_ends_with_2_and_says_what_to_do() {
         vec!["serve", "bad.toml"],
         vec!["serve", "bad.toml", "--ram", "1GiB"],
         vec!["serve", "--backend", "disk.img", "--flash", "cache.img", "--flash-size", "64MiB"],
-        serve("--backend", "missing.img"),
-        serve("--size", "10GB"),
-        serve("--size", "1GiB"),
-        serve("--flash-size", "128KiB"),
-        serve("--policy", "fif"),
-        serve("--listen", "localhost"),
-        serve("--flash", "disk.img"),
+        flags("--backend", "missing.img"),
+        flags("--size", "10GB"),
+        flags("--size", "1GiB"),
+        flags("--flash-size", "128KiB"),
+        flags("--policy", "fif"),
+        flags("--listen", "localhost"),
+        flags("--flash", "disk.img"),
         [&FLAGS[..], &[URI, "--write-back", "--write-through"]].concat(),
         vec!["detach", "--backend", "disk.img"],
         vec!["detach", "--config", "bad.toml"],
@@ -230,7 +195,7 @@ fn misuse_ends_with_2_and_says_what_to_do() {
 fn failures_end_with_1() {
     let folder = folder();
     let path = folder.path();
-    let server = Server::start(path);
+    let server = serve(path);
     server.end();
     std::fs::copy(path.join("disk.img"), path.join("copy.img")).unwrap();
     let error = fail(path, &["detach", "--backend", "copy.img", "--flash", "cache.img"], 1);

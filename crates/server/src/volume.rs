@@ -77,6 +77,8 @@ pub struct VolumeConfig {
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Steps under way above which requests wait before they are planned.
 const STEPS_MAX: usize = 16_384;
+/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
+const SPARE_FRAMES: u32 = 2048;
 /// Reads that are tried without waiting, at most.
 const NOW_BYTES: u64 = 256 << 10;
 /// Time between two looks at what is due.
@@ -222,6 +224,7 @@ impl Volume {
             epoch: recovered.epoch,
             retries: 2,
             discard: config.discard,
+            spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: config.unsafe_ignore_flushes,
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
@@ -559,7 +562,14 @@ impl Volume {
         let geometry = inner.engine.cache().config().geometry;
         let mut cache = Cache::new(cache_config(&self.config, geometry), Log::new(geometry), Default::default());
         cache.stop_admitting();
-        let settings = Settings { cache: 0, epoch: 0, retries: 2, discard: false, answers_flushes_at_once: false };
+        let settings = Settings {
+            cache: 0,
+            epoch: 0,
+            retries: 2,
+            discard: false,
+            spare_frames: SPARE_FRAMES,
+            answers_flushes_at_once: false,
+        };
         inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
         inner.state = "detached";
         self.thaw(inner);

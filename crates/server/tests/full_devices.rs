@@ -18,18 +18,17 @@ use mounted::{Mount, run, text};
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 
-/// A tmpfs with room for so many MiB, and a directory beside it.
+/// A directory for a backend and flash, either of which may lie on a tmpfs with little room.
 struct Setting {
+    /// Unmounted before the directory goes.
+    mounts: Vec<Mount>,
     directory: tempfile::TempDir,
-    _small: Mount,
     config: VolumeConfig,
 }
 
 impl Setting {
-    fn new(small_mib: u64) -> Setting {
+    fn new() -> Setting {
         let directory = tempfile::tempdir().unwrap();
-        let at = directory.path().join("small");
-        let small = Mount::with(&["-t", "tmpfs", "-o", &format!("size={small_mib}m"), "small"], &at).unwrap();
         let path = directory.path();
         let config = VolumeConfig {
             name: "v".into(),
@@ -55,14 +54,21 @@ impl Setting {
             unsafe_ignore_flushes: false,
             backend_delay_us: 0,
         };
-        Setting { directory, _small: small, config }
+        Setting { mounts: Vec::new(), directory, config }
     }
 
-    /// A file without space of its own yet, on the tmpfs.
-    fn sparse(&self, name: &str, size: u64) -> PathBuf {
-        let path = self.directory.path().join("small").join(name);
+    /// A file of `size` bytes without space of its own yet, on a tmpfs of its own with room for `mib` MiB.
+    fn on_tmpfs(&mut self, name: &str, size: u64, mib: u64) -> PathBuf {
+        let at = self.directory.path().join(name);
+        self.mounts.push(Mount::with(&["-t", "tmpfs", "-o", &format!("size={mib}m"), name], &at).unwrap());
+        let path = at.join("file");
         File::create(&path).unwrap().set_len(size).unwrap();
         path
+    }
+
+    /// Gives the tmpfs of that name more room.
+    fn enlarge(&self, name: &str) {
+        run("mount", &["-o", "remount,size=16m", text(&self.directory.path().join(name))]);
     }
 
     fn open(&self) -> Arc<Volume> {
@@ -71,8 +77,11 @@ impl Setting {
 }
 
 fn ask(volume: &Volume, operation: Operation, offset: u64, length: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
+    submit(volume, Request { operation, offset, length, force_unit_access: false, data })
+}
+
+fn submit(volume: &Volume, request: Request) -> Result<Vec<u8>, Error> {
     let (sender, receiver) = mpsc::channel();
-    let request = Request { operation, offset, length, force_unit_access: false, data };
     volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv().unwrap()
 }
@@ -92,8 +101,8 @@ fn read(volume: &Volume, block: u64) -> Result<Vec<u8>, Error> {
 #[test]
 fn a_full_backend_answers_that_it_is_full_and_goes_on_when_it_is_not() {
     for mode in [Mode::WriteThrough, Mode::WriteAround] {
-        let mut setting = Setting::new(1);
-        setting.config.backend = setting.sparse("disk.img", 8 * MIB);
+        let mut setting = Setting::new();
+        setting.config.backend = setting.on_tmpfs("backend", 8 * MIB, 1);
         setting.config.write_mode = mode;
         let volume = setting.open();
         let results: Vec<_> = (0..512).map(|block| write(&volume, block)).collect();
@@ -107,7 +116,7 @@ fn a_full_backend_answers_that_it_is_full_and_goes_on_when_it_is_not() {
             assert!(read(&volume, block) == Ok(expected), "{mode:?}: block {block}");
         }
         volume.flush().unwrap();
-        run("mount", &["-o", "remount,size=16m", text(&setting.directory.path().join("small"))]);
+        setting.enlarge("backend");
         (0..512).for_each(|block| write(&volume, block).unwrap());
         volume.flush().unwrap();
         assert_eq!(volume.status().lost_blocks, [] as [u64; 0]);
@@ -120,36 +129,45 @@ fn a_full_backend_answers_that_it_is_full_and_goes_on_when_it_is_not() {
 /// In write-back, a client hears nothing of a full backend: what does not fit waits on the flash.
 #[test]
 fn what_does_not_fit_on_the_backend_stays_on_flash_until_there_is_room() {
-    let mut setting = Setting::new(1);
-    setting.config.backend = setting.sparse("disk.img", 8 * MIB);
+    let mut setting = Setting::new();
+    setting.config.backend = setting.on_tmpfs("backend", 8 * MIB, 1);
     let volume = setting.open();
     (0..512).for_each(|block| write(&volume, block).unwrap());
     volume.flush().unwrap();
     let error = volume.detach().expect_err("the backend is full");
     assert!(matches!(error, VolumeError::NotDestaged { .. }), "{error}");
     (0..512).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "block {block}"));
-    run("mount", &["-o", "remount,size=16m", text(&setting.directory.path().join("small"))]);
+    setting.enlarge("backend");
     volume.detach().unwrap();
     let bytes = std::fs::read(&setting.config.backend).unwrap();
     (0..512).for_each(|block| assert!(bytes[(block * BLOCK) as usize..].starts_with(&content(block))));
 }
 
-/// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching saves them.
-#[test]
-fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
-    let mut setting = Setting::new(2);
-    setting.config.flash = setting.sparse("cache.img", 8 * MIB);
-    File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+const NEWER: [u8; BLOCK as usize] = [7; BLOCK as usize];
+
+/// A volume whose flash failed on what reads brought in. It holds the first `durable` blocks durably; 120 blocks are [`NEWER`] in memory
+/// alone, 20 of these among the former.
+fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
+    setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 2);
     let volume = setting.open();
-    // Some that the flash holds durably, older and newer.
-    (0..100).for_each(|block| write(&volume, block).unwrap());
+    (0..durable).for_each(|block| write(&volume, block).unwrap());
     volume.flush().unwrap();
-    (80..200).for_each(|block| ask(&volume, Operation::Write, block * BLOCK, BLOCK, vec![7; 4096]).map(drop).unwrap());
-    for block in 300..4_000 {
+    let newer = durable - 20..durable + 100;
+    newer.for_each(|block| drop(ask(&volume, Operation::Write, block * BLOCK, BLOCK, NEWER.to_vec()).unwrap()));
+    for block in 1_000..4_700 {
         assert!(read(&volume, block) == Ok(vec![0; BLOCK as usize]));
     }
     let status = volume.status();
     assert_eq!((status.state.as_str(), status.buffered_blocks), ("flash-failed", 120));
+    volume
+}
+
+/// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching saves them.
+#[test]
+fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
+    let mut setting = Setting::new();
+    File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+    let volume = flash_that_failed(&mut setting, 100);
     assert_eq!(write(&volume, 5_000), Err(Error::Io));
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((volume.status().state.as_str(), volume.dirty_blocks()), ("detached", 0));
@@ -157,9 +175,64 @@ fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
     for block in 0..200 {
         let mut bytes = vec![0; BLOCK as usize];
         backend.read_exact_at(&mut bytes, block * BLOCK).unwrap();
-        assert!(bytes == if block < 80 { content(block) } else { vec![7; 4096] }, "block {block}");
+        assert!(bytes == if block < 80 { content(block) } else { NEWER.to_vec() }, "block {block}");
         assert!(read(&volume, block) == Ok(bytes));
     }
     write(&volume, 5_000).unwrap();
     assert!(read(&volume, 5_000) == Ok(content(5_000)));
+}
+
+/// What the flash holds is not given up before it is on the backend, and what memory holds not written before the flash is given up: at
+/// the next start the flash would be taken for the newest.
+#[test]
+fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_from_then_on() {
+    // The backend has room for 256 blocks.
+    for (durable, counts) in [(300, true), (200, false)] {
+        let mut setting = Setting::new();
+        setting.config.backend = setting.on_tmpfs("backend", 64 * MIB, 1);
+        let volume = flash_that_failed(&mut setting, durable);
+        let error = volume.detach().expect_err("the backend is full");
+        assert_eq!(matches!(error, VolumeError::NotDestaged { .. }), counts, "{durable} blocks: {error}");
+        assert_eq!(matches!(error, VolumeError::Lost { .. }), !counts, "{durable} blocks: {error}");
+        drop(volume);
+        setting.enlarge("backend");
+        setting.enlarge("flash");
+        let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(opened.formatted, !counts, "{durable} blocks");
+        for block in 0..durable - 20 {
+            assert!(read(&volume, block) == Ok(content(block)), "{durable} blocks: block {block}");
+        }
+        // What was only in memory went with the process, but for what the backend had room for.
+        for block in durable - 20..durable {
+            let expected = if counts { content(block) } else { NEWER.to_vec() };
+            assert!(read(&volume, block) == Ok(expected), "{durable} blocks: block {block}");
+        }
+    }
+}
+
+/// The flash fails on a block that replaces one that it holds durably, while memory holds others: as flushed last, it is still there.
+#[test]
+fn a_flash_that_failed_counts_while_blocks_are_lost() {
+    let mut setting = Setting::new();
+    setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 1);
+    File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+    let volume = setting.open();
+    write(&volume, 20).unwrap();
+    let written = (0..1_000).take_while(|&version| {
+        let (operation, data) = (Operation::Write, content(version));
+        let request = Request { operation, offset: version % 10 * BLOCK, length: BLOCK, force_unit_access: true, data };
+        submit(&volume, request).is_ok()
+    });
+    let written = written.count() as u64;
+    assert!((50..=128).contains(&written), "{written} segments of two blocks fit into 1 MiB");
+    assert_eq!(volume.status().buffered_blocks, 1);
+    let error = volume.detach().expect_err("a block is lost");
+    assert!(matches!(error, VolumeError::Lost { lost: 1, .. }), "{error}");
+    drop(volume);
+    setting.enlarge("flash");
+    let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!opened.formatted);
+    for version in written - 10..written {
+        assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
+    }
 }

@@ -70,6 +70,7 @@ impl Live {
             epoch: recovered.epoch,
             retries: 0,
             discard: true,
+            spare_frames: 16,
             answers_flushes_at_once: false,
         };
         Live {

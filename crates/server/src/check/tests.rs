@@ -55,6 +55,7 @@ fn world(writes: u64) -> World {
         epoch: 1,
         retries: 0,
         discard: false,
+        spare_frames: 0,
         answers_flushes_at_once: false,
     };
     let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());

@@ -8,6 +8,9 @@
 
 mod hazard;
 mod perform;
+mod places;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,6 +23,7 @@ use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
 use hazard::{Hazard, StepId};
+use places::Places;
 
 /// The disk number of the flash in transfers.
 pub const FLASH: usize = 0;
@@ -40,6 +44,8 @@ pub struct Settings {
     pub retries: u8,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
+    /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
+    pub spare_frames: u32,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
 }
@@ -151,6 +157,8 @@ pub struct Engine {
     settings: Settings,
     memory: Memory,
     checksums: Vec<u32>,
+    places: Places,
+    /// By place.
     frames: Vec<FrameState>,
     steps: Vec<Option<Running>>,
     free_steps: Vec<StepId>,
@@ -205,14 +213,15 @@ impl Engine {
     pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine {
         let geometry = cache.config().geometry;
         assert_eq!(checksums.len(), geometry.pages() as usize);
-        let frames = cache.config().frame_count();
-        let memory = Memory::new((frames + 1 + geometry.footer_pages()) as usize);
+        let places = Places::new(cache.config().frame_count(), settings.spare_frames);
+        let memory = Memory::new((places.count() + 1 + geometry.footer_pages()) as usize);
         Engine {
             cache,
             settings,
             memory,
             checksums,
-            frames: (0..frames).map(|_| FrameState::default()).collect(),
+            frames: (0..places.count()).map(|_| FrameState::default()).collect(),
+            places,
             steps: Vec::new(),
             free_steps: Vec::new(),
             clients: Vec::new(),
@@ -366,6 +375,7 @@ impl Engine {
                 Step::Send { to, .. } => *to += base,
                 _ => {}
             }
+            self.place_frames(&mut step);
             let waits = client.filter(|_| is_awaited(&step));
             if !self.try_at_once(&step, client) {
                 self.enqueue(step, waits, plan);
@@ -515,17 +525,16 @@ impl Engine {
 
     /// Takes the step out of what it used.
     fn unregister(&mut self, id: StepId, step: &Step) {
-        let frames = &mut self.frames;
         match step {
             Step::Receive { frame, .. } | Step::Zero { frame, .. } | Step::Send { frame, .. } => {
-                frames[frame.number as usize].hazard.end(id);
+                self.end_frame(id, *frame);
             }
             Step::Copy { from, to, .. } => {
-                frames[from.number as usize].hazard.end(id);
-                frames[to.number as usize].hazard.end(id);
+                self.end_frame(id, *from);
+                self.end_frame(id, *to);
             }
             Step::ReadFlash { slot, frame, block, dirty } => {
-                frames[frame.number as usize].hazard.end(id);
+                self.end_frame(id, *frame);
                 let unit = slot / self.cache.config().geometry.unit_pages;
                 if let Some(readers) = self.unit_readers.get_mut(&unit) {
                     readers.retain(|&reader| reader != id);
@@ -538,11 +547,11 @@ impl Engine {
                 }
             }
             Step::ReadBackend { block, frame } => {
-                frames[frame.number as usize].hazard.end(id);
+                self.end_frame(id, *frame);
                 self.end_backend(*block, id);
             }
             Step::WriteBackend { block, frame, .. } => {
-                frames[frame.number as usize].hazard.end(id);
+                self.end_frame(id, *frame);
                 self.end_backend(*block, id);
                 self.backend_writes.remove(&id);
             }
@@ -554,7 +563,7 @@ impl Engine {
             }
             Step::Append(segment) => {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    frames[record.frame.number as usize].hazard.end(id);
+                    self.end_frame(id, record.frame);
                 }
                 self.appends.retain(|&(.., append)| append != id);
                 self.last_log.take_if(|last| *last == id);

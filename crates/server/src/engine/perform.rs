@@ -37,7 +37,7 @@ impl Engine {
                 if whole {
                     state.bad = false;
                 } else if state.bad {
-                    self.cache.frame_failed(block, frame);
+                    self.cache.frame_failed(block, self.frame_of_cache(frame));
                     return false;
                 }
                 let client = request.and_then(|request| self.clients[request as usize].as_ref());
@@ -68,7 +68,7 @@ impl Engine {
                 let bad = self.frames[from.number as usize].bad;
                 self.frames[to.number as usize].bad = bad;
                 if bad {
-                    self.cache.frame_failed(block, to);
+                    self.cache.frame_failed(block, self.frame_of_cache(to));
                     return false;
                 }
                 self.memory.copy(from.number, to.number);
@@ -213,7 +213,7 @@ impl Engine {
             page: segment.page,
             data_pages: segment.data_pages,
         };
-        let header_frame = self.cache.config().frame_count();
+        let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
         let mut buffers = vec![self.memory.buffer(header_frame, 1)];
         let doubtful = self.step(id).doubtful;
@@ -252,7 +252,7 @@ impl Engine {
 
     fn append_footer(&mut self, id: StepId, segment: &Segment, header: Header) {
         let geometry = self.cache.config().geometry;
-        let first_frame = self.cache.config().frame_count() + 1;
+        let first_frame = self.places.count() + 1;
         let pages = geometry.footer_pages();
         let end = segment.page + 1 + segment.data_pages;
         for page in 0..pages {
@@ -372,13 +372,13 @@ impl Engine {
                     _ => self.faults.backend_read_errors += 1,
                 }
                 self.frames[frame.number as usize].bad = true;
-                self.cache.frame_failed(block, frame);
+                self.cache.frame_failed(block, self.frame_of_cache(frame));
             }
             &Step::WriteBackend { block, frame, acknowledged, replaces } => {
                 self.faults.backend_write_errors += 1;
                 let had_data = !std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
                 self.plans[plan as usize].failed.push(block);
-                self.cache.frame_failed(block, frame);
+                self.cache.frame_failed(block, self.frame_of_cache(frame));
                 if replaces || (acknowledged && had_data) {
                     self.cache.backend_write_failed(block);
                     self.unreported_error = true;

@@ -70,6 +70,7 @@ pub struct Setup {
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
     pub depth: usize,
+    pub spare_frames: u32,
     pub planted: Option<Planted>,
     pub faults: Vec<Fault>,
     /// Tries after the first.
@@ -89,6 +90,7 @@ impl Setup {
             write_buffer_blocks: random.pick(&[0, 16, 40]),
             sequential_blocks: random.pick(&[0, 0, 12]),
             depth: random.pick(&[1, 4, 12]),
+            spare_frames: random.pick(&[0, 2, 64]),
             planted: None,
             faults: Vec::new(),
             retries: 0,
@@ -190,6 +192,7 @@ impl World {
             epoch,
             retries: setup.retries,
             discard: true,
+            spare_frames: setup.spare_frames,
             answers_flushes_at_once: setup.planted == Some(Planted::AnswerFlushesAtOnce),
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);

@@ -100,6 +100,7 @@ impl Replay {
             epoch: recovered.epoch,
             retries: 0,
             discard: true,
+            spare_frames: 16,
             answers_flushes_at_once: setup.ignores_flushes,
         };
         let cache = Cache::new(setup.config(), recovered.log, recovered.lost);

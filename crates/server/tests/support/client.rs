@@ -93,6 +93,16 @@ impl Client {
         Ok(client)
     }
 
+    /// Connects and opens an export as clients of the oldest kind do, which know no options with replies.
+    pub fn open_unanswered(address: &Address, export: &str) -> io::Result<Self> {
+        let mut client = Self::connect(address)?;
+        client.give(&[0, 0, 0, 3])?;
+        client.give(&option_bytes(option::NBD_OPT_EXPORT_NAME, export.as_bytes()))?;
+        client.size = u64::from_be_bytes(client.take(8)?.try_into().unwrap());
+        client.transmission_flags = u16::from_be_bytes(client.take(2)?.try_into().unwrap());
+        Ok(client)
+    }
+
     /// Opens an export.
     pub fn go(&mut self, export: &str) -> io::Result<()> {
         let replies = self.option(option::NBD_OPT_GO, &named(export, b"\0\0"))?;

@@ -1,0 +1,148 @@
+//! What waits for what, on disks in memory whose transfers end when the test says so.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use flashwise_core::cache::{Config, Mode};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE};
+use flashwise_core::layout::containers::Log;
+use flashwise_core::policy::Spec;
+
+use super::*;
+use crate::disk::memory::MemoryDisk;
+use crate::disk::{Disk, Transfer};
+
+const GEOMETRY: Geometry = Geometry { units: 64, unit_pages: 64 };
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+fn content(block: u64) -> Vec<u8> {
+    (block + 1).to_le_bytes().repeat(BLOCK_BYTES / 8)
+}
+
+struct World {
+    engine: Engine,
+    disks: [MemoryDisk; 2],
+    /// Transfers of the backend that did not end yet.
+    slow: Vec<Transfer>,
+    answers: Arc<Mutex<HashMap<u64, Vec<u8>>>>,
+}
+
+impl World {
+    fn new(spare_frames: u32) -> World {
+        let blocks = 8_000;
+        let config = Config {
+            geometry: GEOMETRY,
+            policy: Spec::parse("lru").unwrap(),
+            mode: Mode::WriteBack,
+            read_buffer_blocks: 0,
+            write_buffer_blocks: 0,
+            over_provision: 0.1,
+            dirty_high: 0.5,
+            dirty_low: 0.4,
+            dirty_age_us: u64::MAX,
+            commit_age_us: u64::MAX,
+            sequential_blocks: 0,
+            segment_blocks: RECORDS_PER_PAGE as u32,
+        };
+        let settings =
+            Settings { cache: 1, epoch: 1, retries: 0, discard: false, spare_frames, answers_flushes_at_once: false };
+        let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
+        let engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
+        let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
+        (0..blocks as u64).for_each(|block| backend.write_at(&content(block), block * BLOCK).unwrap());
+        let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
+        World { engine, disks: [flash, backend], slow: Vec::new(), answers: Arc::default() }
+    }
+
+    /// Starts to read `count` blocks. Of the transfers that follow, those of the flash end.
+    fn read(&mut self, block: u64, count: u64) {
+        let answers = self.answers.clone();
+        let done = move |result: Result<Vec<u8>, Error>| drop(answers.lock().unwrap().insert(block, result.unwrap()));
+        let (offset, length) = (block * BLOCK, count * BLOCK);
+        let request =
+            Request { operation: Operation::Read, offset, length, force_unit_access: false, data: Vec::new() };
+        self.engine.submit(request, Box::new(done), 0);
+        self.run();
+    }
+
+    fn run(&mut self) {
+        let mut output = Output::default();
+        loop {
+            self.engine.take_output(&mut output);
+            output.answers.drain(..).for_each(|(done, result)| done(result));
+            if output.transfers.is_empty() {
+                return;
+            }
+            for transfer in output.transfers.drain(..) {
+                match transfer.disk {
+                    FLASH => self.end(&transfer),
+                    _ => self.slow.push(transfer),
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, transfer: &Transfer) {
+        transfer.perform(&self.disks[transfer.disk]).unwrap();
+        self.engine.completed(transfer.tag, Ok(()));
+    }
+
+    /// Takes the answer to a read, if it came.
+    fn answer(&self, block: u64) -> Option<Vec<u8>> {
+        self.answers.lock().unwrap().remove(&block)
+    }
+
+    fn end_backend(&mut self) {
+        while let Some(transfer) = self.slow.pop() {
+            self.end(&transfer);
+            self.run();
+        }
+    }
+}
+
+fn contents(block: u64, count: u64) -> Vec<u8> {
+    (block..block + count).flat_map(content).collect()
+}
+
+/// A hundred clients read 8 blocks each that the backend has, while others are read from flash many times more often than there are
+/// frames.
+#[test]
+fn while_the_backend_is_slow_hits_do_not_wait_and_each_miss_is_one_transfer() {
+    let mut world = World::new(1024);
+    // 62 of them are the first segment of the log, which is written.
+    world.read(0, 64);
+    world.end_backend();
+    assert_eq!(world.answer(0).unwrap(), contents(0, 64));
+    for client in 0..100 {
+        let missed = 1_000 + client * 10;
+        world.read(missed, 8);
+        assert_eq!(world.slow.len() as u64, client + 1, "each is one transfer");
+        assert_eq!(world.slow[client as usize].length, 8 * BLOCK);
+        assert!(world.answer(missed).is_none());
+        for _ in 0..5 {
+            world.read(0, 60);
+            assert!(world.answer(0).expect("a hit does not wait") == contents(0, 60));
+        }
+    }
+    world.end_backend();
+    for client in 0..100 {
+        assert!(world.answer(1_000 + client * 10).unwrap() == contents(1_000 + client * 10, 8), "client {client}");
+    }
+    assert_eq!(world.engine.running(), 0);
+    world.engine.cache().check();
+}
+
+/// Twice what there are frames for: the rest waits, and gets its turn.
+#[test]
+fn without_spare_frames_reads_wait_and_return_what_they_should() {
+    for spare_frames in [0, 1, 500] {
+        let mut world = World::new(spare_frames);
+        (0..250).for_each(|client| world.read(client * 10, 10));
+        assert!(world.slow.len() < 250, "with {spare_frames} spare frames");
+        world.end_backend();
+        for client in 0..250 {
+            assert!(world.answer(client * 10).unwrap() == contents(client * 10, 10), "client {client}");
+        }
+        assert_eq!(world.engine.running(), 0);
+    }
+}
