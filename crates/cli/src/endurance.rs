@@ -29,7 +29,7 @@ pub struct EnduranceOptions {
     /// Where a conventional SSD puts what it copies: into an open unit of its own, or mixed with what the host writes [default: own]
     #[arg(long, value_name = "PLACE", value_parser = ["own", "mixed"])]
     gc_placement: Option<String>,
-    /// Erase units that a conventional SSD keeps free
+    /// Erase units that a conventional SSD keeps free [default: 1]
     #[arg(long, value_name = "N")]
     gc_reserve: Option<u32>,
     /// Let a conventional SSD level its wear once erase counts are so far apart [default: it does not]
