@@ -5,10 +5,10 @@ use std::io::Write;
 use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_sim::endurance::{Algorithm, Job, simulate_endurance};
+use flashwise_sim::human;
 use flashwise_sim::output::{check_writable, write_whole};
 use flashwise_sim::pareto::{self, Point};
 use flashwise_sim::simulate::Warmup;
-use flashwise_sim::{human, size::Size};
 
 use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;
@@ -72,10 +72,7 @@ impl Pareto {
             return Err(Misuse("--over-provision: found a list, expected one share for pareto".to_owned()).into());
         };
         let trace = self.input.open(&self.trace)?;
-        let sizes: Vec<Size> = match &self.sizes[..] {
-            [] => Size::parse_list(SIZES)?,
-            given => given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect(),
-        };
+        let sizes = Sizes::all(&self.sizes, SIZES)?;
         let online: Vec<Algorithm> =
             if self.policies.is_empty() { pareto::online().collect() } else { self.policies.clone() };
         let mut jobs = Vec::new();

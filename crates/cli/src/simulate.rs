@@ -76,7 +76,17 @@ pub struct Simulate {
 
 /// The sizes of one `--size`.
 #[derive(Clone, Debug)]
-pub struct Sizes(pub Vec<Size>);
+pub struct Sizes(Vec<Size>);
+
+impl Sizes {
+    /// The sizes of all that were given, or those of `default`.
+    pub fn all(given: &[Sizes], default: &str) -> Result<Vec<Size>, SizeError> {
+        if given.is_empty() {
+            return Size::parse_list(default);
+        }
+        Ok(given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect())
+    }
+}
 
 /// Reads the sizes of one `--size`.
 pub fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
@@ -248,8 +258,9 @@ impl Simulate {
             return Err(Misuse("--epoch: figures over time are not there where wear is simulated".to_owned()).into());
         }
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
-        let jobs = with_references(self.algorithm_jobs(&traces)?);
-        let asked = self.algorithm_jobs(&traces)?.len();
+        let jobs = self.algorithm_jobs(&traces)?;
+        let asked = jobs.len();
+        let jobs = with_references(jobs);
         let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum::<u64>() * settings.len() as u64;
         let bar = Bar::accesses(format!("{} runs", jobs.len() * settings.len()), total);
         let mut rows = vec![Vec::new(); asked];
@@ -343,10 +354,7 @@ impl Simulate {
         policies: &[P],
         job: impl Fn(usize, &P, String, usize) -> J,
     ) -> anyhow::Result<Vec<J>> {
-        let sizes: Vec<Size> = match &self.sizes[..] {
-            [] => Size::parse_list(SIZES)?,
-            given => given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect(),
-        };
+        let sizes = Sizes::all(&self.sizes, SIZES)?;
         let mut jobs = Vec::new();
         for (number, trace) in traces.iter().enumerate() {
             let warmup = self.warmup.accesses(trace.len());

@@ -212,13 +212,12 @@ struct Legend {
 }
 
 impl Legend {
-    fn new(series_before: &[Series]) -> Legend {
-        let series = series_before;
+    fn new(all: &[Series]) -> Legend {
         const LEFT: f64 = 8.0;
         let (mut keys, mut x, mut row) = (Vec::new(), LEFT, 0);
-        for (number, series) in series.iter().enumerate() {
+        for (number, series) in all.iter().enumerate() {
             // Boxes of one policy are many series with one key.
-            if series_before[..number].iter().any(|before| before.name == series.name) {
+            if all[..number].iter().any(|before| before.name == series.name) {
                 continue;
             }
             let mut name: String = series.name.chars().take(LEGEND_LETTERS_MAX).collect();

@@ -137,17 +137,15 @@ impl<'a> Subject<'a> {
                 let mut cells = vec![size.named(), count(row.hits), percent(row.hit_ratio), count(row.read_hits)];
                 cells.push(percent(row.read_hit_ratio));
                 let counts = [
-                    row.write_hits,
-                    row.read_admissions,
-                    row.write_admissions,
-                    row.replacements.unwrap_or(u64::MAX),
-                    row.evictions.unwrap_or(u64::MAX),
-                    row.bypasses,
-                    row.flash_writes_blocks,
+                    Some(row.write_hits),
+                    Some(row.read_admissions),
+                    Some(row.write_admissions),
+                    row.replacements,
+                    row.evictions,
+                    Some(row.bypasses),
+                    Some(row.flash_writes_blocks),
                 ];
-                cells.extend(
-                    counts.map(|counted| if counted == u64::MAX { "not counted".to_owned() } else { count(counted) }),
-                );
+                cells.extend(counts.map(|counted| counted.map_or_else(|| "not counted".to_owned(), count)));
                 cells.push(bytes(row.flash_bytes_written));
                 cells.extend(row.cache.iter().flat_map(tiers));
                 cells.extend(row.endurance.iter().flat_map(worn));
