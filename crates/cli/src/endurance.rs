@@ -27,8 +27,8 @@ pub struct EnduranceOptions {
     #[arg(long, value_name = "VICTIM", value_parser = Victim::parse)]
     gc_victim: Option<Victim>,
     /// Where a conventional SSD puts what it copies: into an open unit of its own, or mixed with what the host writes [default: own]
-    #[arg(long, value_name = "PLACE", value_parser = ["own", "mixed"])]
-    gc_placement: Option<String>,
+    #[arg(long, value_name = "PLACE", value_parser = GcPlacement::parse)]
+    gc_placement: Option<GcPlacement>,
     /// Erase units that a conventional SSD keeps free [default: 1]
     #[arg(long, value_name = "N")]
     gc_reserve: Option<u32>,
@@ -73,11 +73,7 @@ impl EnduranceOptions {
         Settings {
             write_buffers: self.write_buffers,
             victim: self.gc_victim.unwrap_or(default.victim),
-            gc_placement: match self.gc_placement.as_deref() {
-                Some("mixed") => GcPlacement::Mixed,
-                Some(_) => GcPlacement::Own,
-                None => default.gc_placement,
-            },
+            gc_placement: self.gc_placement.unwrap_or(default.gc_placement),
             reserve_units: self.gc_reserve.unwrap_or(default.reserve_units),
             wear_levelling: self.wear_levelling,
             online_trim: self.trim.as_deref() == Some("on"),
