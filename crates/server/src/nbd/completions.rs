@@ -69,6 +69,11 @@ impl Completions {
         std::mem::swap(&mut self.lock().completed, completed);
     }
 
+    /// Whether there are answers to take.
+    pub fn has_any(&self) -> bool {
+        !self.lock().completed.is_empty()
+    }
+
     /// Notes that the connection waits for [`Self::bell`]; returns whether there is reason to wait.
     pub fn fall_asleep(&self) -> bool {
         let mut queue = self.lock();

@@ -8,6 +8,7 @@
 //! | `transmission.rs` | what to do with a request, and its answer in bytes | sockets |
 //! | `output.rs` | bytes on their way to a client | what they mean |
 //! | `completions.rs` | answers on their way from an export to a connection | the protocol |
+//! | `polling.rs` | looking for a request for a moment before sleeping | what comes |
 //! | `transport.rs` | a client's socket, plain or under TLS | the protocol |
 //! | `session.rs` | the transmission phase of a connection | listeners, other connections |
 //! | `connection.rs` | a connection from greeting to goodbye | listeners, other connections |
@@ -23,6 +24,7 @@ mod counters;
 pub mod handshake;
 mod listener;
 mod output;
+mod polling;
 pub mod protocol;
 mod server;
 mod session;

@@ -8,12 +8,14 @@
 //! set aside or unsent, no request is accepted, and the client's bytes stay in its socket.
 
 use std::io;
+use std::time::Instant;
 
 use super::completions::{Asked, Completed};
 use super::connection::{Control, Input};
 use super::counters::Counters;
 use super::handshake::Session;
 use super::output::Output;
+use super::polling::Polling;
 use super::protocol::{REQUEST_BYTES, error, put_block_status_chunk};
 use super::server::Options;
 use super::transmission::{
@@ -81,6 +83,7 @@ pub struct Transmission<'a> {
     input: Input,
     expected: Expected,
     output: Output,
+    polling: Polling,
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
@@ -121,6 +124,7 @@ impl<'a> Transmission<'a> {
             input: Input::new(INPUT_BYTES),
             expected: Expected::Request,
             output: Output::default(),
+            polling: Polling::default(),
             completed: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
@@ -162,6 +166,31 @@ impl<'a> Transmission<'a> {
     fn wait(&mut self, starved: bool) -> io::Result<()> {
         let read = starved && self.open;
         let write = !self.gone && self.transport.has_more(&self.output);
+        let since = Instant::now();
+        if read && !write && self.poll()? {
+            return Ok(());
+        }
+        let slept = self.sleep(read, write);
+        self.polling.slept(since.elapsed());
+        slept
+    }
+
+    /// Looks for bytes and answers for a moment; whether any came.
+    fn poll(&mut self) -> io::Result<bool> {
+        let Some(turn) = self.polling.begin() else { return Ok(false) };
+        while turn.lasts() {
+            match self.receive(Patience::Now) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return received.map(|()| true),
+            }
+            if self.requests_in_flight > 0 && self.control.completions().has_any() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn sleep(&mut self, read: bool, write: bool) -> io::Result<()> {
         let alone = read && !write && self.requests_in_flight == 0;
         if alone && !self.transport.encrypted() {
             return self.receive(Patience::Wait);
