@@ -205,12 +205,11 @@ impl<I: Index> Hotness<I> {
         }
     }
 
-    /// A hint that `soon` will be accessed, and `missed` if it stays as it is.
+    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
     #[inline]
-    pub fn prefetch(&self, soon: I::Key, missed: bool) {
-        if missed || matches!(self.threshold, Threshold::Top(_)) {
-            self.history.prefetch_index(soon);
-        }
+    pub fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.history.prefetch_node(soon);
+        self.history.prefetch_index(later);
     }
 
     /// Asserts that the history is no longer than it may be and that the top is what its counts say.

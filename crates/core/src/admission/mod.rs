@@ -235,7 +235,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.policy.prefetch(soon, later);
         if let Rule::Hotness(hotness) = &self.rule {
-            hotness.prefetch(soon, !self.policy.contains(soon));
+            hotness.prefetch(soon, later);
         }
     }
 

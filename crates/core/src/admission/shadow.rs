@@ -67,15 +67,10 @@ type Tally = [[[u64; CLASSES]; 3]; 2];
 
 const EMPTY: Tally = [[[0; CLASSES]; 3]; 2];
 
-#[inline]
-fn tally<K>(tally: &mut Tally, access: &Access<K>, outcome: &Outcome<K>) {
-    let outcome = match outcome {
-        Outcome::Hit => 0,
-        Outcome::Admit { .. } => 1,
-        Outcome::Bypass => 2,
-    };
-    tally[access.op as usize][outcome][class(access.request_blocks)] += 1;
-}
+/// Accesses of the sample that shadows are shown at once: one shadow's tables at a time are what the processor's caches hold.
+const BATCH_ACCESSES: usize = 256;
+/// Accesses between the hint that a block will be accessed and the access.
+const PREFETCH_DISTANCE: usize = 4;
 
 /// What one shadow tells of the whole workload in a timeframe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -86,8 +81,25 @@ pub struct Estimate {
     pub hit_ratio: f64,
 }
 
+/// A shadow's cache.
+trait ShadowCache: Policy {
+    /// Runs some accesses and counts what becomes of them.
+    fn run(&mut self, accesses: &[Access<Self::Key>], account: &mut Account<Hashes<Self::Key>>);
+}
+
+impl<P: Policy<Key: Key>> ShadowCache for P {
+    fn run(&mut self, accesses: &[Access<P::Key>], account: &mut Account<Hashes<P::Key>>) {
+        let ahead = |at: usize| accesses[at.min(accesses.len() - 1)].block;
+        for (at, access) in accesses.iter().enumerate() {
+            self.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
+            let outcome = self.access(*access);
+            account.record(access.block, access.op, &outcome);
+        }
+    }
+}
+
 struct Shadow<K> {
-    cache: Box<dyn Policy<Key = K> + Send>,
+    cache: Box<dyn ShadowCache<Key = K> + Send>,
     account: Account<Hashes<K>>,
     /// The account at the beginning of the timeframe.
     before: Counts,
@@ -101,6 +113,10 @@ pub struct Shadows<K> {
     rate: f64,
     block_bytes: u64,
     shadows: Vec<Shadow<K>>,
+    /// Accesses of the sample that the shadows have not seen yet.
+    pending: Vec<Access<K>>,
+    /// Whether some shadow tells requests apart by their length; if none does, all are of class 0.
+    has_classes: bool,
     /// What the cache did in this timeframe, and of it in the sample.
     seen: Tally,
     sampled: Tally,
@@ -121,7 +137,7 @@ struct Boxed<K: Key> {
 }
 
 impl<K: Key> Visitor<K> for Boxed<K> {
-    type Output = Box<dyn Policy<Key = K> + Send>;
+    type Output = Box<dyn ShadowCache<Key = K> + Send>;
 
     fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output {
         Box::new(Admitted::new(self.rule, policy))
@@ -137,6 +153,8 @@ impl<K: Key> Shadows<K> {
             rate,
             block_bytes,
             shadows: Vec::new(),
+            pending: Vec::with_capacity(BATCH_ACCESSES),
+            has_classes: false,
             seen: EMPTY,
             sampled: EMPTY,
             sampled_accesses: 0,
@@ -157,6 +175,7 @@ impl<K: Key> Shadows<K> {
     /// [`capacity`](Self::capacity).
     pub fn add(&mut self, policy: &policy::Spec, rule: Rule<Hashed<K>>, capacity: usize) {
         let request_blocks_max = rule.request_blocks_max();
+        self.has_classes |= !matches!(request_blocks_max, 0 | u64::MAX);
         self.shadows.push(Shadow {
             cache: policy.build(Hashed::new(), self.capacity(capacity), Boxed { rule }),
             account: Account::new(Hashes::default()),
@@ -168,25 +187,36 @@ impl<K: Key> Shadows<K> {
     /// Shows an access, and what became of it in the cache itself, to the shadows.
     #[inline]
     pub fn access(&mut self, access: &Access<K>, outcome: &Outcome<K>) {
-        tally(&mut self.seen, access, outcome);
+        let class = if self.has_classes { class(access.request_blocks) } else { 0 };
+        let became = match outcome {
+            Outcome::Hit => 0,
+            Outcome::Admit { .. } => 1,
+            Outcome::Bypass => 2,
+        };
+        self.seen[access.op as usize][became][class] += 1;
         if self.sampler.takes(&access.block) {
-            self.run(access, outcome);
+            self.sampled[access.op as usize][became][class] += 1;
+            self.sampled_accesses += 1;
+            self.pending.push(*access);
+            if self.pending.len() == BATCH_ACCESSES {
+                self.catch_up();
+            }
         }
     }
 
+    /// Shows the shadows what they have not seen yet.
     #[inline(never)]
-    fn run(&mut self, access: &Access<K>, outcome: &Outcome<K>) {
-        tally(&mut self.sampled, access, outcome);
-        self.sampled_accesses += 1;
+    fn catch_up(&mut self) {
         for shadow in &mut self.shadows {
-            let outcome = shadow.cache.access(*access);
-            shadow.account.record(access.block, access.op, &outcome);
+            shadow.cache.run(&self.pending, &mut shadow.account);
         }
+        self.pending.clear();
     }
 
     /// Forgets `block`.
     pub fn remove(&mut self, block: K) {
         if self.sampler.takes(&block) {
+            self.catch_up();
             for shadow in &mut self.shadows {
                 shadow.cache.remove(block);
                 shadow.account.remove(block);
@@ -197,6 +227,7 @@ impl<K: Key> Shadows<K> {
     /// Shows the shadows a block that is in the cache already.
     pub fn warm(&mut self, block: K) {
         if self.sampler.takes(&block) {
+            self.catch_up();
             for shadow in &mut self.shadows {
                 shadow.cache.warm(block);
             }
@@ -217,6 +248,7 @@ impl<K: Key> Shadows<K> {
     /// What each shadow tells of this timeframe, which ends here. In it the cache itself admitted requests of at most
     /// `request_blocks_max`.
     pub fn estimates(&mut self, request_blocks_max: u64) -> Vec<Estimate> {
+        self.catch_up();
         let (seen, sampled, rate, block_bytes) = (self.seen, self.sampled, self.rate, self.block_bytes as f64);
         let seen_accesses: u64 = seen.iter().flatten().flatten().sum();
         let estimate = |shadow: &mut Shadow<K>| {
@@ -255,6 +287,7 @@ impl<K: Key> Shadows<K> {
 
     /// Asserts the invariants of all shadows.
     pub fn check(&self) {
+        assert!(self.pending.len() < BATCH_ACCESSES);
         self.shadows.iter().for_each(|shadow| shadow.cache.check());
     }
 }
