@@ -130,7 +130,7 @@ impl Managed for Volumes {
             }
             cache.set_dirty_limits(high, low);
             if let Some(policy) = &changes.policy {
-                cache.set_policy(policy.clone());
+                cache.set_policy(policy.clone(), cache.config().admission.clone());
             }
             if let Some(mode) = changes.write_mode {
                 cache.set_mode(mode);

@@ -838,6 +838,7 @@ fn cache_config(config: &VolumeConfig, geometry: Geometry) -> Config {
     Config {
         geometry,
         policy: config.policy.clone(),
+        admission: None,
         mode: config.write_mode,
         read_buffer_blocks: ram_blocks as u32 - write_buffer,
         write_buffer_blocks: write_buffer,

@@ -30,6 +30,7 @@ fn config(policy: &str, mode: Mode, ram: u32) -> Config {
     Config {
         geometry: Geometry { units: 24, unit_pages: 16 },
         policy: Spec::parse(policy).unwrap(),
+        admission: None,
         mode,
         read_buffer_blocks: ram / 2,
         write_buffer_blocks: ram - ram / 2,

@@ -134,7 +134,7 @@ impl World {
                 self.submit(zeroes, bytes(block), bytes(count), false);
             }
             Mode(mode) => self.engine.cache_mut().set_mode(mode),
-            Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap()),
+            Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap(), None),
             Wait(milliseconds) => {
                 self.now_us += milliseconds * 1000;
                 self.engine.tick(self.now_us);

@@ -102,6 +102,7 @@ impl Setup {
             geometry: self.geometry,
             segment_blocks: self.segment_blocks,
             policy: Spec::parse(self.policy).unwrap(),
+            admission: None,
             mode: self.mode,
             read_buffer_blocks: self.read_buffer_blocks,
             write_buffer_blocks: self.write_buffer_blocks,
@@ -353,7 +354,7 @@ impl World {
         if random.chance(2) {
             cache.set_mode(random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]));
         } else {
-            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap());
+            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap(), None);
         }
     }
 

@@ -10,7 +10,7 @@ mod simulation;
 
 use flashwise_core::account::Counts;
 use flashwise_core::admission::{Setting, Spec as Rule};
-use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime};
+use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
 pub use device::{Profile, tier_of_option};
@@ -161,16 +161,10 @@ impl Lifetime {
 }
 
 /// Cache and storage for a cache of `capacity_blocks` over a trace: devices as those of `array`, of the capacity that the
-/// cache has, and storage of twice the blocks of the trace (section VI.B). How many devices share it makes no difference.
+/// cache has, and storage of twice the blocks of the trace (section VI.B).
 pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_blocks: usize) -> Setting {
-    let sized = |tier: &Tier, blocks: f64| Tier {
-        device: Device { capacity_bytes: blocks * block_bytes as f64, ..tier.device },
-        devices: 1.0,
-        write_amplification: tier.write_amplification,
-    };
-    let cache = sized(&array.cache, capacity_blocks as f64);
-    let storage = sized(&array.storage, 2.0 * unique_blocks as f64);
-    Setting { block_bytes, array: Array { cache, storage } }
+    let bytes = |blocks: f64| blocks * block_bytes as f64;
+    Setting::of(array, block_bytes, bytes(capacity_blocks as f64), bytes(2.0 * unique_blocks as f64))
 }
 
 /// The paper's devices: a cache of SLC before storage of MLC.
