@@ -1,9 +1,9 @@
 //! The options of `flashwise simulate` that put an admission rule before a policy, and devices behind it.
 
 use clap::Args;
+use flashwise_array::{ArrayError, paper, tier_of_option};
 use flashwise_core::admission::Spec;
 use flashwise_core::array::{Array, Tier};
-use flashwise_sim::array::{ArrayError, paper, tier_of_option};
 
 use crate::cache::Model;
 use crate::failure::Misuse;

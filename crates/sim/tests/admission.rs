@@ -4,12 +4,13 @@
 
 use std::path::Path;
 
+use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER};
 use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::policy::{Outcome, Spec};
-use flashwise_sim::array::{ArrayFigures, Replayed, paper, replay, setting};
+use flashwise_sim::array::{ArrayFigures, Replayed, replay, setting};
 use flashwise_sim::normalise::{self, Settings};
 use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};

@@ -3,19 +3,15 @@
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
 
-mod device;
-mod keys;
 mod replay;
 mod simulation;
 
+use flashwise_array::{ArrayError, Document, Keys, Range};
 use flashwise_core::account::Counts;
 use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
-pub use device::{Profile, tier_of_option};
-pub use keys::ArrayError;
-use keys::{Document, Keys, Range};
 pub use replay::{Replayed, replay};
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
@@ -96,7 +92,7 @@ impl Description {
     pub fn parse(path: &str, text: &str) -> Result<Description, ArrayError> {
         let document = Document::parse(path, text)?;
         document.keys().check(&["cache", "storage", "workload"])?;
-        let tier = |name| document.table(name)?.as_ref().map(device::tier).transpose();
+        let tier = |name| document.table(name)?.as_ref().map(flashwise_array::tier).transpose();
         Ok(Description {
             cache: tier("cache")?,
             storage: tier("storage")?,
@@ -167,12 +163,6 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_b
     Setting::of(array, block_bytes, bytes(capacity_blocks as f64), bytes(2.0 * unique_blocks as f64))
 }
 
-/// The paper's devices: a cache of SLC before storage of MLC.
-pub fn paper() -> Array {
-    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
-    Array { cache: tier("slc"), storage: tier("mlc") }
-}
-
 /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ArrayFigures {
@@ -213,6 +203,7 @@ impl ArrayFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashwise_array::paper;
     use flashwise_core::array::YEAR_SECONDS;
 
     fn case_study() -> [Lifetime; 2] {
