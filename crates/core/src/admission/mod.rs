@@ -118,6 +118,12 @@ impl Spec {
         }
     }
 
+    /// The threshold that holds after `decision`, if the rule has one that adapts and that does not admit everything by size.
+    pub fn threshold(&self, decision: &adaptive::Decision) -> Option<f64> {
+        let adapts = self.info.name == adaptive::INFO.name;
+        Some(decision.threshold).filter(|threshold| adapts && *threshold < u64::MAX as f64)
+    }
+
     /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
     /// policy. `index` is empty.
     pub fn build<I, V>(

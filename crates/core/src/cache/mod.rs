@@ -19,8 +19,9 @@ mod write;
 use std::collections::HashMap;
 
 use crate::access::{Access, NEVER, Op};
-use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
+use crate::admission::{self, Admission, Setting};
+use crate::array::Array;
 use crate::counters::Counters;
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::frames::Frames;
@@ -329,6 +330,13 @@ pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
     (blocks - write_buffer, write_buffer)
 }
 
+/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of so many bytes.
+pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
+    let block_bytes = BLOCK_BYTES as u64;
+    let flash_bytes = u64::from(geometry.pages()) * block_bytes;
+    Admission { rule, setting: Setting::of(array, block_bytes, flash_bytes as f64, storage_bytes as f64) }
+}
+
 impl Config {
     /// Data pages of the log.
     pub fn data_pages(&self) -> u64 {
@@ -422,9 +430,16 @@ impl Cache {
         self.warm_policy();
     }
 
-    /// What an admission rule that adapts decided last.
+    /// What an admission rule that adapts decided last; none before the first time.
     pub fn decision(&self) -> Option<&Decision> {
         self.policy.decision()
+    }
+
+    /// The threshold of an admission rule that adapts: a portion, blocks or references. None where no rule adapts a threshold, before
+    /// its first decision, and where everything is admitted by size.
+    pub fn admission_threshold(&self) -> Option<f64> {
+        let rule = &self.config.admission.as_ref()?.rule;
+        rule.threshold(self.policy.decision()?)
     }
 
     /// What an admission rule that adapts holds to now, in words; none if no rule adapts.
