@@ -27,7 +27,12 @@ fn capacity(trace: &Trace) -> usize {
 }
 
 fn devices(trace: &Trace) -> Setting {
-    setting(&paper(), trace.block_size_bytes(), capacity(trace), trace.unique_blocks())
+    setting(
+        &paper(),
+        trace.block_size_bytes(),
+        capacity(trace),
+        2 * trace.unique_blocks() as u64 * trace.block_size_bytes(),
+    )
 }
 
 fn run(trace: &Trace, policy: &str, rule: Option<&str>) -> Replayed {

@@ -156,11 +156,10 @@ impl Lifetime {
     }
 }
 
-/// Cache and storage for a cache of `capacity_blocks` over a trace: devices as those of `array`, of the capacity that the
-/// cache has, and storage of twice the blocks of the trace (section VI.B).
-pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_blocks: usize) -> Setting {
-    let bytes = |blocks: f64| blocks * block_bytes as f64;
-    Setting::of(array, block_bytes, bytes(capacity_blocks as f64), bytes(2.0 * unique_blocks as f64))
+/// Cache and storage for a cache of `capacity_blocks`: devices as those of `array`, of the capacity that the cache has, and storage of
+/// `storage_bytes`.
+pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_bytes: u64) -> Setting {
+    Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
 }
 
 /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
@@ -262,14 +261,14 @@ mod tests {
         assert_eq!(one.latency_over_lifetime, one.latency_mean_us / one.lifetime_years);
     }
 
-    /// 100 blocks of 10 bytes in the cache, storage for 2 * 500 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
+    /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
     ///
     ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
     ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second
     ///     L = (30 * 40 + 20 * 200 + 40 * 200 + 10 * 1000) / 100 = 232 us
     #[test]
     fn a_run_has_the_figures_of_its_counts() {
-        let setting = setting(&paper(), 10, 100, 500);
+        let setting = setting(&paper(), 10, 100, 10_000);
         let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
         let figures = ArrayFigures::of(None, &setting, &counts, 2.0);
         assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
