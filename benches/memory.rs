@@ -43,6 +43,7 @@ fn main() {
         let config = Config {
             geometry,
             policy: policy.parse().expect("a policy"),
+            admission: None,
             mode: Mode::WriteBack,
             read_buffer_blocks: 0,
             write_buffer_blocks: 0,

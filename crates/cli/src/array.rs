@@ -1,16 +1,20 @@
 //! The options of `flashwise simulate` that put an admission rule before a policy, and devices behind it.
 
 use clap::Args;
+use flashwise_array::{ArrayError, paper, tier_of_option};
 use flashwise_core::admission::Spec;
 use flashwise_core::array::{Array, Tier};
-use flashwise_sim::array::{ArrayError, paper, tier_of_option};
+use flashwise_core::quantity::ByteSize;
 
-use crate::cache::Model;
+use flashwise_sim::trace::Trace;
+
 use crate::failure::Misuse;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Latency and lifetime of an array, with --admission or a device")]
+#[command(
+    next_help_heading = "What is admitted; latency and lifetime of an array, with --admission or a device, but for the whole cache"
+)]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; can be given many times
@@ -23,6 +27,9 @@ pub struct ArrayOptions {
     /// The storage's device, in the same way [default: mlc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
     storage_device: Option<Tier>,
+    /// What the storage holds: the volume, to simulate what a server recorded [default: twice the blocks of the trace]
+    #[arg(long, value_name = "SIZE")]
+    storage_size: Option<ByteSize>,
 }
 
 fn parse_rule(text: &str) -> Result<Option<Spec>, flashwise_core::options::OptionError> {
@@ -40,7 +47,11 @@ fn parse_storage(text: &str) -> Result<Tier, ArrayError> {
 impl ArrayOptions {
     /// Whether any option is given.
     pub fn is_given(&self) -> bool {
-        !self.admissions.is_empty() || self.cache_device.is_some() || self.storage_device.is_some()
+        !self.admissions.is_empty() || self.names_a_device()
+    }
+
+    fn names_a_device(&self) -> bool {
+        self.cache_device.is_some() || self.storage_device.is_some() || self.storage_size.is_some()
     }
 
     /// The rules; none is the policy alone.
@@ -57,12 +68,16 @@ impl ArrayOptions {
         }
     }
 
-    /// Why they do not go with `model`.
-    pub fn refuse(&self, model: &Model) -> anyhow::Error {
-        let what = match model {
-            Model::Server(_) => "the whole cache that flashwise serve runs",
-            _ => "what a cache wears",
-        };
-        Misuse(format!("--admission and devices are of policies alone, expected none with {what}")).into()
+    /// What the storage holds.
+    pub fn storage_bytes(&self, trace: &Trace) -> u64 {
+        let default = 2 * trace.unique_blocks() as u64 * trace.block_size_bytes();
+        self.storage_size.map_or(default, ByteSize::bytes)
+    }
+
+    /// Why they do not go with what a cache wears.
+    pub fn refuse(&self) -> anyhow::Error {
+        let what = "--admission and devices are of policies and of the whole cache that flashwise serve runs, expected none with \
+                    what a cache wears";
+        Misuse(what.to_owned()).into()
     }
 }

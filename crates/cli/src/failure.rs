@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use flashwise_array::ArrayError;
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
-use flashwise_sim::array::ArrayError;
 use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;

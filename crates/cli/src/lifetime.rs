@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
+use flashwise_array::{ArrayError, Profile, tier_of_option};
 use flashwise_core::array::{Array, Tier};
-use flashwise_sim::array::{ArrayError, Description, Lifetime as Figures, NamedWorkload, Profile, tier_of_option};
+use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};
 
 use crate::failure::Misuse;
 use crate::table;

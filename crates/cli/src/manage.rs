@@ -24,13 +24,13 @@ impl Flush {
 
 /// Change settings of a volume that is being served, until the server is started again
 ///
-/// Settings: policy, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass.
+/// Settings: policy, admission, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass.
 #[derive(Debug, Args)]
 pub struct Set {
     /// The volume's name
     #[arg(value_name = "VOLUME")]
     volume: String,
-    /// What to change, as in dirty-high=60% or policy=larc
+    /// What to change, as in dirty-high=60%, policy=larc or admission=size:max=64KiB
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]

@@ -57,6 +57,15 @@ pub struct VolumeFlags {
     /// The replacement policy, as listed by `flashwise policies` [default: larc]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
+    /// The admission rule in front of it, as listed by `flashwise policies`: size:max=64KiB, probability:p=0.3 [default: none]
+    #[arg(long, value_name = "RULE")]
+    admission: Option<String>,
+    /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
+    #[arg(long, value_name = "DEVICE")]
+    cache_device: Option<String>,
+    /// What it takes the backend for [default: mlc]
+    #[arg(long, value_name = "DEVICE")]
+    storage_device: Option<String>,
     /// Written data reaches the backend later (the default)
     #[arg(long, conflicts_with_all = ["write_through", "write_around"])]
     write_back: bool,
@@ -99,6 +108,9 @@ impl VolumeFlags {
             ("erase-unit", &self.erase_unit),
             ("ram", &self.ram),
             ("policy", &self.policy),
+            ("admission", &self.admission),
+            ("cache-device", &self.cache_device),
+            ("storage-device", &self.storage_device),
             ("drive-writes-per-day", &self.drive_writes_per_day),
         ]);
         let modes = [

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::admission::Spec as Rule;
+use flashwise_core::cache::{Config, admission};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_sim::array::{ArrayJob, simulate_array};
@@ -162,9 +164,9 @@ impl Simulate {
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
         match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
             Model::Policy if self.array.is_given() => self.run_array(),
-            model if self.array.is_given() => Err(self.array.refuse(&model)),
             Model::Policy => self.run_policies(),
             Model::Server(settings) => self.run_caches(&settings),
+            Model::Endurance(..) if self.array.is_given() => Err(self.array.refuse()),
             Model::Endurance(settings, limits) => self.run_endurance(&settings, &limits),
         }
     }
@@ -212,15 +214,21 @@ impl Simulate {
             .collect();
         let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let runs = simulate_array(&traces, jobs, &self.array.array(), self.warmup, &bar);
+        let storage_bytes = |trace: &Trace| self.array.storage_bytes(trace);
+        let runs = simulate_array(&traces, jobs, &self.array.array(), &storage_bytes, self.warmup, &bar);
         drop(bar);
         let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();
         self.write_parquet(&rows)?;
         self.print(&rows, table::array_results)
     }
 
-    /// The same with the whole cache in place of a policy alone.
+    /// The whole cache in place of a policy alone, with each admission rule.
     fn run_caches(&self, settings: &CacheSettings) -> anyhow::Result<()> {
+        let rules = self.array.rules();
+        if self.html.is_some() && rules.len() > 1 {
+            let what = "--html: a report compares policies, expected --admission once at most";
+            return Err(Misuse(what.to_owned()).into());
+        }
         let opened =
             self.traces.iter().map(|path| self.input.open_with_requests(path)).collect::<Result<Vec<_>, _>>()?;
         let (traces, requests): (Vec<Trace>, Vec<RequestFile>) = opened.into_iter().unzip();
@@ -233,7 +241,13 @@ impl Simulate {
             let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
             let config =
                 settings.config(policy, &size, flash_bytes).map_err(|error: CacheError| Misuse(error.to_string()))?;
-            jobs.push(CacheJob { trace, size, config });
+            let storage_bytes = self.array.storage_bytes(&traces[trace]);
+            for rule in &rules {
+                let before =
+                    |rule: &Rule| admission(rule.clone(), &self.array.array(), &config.geometry, storage_bytes);
+                let config = Config { admission: rule.as_ref().map(before), ..config.clone() };
+                jobs.push(CacheJob { trace, size: size.clone(), config });
+            }
         }
         let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);

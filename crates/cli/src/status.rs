@@ -88,6 +88,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
     };
     line("backend", volume.backend.clone());
     line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
+    line("admission", admission(volume));
     let read = |blocks| share(blocks, volume.read_blocks);
     line(
         "reads",
@@ -127,6 +128,16 @@ fn volume_page(volume: &VolumeStatus) -> String {
         line("LOST", format!("the only copy of {count}: {}{more}", named.join(", ")));
     }
     page + &latencies(volume)
+}
+
+/// The rule, what it holds to if it adapts, and what it and the policy kept out.
+fn admission(volume: &VolumeStatus) -> String {
+    let mut text = volume.admission.clone();
+    if let Some(choice) = &volume.admission_choice {
+        let decisions = human::counted(volume.admission_decisions, "decision");
+        let _ = write!(text, ", now {choice} after {decisions}");
+    }
+    format!("{text}; {} of misses not taken in", blocks(volume.bypassed_blocks))
 }
 
 fn flash_writes(volume: &VolumeStatus) -> String {

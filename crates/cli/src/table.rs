@@ -58,12 +58,13 @@ fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Ve
     format!("{}\n\n{footnote}", table.trim_fmt())
 }
 
-/// One line per trace, policy and size of whole caches.
+/// One line per trace, policy, size and admission rule, if there is one, of whole caches.
 pub fn cache_results(rows: &[ResultRow]) -> String {
-    let header = [
-        "trace",
-        "policy",
-        "size",
+    let is_behind_rule = |row: &ResultRow| row.cache.as_ref().is_some_and(|cache| !cache.admission.is_empty());
+    let rules = rows.iter().any(is_behind_rule);
+    let mut header = vec!["trace", "policy", "size"];
+    header.extend(rules.then_some("admission"));
+    header.extend([
         "hits",
         "read hits",
         "RAM",
@@ -76,10 +77,11 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
         "amplified",
         "erased",
         "written back",
-    ];
+    ]);
     let cells = |row: &ResultRow| {
         let Some(cache) = &row.cache else { return Vec::new() };
-        vec![
+        let mut cells: Vec<String> = rules.then(|| rule(&cache.admission)).into_iter().collect();
+        cells.extend([
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
             human::count(cache.ram_hits),
@@ -92,12 +94,17 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
             format!("{:.2}", cache.host_write_amplification),
             human::count(cache.erasures),
             human::count(cache.destaged_blocks),
-        ]
+        ]);
+        cells
     };
     let footnote = "hits: share of block accesses; RAM and flash: blocks read there; flash writes: client + admitted + copied \
                     forward + metadata; amplified: flash writes per block of client and admitted; erased: erase units; \
                     written back: blocks.";
     grouped(&header, rows, cells, footnote)
+}
+
+fn rule(admission: &str) -> String {
+    if admission.is_empty() { "none".to_owned() } else { admission.to_owned() }
 }
 
 /// One line per trace, policy, size and admission rule before an array.
@@ -119,7 +126,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         let Some(array) = &row.array else { return Vec::new() };
         let number = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() };
         vec![
-            if array.admission.is_empty() { "none".to_owned() } else { array.admission.clone() },
+            rule(&array.admission),
             human::percent(row.hit_ratio),
             human::count(array.bypassed),
             number(array.latency_mean_us),

@@ -179,6 +179,116 @@ fn clients_come_over_tls_and_are_refused_in_the_clear() {
     server.end();
 }
 
+/// What nbdsh prints of `script`, in which `h` is connected to the volume.
+fn nbdsh(setting: &Setting, script: &str) -> String {
+    run("nbdsh", &["-c", &format!("h.connect_uri({:?})\n{script}\nh.shutdown()", setting.uri())])
+}
+
+/// Requests of 64 KiB are refused, until the rule goes; one of 4 KiB is not. In `write-back` a write reaches flash by a flush.
+#[test]
+fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
+    for mode in ["write-back", "write-through"] {
+        let keys = format!("{KEYS}\npolicy = \"lru\"\nadmission = \"size:max=16KiB\"\nwrite-mode = \"{mode}\"");
+        let setting = Setting::new(SIZE, &keys);
+        let server = setting.serve();
+        let set = |rule: &str| {
+            setting.flashwise(&["set", "v", &format!("admission={rule}"), "--api", &setting.api()]);
+            assert_eq!(volume(&setting)["admission"], rule);
+        };
+        let written = || {
+            let figures = volume(&setting);
+            let count = |key: &str| figures[key].as_u64().unwrap();
+            (count("flash_client_blocks") + count("flash_admission_blocks"), count("bypassed_blocks"))
+        };
+        let write = |letter: char, at: u64, length: u64| {
+            let script = format!(
+                "h.pwrite(b'{letter}' * {length}, {at})\nh.flush()\nassert h.pread({length}, {at}) == b'{letter}' * {length}"
+            );
+            nbdsh(&setting, &script);
+        };
+        write('a', 0, 65536);
+        let (blocks, bypassed) = written();
+        assert_eq!((blocks, volume(&setting)["flash_written_bytes"].as_u64()), (0, Some(0)), "{mode}");
+        assert!(bypassed >= 16, "{mode}: {bypassed}");
+        let on_backend = std::fs::read(setting.path("disk.img")).unwrap();
+        assert!(on_backend[..65536].iter().all(|&byte| byte == b'a') && on_backend[65536] == 0, "{mode}");
+        write('b', 1 << 20, 4096);
+        assert_eq!(written().0, 1, "{mode}");
+        set("none");
+        write('c', 2 << 20, 65536);
+        let (before, bypassed) = written();
+        assert_eq!(before, 17, "{mode}");
+        // What is cached stays cached, whatever the rule; an older copy of what is refused goes.
+        set("probability:p=0");
+        write('d', 2 << 20, 65536);
+        write('e', 3 << 20, 65536);
+        assert_eq!(written().0, before + 16, "{mode}");
+        assert!(written().1 >= bypassed + 16, "{mode}");
+        set("auto");
+        let page = setting.flashwise(&["status", "--api", &setting.api()]);
+        assert!(page.contains("\n  admission     auto, now policy lru after 0 decisions; "), "{page}");
+        server.kill();
+        // The rule of the configuration is back, and so is what was flushed.
+        let server = setting.serve();
+        assert_eq!(volume(&setting)["admission"], "size:max=16KiB");
+        let expected = [('a', 0, 65536), ('b', 1 << 20, 4096), ('d', 2 << 20, 65536), ('e', 3 << 20, 65536)];
+        for (letter, at, length) in expected {
+            nbdsh(&setting, &format!("assert h.pread({length}, {at}) == b'{letter}' * {length}"));
+        }
+        server.end();
+    }
+}
+
+/// A run that was recorded does in `simulate` what it did: hits, and flash writes by cause. Nothing is dirty in this mode, so that it
+/// does not matter when the backend was written.
+#[test]
+fn a_recorded_run_behind_an_admission_rule_is_the_same_simulated() {
+    for rule in ["probability:p=0.3", "adaptive:timeframe=20ms,target=1h"] {
+        let place = tempfile::tempdir().unwrap();
+        let trace = place.path().join("requests.csv");
+        let keys = format!("{KEYS}\npolicy = \"lru\"\nadmission = \"{rule}\"\nwrite-mode = \"write-through\"");
+        let setting = Setting::with(&format!("record = {:?}", text(&trace)), SIZE, &keys);
+        let server = setting.serve();
+        nbdsh(
+            &setting,
+            "import random
+r = random.Random(5)
+for _ in range(3000):
+    block = int(4096 ** r.random()) - 1
+    length = min(r.choice([1, 1, 2, 8]), 4096 - block) * 4096
+    if r.random() < 0.4:
+        h.pwrite(bytes(length), block * 4096)
+    else:
+        h.pread(length, block * 4096)",
+        );
+        let live = volume(&setting);
+        server.end();
+        if rule.starts_with("adaptive") {
+            assert!(live["admission_decisions"].as_u64() > Some(0), "{rule}: {live}");
+        }
+        let options = "--size 8MiB --erase-unit 256KiB --ram 1MiB --sequential-bypass 0 --policy lru --write-mode write-through \
+                       --storage-size 16MiB --json";
+        let mut arguments = vec!["simulate", text(&trace), "--admission", rule];
+        arguments.extend(options.split_whitespace());
+        let rows: Value = serde_json::from_str(&setting.flashwise(&arguments)).unwrap();
+        for (key, figure) in [
+            ("read_blocks", "reads"),
+            ("written_blocks", "writes"),
+            ("ram_read_hits", "ram_hits"),
+            ("flash_read_hits", "flash_hits"),
+            ("bypassed_blocks", "bypasses"),
+            ("flash_client_blocks", "flash_client_blocks"),
+            ("flash_admission_blocks", "flash_admission_blocks"),
+            ("flash_copy_forward_blocks", "flash_copy_forward_blocks"),
+            ("flash_metadata_blocks", "flash_metadata_blocks"),
+            ("erasures", "erasures"),
+        ] {
+            assert_eq!(live[key], rows[0][figure], "{rule}: {key}");
+        }
+        assert!(live["erasures"].as_u64() > Some(0) && live["bypassed_blocks"].as_u64() > Some(0), "{rule}: {live}");
+    }
+}
+
 /// What qemu-io asks for is in the recording, each request as it was, and `simulate` takes it.
 #[test]
 fn what_clients_ask_for_is_recorded() {

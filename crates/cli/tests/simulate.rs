@@ -399,6 +399,39 @@ fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
 }
 
 #[test]
+fn admission_rules_stand_before_the_policy_of_a_whole_cache_too() {
+    let folder = folder();
+    let arguments =
+        ["simulate", "traces/netsfs.csv.zst", "--size", "64MiB", "--policy", "lru", "--write-mode", "write-back"];
+    let rules = ["none", "probability:p=1", "probability:p=0", "probability:p=0.3", "size:max=8KiB", "hotness:min=2"];
+    let adapting = ["adaptive:target=1ms,timeframe=2s", "auto:timeframe=2s"];
+    let rules = rules.iter().chain(&adapting).map(|rule| ["--admission", rule]).collect::<Vec<_>>().concat();
+    let run = |more: &[&str]| succeed(folder.path(), &[&arguments[..], &rules, more].concat());
+    insta::assert_snapshot!("whole_cache_admission_table", run(&[]));
+    let rows: Vec<Value> = serde_json::from_str(&run(&["--json"])).unwrap();
+    let without_rule = |row: &Value| {
+        let mut row = row.as_object().unwrap().clone();
+        assert!(row.remove("admission").is_some());
+        row
+    };
+    assert_eq!(without_rule(&rows[0]), without_rule(&rows[1]));
+    assert_eq!(
+        (&rows[2]["flash_client_blocks"], &rows[2]["flash_admission_blocks"]),
+        (&Value::from(0), &Value::from(0))
+    );
+    for row in &rows[3..7] {
+        assert!(row["flash_writes_blocks"].as_u64() < rows[0]["flash_writes_blocks"].as_u64(), "{row}");
+        assert!(row["flash_writes_blocks"].as_u64() > rows[2]["flash_writes_blocks"].as_u64(), "{row}");
+    }
+    // How large the storage is counts for how long it lasts, and that for what is admitted.
+    let adaptive = |size: &str| {
+        let arguments = [&arguments[..], &["--admission", adapting[0], "--storage-size", size, "--json"]].concat();
+        serde_json::from_str::<Value>(&succeed(folder.path(), &arguments)).unwrap()[0]["flash_writes_blocks"].clone()
+    };
+    assert_ne!(adaptive("100MiB"), adaptive("1TiB"));
+}
+
+#[test]
 fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
     let folder = folder();
     let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--policy", "larc"];
@@ -436,7 +469,9 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
         &["--admission", "probability:p=2"][..],
         &["--admission", "larger"],
         &["--admission", "none", "--policy", "m+"],
-        &["--admission", "none", "--write-mode", "write-back"],
+        &["--admission", "none", "--layout", "slots"],
+        &["--admission", "none", "--admission", "size", "--write-mode", "write-back", "--html", "report.html"],
+        &["--storage-size", "10GB"],
         &["--admission", "none", "--policy", "fif"],
         &["--cache-device", "floppy"],
     ]

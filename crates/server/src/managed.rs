@@ -129,8 +129,14 @@ impl Managed for Volumes {
                 )));
             }
             cache.set_dirty_limits(high, low);
-            if let Some(policy) = &changes.policy {
-                cache.set_policy(policy.clone());
+            if changes.policy.is_some() || changes.admission.is_some() {
+                let config = cache.config();
+                let policy = changes.policy.clone().unwrap_or_else(|| config.policy.clone());
+                let admission = match changes.admission.clone() {
+                    Some(rule) => rule.map(|rule| volume.admission(rule, &config.geometry)),
+                    None => config.admission.clone(),
+                };
+                cache.set_policy(policy, admission);
             }
             if let Some(mode) = changes.write_mode {
                 cache.set_mode(mode);

@@ -16,6 +16,14 @@ pub struct VolumeStatus {
     pub flash: String,
     /// Replacement policy with its options.
     pub policy: String,
+    /// Admission rule with its options, or `none`.
+    pub admission: String,
+    /// What an admission rule that adapts holds to now, in words: `p=0.25`, `max=64KiB`, `min=3`, `everything`, or `policy larc`.
+    pub admission_choice: Option<String>,
+    /// The threshold behind that: a portion, blocks or references; absent where there is none, or before the first decision.
+    pub admission_threshold: Option<f64>,
+    /// How often an admission rule that adapts has decided.
+    pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
     /// `ok`; `flash-failed`: reads are served, writes refused; `detaching`; `detached`.
@@ -63,6 +71,8 @@ pub struct VolumeStatus {
     pub destaged_blocks: u64,
     /// Blocks of sequential streams that bypassed the flash.
     pub sequential_blocks: u64,
+    /// Blocks read or written that missed, and that neither admission rule nor policy took in.
+    pub bypassed_blocks: u64,
     /// Flushes that clients asked for.
     pub flushes: u64,
     /// Size of the flash, in bytes.

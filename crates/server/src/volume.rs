@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::admission::{self, Admission};
+use flashwise_core::array::Array;
+use flashwise_core::cache::{self, Cache, Config, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE, State, Superblock};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
@@ -46,6 +48,10 @@ pub struct VolumeConfig {
     pub write_buffer_share: f64,
     /// The replacement policy.
     pub policy: Spec,
+    /// The admission rule in front of it, if there is one.
+    pub admission: Option<admission::Spec>,
+    /// What rules that adapt take the devices for. How large these are, flash and volume say.
+    pub array: Array,
     /// When written data reaches the backend.
     pub write_mode: Mode,
     /// Share of the flash that is kept free of wanted blocks, 0 to 0.9.
@@ -218,7 +224,7 @@ impl Volume {
         opened.cached_blocks = recovered.log.len() as u64;
         opened.dirty_blocks = recovered.log.dirty_blocks();
         opened.lost_blocks = recovered.lost.len() as u64;
-        let cache = Cache::new(cache_config(&config, superblock.geometry), recovered.log, recovered.lost);
+        let cache = Cache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(&superblock),
             epoch: recovered.epoch,
@@ -318,6 +324,10 @@ impl Volume {
             backend: self.config.backend.display().to_string(),
             flash: self.config.flash.display().to_string(),
             policy: config.policy.to_string(),
+            admission: config.admission.as_ref().map_or("none".to_owned(), |admission| admission.rule.to_string()),
+            admission_choice: cache.admission_choice(),
+            admission_threshold: cache.admission_threshold(),
+            admission_decisions: cache.decision().map_or(0, |decision| decision.number),
             write_mode: config.mode.name().to_owned(),
             state: state.to_owned(),
             read_blocks: figures.read_blocks,
@@ -336,6 +346,7 @@ impl Volume {
             backend_written_blocks: figures.backend_written_blocks,
             destaged_blocks: figures.destaged_blocks,
             sequential_blocks: figures.sequential_blocks,
+            bypassed_blocks: cache.counters().bypasses(),
             flushes: figures.flushes,
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
             capacity_blocks: config.capacity_blocks() as u64,
@@ -454,6 +465,11 @@ impl Volume {
         receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
+    /// An admission rule for its cache.
+    pub fn admission(&self, rule: admission::Spec, geometry: &Geometry) -> Admission {
+        cache::admission(rule, &self.config.array, geometry, self.size())
+    }
+
     /// Changes settings of the cache while it runs.
     pub fn with_cache<T>(&self, change: impl FnOnce(&mut Cache) -> T) -> T {
         change(self.lock().engine.cache_mut())
@@ -560,7 +576,8 @@ impl Volume {
             return Err(error);
         }
         let geometry = inner.engine.cache().config().geometry;
-        let mut cache = Cache::new(cache_config(&self.config, geometry), Log::new(geometry), Default::default());
+        let mut cache =
+            Cache::new(cache_config(&self.config, geometry, self.size()), Log::new(geometry), Default::default());
         cache.stop_admitting();
         let settings = Settings {
             cache: 0,
@@ -832,12 +849,14 @@ fn existing_superblock(
     Ok(Some(superblock))
 }
 
-fn cache_config(config: &VolumeConfig, geometry: Geometry) -> Config {
+fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Config {
+    let admission = config.admission.clone();
     let ram_blocks = config.ram_bytes / BLOCK;
     let write_buffer = (ram_blocks as f64 * config.write_buffer_share) as u32;
     Config {
         geometry,
         policy: config.policy.clone(),
+        admission: admission.map(|rule| cache::admission(rule, &config.array, &geometry, size_bytes)),
         mode: config.write_mode,
         read_buffer_blocks: ram_blocks as u32 - write_buffer,
         write_buffer_blocks: write_buffer,

@@ -23,6 +23,8 @@ fn config(directory: &Path) -> VolumeConfig {
         ram_bytes: MIB,
         write_buffer_share: 0.5,
         policy: "lru".parse().unwrap(),
+        admission: None,
+        array: flashwise_array::paper(),
         write_mode: Mode::WriteBack,
         over_provision: 0.1,
         dirty_high: 0.5,

@@ -144,6 +144,7 @@ mod tests {
         Config {
             geometry: Geometry { units: 12, unit_pages: 16 },
             policy: Spec::parse("lru").unwrap(),
+            admission: None,
             mode: Mode::WriteBack,
             read_buffer_blocks: 0,
             write_buffer_blocks: 16,

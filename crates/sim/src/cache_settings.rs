@@ -113,6 +113,7 @@ impl CacheSettings {
         Ok(Config {
             geometry,
             policy,
+            admission: None,
             mode: self.mode,
             read_buffer_blocks,
             write_buffer_blocks,

@@ -4,12 +4,13 @@
 
 use std::path::Path;
 
+use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER};
 use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::policy::{Outcome, Spec};
-use flashwise_sim::array::{ArrayFigures, Replayed, paper, replay, setting};
+use flashwise_sim::array::{ArrayFigures, Replayed, replay, setting};
 use flashwise_sim::normalise::{self, Settings};
 use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
@@ -26,7 +27,12 @@ fn capacity(trace: &Trace) -> usize {
 }
 
 fn devices(trace: &Trace) -> Setting {
-    setting(&paper(), trace.block_size_bytes(), capacity(trace), trace.unique_blocks())
+    setting(
+        &paper(),
+        trace.block_size_bytes(),
+        capacity(trace),
+        2 * trace.unique_blocks() as u64 * trace.block_size_bytes(),
+    )
 }
 
 fn run(trace: &Trace, policy: &str, rule: Option<&str>) -> Replayed {

@@ -11,8 +11,9 @@ mod workload;
 
 use std::collections::HashMap;
 
+use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER, Op};
-use flashwise_core::cache::{Config, Kind, Mode};
+use flashwise_core::cache::{Config, Kind, Mode, admission};
 use flashwise_core::counters::Counters;
 use flashwise_core::format::Geometry;
 use flashwise_core::index::Dense;
@@ -30,6 +31,7 @@ fn config(policy: &str, mode: Mode, ram: u32) -> Config {
     Config {
         geometry: Geometry { units: 24, unit_pages: 16 },
         policy: Spec::parse(policy).unwrap(),
+        admission: None,
         mode,
         read_buffer_blocks: ram / 2,
         write_buffer_blocks: ram - ram / 2,
@@ -43,7 +45,24 @@ fn config(policy: &str, mode: Mode, ram: u32) -> Config {
     }
 }
 
-/// Every online policy in every write mode without RAM and with some.
+/// Admission rules of every kind, those that adapt as quickly as a short run needs.
+const RULES: [&str; 8] = [
+    "size:max=16KiB",
+    "probability:p=0.5",
+    "hotness:min=2",
+    "hotness:top=10%",
+    "adaptive:kind=probability,timeframe=500ms,target=1h",
+    "adaptive:kind=size,timeframe=500ms,target=1ms",
+    "adaptive:kind=hotness,timeframe=500ms,target=1h,objective=lifetime",
+    "auto:timeframe=500ms",
+];
+
+fn behind(rule: &str, config: Config) -> Config {
+    let rule = admission(rule.parse().unwrap(), &paper(), &config.geometry, workload::VOLUME_BLOCKS * 4096);
+    Config { admission: Some(rule), ..config }
+}
+
+/// Every online policy in every write mode without RAM and with some, and every admission rule.
 fn configs() -> Vec<Config> {
     let policies: Vec<_> = POLICIES.iter().filter(|info| !info.offline).map(|info| info.name).collect();
     assert!(policies.len() >= 11, "{policies:?}");
@@ -52,6 +71,11 @@ fn configs() -> Vec<Config> {
         for mode in MODES {
             configs.extend([0, 40].map(|ram| config(policy, mode, ram)));
         }
+    }
+    for (rule, policy) in RULES.into_iter().zip(["lru", "larc", "s3-fifo", "arc"].into_iter().cycle()) {
+        configs.extend(
+            [(Mode::WriteBack, 40), (Mode::WriteThrough, 0)].map(|(mode, ram)| behind(rule, config(policy, mode, ram))),
+        );
     }
     configs
 }
@@ -80,7 +104,8 @@ fn replayed(config: &Config, events: &[Event]) -> CacheCounts {
 
 fn described(config: &Config) -> String {
     let Config { policy, mode, read_buffer_blocks, .. } = config;
-    format!("{policy}, {mode:?}, {read_buffer_blocks} blocks of read buffer")
+    let rule = config.admission.as_ref().map_or("no rule".to_owned(), |admission| admission.rule.to_string());
+    format!("{policy}, {rule}, {mode:?}, {read_buffer_blocks} blocks of read buffer")
 }
 
 #[test]
@@ -107,6 +132,19 @@ fn a_random_run_with_many_requests_at_a_time_differs_by_when_blocks_were_written
         differing += usize::from(live.counts() != simulated(&config, &requests));
     }
     assert!(differing > 0, "transfers that take their time make a difference, or nothing was tested");
+}
+
+/// Where no rule refuses anything or decides, the tests above show nothing of rules.
+#[test]
+fn rules_refuse_and_decide_in_random_runs() {
+    for (seed, config) in (1..).zip(configs()).filter(|(_, config)| config.admission.is_some()) {
+        let mut run = CacheRun::new(config.clone());
+        workload::random(seed, 1500).iter().for_each(|request| run.request(request));
+        let rule = described(&config);
+        assert!(run.counts().counters.bypasses() > 0 || rule.contains("auto"), "{rule}: nothing is refused");
+        let decisions = run.cache().decision().map_or(0, |decision| decision.number);
+        assert!(decisions > 10 || !rule.contains("timeframe"), "{rule}: {decisions} decisions");
+    }
 }
 
 /// What does not depend on when blocks were written back: nothing is dirty on flash.

@@ -29,6 +29,7 @@ use crate::access::Access;
 use crate::index::{Hashed, Index};
 use crate::options::{self, Options, Parameter};
 use crate::policy::{self, Outcome, Policy};
+use crate::quantity::ByteSize;
 
 /// Adaptive's row in the table of rules.
 pub static INFO: Info = Info {
@@ -250,6 +251,20 @@ pub struct Decision {
     /// The threshold that holds from now on: a portion, blocks or references; of `auto` the number of the policy.
     pub threshold: f64,
 }
+
+/// The threshold that holds after `decision`, in words.
+pub(super) fn choice(options: &Options, decision: Option<&Decision>, block_bytes: u64) -> String {
+    let Some(Decision { threshold, .. }) = decision else { return EVERYTHING.to_owned() };
+    match Scale::new(options).kind {
+        Kind::Probability => format!("p={threshold:.2}"),
+        Kind::Size if *threshold >= u64::MAX as f64 => EVERYTHING.to_owned(),
+        Kind::Size => format!("max={}", ByteSize::new(*threshold as u64 * block_bytes)),
+        Kind::Hotness => format!("min={threshold}"),
+    }
+}
+
+/// What is admitted before the first decision, and by size where any length is.
+const EVERYTHING: &str = "everything";
 
 /// See the module.
 #[derive(Debug)]

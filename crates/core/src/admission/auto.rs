@@ -66,6 +66,24 @@ pub(super) fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionE
     Ok(candidates)
 }
 
+/// The policies that `options` name, and `first` if that is none of them; which of them is `first`.
+fn candidates_with(options: &Options, first: &policy::Spec) -> (Vec<policy::Spec>, usize) {
+    let mut candidates = candidates(options).expect("the policies of a parsed rule are in order");
+    let named = candidates.iter().position(|candidate| candidate.to_string() == first.to_string());
+    let first = named.unwrap_or_else(|| {
+        candidates.push(first.clone());
+        candidates.len() - 1
+    });
+    (candidates, first)
+}
+
+/// The policy that holds after `decision`, where `first` is the one to begin with.
+pub(super) fn choice(options: &Options, first: &policy::Spec, decision: Option<&Decision>) -> String {
+    let (candidates, first) = candidates_with(options, first);
+    let current = decision.map_or(first, |decision| decision.position as usize);
+    format!("policy {}", candidates[current])
+}
+
 type AnyPolicy<K> = Box<dyn Policy<Key = K> + Send>;
 
 struct Boxed;
@@ -107,12 +125,7 @@ impl<I: Index> std::fmt::Debug for Auto<I> {
 impl<I: Index + Clone + Send + 'static> Auto<I> {
     /// An empty cache of `capacity` blocks that begins with the policy `first`. `index` is empty.
     pub fn new(options: &Options, first: &policy::Spec, index: I, capacity: usize, setting: &Setting) -> Self {
-        let mut candidates = candidates(options).expect("the policies of a parsed rule are in order");
-        let named = candidates.iter().position(|candidate| candidate.to_string() == first.to_string());
-        let current = named.unwrap_or_else(|| {
-            candidates.push(first.clone());
-            candidates.len() - 1
-        });
+        let (candidates, current) = candidates_with(options, first);
         let mut shadows =
             Shadows::new(options.number("sampling"), options.count("seed"), capacity, setting.block_bytes);
         for candidate in &candidates {

@@ -21,7 +21,7 @@ pub mod size;
 use std::fmt;
 
 use crate::access::Access;
-use crate::array::Array;
+use crate::array::{Array, Device, Tier};
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, named};
 use crate::policy::{self, Outcome, Policy, Visitor};
@@ -57,6 +57,29 @@ pub struct Setting {
     pub array: Array,
 }
 
+impl Setting {
+    /// A cache of so many bytes in front of so much storage, on devices as those of `array`. How many of them share it makes no
+    /// difference.
+    pub fn of(array: &Array, block_bytes: u64, cache_bytes: f64, storage_bytes: f64) -> Setting {
+        let sized = |tier: &Tier, capacity_bytes: f64| Tier {
+            device: Device { capacity_bytes, ..tier.device },
+            devices: 1.0,
+            write_amplification: tier.write_amplification,
+        };
+        let array = Array { cache: sized(&array.cache, cache_bytes), storage: sized(&array.storage, storage_bytes) };
+        Setting { block_bytes, array }
+    }
+}
+
+/// A rule, and what it knows of the cache behind it.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// The rule.
+    pub rule: Spec,
+    /// What it knows.
+    pub setting: Setting,
+}
+
 /// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
 #[derive(Clone, Debug)]
 pub struct Spec {
@@ -79,6 +102,26 @@ impl Spec {
     /// The rule that is meant.
     pub fn info(&self) -> &'static Info {
         self.info
+    }
+
+    /// What the rule holds to after `decision` in front of `policy`, in words; none if it does not adapt.
+    pub fn choice(
+        &self,
+        policy: &policy::Spec,
+        decision: Option<&adaptive::Decision>,
+        block_bytes: u64,
+    ) -> Option<String> {
+        match self.info.name {
+            "adaptive" => Some(adaptive::choice(&self.options, decision, block_bytes)),
+            "auto" => Some(auto::choice(&self.options, policy, decision)),
+            _ => None,
+        }
+    }
+
+    /// The threshold that holds after `decision`, if the rule has one that adapts and that does not admit everything by size.
+    pub fn threshold(&self, decision: &adaptive::Decision) -> Option<f64> {
+        let adapts = self.info.name == adaptive::INFO.name;
+        Some(decision.threshold).filter(|threshold| adapts && *threshold < u64::MAX as f64)
     }
 
     /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one

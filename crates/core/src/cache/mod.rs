@@ -19,6 +19,9 @@ mod write;
 use std::collections::HashMap;
 
 use crate::access::{Access, NEVER, Op};
+use crate::admission::adaptive::Decision;
+use crate::admission::{self, Admission, Setting};
+use crate::array::Array;
 use crate::counters::Counters;
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::frames::Frames;
@@ -70,6 +73,8 @@ pub struct Config {
     pub segment_blocks: u32,
     /// The policy that decides what is kept on flash.
     pub policy: Spec,
+    /// What stands in front of it, if anything does.
+    pub admission: Option<Admission>,
     /// When written data reaches the backend.
     pub mode: Mode,
     /// Blocks of the read buffer in RAM, 0 for none.
@@ -220,8 +225,13 @@ impl std::ops::Sub for Figures {
 
 type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
 
-fn build_policy(policy: &Spec, capacity_blocks: usize) -> AnyPolicy {
-    policy.build(Hashed::with_capacity(capacity_blocks), capacity_blocks, Boxed)
+fn build_policy(config: &Config) -> AnyPolicy {
+    let (policy, capacity) = (&config.policy, config.capacity_blocks());
+    let index = Hashed::with_capacity(capacity);
+    match &config.admission {
+        Some(Admission { rule, setting }) => rule.build(policy, index, capacity, setting, Boxed),
+        None => policy.build(index, capacity, Boxed),
+    }
 }
 
 struct Boxed;
@@ -243,6 +253,8 @@ pub struct Cache {
     write_buffer: WriteBuffer<Frame>,
     streams: Streams,
     frames: Frames,
+    /// By frame, of those in the write buffer: length in blocks of the request that wrote it last.
+    frame_request_blocks: Vec<u32>,
     /// Frames of the request that is being planned.
     transient: Vec<Frame>,
     destage_frame: u32,
@@ -318,6 +330,13 @@ pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
     (blocks - write_buffer, write_buffer)
 }
 
+/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of so many bytes.
+pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
+    let block_bytes = BLOCK_BYTES as u64;
+    let flash_bytes = u64::from(geometry.pages()) * block_bytes;
+    Admission { rule, setting: Setting::of(array, block_bytes, flash_bytes as f64, storage_bytes as f64) }
+}
+
 impl Config {
     /// Data pages of the log.
     pub fn data_pages(&self) -> u64 {
@@ -359,12 +378,13 @@ impl Cache {
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         let mut cache = Cache {
-            policy: build_policy(&config.policy, config.capacity_blocks()),
+            policy: build_policy(&config),
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
             streams: Streams::new(config.sequential_blocks.into(), STREAMS_DEFAULT),
             frames: Frames::new(0, working),
+            frame_request_blocks: vec![0; working as usize],
             transient: Vec::new(),
             destage_frame: 0,
             batches: HashMap::new(),
@@ -394,7 +414,7 @@ impl Cache {
     /// Shows the policy what the log holds, oldest first.
     fn warm_policy(&mut self) {
         for block in self.log.blocks() {
-            self.policy.access(Access::read(block));
+            self.policy.warm(block);
         }
     }
 
@@ -403,11 +423,29 @@ impl Cache {
         &self.config
     }
 
-    /// Changes the policy; the new one is shown what is on flash.
-    pub fn set_policy(&mut self, policy: Spec) {
-        self.policy = build_policy(&policy, self.config.capacity_blocks());
-        self.config.policy = policy;
+    /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.
+    pub fn set_policy(&mut self, policy: Spec, admission: Option<Admission>) {
+        (self.config.policy, self.config.admission) = (policy, admission);
+        self.policy = build_policy(&self.config);
         self.warm_policy();
+    }
+
+    /// What an admission rule that adapts decided last; none before the first time.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.policy.decision()
+    }
+
+    /// The threshold of an admission rule that adapts: a portion, blocks or references. None where no rule adapts a threshold, before
+    /// its first decision, and where everything is admitted by size.
+    pub fn admission_threshold(&self) -> Option<f64> {
+        let rule = &self.config.admission.as_ref()?.rule;
+        rule.threshold(self.policy.decision()?)
+    }
+
+    /// What an admission rule that adapts holds to now, in words; none if no rule adapts.
+    pub fn admission_choice(&self) -> Option<String> {
+        let Admission { rule, setting } = self.config.admission.as_ref()?;
+        rule.choice(&self.config.policy, self.policy.decision(), setting.block_bytes)
     }
 
     /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
@@ -480,6 +518,7 @@ impl Cache {
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
+        self.policy.tick(now_us);
         self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
@@ -531,6 +570,8 @@ impl Cache {
         }
         let due = |since: u64, age: u64| since.saturating_add(age) <= now_us;
         if self.write_buffer.oldest_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
+            // Only before accesses, which come at the same times in a replay; other ticks need not.
+            self.policy.tick(now_us);
             self.flush_down(steps);
         }
         self.clean_aged(steps);
@@ -593,7 +634,7 @@ impl Cache {
         }
         self.reclaim(steps);
         let slot = self.log.find(block);
-        let admitted = cached && self.ask_policy(block, Op::Read);
+        let admitted = cached && self.ask_policy(block, Op::Read, self.request_blocks);
         if slot.is_some() {
             self.figures.flash_read_hits += 1;
         }
@@ -614,11 +655,11 @@ impl Cache {
     }
 
     /// Asks the policy about an access; whether the block is to be on flash afterwards.
-    fn ask_policy(&mut self, block: u32, op: Op) -> bool {
+    fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
         if !self.admitting {
             return false;
         }
-        let access = Access { block, op, request_blocks: self.request_blocks, next_use: NEVER };
+        let access = Access { block, op, request_blocks, next_use: NEVER };
         let outcome = self.policy.access(access);
         self.counters.record(op, &outcome);
         outcome != Outcome::Bypass

@@ -14,6 +14,8 @@ pub(super) struct Write {
     pub frame: Frame,
     /// An acknowledged write of the block was only in memory, and is given up.
     pub replaces: bool,
+    /// Length of the request that wrote it.
+    pub request_blocks: u32,
 }
 
 impl Cache {
@@ -42,6 +44,7 @@ impl Cache {
     fn write_buffered(&mut self, part: Part, steps: &mut Vec<Step>) {
         if let Some(mut frame) = self.write_buffer.write(part.block) {
             self.figures.ram_write_hits += 1;
+            self.frame_request_blocks[frame.number as usize] = self.request_blocks;
             if part.is_whole() {
                 frame = self.frames.refilled(frame.number);
                 self.write_buffer.set_frame(part.block, frame);
@@ -55,6 +58,7 @@ impl Cache {
         {
             self.write_chunk(&chunk, steps);
         }
+        self.frame_request_blocks[frame.number as usize] = self.request_blocks;
         self.write_buffer.insert(part.block, frame, self.now_us);
     }
 
@@ -67,13 +71,13 @@ impl Cache {
     }
 
     fn take_old(&mut self, part: Part, steps: &mut Vec<Step>) -> Option<Write> {
-        let block = part.block;
+        let (block, request_blocks) = (part.block, self.request_blocks);
         if part.is_whole() {
             let replaces = self.drop_buffered(block);
-            return Some(Write { block, frame: self.frames.take(), replaces });
+            return Some(Write { block, frame: self.frames.take(), replaces, request_blocks });
         }
         if let Some(frame) = self.write_buffer.remove(block) {
-            return Some(Write { block, frame, replaces: true });
+            return Some(Write { block, frame, replaces: true, request_blocks });
         }
         let from = if let Some(frame) = self.read_buffer.get(block) {
             self.frames.hold(frame);
@@ -89,7 +93,7 @@ impl Cache {
         self.forget_read(block);
         let to = self.frames.take();
         steps.push(Step::Copy { block, from, to });
-        Some(Write { block, frame: to, replaces: false })
+        Some(Write { block, frame: to, replaces: false, request_blocks })
     }
 
     /// Takes a block out of the buffers; whether it was in the write buffer.
@@ -102,7 +106,11 @@ impl Cache {
 
     /// Writes the blocks of a chunk, which leave the write buffer, and gives their frames back.
     fn write_chunk(&mut self, chunk: &Chunk<Frame>, steps: &mut Vec<Step>) {
-        let blocks: Vec<Write> = chunk.blocks().map(|(block, frame)| Write { block, frame, replaces: false }).collect();
+        let write = |(block, frame): (u32, Frame)| {
+            let request_blocks = self.frame_request_blocks[frame.number as usize];
+            Write { block, frame, replaces: false, request_blocks }
+        };
+        let blocks: Vec<Write> = chunk.blocks().map(write).collect();
         self.write_down(&blocks, true, true, steps);
         for Write { frame, .. } in blocks {
             self.frames.release(frame);
@@ -115,9 +123,10 @@ impl Cache {
         let mut to_backend: Vec<(Write, bool)> = Vec::new();
         let mut forgot = false;
         for &write in writes {
-            let Write { block, frame, .. } = write;
+            let Write { block, frame, request_blocks, .. } = write;
             self.reclaim(steps);
-            let wanted = ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write);
+            let wanted =
+                ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write, request_blocks);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let wanted = wanted && (dirty_copy || !self.is_pressed());
@@ -143,7 +152,7 @@ impl Cache {
             self.log.flush(steps);
         }
         to_backend.sort_unstable_by_key(|(write, _)| write.block);
-        for &(Write { block, frame, replaces }, wanted) in &to_backend {
+        for &(Write { block, frame, replaces, .. }, wanted) in &to_backend {
             self.figures.backend_written_blocks += 1;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces });
             self.backend_unflushed = true;

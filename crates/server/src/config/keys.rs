@@ -127,6 +127,18 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.policy = value.policy()?;
         Ok(())
     }),
+    key("admission", Some("none"), |volume, value| {
+        volume.admission = value.admission()?;
+        Ok(())
+    }),
+    key("cache-device", Some(flashwise_array::CACHE_DEVICE), |volume, value| {
+        volume.array.cache = value.device()?;
+        Ok(())
+    }),
+    key("storage-device", Some(flashwise_array::STORAGE_DEVICE), |volume, value| {
+        volume.array.storage = value.device()?;
+        Ok(())
+    }),
     key("write-mode", Some("write-back"), |volume, value| {
         volume.write_mode = value.word(&Mode::NAMES)?;
         Ok(())

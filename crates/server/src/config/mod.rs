@@ -239,7 +239,8 @@ impl ServerConfig {
         ServerConfig::checked(&Origin { path: Some(path), tables: &tables })
     }
 
-    /// Reads a configuration from TOML, without looking at the files that it names. Errors speak of `path`.
+    /// Reads a configuration from TOML, without looking at the files that it names, but for descriptions of devices. Errors speak of
+    /// `path`.
     pub fn parse(path: &Path, text: &str) -> Result<ServerConfig, ConfigError> {
         let tables = Tables::parse(path, text)?;
         ServerConfig::consistent(&Origin { path: Some(path), tables: &tables })
@@ -307,6 +308,8 @@ impl VolumeConfig {
             ram_bytes: 0,
             write_buffer_share: 0.0,
             policy: Spec::parse("larc").expect("a policy of the table"),
+            admission: None,
+            array: flashwise_array::paper(),
             write_mode: Mode::WriteBack,
             over_provision: 0.0,
             dirty_high: 0.0,

@@ -116,6 +116,8 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((volume.dirty_age_us, volume.commit_age_us), (900_000_000, 5_000_000));
     assert_eq!((volume.sequential_bytes, volume.backend_delay_us), (4 << 20, 0));
     assert_eq!((volume.write_mode, volume.direct_io, volume.warranty_years), (Mode::WriteBack, true, 5.0));
+    assert!(volume.admission.is_none());
+    assert_eq!(volume.array, flashwise_array::paper());
     let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
     assert_eq!(format!("{made:?}"), format!("{volume:?}"));
     let off = parse(&format!("{LEAST}[api]\nlisten = 'off'\n")).unwrap();
@@ -138,6 +140,12 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         volume("policy = 'lark'"),
         volume("policy = 'fif'"),
         volume("policy = 'larc:fil=ghost'"),
+        volume("admission = 'sise:max=64KiB'"),
+        volume("admission = 'size:max=64KB'"),
+        volume("admission = 5"),
+        volume("cache-device = 'slcc'"),
+        volume("storage-device = 'hdd:read-latency-ms=0'"),
+        volume("storage-device = 'missing.toml'"),
         volume("write-mode = 'writeback'"),
         volume("over-provision = '95%'"),
         volume("dirty-high = '30%'\ndirty-low = '35%'"),
@@ -292,7 +300,7 @@ fn a_file_used_by_two_volumes_or_for_the_record_is_refused() {
 fn only_what_can_be_set_while_serving_is_a_setting() {
     assert_eq!(check_setting("dirty-high", "40%").unwrap(), "dirty-high");
     let error = |key: &str, value: &str| check_setting(key, value).unwrap_err().to_string();
-    assert!(error("ram", "1GiB").starts_with("--ram: unknown key; expected one of: policy, write-mode"));
+    assert!(error("ram", "1GiB").starts_with("--ram: unknown key; expected one of: policy, admission, write-mode"));
     assert!(error("dirty-hihg", "1").contains("did you mean 'dirty-high'?"));
     assert!(error("dirty-age", "7").contains("has no unit"));
 }

@@ -4,7 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_core::options::nearest;
+use flashwise_array::{ArrayError, tier_of_option};
+use flashwise_core::admission;
+use flashwise_core::array::Tier;
+use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
 
@@ -175,6 +178,22 @@ impl Value {
         }
         Ok(spec)
     }
+
+    /// An admission rule, or `none`.
+    pub fn admission(&self) -> Result<Option<admission::Spec>, Problem> {
+        match self.text()?.as_str() {
+            "none" => Ok(None),
+            rule => rule.parse().map(Some).map_err(|error: OptionError| error.to_string()),
+        }
+    }
+
+    /// A cache or storage device: a name, the path of a TOML file, which is read, or either with changes.
+    pub fn device(&self) -> Result<Tier, Problem> {
+        tier_of_option(&self.to_string(), &self.text()?).map_err(|error| match error {
+            ArrayError::Io { path, source } => format!("found '{path}', which cannot be read: {source}"),
+            error => error.to_string(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -232,6 +251,32 @@ mod tests {
         assert_eq!(text("larc:fill=ghost").policy().unwrap().to_string(), "larc:fill=ghost");
         assert!(text("fif").policy().unwrap_err().contains("can only be simulated"));
         assert!(text("lark").policy().unwrap_err().contains("did you mean 'larc'?"));
+    }
+
+    #[test]
+    fn a_rule_or_none_is_read_and_others_are_refused_by_what_is_wrong() {
+        assert!(text("none").admission().unwrap().is_none());
+        assert_eq!(text("size:max=8KiB").admission().unwrap().unwrap().to_string(), "size:max=8KiB");
+        let errors = ["sise", "probability:p=2", "auto:policies=fif"].map(|rule| text(rule).admission().unwrap_err());
+        let expected = [
+            "unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, hotness, probability, adaptive, auto",
+            "probability: option 'p' is '2', expected a number from 0 to 1",
+            "auto: option 'policies' is 'fif', expected policies that do not know the future",
+        ];
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn a_device_is_a_name_or_a_file_with_changes() {
+        assert_eq!(text("hdd:read-latency-ms=5").device().unwrap().device.read_latency_us, 5000.0);
+        let errors = ["hddd", "hdd:devices=0", "missing.toml"].map(|device| text(device).device().unwrap_err());
+        let expected = [
+            "'hddd': found no device 'hddd' (did you mean 'hdd'?); expected one of: slc, mlc, hdd, cloud, or the path of a \
+             file that ends in .toml",
+            "'hdd:devices=0': devices: found '0', expected a number greater than 0",
+            "found 'missing.toml', which cannot be read: No such file or directory (os error 2)",
+        ];
+        assert_eq!(errors, expected);
     }
 
     #[test]

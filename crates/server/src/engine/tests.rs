@@ -33,6 +33,7 @@ impl World {
         let config = Config {
             geometry: GEOMETRY,
             policy: Spec::parse("lru").unwrap(),
+            admission: None,
             mode: Mode::WriteBack,
             read_buffer_blocks: 0,
             write_buffer_blocks: 0,

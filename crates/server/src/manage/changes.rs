@@ -1,5 +1,6 @@
 //! What can be changed of a volume while it runs, as the JSON object that a client sends.
 
+use flashwise_core::admission;
 use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
@@ -11,6 +12,8 @@ use serde_json::{Map, Value};
 pub struct Changes {
     /// The replacement policy. A new one starts without knowledge of what was used.
     pub policy: Option<Spec>,
+    /// The admission rule in front of it, or none. A new one starts without knowledge too.
+    pub admission: Option<Option<admission::Spec>>,
     /// When written data reaches the backend.
     pub write_mode: Option<Mode>,
     /// The cleaner starts above this share of dirty blocks, 0 to 1.
@@ -24,7 +27,8 @@ pub struct Changes {
 }
 
 /// The keys of the object.
-pub const KEYS: [&str; 6] = ["policy", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
+pub const KEYS: [&str; 7] =
+    ["policy", "admission", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
 
 impl Changes {
     /// Reads a JSON object.
@@ -48,6 +52,7 @@ impl Changes {
                 "policy" => {
                     changes.policy = Some(text(key, value)?.parse().map_err(|error| format!("{key}: {error}"))?)
                 }
+                "admission" => changes.admission = Some(admission(key, value)?),
                 "write-mode" => changes.write_mode = Some(write_mode(key, value)?),
                 "dirty-high" => changes.dirty_high = Some(share(key, value)?),
                 "dirty-low" => changes.dirty_low = Some(share(key, value)?),
@@ -75,6 +80,13 @@ fn unknown(key: &str) -> String {
 
 fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("{key}: found {}, expected text in quotes", shown(value)))
+}
+
+fn admission(key: &str, value: &Value) -> Result<Option<admission::Spec>, String> {
+    match text(key, value)? {
+        "none" => Ok(None),
+        rule => rule.parse().map(Some).map_err(|error| format!("{key}: {error}")),
+    }
 }
 
 fn write_mode(key: &str, value: &Value) -> Result<Mode, String> {
@@ -125,16 +137,18 @@ mod tests {
     #[test]
     fn all_settings_are_read() {
         let json =
-            br#"{"policy": "larc:fill=ghost", "write-mode": "write-through", "dirty-high": 0.5, "dirty-low": "25%",
+            br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through", "dirty-high": 0.5, "dirty-low": "25%",
             "dirty-age": "30s", "sequential-bypass": "1MiB"}"#;
         let changes = Changes::parse(json).unwrap();
         assert_eq!(changes.policy.unwrap().to_string(), "larc:fill=ghost");
+        assert_eq!(changes.admission.unwrap().unwrap().to_string(), "size:max=8KiB");
         assert_eq!(changes.write_mode, Some(Mode::WriteThrough));
         assert_eq!((changes.dirty_high, changes.dirty_low), (Some(0.5), Some(0.25)));
         assert_eq!((changes.dirty_age_us, changes.sequential_bytes), (Some(30_000_000), Some(1 << 20)));
         let changes = Changes::parse(br#"{"sequential-bypass": 0}"#).unwrap();
         assert_eq!((changes.sequential_bytes, changes.dirty_high), (Some(0), None));
-        assert!(changes.policy.is_none() && changes.write_mode.is_none());
+        assert!(changes.policy.is_none() && changes.write_mode.is_none() && changes.admission.is_none());
+        assert!(matches!(Changes::parse(br#"{"admission": "none"}"#).unwrap().admission, Some(None)));
     }
 
     #[test]
@@ -147,14 +161,19 @@ mod tests {
             ("[1]", "found [1], expected an object such as {\"policy\": \"larc\"}"),
             (
                 "{}",
-                "nothing to change, expected some of: policy, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass",
+                "nothing to change, expected some of: policy, admission, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass",
             ),
             (
                 r#"{"dirty_hihg": 1}"#,
-                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, write-mode, dirty-high, \
+                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, admission, write-mode, dirty-high, \
                  dirty-low, dirty-age, sequential-bypass",
             ),
             (r#"{"policy": 5}"#, "policy: found 5, expected text in quotes"),
+            (r#"{"admission": null}"#, "admission: found null, expected text in quotes"),
+            (
+                r#"{"admission": "probability:p=2"}"#,
+                "admission: probability: option 'p' is '2', expected a number from 0 to 1",
+            ),
             (
                 r#"{"write-mode": "back"}"#,
                 "write-mode: found 'back', expected write-back, write-through or write-around",

@@ -108,6 +108,16 @@ const METRICS: &[Metric] = &[
     counter!("sequential", Some(Unit::Bytes), "Blocks of sequential streams that bypassed the flash", |v| {
         v.sequential_blocks * BLOCK_BYTES
     }),
+    counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
+        v.bypassed_blocks * BLOCK_BYTES
+    }),
+    gauge!(
+        "admission_threshold",
+        None,
+        "Threshold of an admission rule that adapts: a portion, blocks or references",
+        |v| { v.admission_threshold }
+    ),
+    counter!("admission_decisions", None, "Decisions of an admission rule that adapts", |v| v.admission_decisions),
     counter!("flushes", None, "Flushes that clients asked for", |v| v.flushes),
     gauge!("flash_size", Some(Unit::Bytes), "Size of the flash", |v| Some(v.flash_bytes as f64)),
     gauge!("capacity", Some(Unit::Bytes), "Most blocks that the policy may keep on flash", |v| in_bytes(
@@ -217,6 +227,17 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         let labels = [("backend", backend), ("flash", flash), ("policy", policy), ("write_mode", write_mode)];
         let labels = labels.map(|(key, value)| (key, value.as_str()));
         about.encode_family(&Labels(&[("volume", name.as_str())]))?.encode_info(&Labels(&labels))?;
+    }
+    let mut admission = encoder.encode_descriptor(
+        "admission",
+        "The admission rule, and what it holds to if it adapts",
+        None,
+        MetricType::Info,
+    )?;
+    for volume in &status.volumes {
+        let choice = volume.admission_choice.as_deref().unwrap_or_default();
+        let labels = [("rule", volume.admission.as_str()), ("choice", choice)];
+        admission.encode_family(&Labels(&[("volume", volume.name.as_str())]))?.encode_info(&Labels(&labels))?;
     }
     let mut state =
         encoder.encode_descriptor("volume_state", "1 for the state that the volume is in", None, MetricType::Gauge)?;

@@ -159,6 +159,8 @@ async fn body(body: Body) -> Answer<Bytes> {
 struct Settings {
     /// Replacement policy with its options, such as `larc`.
     policy: Option<String>,
+    /// Admission rule with its options, such as `size:max=64KiB`, or `none`.
+    admission: Option<String>,
     /// `write-back`, `write-through` or `write-around`.
     write_mode: Option<String>,
     /// The cleaner starts above this share of dirty blocks, 0 to 1.

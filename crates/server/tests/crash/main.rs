@@ -17,9 +17,10 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use flashwise_core::cache::Mode;
 use planted::Planted;
 use random::Random;
-use world::{Setup, World, no_crash};
+use world::{ADMISSIONS, Setup, World, no_crash};
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -99,6 +100,29 @@ fn what_was_flushed_survives_power_failures_at_any_operation() {
         next_seed.into_inner() - 1,
         points as f64 / started.elapsed().as_secs_f64()
     );
+}
+
+/// Rules that refuse nothing, or never decide, would show nothing.
+#[test]
+fn admission_rules_refuse_and_decide_in_random_workloads() {
+    for rule in ADMISSIONS.into_iter().filter(|rule| *rule != "none") {
+        let (mut bypasses, mut decisions) = (0, 0);
+        for seed in 1..=16 {
+            let setup =
+                Setup { admission: rule, policy: "lru", mode: Mode::WriteBack, ..Setup::random(&mut Random(seed)) };
+            let mut world = World::new(setup, seed);
+            (0..600).for_each(|_| world.step(&mut no_crash).unwrap());
+            let cache = world.engine.cache();
+            if cache.config().admission.as_ref().is_some_and(|admission| admission.rule.to_string() == rule) {
+                bypasses += cache.counters().bypasses();
+                decisions += cache.decision().map_or(0, |decision| decision.number);
+            }
+        }
+        println!("{rule}: {bypasses} bypasses, {decisions} decisions");
+        let adapts = rule.contains("timeframe");
+        assert!(bypasses > 20 || rule.starts_with("auto"), "{rule}: {bypasses} bypasses");
+        assert!(!adapts || decisions > 3, "{rule}: {decisions} decisions");
+    }
 }
 
 /// The power failure at which a planted bug was found, and how.

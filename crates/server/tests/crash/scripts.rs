@@ -24,6 +24,8 @@ pub enum Action {
     Zero(usize, usize),
     Mode(Mode),
     Policy(&'static str),
+    /// The policy stays.
+    Admission(&'static str),
     /// The clock goes on by so many milliseconds, and the cache does what is due.
     Wait(u64),
     Destage,
@@ -71,6 +73,29 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
         },
     );
     let sequential = (0..6).flat_map(|round| [Write(round * 2, 4), Write(round * 16, 30), Read(round * 16, 40), Flush]);
+    // What was on flash before is written past it, or on it where it is cached; what comes later is refused at first.
+    let rules = ["probability:p=0", "size:max=8KiB", "hotness:min=2", "none"];
+    let refusals = rules.into_iter().enumerate().flat_map(|(round, rule)| {
+        let at = round * 24;
+        [
+            Write(at, 20),
+            Flush,
+            Admission(rule),
+            Write(at + 10, 14),
+            WritePart(at + 21, 1, 2),
+            Read(at + 8, 20),
+            Wait(300),
+            Flush,
+            Write(at + 18, 6),
+        ]
+        .into_iter()
+        .chain([
+            Mode([Mode::WriteThrough, Mode::WriteBack][round % 2]),
+            WriteDurable(at + 19, 3),
+            Trim(at + 22, 2),
+            Flush,
+        ])
+    });
     let detach = [Write(0, 30), Flush, Write(10, 30), WritePart(50, 1, 4), Destage, Write(5, 10), Destage, Settle];
     vec![
         ("overwrites and flushes", Mode::WriteBack, overwrites.collect()),
@@ -79,6 +104,7 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
         ("destaging", Mode::WriteBack, destage.collect()),
         ("trims and zeroes", Mode::WriteBack, zeroes.collect()),
         ("modes and policies change", Mode::WriteBack, modes.collect()),
+        ("admission rules come and go", Mode::WriteBack, refusals.collect()),
         ("sequential streams", Mode::WriteBack, sequential.collect()),
         ("detaching", Mode::WriteBack, detach.into_iter().collect()),
     ]
@@ -86,7 +112,8 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
 
 /// Small worlds, alike but for how they group what they write.
 pub fn setups(mode: Mode) -> Vec<Setup> {
-    let setup = Setup { mode, sequential_blocks: 24, policy: "lru", ..Setup::random(&mut Random(1)) };
+    let setup =
+        Setup { mode, sequential_blocks: 24, policy: "lru", admission: "none", ..Setup::random(&mut Random(1)) };
     let small = Geometry { units: 11, unit_pages: 16 };
     vec![
         Setup {
@@ -134,7 +161,12 @@ impl World {
                 self.submit(zeroes, bytes(block), bytes(count), false);
             }
             Mode(mode) => self.engine.cache_mut().set_mode(mode),
-            Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap()),
+            Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap(), None),
+            Admission(rule) => {
+                let admission = self.setup.admission(rule);
+                let cache = self.engine.cache_mut();
+                cache.set_policy(cache.config().policy.clone(), admission);
+            }
             Wait(milliseconds) => {
                 self.now_us += milliseconds * 1000;
                 self.engine.tick(self.now_us);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::admission::Admission;
+use flashwise_core::cache::{Cache, Config, Mode, admission};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, State, Superblock, decode_metadata};
 use flashwise_core::policy::Spec;
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
@@ -19,6 +20,22 @@ use crate::random::Random;
 pub const VOLUME_BLOCKS: usize = 120;
 pub const POLICIES: [&str; 11] =
     ["larc", "lru", "fifo", "2q", "arc", "s3-fifo", "sieve", "w-tinylfu", "lirs", "mq", "lfu"];
+
+/// Admission rules, half of them none; those that adapt decide often.
+pub const ADMISSIONS: [&str; 12] = [
+    "none",
+    "none",
+    "none",
+    "none",
+    "none",
+    "none",
+    "size:max=8KiB",
+    "probability:p=0.3",
+    "hotness:min=2",
+    "adaptive:kind=probability,shadows=3,timeframe=50ms,target=1h,sampling=1",
+    "adaptive:kind=size,shadows=3,timeframe=50ms,target=1h,sampling=1",
+    "auto:policies=lru+larc+s3-fifo,timeframe=50ms,sampling=1",
+];
 
 /// Kinds of transfers that can fail apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +82,7 @@ pub struct Setup {
     pub geometry: Geometry,
     pub segment_blocks: u32,
     pub policy: &'static str,
+    pub admission: &'static str,
     pub mode: Mode,
     pub read_buffer_blocks: u32,
     pub write_buffer_blocks: u32,
@@ -85,6 +103,7 @@ impl Setup {
             geometry: Geometry { units: 11 + random.below(3) as u32, unit_pages },
             segment_blocks: random.pick(&[1, 2, 3, 5, 252]),
             policy: random.pick(&POLICIES),
+            admission: random.pick(&ADMISSIONS),
             mode: random.pick(&modes),
             read_buffer_blocks: random.pick(&[0, 8, 24]),
             write_buffer_blocks: random.pick(&[0, 16, 40]),
@@ -97,11 +116,20 @@ impl Setup {
         }
     }
 
+    pub fn admission(&self, rule: &str) -> Option<Admission> {
+        if rule == "none" {
+            return None;
+        }
+        let bytes = (VOLUME_BLOCKS * BLOCK_BYTES) as u64;
+        Some(admission(rule.parse().unwrap(), &flashwise_array::paper(), &self.geometry, bytes))
+    }
+
     fn config(&self) -> Config {
         Config {
             geometry: self.geometry,
             segment_blocks: self.segment_blocks,
             policy: Spec::parse(self.policy).unwrap(),
+            admission: self.admission(self.admission),
             mode: self.mode,
             read_buffer_blocks: self.read_buffer_blocks,
             write_buffer_blocks: self.write_buffer_blocks,
@@ -353,7 +381,8 @@ impl World {
         if random.chance(2) {
             cache.set_mode(random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]));
         } else {
-            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap());
+            let admission = self.setup.admission(random.pick(&ADMISSIONS));
+            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap(), admission);
         }
     }
 

@@ -37,6 +37,7 @@ impl Setup {
             geometry: GEOMETRY,
             segment_blocks: 16,
             policy: Spec::parse(self.policy).unwrap(),
+            admission: None,
             mode: self.mode,
             read_buffer_blocks: self.ram_blocks / 2,
             write_buffer_blocks: self.ram_blocks / 2,

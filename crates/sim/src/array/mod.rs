@@ -3,19 +3,15 @@
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
 
-mod device;
-mod keys;
 mod replay;
 mod simulation;
 
+use flashwise_array::{ArrayError, Document, Keys, Range};
 use flashwise_core::account::Counts;
 use flashwise_core::admission::{Setting, Spec as Rule};
-use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime};
+use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
-pub use device::{Profile, tier_of_option};
-pub use keys::ArrayError;
-use keys::{Document, Keys, Range};
 pub use replay::{Replayed, replay};
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
@@ -96,7 +92,7 @@ impl Description {
     pub fn parse(path: &str, text: &str) -> Result<Description, ArrayError> {
         let document = Document::parse(path, text)?;
         document.keys().check(&["cache", "storage", "workload"])?;
-        let tier = |name| document.table(name)?.as_ref().map(device::tier).transpose();
+        let tier = |name| document.table(name)?.as_ref().map(flashwise_array::tier).transpose();
         Ok(Description {
             cache: tier("cache")?,
             storage: tier("storage")?,
@@ -160,23 +156,10 @@ impl Lifetime {
     }
 }
 
-/// Cache and storage for a cache of `capacity_blocks` over a trace: devices as those of `array`, of the capacity that the
-/// cache has, and storage of twice the blocks of the trace (section VI.B). How many devices share it makes no difference.
-pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, unique_blocks: usize) -> Setting {
-    let sized = |tier: &Tier, blocks: f64| Tier {
-        device: Device { capacity_bytes: blocks * block_bytes as f64, ..tier.device },
-        devices: 1.0,
-        write_amplification: tier.write_amplification,
-    };
-    let cache = sized(&array.cache, capacity_blocks as f64);
-    let storage = sized(&array.storage, 2.0 * unique_blocks as f64);
-    Setting { block_bytes, array: Array { cache, storage } }
-}
-
-/// The paper's devices: a cache of SLC before storage of MLC.
-pub fn paper() -> Array {
-    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
-    Array { cache: tier("slc"), storage: tier("mlc") }
+/// Cache and storage for a cache of `capacity_blocks`: devices as those of `array`, of the capacity that the cache has, and storage of
+/// `storage_bytes`.
+pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_bytes: u64) -> Setting {
+    Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
 }
 
 /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
@@ -219,6 +202,7 @@ impl ArrayFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashwise_array::paper;
     use flashwise_core::array::YEAR_SECONDS;
 
     fn case_study() -> [Lifetime; 2] {
@@ -277,14 +261,14 @@ mod tests {
         assert_eq!(one.latency_over_lifetime, one.latency_mean_us / one.lifetime_years);
     }
 
-    /// 100 blocks of 10 bytes in the cache, storage for 2 * 500 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
+    /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
     ///
     ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
     ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second
     ///     L = (30 * 40 + 20 * 200 + 40 * 200 + 10 * 1000) / 100 = 232 us
     #[test]
     fn a_run_has_the_figures_of_its_counts() {
-        let setting = setting(&paper(), 10, 100, 500);
+        let setting = setting(&paper(), 10, 100, 10_000);
         let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
         let figures = ArrayFigures::of(None, &setting, &counts, 2.0);
         assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));

@@ -29,19 +29,20 @@ pub struct ArrayRun {
     pub replayed: Replayed,
 }
 
-/// Runs all jobs, on all cores, each before devices like those of `array`; the runs come in the order of the jobs. `progress` is told of
+/// Runs all jobs, on all cores, each before devices like those of `array` and storage of `storage_bytes` for its trace; the runs come in the order of the jobs. `progress` is told of
 /// block accesses.
 pub fn simulate_array(
     traces: &[Trace],
     jobs: Vec<ArrayJob>,
     array: &Array,
+    storage_bytes: &(dyn Fn(&Trace) -> u64 + Sync),
     warmup: Warmup,
     progress: &dyn Progress,
 ) -> Vec<ArrayRun> {
     let run = |job: ArrayJob| {
         let trace = &traces[job.job.trace];
         let capacity_blocks = job.job.capacity_blocks;
-        let setting = setting(array, trace.block_size_bytes(), capacity_blocks, trace.unique_blocks());
+        let setting = setting(array, trace.block_size_bytes(), capacity_blocks, storage_bytes(trace));
         let warmup = warmup.accesses(trace.len());
         let replayed = replay(trace, &job.job.policy, job.admission.as_ref(), capacity_blocks, &setting, warmup);
         progress.advance(trace.len() as u64);

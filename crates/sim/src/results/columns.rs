@@ -46,7 +46,7 @@ const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
 
 /// The columns that follow where whole caches were simulated.
 const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
-    Text { write_mode }
+    Text { admission write_mode }
     Count { flash_bytes ram_bytes ram_hits ram_write_hits flash_hits }
     Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks flash_metadata_blocks erasures }
     Ratio { host_write_amplification }

@@ -12,6 +12,8 @@ use crate::endurance;
 /// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheFigures {
+    /// The rule that says what the cache takes in, as the user named it; empty if there is none.
+    pub admission: String,
     /// When written data reaches the backend.
     pub write_mode: &'static str,
     /// Size of the flash.
@@ -53,6 +55,7 @@ impl CacheFigures {
         let figures = &result.counts.figures;
         let buffers = u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks);
         CacheFigures {
+            admission: config.admission.as_ref().map(|admission| admission.rule.to_string()).unwrap_or_default(),
             write_mode: config.mode.name(),
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK_BYTES as u64,
             ram_bytes: buffers * BLOCK_BYTES as u64,

@@ -2,7 +2,7 @@
 
 use flashwise_core::array::{Device, Tier};
 
-use super::keys::{ArrayError, Document, Keys, Range};
+use crate::keys::{ArrayError, Document, Keys, Range};
 
 /// A device that can be named.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,8 +101,8 @@ fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
     })
 }
 
-/// The tier that `keys` describe.
-pub(super) fn tier(keys: &Keys) -> Result<Tier, ArrayError> {
+/// The tier that `keys` describe: `device`, and changes to it, or all of a device.
+pub fn tier(keys: &Keys) -> Result<Tier, ArrayError> {
     keys.check(&TIER_KEYS)?;
     let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
     Ok(Tier {

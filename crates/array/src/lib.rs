@@ -1,0 +1,22 @@
+//! What users say of cache and storage devices, for the simulator and the server alike: devices by name, TOML files, options.
+//!
+//! What comes of it are the tiers of [`flashwise_core::array`].
+
+mod device;
+mod keys;
+
+use flashwise_core::array::Array;
+
+pub use device::{Profile, tier, tier_of_option};
+pub use keys::{ArrayError, Document, Keys, Range};
+
+/// The cache's device where none is named: the paper's (Moon, Reddy: MSST 2016, Table II), an SLC SSD.
+pub const CACHE_DEVICE: &str = "slc";
+/// The storage's device where none is named: the paper's, an MLC SSD.
+pub const STORAGE_DEVICE: &str = "mlc";
+
+/// The devices where none are named.
+pub fn paper() -> Array {
+    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
+    Array { cache: tier(CACHE_DEVICE), storage: tier(STORAGE_DEVICE) }
+}

@@ -1,0 +1,193 @@
+//! Admission rules in the whole cache: what they refuse is not written to flash, and no older copy of it stays there.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+use std::collections::HashMap;
+
+use flashwise_core::admission::{Admission, Setting, Spec};
+use flashwise_core::array::{Array, Device, Tier};
+use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind, RECORDS_PER_PAGE};
+use flashwise_core::layout::containers::Log;
+use flashwise_core::policy;
+use flashwise_core::step::Step;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+fn admission(rule: &str) -> Option<Admission> {
+    let tier = |latency_us| Tier {
+        device: Device {
+            capacity_bytes: 1e9,
+            endurance_cycles: 1e4,
+            read_latency_us: latency_us,
+            write_latency_us: latency_us,
+        },
+        devices: 1.0,
+        write_amplification: 1.0,
+    };
+    let array = Array { cache: tier(100.0), storage: tier(1000.0) };
+    Some(Admission { rule: Spec::parse(rule).unwrap(), setting: Setting::of(&array, BLOCK, 1e6, 1e7) })
+}
+
+fn config(rule: &str, mode: Mode, write_buffer_blocks: u32) -> Config {
+    Config {
+        geometry: Geometry { units: 24, unit_pages: 16 },
+        policy: policy::Spec::parse("lru").unwrap(),
+        admission: admission(rule),
+        mode,
+        read_buffer_blocks: 0,
+        write_buffer_blocks,
+        over_provision: 0.1,
+        dirty_high: 0.5,
+        dirty_low: 0.4,
+        dirty_age_us: u64::MAX,
+        commit_age_us: 1_000_000,
+        sequential_blocks: 0,
+        segment_blocks: RECORDS_PER_PAGE as u32,
+    }
+}
+
+struct Run {
+    cache: Cache,
+}
+
+impl Run {
+    fn new(config: Config) -> Run {
+        let log = Log::new(config.geometry);
+        Run { cache: Cache::new(config, log, HashMap::new()) }
+    }
+
+    /// Asks for `count` blocks from one, and ends what is written back.
+    fn request(&mut self, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for piece in Request::pieces(kind, block * BLOCK, count * BLOCK, false) {
+            self.cache.plan(&piece, now_us, &mut steps);
+        }
+        for step in &steps {
+            if let Step::Destaged { batch } = step {
+                self.cache.destaged(*batch, &[]);
+            }
+        }
+        self.cache.check();
+        steps
+    }
+
+    fn on_flash(&self, blocks: std::ops::Range<u32>) -> Vec<u32> {
+        blocks.filter(|&block| self.cache.log().find(block).is_some()).collect()
+    }
+}
+
+/// The blocks that go straight to the backend.
+fn to_backend(steps: &[Step]) -> Vec<u32> {
+    let written = |step: &Step| match step {
+        Step::WriteBackend { block, .. } => Some(*block),
+        _ => None,
+    };
+    steps.iter().filter_map(written).collect()
+}
+
+#[test]
+fn what_a_rule_refuses_goes_to_the_backend_and_what_is_cached_stays_cached() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        let mut run = Run::new(config("size:max=8KiB", mode, 0));
+        run.request(Kind::Write, 10, 2, 0);
+        assert_eq!(run.on_flash(0..100), [10, 11]);
+        // Block 11 is a hit, whatever the length of the request; of the others none is taken.
+        let steps = run.request(Kind::Write, 11, 4, 1);
+        let expected: &[u32] = if mode == Mode::WriteBack { &[12, 13, 14] } else { &[11, 12, 13, 14] };
+        assert_eq!(to_backend(&steps), expected);
+        run.request(Kind::Read, 20, 3, 2);
+        assert_eq!(run.on_flash(0..100), [10, 11]);
+        assert_eq!(run.cache.counters().bypasses(), 6);
+    }
+}
+
+/// Two blocks wait in RAM, of requests of one and of four blocks. What pushes them out is neither.
+#[test]
+fn a_write_that_waited_in_ram_is_judged_by_the_request_that_wrote_it() {
+    let mut run = Run::new(config("size:max=8KiB", Mode::WriteBack, 64));
+    run.request(Kind::Write, 0, 1, 0);
+    run.request(Kind::Write, 16, 4, 0);
+    // The last write of a block is that which counts.
+    run.request(Kind::Write, 16, 1, 0);
+    let mut steps = Vec::new();
+    assert_eq!(run.cache.next_tick_us(1_000_000), Some(1_000_000));
+    run.cache.tick(1_000_000, &mut steps);
+    assert_eq!((run.on_flash(0..100), to_backend(&steps)), (vec![0, 16], vec![17, 18, 19]));
+}
+
+/// LRU holds fewer blocks than the log has pages: what it evicted lies there until its unit is reset.
+#[test]
+fn a_refused_write_takes_the_older_copy_on_flash_away_first() {
+    let mut run = Run::new(config("probability:p=1", Mode::WriteThrough, 0));
+    let capacity = run.cache.config().capacity_blocks() as u64;
+    (0..=capacity).for_each(|block| drop(run.request(Kind::Write, block, 1, 0)));
+    assert_eq!(run.on_flash(0..1), [0], "evicted, and not reset yet");
+    let policy = run.cache.config().policy.clone();
+    run.cache.set_policy(policy.clone(), admission("probability:p=0"));
+    // The new policy was shown the log, oldest first, and has evicted block 0 too.
+    let steps = run.request(Kind::Write, 0, 1, 1);
+    let forgets = |step: &Step| match step {
+        Step::Append(segment) => {
+            segment.records.iter().any(|record| record.kind == RecordKind::Forget && record.block == 0)
+        }
+        _ => false,
+    };
+    let forgotten = steps.iter().position(forgets).unwrap();
+    let flushed = steps.iter().position(|step| matches!(step, Step::FlushFlash { .. })).unwrap();
+    let written = steps.iter().position(|step| matches!(step, Step::WriteBackend { block: 0, .. })).unwrap();
+    assert!(forgotten < flushed && flushed < written, "{steps:?}");
+    assert_eq!(run.on_flash(0..1), Vec::<u32>::new());
+}
+
+#[test]
+fn a_rule_that_comes_later_leaves_what_is_cached() {
+    let mut run = Run::new(Config { admission: None, ..config("size", Mode::WriteBack, 0) });
+    run.request(Kind::Write, 0, 50, 0);
+    let policy = policy::Spec::parse("s3-fifo").unwrap();
+    run.cache.set_policy(policy.clone(), admission("probability:p=0"));
+    let hits = run.cache.counters().hits();
+    run.request(Kind::Write, 0, 60, 1);
+    assert_eq!((run.cache.counters().hits() - hits, run.on_flash(0..100).len()), (50, 50));
+    run.cache.set_policy(policy, None);
+    run.request(Kind::Write, 50, 10, 2);
+    assert_eq!(run.on_flash(0..100).len(), 60);
+}
+
+/// Storage is ten times slower than the cache: where each block is used once, nothing is gained by taking it in, and least worn
+/// without.
+#[test]
+fn a_rule_that_adapts_is_told_the_time() {
+    let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 0));
+    assert_eq!(run.cache.admission_choice().as_deref(), Some("everything"));
+    (0..200).for_each(|number| drop(run.request(Kind::Read, number, 1, number * 1000)));
+    assert_eq!(run.cache.decision(), None);
+    run.request(Kind::Read, 200, 1, 1_000_000);
+    let decision = run.cache.decision().unwrap();
+    assert_eq!((decision.number, decision.time_us), (1, 1_000_000));
+    // From p = 1 a tenth of the way to p = 0.01.
+    assert_eq!(run.cache.admission_choice().as_deref(), Some("p=0.90"));
+    // What waits in RAM is an access when it leaves.
+    let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 64));
+    (0..200).for_each(|number| drop(run.request(Kind::Write, number, 1, number * 1000)));
+    run.cache.tick(2_000_000, &mut Vec::new());
+    assert_eq!(run.cache.decision().map(|decision| decision.time_us), Some(2_000_000));
+}
+
+#[test]
+fn what_an_adaptive_rule_holds_to_is_told_in_words() {
+    let choice = |rule: &str| Run::new(config(rule, Mode::WriteBack, 0)).cache.admission_choice();
+    assert_eq!(choice("size"), None);
+    assert_eq!(choice("adaptive:kind=size").as_deref(), Some("everything"));
+    assert_eq!(choice("auto:policies=larc+arc").as_deref(), Some("policy lru"));
+    let after = |rule: &str| {
+        let mut run = Run::new(config(rule, Mode::WriteBack, 0));
+        (0..=200).for_each(|number| drop(run.request(Kind::Read, number * 4, 4, number * 5000)));
+        (run.cache.decision().unwrap().threshold, run.cache.admission_choice().unwrap())
+    };
+    // Equation 14 without smoothing: the chosen shadow itself, which admits nothing of requests of four blocks.
+    let always = "timeframe=1s,target=10ms,alpha=0,sampling=1";
+    assert_eq!(after(&format!("adaptive:kind=size,{always}")), (1.0, "max=4KiB".to_owned()));
+    assert_eq!(after(&format!("adaptive:kind=hotness,shadows=4,{always}")), (4.0, "min=4".to_owned()));
+    assert_eq!(after("auto:policies=larc,timeframe=1s,sampling=1,objective=lifetime").1, "policy larc");
+}
