@@ -12,9 +12,7 @@ use crate::failure::Misuse;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(
-    next_help_heading = "What is admitted; latency and lifetime of an array, with --admission or a device, but for the whole cache"
-)]
+#[command(next_help_heading = "Admission, and with it the latency and lifetime of an array, but for the whole cache")]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; can be given many times

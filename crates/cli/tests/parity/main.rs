@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER, Op};
+use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Config, Kind, Mode, admission};
 use flashwise_core::counters::Counters;
 use flashwise_core::format::Geometry;
@@ -199,7 +200,7 @@ fn a_real_trace_has_the_same_figures_in_the_simulator() {
     }
 }
 
-/// A policy by itself, as `simulate` runs it over a trace's blocks.
+/// A policy by itself, or behind a rule, as `simulate` runs it over a trace's blocks.
 struct Alone<'a>(&'a [CacheRequest]);
 
 impl Visitor<u32> for Alone<'_> {
@@ -211,6 +212,7 @@ impl Visitor<u32> for Alone<'_> {
             let op = if request.kind == Kind::Read { Op::Read } else { Op::Write };
             let request_blocks = (request.length_bytes / 4096) as u32;
             let first = (request.offset_bytes / 4096) as u32;
+            policy.tick(request.time_us);
             for block in first..first + request_blocks {
                 let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
                 counters.record(op, &outcome);
@@ -222,7 +224,8 @@ impl Visitor<u32> for Alone<'_> {
 
 #[test]
 fn a_policy_is_asked_the_same_in_the_whole_cache_as_by_itself() {
-    for info in POLICIES.iter().filter(|info| !info.offline) {
+    let policies = POLICIES.iter().filter(|info| !info.offline).map(|info| (info.name, None));
+    for (name, rule) in policies.chain(RULES.map(|rule| ("lru", Some(rule)))) {
         let mut requests = workload::random(7, 6000);
         requests.retain(|request| matches!(request.kind, Kind::Read | Kind::Write));
         for request in &mut requests {
@@ -232,15 +235,20 @@ fn a_policy_is_asked_the_same_in_the_whole_cache_as_by_itself() {
         }
         // With so much space to spare, no block that the policy wants is dropped for lack of it.
         let geometry = Geometry { units: 64, unit_pages: 16 };
-        let config =
-            Config { geometry, sequential_blocks: 0, over_provision: 0.5, ..config(info.name, Mode::WriteBack, 0) };
-        let alone = config.policy.build(
-            Dense::new(workload::VOLUME_BLOCKS as usize + 8),
-            config.capacity_blocks(),
-            Alone(&requests),
-        );
+        let plain = Config { geometry, sequential_blocks: 0, over_provision: 0.5, ..config(name, Mode::WriteBack, 0) };
+        let config = rule.map_or(plain.clone(), |rule| behind(rule, plain));
+        let (index, capacity) = (Dense::new(workload::VOLUME_BLOCKS as usize + 8), config.capacity_blocks());
+        let alone = match &config.admission {
+            Some(Admission { rule, setting }) => rule.build(&config.policy, index, capacity, setting, Alone(&requests)),
+            None => config.policy.build(index, capacity, Alone(&requests)),
+        };
         let whole = simulated(&config, &requests);
-        assert_eq!(whole.counters, alone, "{}", info.name);
-        assert!(alone.replacements() > 1000 && whole.figures.erasures > 10, "{}: {alone:?}", info.name);
+        assert_eq!(whole.counters, alone, "{}", described(&config));
+        let busy = if rule.is_none() {
+            alone.replacements() > 1000 && whole.figures.erasures > 10
+        } else {
+            alone.admissions() > 100 && alone.hits() > 1000
+        };
+        assert!(busy, "{}: {alone:?}", described(&config));
     }
 }

@@ -1,0 +1,100 @@
+//! Giving the flash up: everything is written back first, so that the backend alone is whole.
+
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use flashwise_core::cache::Cache;
+use flashwise_core::format::State;
+use flashwise_core::layout::containers::Log;
+
+use super::config::cache_config;
+use super::{Inner, SPARE_FRAMES, Volume, VolumeError};
+use crate::engine::{Engine, Settings};
+use crate::export::Export;
+use crate::flash::write_superblock;
+
+impl Volume {
+    /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
+    pub fn detach(&self) -> Result<(), VolumeError> {
+        {
+            let mut inner = self.lock();
+            if inner.state == "detached" {
+                return Ok(());
+            }
+            inner.state = "detaching";
+            inner.engine.cache_mut().stop_admitting();
+        }
+        let mut attempts_left = 10;
+        let mut marked = false;
+        loop {
+            let mut inner = self.lock();
+            match marked {
+                true => inner.engine.destage_rest(self.now_us()),
+                false => inner.engine.destage_all(self.now_us()),
+            }
+            self.dispatch(inner);
+            let inner = self.freeze();
+            let cache = inner.engine.cache();
+            let dirty_blocks = cache.blocks_to_write_back();
+            if inner.closed {
+                return Err(VolumeError::Closed { volume: self.config.name.clone() });
+            }
+            if dirty_blocks == 0 {
+                return self.give_up_flash(inner);
+            }
+            if !marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
+                // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
+                let result = self.check_none_lost(cache).and_then(|()| self.mark_detached());
+                self.thaw(inner);
+                result?;
+                marked = true;
+                continue;
+            }
+            self.thaw(inner);
+            attempts_left -= 1;
+            if attempts_left == 0 {
+                return Err(VolumeError::NotDestaged { volume: self.config.name.clone(), dirty_blocks });
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>) -> Result<(), VolumeError> {
+        let marked = self.check_none_lost(inner.engine.cache()).and_then(|()| self.mark_detached());
+        if let Err(error) = marked {
+            self.thaw(inner);
+            return Err(error);
+        }
+        let geometry = inner.engine.cache().config().geometry;
+        let mut cache =
+            Cache::new(cache_config(&self.config, geometry, self.size()), Log::new(geometry), Default::default());
+        cache.stop_admitting();
+        let settings = Settings {
+            cache: 0,
+            epoch: 0,
+            retries: 2,
+            discard: false,
+            spare_frames: SPARE_FRAMES,
+            answers_flushes_at_once: false,
+        };
+        inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
+        inner.state = "detached";
+        self.thaw(inner);
+        Ok(())
+    }
+
+    fn check_none_lost(&self, cache: &Cache) -> Result<(), VolumeError> {
+        match cache.lost_blocks().len() {
+            0 => Ok(()),
+            lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),
+        }
+    }
+
+    /// From now on, what the flash holds counts no more.
+    fn mark_detached(&self) -> Result<(), VolumeError> {
+        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
+        superblock.state = State::Detached;
+        write_superblock(&*self.flash, &mut superblock)
+            .map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
+    }
+}

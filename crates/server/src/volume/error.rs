@@ -1,0 +1,54 @@
+//! Why a volume is refused.
+
+use std::io;
+
+use flashwise_core::format::Geometry;
+use uuid::Uuid;
+
+use crate::flash::FlashError;
+
+/// Why a volume cannot be opened or closed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum VolumeError {
+    #[error("volume '{volume}': backend: {error}")]
+    Backend { volume: String, error: io::Error },
+    #[error("volume '{volume}': flash: {error}")]
+    Flash { volume: String, error: io::Error },
+    #[error("volume '{volume}': flash '{path}': {error}")]
+    Cache { volume: String, path: String, error: FlashError },
+    #[error("volume '{volume}': the backend '{path}' has {found} bytes, the volume needs {expected}")]
+    BackendTooSmall { volume: String, path: String, found: u64, expected: u64 },
+    #[error(
+        "volume '{volume}': the flash '{path}' has {found} bytes; at least {expected} are needed: {} erase units of {unit}",
+        Geometry::UNITS_MIN
+    )]
+    FlashTooSmall { volume: String, path: String, found: u64, expected: u64, unit: u64 },
+    #[error(
+        "volume '{volume}': the flash '{path}' holds something that is not a cache; \
+         to use it as one, wipe its first 8192 bytes (for example with 'dd if=/dev/zero of={path} bs=4096 count=2 conv=notrunc')"
+    )]
+    Foreign { volume: String, path: String },
+    #[error(
+        "volume '{volume}': the flash '{path}' is a cache of another backend (it belongs to {found}, '{backend}' is {expected}: {what}); \
+         give its own backend, or wipe the flash if what it holds is not needed"
+    )]
+    OtherBackend { volume: String, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
+    #[error(
+        "volume '{volume}': the flash '{path}' is a cache of {found}, the configuration says {expected}; \
+         keep the old {what}, or detach the cache first"
+    )]
+    Geometry { volume: String, path: String, what: &'static str, found: String, expected: String },
+    #[error(
+        "volume '{volume}': the log on flash '{path}' has no free erase unit; detach the cache ('flashwise detach') and start again"
+    )]
+    LogFull { volume: String, path: String },
+    #[error(
+        "volume '{volume}': {lost} blocks lost their only copy; overwrite them before detaching, or they hold old data"
+    )]
+    Lost { volume: String, lost: usize },
+    #[error("volume '{volume}': the backend refuses to be written; {dirty_blocks} blocks are not written back")]
+    NotDestaged { volume: String, dirty_blocks: u64 },
+    #[error("volume '{volume}': it was closed")]
+    Closed { volume: String },
+}

@@ -1,0 +1,468 @@
+//! A volume: a backend behind its cache, as an [`Export`] that clients read and write.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `config.rs` | what it is made of |
+//! | `devices.rs` | its devices, opened and paired |
+//! | `detaching.rs` | giving the flash up |
+//! | `extents.rs` | what of it is data |
+//! | `status.rs` | what it says of itself |
+//! | `error.rs` | why it is refused |
+
+mod config;
+mod detaching;
+mod devices;
+mod error;
+mod extents;
+mod status;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
+use std::time::{Duration, Instant};
+
+use flashwise_core::admission::{self, Admission};
+use flashwise_core::cache::{self, Cache};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
+
+use crate::disk::file::FileDisk;
+use crate::disk::identity::identity;
+use crate::disk::slow::{SlowTransfers, Slowness};
+use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
+use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use crate::export::{Done, Error, Export, Extent, Operation, Request};
+use crate::flash::{FlashError, SCAN_THREADS, cache_tag, recover_log, write_superblock};
+use crate::latency::Latencies;
+use crate::record::Recorder;
+
+pub use self::config::VolumeConfig;
+pub use self::error::VolumeError;
+
+use self::config::cache_config;
+use self::devices::{existing_superblock, new_superblock, open_backend, open_flash};
+use self::extents::overlay;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Steps under way above which requests wait before they are planned.
+const STEPS_MAX: usize = 16_384;
+/// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
+const SPARE_FRAMES: u32 = 2048;
+/// Reads that are tried without waiting, at most.
+const NOW_BYTES: u64 = 256 << 10;
+/// Time between two looks at what is due.
+const TICK: Duration = Duration::from_secs(1);
+/// Blocks that are asked about under one lock when extents are told.
+const EXTENT_BLOCKS: u64 = 65_536;
+
+thread_local! {
+    /// Lists that are used again by each call, so that requests allocate little.
+    static OUTPUT: Cell<Output> = Cell::default();
+}
+
+struct Inner {
+    engine: Engine,
+    waiting: VecDeque<(Request, Done)>,
+    /// Requests wait, because the engine is about to be replaced or stopped.
+    frozen: bool,
+    closed: bool,
+    state: &'static str,
+    failed_requests: u64,
+    recorder: Option<(Arc<Recorder>, u32)>,
+}
+
+/// See the module.
+pub struct Volume {
+    /// Dropped first: that waits for transfers, which use the engine's memory.
+    transfers: OnceLock<Arc<dyn Transfers>>,
+    config: VolumeConfig,
+    size_bytes: AtomicU64,
+    inner: Mutex<Inner>,
+    /// Something ended, so that the engine may be idle.
+    ended: Condvar,
+    flash: Arc<FileDisk>,
+    backend: Arc<FileDisk>,
+    superblock: Mutex<Superblock>,
+    latencies: Latencies,
+    opened: Instant,
+    stop: Mutex<Option<mpsc::Sender<()>>>,
+}
+
+/// What is known of the work of opening a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Whether the flash was formatted.
+    pub formatted: bool,
+    /// Blocks that the cache came back with.
+    pub cached_blocks: u64,
+    /// How many of those are newer than the backend's.
+    pub dirty_blocks: u64,
+    /// Blocks whose only copy is lost.
+    pub lost_blocks: u64,
+    /// Whether the last run ended without closing the volume.
+    pub crashed: bool,
+    /// How long reading the log took.
+    pub recovery: Duration,
+    /// Remarks about devices.
+    pub notes: Vec<String>,
+}
+
+impl Volume {
+    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds.
+    pub fn open(config: VolumeConfig) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let mut opened = Opened::default();
+        let backend = open_backend(&config)?;
+        let (flash, fresh) = open_flash(&config)?;
+        opened.notes.extend([&backend, &flash].into_iter().filter_map(|disk| disk.note().map(str::to_owned)));
+        let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
+        let identity =
+            identity(&backend).map_err(|error| VolumeError::Backend { volume: config.name.clone(), error })?;
+        let mut superblock = match fresh {
+            true => None,
+            false => existing_superblock(&config, &flash, &identity, size_bytes)?,
+        };
+        if superblock.is_none() {
+            opened.formatted = true;
+            superblock = Some(new_superblock(&config, &flash, &identity, size_bytes)?);
+        }
+        let mut superblock = superblock.expect("made above if it was missing");
+        opened.crashed = !opened.formatted && superblock.state == State::InUse;
+        let started = Instant::now();
+        let error =
+            |error| VolumeError::Cache { volume: config.name.clone(), path: config.flash.display().to_string(), error };
+        let recovered = recover_log(&*flash, &superblock, SCAN_THREADS, &|_| ()).map_err(error)?;
+        opened.recovery = started.elapsed();
+        if recovered.log.free_units() == 0 {
+            return Err(VolumeError::LogFull { volume: config.name.clone(), path: config.flash.display().to_string() });
+        }
+        superblock.volume_bytes = size_bytes;
+        superblock.state = State::InUse;
+        write_superblock(&*flash, &mut superblock).map_err(|io| error(FlashError::Io(io)))?;
+        opened.cached_blocks = recovered.log.len() as u64;
+        opened.dirty_blocks = recovered.log.dirty_blocks();
+        opened.lost_blocks = recovered.lost.len() as u64;
+        let cache = Cache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+        let settings = Settings {
+            cache: cache_tag(&superblock),
+            epoch: recovered.epoch,
+            retries: 2,
+            discard: config.discard,
+            spare_frames: SPARE_FRAMES,
+            answers_flushes_at_once: config.unsafe_ignore_flushes,
+        };
+        let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
+        let volume = Volume::start(config, engine, flash, backend, superblock, size_bytes)?;
+        Ok((volume, opened))
+    }
+
+    fn start(
+        config: VolumeConfig,
+        engine: Engine,
+        flash: Arc<FileDisk>,
+        backend: Arc<FileDisk>,
+        superblock: Superblock,
+        size_bytes: u64,
+    ) -> Result<Arc<Volume>, VolumeError> {
+        let inner = Inner {
+            engine,
+            waiting: VecDeque::new(),
+            frozen: false,
+            closed: false,
+            state: "ok",
+            failed_requests: 0,
+            recorder: None,
+        };
+        let (stop, stopped) = mpsc::channel();
+        let volume = Arc::new(Volume {
+            size_bytes: AtomicU64::new(size_bytes),
+            inner: Mutex::new(inner),
+            ended: Condvar::new(),
+            transfers: OnceLock::new(),
+            superblock: Mutex::new(superblock),
+            latencies: Latencies::default(),
+            opened: Instant::now(),
+            stop: Mutex::new(Some(stop)),
+            flash,
+            backend,
+            config,
+        });
+        let error = |error| VolumeError::Flash { volume: volume.config.name.clone(), error };
+        let started = volume.make_transfers().map_err(error)?;
+        assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
+        let weak = Arc::downgrade(&volume);
+        std::thread::Builder::new()
+            .name(format!("tick {}", volume.config.name))
+            .spawn(move || tick(&weak, &stopped))
+            .map_err(error)?;
+        Ok(volume)
+    }
+
+    fn make_transfers(self: &Arc<Self>) -> io::Result<Arc<dyn Transfers>> {
+        let weak = Arc::downgrade(self);
+        let completed: Completed = Box::new(move |batch: &mut Vec<Completion>| {
+            if let Some(volume) = weak.upgrade() {
+                volume.completed(batch);
+            }
+        });
+        let disks: Vec<Arc<dyn Disk>> = vec![self.flash.clone(), self.backend.clone()];
+        if self.config.backend_delay_us == 0 {
+            return transfers(disks, Method::Automatic, completed);
+        }
+        let slowness = Slowness { delay: Duration::from_micros(self.config.backend_delay_us), spindles: 1 };
+        let make = |completed| transfers(disks, Method::Automatic, completed);
+        Ok(Arc::new(SlowTransfers::new(&[None, Some(slowness)], make, completed)?))
+    }
+
+    /// The configuration that it was opened with.
+    pub fn config(&self) -> &VolumeConfig {
+        &self.config
+    }
+
+    /// Microseconds on a clock that all volumes share.
+    fn now_us(&self) -> u64 {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed().as_micros() as u64
+    }
+
+    /// Records every request from now on, as one to the volume of this number.
+    pub fn record(&self, recorder: Arc<Recorder>, number: u32) {
+        self.lock().recorder = Some((recorder, number));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no thread panics with the engine")
+    }
+
+    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
+    fn dispatch<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) {
+        let mut output = OUTPUT.take();
+        loop {
+            inner.engine.take_output(&mut output);
+            inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, self.now_us());
+                output.answered.clear();
+            }
+            let idle = inner.engine.running() == 0;
+            drop(inner);
+            if idle {
+                self.ended.notify_all();
+            }
+            let done = self.perform_now(&mut output.transfers);
+            if !output.transfers.is_empty() {
+                self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
+            }
+            for (done, result) in output.answers.drain(..) {
+                done(result);
+            }
+            if done.is_empty() {
+                break;
+            }
+            inner = self.lock();
+            for tag in done {
+                inner.engine.completed(tag, Ok(()));
+            }
+            self.admit_waiting(&mut inner);
+        }
+        OUTPUT.set(output);
+    }
+
+    /// Takes those out that could be done at once.
+    fn perform_now(&self, transfers: &mut Vec<Transfer>) -> Vec<u64> {
+        let mut done = Vec::new();
+        transfers.retain(|transfer| {
+            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
+            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
+            let now = !slow && transfer.length <= NOW_BYTES && transfer.perform_now(disk);
+            if now {
+                done.push(transfer.tag);
+            }
+            !now
+        });
+        done
+    }
+
+    fn completed(&self, batch: &mut Vec<Completion>) {
+        let mut inner = self.lock();
+        for completion in batch.drain(..) {
+            if let Err(error) = &completion.result {
+                tracing::warn!(volume = self.config.name, %error, "a transfer failed");
+            }
+            inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
+        }
+        self.admit_waiting(&mut inner);
+        self.dispatch(inner);
+    }
+
+    fn admit_waiting(&self, inner: &mut Inner) {
+        while !inner.frozen && inner.engine.running() < STEPS_MAX {
+            let Some((request, done)) = inner.waiting.pop_front() else { break };
+            self.plan(inner, request, done);
+        }
+    }
+
+    fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
+        let now_us = self.now_us();
+        if let Some((recorder, number)) = &inner.recorder {
+            recorder.record(now_us, *number, &request);
+        }
+        inner.engine.submit(request, done, now_us);
+    }
+
+    /// Makes durable what was answered; returns when it is.
+    pub fn flush(&self) -> Result<(), Error> {
+        let (sender, receiver) = mpsc::channel();
+        let request =
+            Request { operation: Operation::Flush, offset: 0, length: 0, force_unit_access: false, data: Vec::new() };
+        self.submit(request, Box::new(move |result| drop(sender.send(result))));
+        receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
+    }
+
+    /// An admission rule for its cache.
+    pub fn admission(&self, rule: admission::Spec, geometry: &Geometry) -> Admission {
+        cache::admission(rule, &self.config.array, geometry, self.size())
+    }
+
+    /// Changes settings of the cache while it runs.
+    pub fn with_cache<T>(&self, change: impl FnOnce(&mut Cache) -> T) -> T {
+        change(self.lock().engine.cache_mut())
+    }
+
+    /// Waits until nothing is under way and holds requests back.
+    fn freeze(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        inner.frozen = true;
+        while inner.engine.running() > 0 {
+            inner = self.ended.wait(inner).expect("no thread panics with the engine");
+        }
+        inner
+    }
+
+    fn thaw(&self, mut inner: MutexGuard<'_, Inner>) {
+        inner.frozen = false;
+        self.admit_waiting(&mut inner);
+        self.dispatch(inner);
+    }
+
+    /// Flushes, marks the cache as closed in order, and ends: requests that come now fail.
+    pub fn close(&self) -> Result<(), VolumeError> {
+        let volume = || self.config.name.clone();
+        let flushed = self.flush();
+        let mut inner = self.freeze();
+        if std::mem::replace(&mut inner.closed, true) {
+            return Ok(());
+        }
+        let refused = std::mem::take(&mut inner.waiting);
+        let detached = inner.state == "detached";
+        let failed = flushed.is_err() || inner.engine.cache().has_flash_failed();
+        self.dispatch(inner);
+        for (_, done) in refused {
+            done(Err(Error::ShuttingDown));
+        }
+        drop(self.stop.lock().expect("no thread panics with the timer").take());
+        if detached || failed {
+            return match failed {
+                true => Err(VolumeError::Flash { volume: volume(), error: io::Error::other("the last flush failed") }),
+                false => Ok(()),
+            };
+        }
+        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
+        superblock.state = State::Clean;
+        write_superblock(&*self.flash, &mut superblock).map_err(|error| VolumeError::Flash { volume: volume(), error })
+    }
+
+    /// Blocks that are not on the backend yet.
+    pub fn dirty_blocks(&self) -> u64 {
+        let inner = self.lock();
+        inner.engine.cache().blocks_to_write_back()
+    }
+
+    /// A volume without a size of its own grows when its backend has grown.
+    fn follow_backend(&self) {
+        if self.config.size_bytes.is_some() {
+            return;
+        }
+        let found = self.backend.refresh_size().map(|size| size / BLOCK * BLOCK);
+        if let Ok(found) = found
+            && found > self.size()
+            && let Err(error) = self.resize(found)
+        {
+            tracing::warn!(volume = self.config.name, %error, "the volume does not follow its backend");
+        }
+    }
+
+    /// Follows the backend's size, after it has grown; returns the new size. Clients see it when they open the export anew.
+    pub fn resize(&self, size_bytes: u64) -> Result<u64, VolumeError> {
+        let found = self
+            .backend
+            .refresh_size()
+            .map_err(|error| VolumeError::Backend { volume: self.config.name.clone(), error })?;
+        if size_bytes > found || size_bytes < self.size() {
+            let (volume, path) = (self.config.name.clone(), self.config.backend.display().to_string());
+            return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
+        }
+        let size_bytes = size_bytes / BLOCK * BLOCK;
+        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
+        superblock.volume_bytes = size_bytes;
+        write_superblock(&*self.flash, &mut superblock)
+            .map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
+        self.size_bytes.store(size_bytes, Ordering::Release);
+        Ok(size_bytes)
+    }
+}
+
+impl Export for Volume {
+    fn size(&self) -> u64 {
+        self.size_bytes.load(Ordering::Acquire)
+    }
+
+    fn description(&self) -> String {
+        format!("{} behind {}", self.config.backend.display(), self.config.flash.display())
+    }
+
+    fn submit(&self, request: Request, done: Done) {
+        if request.length == 0 && request.operation != Operation::Flush {
+            return done(Ok(Vec::new()));
+        }
+        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
+            return done(Err(Error::NotSupported));
+        }
+        let mut inner = self.lock();
+        if inner.closed {
+            drop(inner);
+            return done(Err(Error::ShuttingDown));
+        }
+        if inner.frozen || !inner.waiting.is_empty() || inner.engine.running() >= STEPS_MAX {
+            inner.waiting.push_back((request, done));
+            return;
+        }
+        self.plan(&mut inner, request, done);
+        self.dispatch(inner);
+    }
+
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {
+        let length = length.min(EXTENT_BLOCKS * BLOCK);
+        // First what is newer than the backend: what is written back meanwhile is then on the backend when that is asked.
+        let newer: Vec<u64> = {
+            let inner = self.lock();
+            (offset / BLOCK..(offset + length).div_ceil(BLOCK))
+                .filter(|&block| inner.engine.is_newer_than_backend(block as u32))
+                .collect()
+        };
+        let stored = self.backend.extents(offset, length, extents_max).map_err(|_| Error::Io)?;
+        Ok(overlay(offset, &stored, &newer, extents_max))
+    }
+}
+
+fn tick(volume: &Weak<Volume>, stopped: &mpsc::Receiver<()>) {
+    while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
+        let Some(volume) = volume.upgrade() else { break };
+        volume.follow_backend();
+        let mut inner = volume.lock();
+        if !inner.frozen {
+            inner.engine.advance(volume.now_us());
+        }
+        volume.dispatch(inner);
+    }
+}

@@ -1,0 +1,78 @@
+//! What a volume says of itself.
+
+use super::{BLOCK, Volume};
+use crate::export::Export;
+use crate::status::{FaultsStatus, Rating, VolumeStatus};
+
+impl Volume {
+    /// What there is to know of it.
+    pub fn status(&self) -> VolumeStatus {
+        let inner = self.lock();
+        let (engine, cache) = (&inner.engine, inner.engine.cache());
+        let (figures, faults, log, config) = (cache.figures(), engine.faults(), cache.log(), cache.config());
+        let state = if cache.has_flash_failed() { "flash-failed" } else { inner.state };
+        let mut status = VolumeStatus {
+            name: self.config.name.clone(),
+            size_bytes: self.size(),
+            backend: self.config.backend.display().to_string(),
+            flash: self.config.flash.display().to_string(),
+            policy: config.policy.to_string(),
+            admission: config.admission.as_ref().map_or("none".to_owned(), |admission| admission.rule.to_string()),
+            admission_choice: cache.admission_choice(),
+            admission_threshold: cache.admission_threshold(),
+            admission_decisions: cache.decision().map_or(0, |decision| decision.number),
+            write_mode: config.mode.name().to_owned(),
+            state: state.to_owned(),
+            read_blocks: figures.read_blocks,
+            written_blocks: figures.written_blocks,
+            ram_read_hits: figures.ram_read_hits,
+            flash_read_hits: figures.flash_read_hits,
+            ram_write_hits: figures.ram_write_hits,
+            read_hit_ratio: figures.read_hit_ratio(),
+            flash_client_blocks: figures.flash_client_blocks,
+            flash_admission_blocks: figures.flash_admission_blocks,
+            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
+            flash_metadata_blocks: figures.flash_metadata_blocks,
+            flash_written_bytes: figures.flash_written_blocks() * BLOCK,
+            erasures: figures.erasures,
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.backend_written_blocks,
+            destaged_blocks: figures.destaged_blocks,
+            sequential_blocks: figures.sequential_blocks,
+            bypassed_blocks: cache.counters().bypasses(),
+            flushes: figures.flushes,
+            flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
+            capacity_blocks: config.capacity_blocks() as u64,
+            cached_blocks: log.len() as u64,
+            dirty_blocks: log.dirty_blocks(),
+            dirty_bytes: cache.blocks_to_write_back() * BLOCK,
+            buffered_blocks: cache.buffered_blocks() as u64,
+            lost_blocks: cache.lost_blocks().into_iter().map(u64::from).collect(),
+            memory_bytes: resident_bytes(),
+            faults: FaultsStatus {
+                flash_read_errors: faults.flash_read_errors,
+                flash_checksum_errors: faults.flash_checksum_errors,
+                flash_write_errors: faults.flash_write_errors,
+                backend_read_errors: faults.backend_read_errors,
+                backend_write_errors: faults.backend_write_errors,
+                failed_requests: inner.failed_requests,
+            },
+            ..VolumeStatus::default()
+        };
+        drop(inner);
+        status.latencies = self.latencies.status();
+        let rating = self
+            .config
+            .drive_writes_per_day
+            .map(|drive_writes_per_day| Rating { drive_writes_per_day, warranty_years: self.config.warranty_years });
+        status.set_wear(self.opened.elapsed().as_secs_f64(), rating);
+        status
+    }
+}
+
+/// Memory that the process has, by proc(5); 0 where that is not told.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
