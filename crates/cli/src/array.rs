@@ -2,15 +2,14 @@
 
 use clap::Args;
 use flashwise_core::admission::Spec;
-use flashwise_core::array::{Array, Tier};
-use flashwise_sim::array::{ArrayError, paper, tier_of_option};
+use flashwise_sim::array::{ArrayError, ArrayModel, Arrivals, TierModel, tier_model_of_option};
 
 use crate::cache::Model;
 use crate::failure::Misuse;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Latency and lifetime of an array, with --admission or a device")]
+#[command(next_help_heading = "Latency and lifetime of an array, with --admission, --arrivals or a device")]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; can be given many times
@@ -19,28 +18,33 @@ pub struct ArrayOptions {
     /// The cache's device, a name of `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5
     /// [default: slc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
-    cache_device: Option<Tier>,
+    cache_device: Option<TierModel>,
     /// The storage's device, in the same way [default: mlc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
-    storage_device: Option<Tier>,
+    storage_device: Option<TierModel>,
+    /// When requests come, and wait for devices: none: never; trace: at the trace's times, or trace:speed=2; closed:depth=16: so many are
+    /// under way at a time [default: none]
+    #[arg(long, value_name = "ARRIVALS")]
+    arrivals: Option<Arrivals>,
 }
 
 fn parse_rule(text: &str) -> Result<Option<Spec>, flashwise_core::options::OptionError> {
     if text == "none" { Ok(None) } else { Spec::parse(text).map(Some) }
 }
 
-fn parse_cache(text: &str) -> Result<Tier, ArrayError> {
-    tier_of_option("cache-device", text)
+fn parse_cache(text: &str) -> Result<TierModel, ArrayError> {
+    tier_model_of_option("cache-device", text)
 }
 
-fn parse_storage(text: &str) -> Result<Tier, ArrayError> {
-    tier_of_option("storage-device", text)
+fn parse_storage(text: &str) -> Result<TierModel, ArrayError> {
+    tier_model_of_option("storage-device", text)
 }
 
 impl ArrayOptions {
     /// Whether any option is given.
     pub fn is_given(&self) -> bool {
-        !self.admissions.is_empty() || self.cache_device.is_some() || self.storage_device.is_some()
+        let devices = self.cache_device.is_some() || self.storage_device.is_some();
+        devices || !self.admissions.is_empty() || self.arrivals.is_some()
     }
 
     /// The rules; none is the policy alone.
@@ -49,12 +53,17 @@ impl ArrayOptions {
     }
 
     /// The devices; how large they are, cache and trace say.
-    pub fn array(&self) -> Array {
-        let default = paper();
-        Array {
+    pub fn array(&self) -> ArrayModel {
+        let default = ArrayModel::paper();
+        ArrayModel {
             cache: self.cache_device.unwrap_or(default.cache),
             storage: self.storage_device.unwrap_or(default.storage),
         }
+    }
+
+    /// When requests come.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals.unwrap_or_default()
     }
 
     /// Why they do not go with `model`.
@@ -63,6 +72,6 @@ impl ArrayOptions {
             Model::Server(_) => "the whole cache that flashwise serve runs",
             _ => "what a cache wears",
         };
-        Misuse(format!("--admission and devices are of policies alone, expected none with {what}")).into()
+        Misuse(format!("--admission, --arrivals and devices are of policies alone, expected none with {what}")).into()
     }
 }

@@ -212,7 +212,8 @@ impl Simulate {
             .collect();
         let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let runs = simulate_array(&traces, jobs, &self.array.array(), self.warmup, &bar);
+        let runs = simulate_array(&traces, jobs, &self.array.array(), self.array.arrivals(), self.warmup, &bar)
+            .map_err(|error| Misuse(error.to_string()))?;
         drop(bar);
         let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();
         self.write_parquet(&rows)?;
