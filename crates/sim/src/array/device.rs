@@ -243,6 +243,31 @@ mod tests {
     }
 
     #[test]
+    fn a_device_of_which_nothing_else_is_known_serves_one_access_at_a_time() {
+        let service = |text| tier_model_of_option("--cache", text).unwrap().service;
+        let own = "capacity-gb=960,endurance-cycles=3000,read-latency-ms=0.1,write-latency-ms=0.03";
+        assert_eq!(service(own), Service { channels: 1, transfer_mb_per_s: None });
+        assert_eq!(service("slc"), Service { channels: 10, transfer_mb_per_s: None });
+        assert_eq!(service("hdd"), Service { channels: 1, transfer_mb_per_s: Some(200.0) });
+        let changed = Service { channels: 2, transfer_mb_per_s: Some(250.0) };
+        assert_eq!(service("hdd:channels=2,transfer-mb-per-s=250"), changed);
+    }
+
+    #[test]
+    fn queues_are_before_whole_devices() {
+        let model = |devices: &str| {
+            let storage = tier_model_of_option("--storage", &format!("mlc:devices={devices}")).unwrap();
+            ArrayModel { storage, ..ArrayModel::paper() }
+        };
+        assert!(model("1").check().is_ok() && model("1024").check().is_ok());
+        for devices in ["0.5", "2.5", "1025"] {
+            let expected = "expected a whole number from 1 to 1024 where requests wait";
+            let error = model(devices).check().unwrap_err().to_string();
+            assert_eq!(error, format!("storage-device: devices: found {devices}, {expected}"));
+        }
+    }
+
+    #[test]
     fn what_is_no_device_is_refused() {
         let refused = |text| tier_of_option("--cache", text).unwrap_err().to_string();
         let rows = [
@@ -258,6 +283,8 @@ mod tests {
                 "slc:endurance-cycles=many",
                 "--cache: endurance-cycles: found 'many', expected a number greater than 0, or 'unlimited'",
             ),
+            ("slc:channels=1.5", "--cache: channels: found '1.5', expected a whole number from 1 to 1024"),
+            ("slc:transfer-mb-per-s=0", "--cache: transfer-mb-per-s: found '0', expected a number greater than 0"),
             ("slc:devices=1,devices=2", "--cache: devices is given twice"),
             ("slc:devices", "--cache: options: found 'devices', expected key=value"),
             (

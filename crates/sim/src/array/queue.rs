@@ -25,7 +25,7 @@ use super::channels::Channels;
 use super::latency::{Distribution, Latencies};
 use super::{ArrayModel, Arrivals};
 
-/// How much may be waiting for devices to end before it can begin itself: 24 MiB. It is more only where devices are hours behind, and
+/// How much may be waiting for devices to end before it can begin itself: 16 MiB. It is more only where devices are hours behind, and
 /// what is beyond it begins at once: how busy that makes a device is the same.
 const PENDING_MAX: usize = 1 << 20;
 
@@ -72,7 +72,6 @@ pub(super) struct Queues {
     /// Background work that can begin at some time, the earliest first.
     pending: BinaryHeap<Reverse<Pending>>,
     pending_max: usize,
-    pended: u64,
     request: Option<Request>,
     /// Dirty blocks that the request evicted.
     evicted: Vec<u32>,
@@ -80,11 +79,11 @@ pub(super) struct Queues {
     distribution: Distribution,
 }
 
-/// What is done at a time when nobody waits for it; at equal times in the order in which it was asked for.
+/// What is done at a time when nobody waits for it. In what order at equal times makes no difference: all that is done to a tier in the
+/// background takes equally long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     at_ns: u64,
-    number: u64,
     block: u32,
     work: Work,
 }
@@ -128,7 +127,6 @@ impl Queues {
             under_way: BinaryHeap::new(),
             pending: BinaryHeap::new(),
             pending_max: PENDING_MAX,
-            pended: 0,
             request: None,
             evicted: Vec::new(),
             measured: None,
@@ -237,8 +235,7 @@ impl Queues {
     #[inline]
     fn pend(&mut self, now_ns: u64, at_ns: u64, block: u32, work: Work) {
         if self.pending.len() < self.pending_max {
-            self.pending.push(Reverse(Pending { at_ns, number: self.pended, block, work }));
-            self.pended += 1;
+            self.pending.push(Reverse(Pending { at_ns, block, work }));
         } else {
             self.perform(now_ns, block, work);
         }
@@ -246,7 +243,7 @@ impl Queues {
 
     /// Does what can begin until `end_ns`, this time included.
     fn work_until(&mut self, end_ns: u64) {
-        while let Some(&Reverse(Pending { at_ns, block, work, .. })) = self.pending.peek()
+        while let Some(&Reverse(Pending { at_ns, block, work })) = self.pending.peek()
             && at_ns <= end_ns
         {
             self.pending.pop();
