@@ -1,7 +1,7 @@
 //! Nanoseconds per access that an admission rule adds to LRU, on one core, on a prepared Zipf trace at a cache size of 10 %; an access is
 //! a microsecond. The runs of all rules take turns, so that a machine that is busy for a while slows all of them; time is that of the processor.
 
-use flashwise_benches::zipf_trace;
+use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{self, Setting};
 use flashwise_core::array::{Array, Device, Tier};
@@ -99,11 +99,4 @@ impl Visitor<u32> for Replay<'_> {
         }
         (thread_seconds() - start, counters.hit_ratio())
     }
-}
-
-/// Seconds that this thread has had a processor, where the system says so.
-fn thread_seconds() -> f64 {
-    // proc(5), /proc/PID/schedstat: the first field is time on the processor in nanoseconds.
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    text.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }

@@ -65,6 +65,13 @@ pub fn processor_seconds() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
+/// Seconds that this thread has had a processor, where the system says so.
+pub fn thread_seconds() -> f64 {
+    // proc(5), /proc/PID/schedstat: the first field is time on the processor in nanoseconds.
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
+}
+
 /// The most memory that this process has had resident, mapped files included, where the system says so.
 pub fn memory_peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

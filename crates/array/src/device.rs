@@ -1,8 +1,9 @@
 //! Devices by name: the profiles that come with flashwise, each a TOML file with its source, and files of the user's own.
 
-use flashwise_core::array::{Device, Tier};
+use flashwise_core::array::{Array, Device, Tier};
 
 use crate::keys::{ArrayError, Document, Keys, Range};
+use crate::{CACHE_DEVICE, STORAGE_DEVICE};
 
 /// A device that can be named.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,35 @@ pub struct Profile {
     pub source: String,
     /// The figures.
     pub device: Device,
+    /// How it serves what waits for it.
+    pub service: Service,
+}
+
+/// How a device serves accesses that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Service {
+    /// Accesses that it works on side by side.
+    pub channels: u32,
+    /// How fast it goes on with the blocks of a request of which it has found the first; if not given, each takes its latency.
+    pub transfer_mb_per_s: Option<f64>,
+}
+
+/// A tier, and how its devices serve what waits for them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TierModel {
+    /// The devices.
+    pub tier: Tier,
+    /// How each of them works.
+    pub service: Service,
+}
+
+/// An array, and how its devices serve what waits for them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArrayModel {
+    /// The fast devices.
+    pub cache: TierModel,
+    /// The devices behind them.
+    pub storage: TierModel,
 }
 
 /// The profiles that come with flashwise: a name, and a file below `profiles/`.
@@ -25,9 +55,18 @@ const PROFILES: [(&str, &str); 4] = [
     ("cloud", include_str!("profiles/cloud.toml")),
 ];
 
-const DEVICE_KEYS: [&str; 7] =
-    ["title", "source", "capacity-gb", "endurance-cycles", "total-writes-tb", "read-latency-ms", "write-latency-ms"];
-const TIER_KEYS: [&str; 8] = [
+const DEVICE_KEYS: [&str; 9] = [
+    "title",
+    "source",
+    "capacity-gb",
+    "endurance-cycles",
+    "total-writes-tb",
+    "read-latency-ms",
+    "write-latency-ms",
+    "channels",
+    "transfer-mb-per-s",
+];
+const TIER_KEYS: [&str; 10] = [
     "device",
     "devices",
     "write-amplification",
@@ -36,7 +75,12 @@ const TIER_KEYS: [&str; 8] = [
     "total-writes-tb",
     "read-latency-ms",
     "write-latency-ms",
+    "channels",
+    "transfer-mb-per-s",
 ];
+
+/// The most devices of a tier where requests wait for them, as many as a device may have channels.
+const DEVICES_MAX: f64 = Range::COUNT_MAX;
 
 impl Profile {
     /// All that come with flashwise.
@@ -67,7 +111,50 @@ impl Profile {
             title: text("title")?,
             source: text("source")?,
             device: device(&keys, None)?,
+            service: service(&keys, None)?,
         })
+    }
+}
+
+impl TierModel {
+    /// The tier that `keys` describe.
+    fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
+        keys.check(&TIER_KEYS)?;
+        let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
+        let tier = Tier {
+            device: device(keys, profile.as_ref().map(|profile| profile.device))?,
+            devices: keys.number("devices", Range::Positive)?.unwrap_or(1.0),
+            write_amplification: keys.number("write-amplification", Range::Positive)?.unwrap_or(1.0),
+        };
+        Ok(TierModel { tier, service: service(keys, profile.map(|profile| profile.service))? })
+    }
+}
+
+impl ArrayModel {
+    /// The paper's devices: a cache of SLC before storage of MLC.
+    pub fn paper() -> ArrayModel {
+        let tier = |name| tier_model_of_option(name, name).expect("the profiles of flashwise are in order");
+        ArrayModel { cache: tier(CACHE_DEVICE), storage: tier(STORAGE_DEVICE) }
+    }
+
+    /// What wears, and takes its time where nobody waits.
+    pub fn array(&self) -> Array {
+        Array { cache: self.cache.tier, storage: self.storage.tier }
+    }
+
+    /// Refuses numbers of devices that cannot have queues before them.
+    pub fn check(&self) -> Result<(), ArrayError> {
+        for (place, tier) in [("cache-device", &self.cache.tier), ("storage-device", &self.storage.tier)] {
+            if tier.devices.fract() != 0.0 || tier.devices > DEVICES_MAX {
+                return Err(ArrayError::Value {
+                    place: place.to_owned(),
+                    key: "devices".to_owned(),
+                    found: tier.devices.to_string(),
+                    expected: format!("a whole number from 1 to {DEVICES_MAX} where requests wait"),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -101,25 +188,34 @@ fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
     })
 }
 
+/// How the device that `keys` describe serves what waits for it, as far as they do not leave it to `profile`. Of a device of which
+/// nothing is known it is one access at a time.
+fn service(keys: &Keys, profile: Option<Service>) -> Result<Service, ArrayError> {
+    let profile = profile.unwrap_or(Service { channels: 1, transfer_mb_per_s: None });
+    Ok(Service {
+        channels: keys.number("channels", Range::Count)?.map_or(profile.channels, |channels| channels as u32),
+        transfer_mb_per_s: keys.number("transfer-mb-per-s", Range::Positive)?.or(profile.transfer_mb_per_s),
+    })
+}
+
 /// The tier that `keys` describe: `device`, and changes to it, or all of a device.
 pub fn tier(keys: &Keys) -> Result<Tier, ArrayError> {
-    keys.check(&TIER_KEYS)?;
-    let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
-    Ok(Tier {
-        device: device(keys, profile.map(|profile| profile.device))?,
-        devices: keys.number("devices", Range::Positive)?.unwrap_or(1.0),
-        write_amplification: keys.number("write-amplification", Range::Positive)?.unwrap_or(1.0),
-    })
+    TierModel::read(keys).map(|model| model.tier)
 }
 
 /// Reads a tier as an option gives it: `slc`, `slc:devices=2`, `devices=3,capacity-gb=200,...`.
 pub fn tier_of_option(option: &str, text: &str) -> Result<Tier, ArrayError> {
+    tier_model_of_option(option, text).map(|model| model.tier)
+}
+
+/// The same, with how its devices serve what waits for them: `slc:channels=8`.
+pub fn tier_model_of_option(option: &str, text: &str) -> Result<TierModel, ArrayError> {
     let text = match text.split_once(':') {
         Some((name, keys)) => format!("device={name},{keys}"),
         None if text.contains('=') => text.to_owned(),
         None => format!("device={text}"),
     };
-    tier(&Keys::from_option(option, &text)?)
+    TierModel::read(&Keys::from_option(option, &text)?)
 }
 
 #[cfg(test)]
@@ -148,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn a_device_of_which_nothing_else_is_known_serves_one_access_at_a_time() {
+        let service = |text| tier_model_of_option("--cache", text).unwrap().service;
+        let own = "capacity-gb=960,endurance-cycles=3000,read-latency-ms=0.1,write-latency-ms=0.03";
+        assert_eq!(service(own), Service { channels: 1, transfer_mb_per_s: None });
+        assert_eq!(service("slc"), Service { channels: 10, transfer_mb_per_s: None });
+        assert_eq!(service("hdd"), Service { channels: 1, transfer_mb_per_s: Some(200.0) });
+        let changed = Service { channels: 2, transfer_mb_per_s: Some(250.0) };
+        assert_eq!(service("hdd:channels=2,transfer-mb-per-s=250"), changed);
+    }
+
+    #[test]
+    fn queues_are_before_whole_devices() {
+        let model = |devices: &str| {
+            let storage = tier_model_of_option("--storage", &format!("mlc:devices={devices}")).unwrap();
+            ArrayModel { storage, ..ArrayModel::paper() }
+        };
+        assert!(model("1").check().is_ok() && model("1024").check().is_ok());
+        for devices in ["0.5", "2.5", "1025"] {
+            let expected = "expected a whole number from 1 to 1024 where requests wait";
+            let error = model(devices).check().unwrap_err().to_string();
+            assert_eq!(error, format!("storage-device: devices: found {devices}, {expected}"));
+        }
+    }
+
+    #[test]
     fn what_is_no_device_is_refused() {
         let refused = |text| tier_of_option("--cache", text).unwrap_err().to_string();
         let rows = [
@@ -163,6 +284,8 @@ mod tests {
                 "slc:endurance-cycles=many",
                 "--cache: endurance-cycles: found 'many', expected a number greater than 0, or 'unlimited'",
             ),
+            ("slc:channels=1.5", "--cache: channels: found '1.5', expected a whole number from 1 to 1024"),
+            ("slc:transfer-mb-per-s=0", "--cache: transfer-mb-per-s: found '0', expected a number greater than 0"),
             ("slc:devices=1,devices=2", "--cache: devices is given twice"),
             ("slc:devices", "--cache: options: found 'devices', expected key=value"),
             (

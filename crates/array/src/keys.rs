@@ -23,6 +23,10 @@ pub enum ArrayError {
     Both { place: String, keys: &'static str },
     #[error("{place}: found no device '{found}'{}; expected one of: {}, or the path of a file that ends in .toml", did_you_mean(.found, .expected), .expected.join(", "))]
     NoSuchDevice { place: String, found: String, expected: Vec<&'static str> },
+    #[error(
+        "{trace}: its requests all come at one time, expected times that they can come at; without them, use a closed loop: closed:depth=16"
+    )]
+    NoTimes { trace: String },
 }
 
 fn did_you_mean(found: &str, expected: &[&'static str]) -> String {
@@ -36,6 +40,8 @@ pub enum Range {
     Positive,
     /// More than zero, or `unlimited`.
     PositiveOrUnlimited,
+    /// A whole number from 1 to [`Range::COUNT_MAX`].
+    Count,
     /// Zero or more.
     NotNegative,
     /// A share of 1, or a percentage.
@@ -48,10 +54,14 @@ const NUMBER_MAX: f64 = 1e15;
 const POSITIVE_MIN: f64 = 1e-9;
 
 impl Range {
+    /// The greatest [`Range::Count`].
+    pub const COUNT_MAX: f64 = 1024.0;
+
     fn expected(self) -> &'static str {
         match self {
             Range::Positive => "a number greater than 0",
             Range::PositiveOrUnlimited => "a number greater than 0, or 'unlimited'",
+            Range::Count => "a whole number from 1 to 1024",
             Range::NotNegative => "a number of at least 0",
             Range::Share => "a share from 0% to 100%",
         }
@@ -63,6 +73,9 @@ impl Range {
             Range::Positive => number(text).filter(|number| *number >= POSITIVE_MIN),
             Range::PositiveOrUnlimited if text == "unlimited" => Some(f64::INFINITY),
             Range::PositiveOrUnlimited => Range::Positive.read(text),
+            Range::Count => {
+                number(text).filter(|number| number.fract() == 0.0 && (1.0..=Range::COUNT_MAX).contains(number))
+            }
             Range::NotNegative => number(text).filter(|number| *number >= 0.0),
             Range::Share => {
                 let share = match text.strip_suffix('%') {

@@ -7,7 +7,7 @@ mod keys;
 
 use flashwise_core::array::Array;
 
-pub use device::{Profile, tier, tier_of_option};
+pub use device::{ArrayModel, Profile, Service, TierModel, tier, tier_model_of_option, tier_of_option};
 pub use keys::{ArrayError, Document, Keys, Range};
 
 /// The cache's device where none is named: the paper's (Moon, Reddy: MSST 2016, Table II), an SLC SSD.
@@ -17,6 +17,5 @@ pub const STORAGE_DEVICE: &str = "mlc";
 
 /// The devices where none are named.
 pub fn paper() -> Array {
-    let tier = |name| tier_of_option(name, name).expect("the profiles of flashwise are in order");
-    Array { cache: tier(CACHE_DEVICE), storage: tier(STORAGE_DEVICE) }
+    ArrayModel::paper().array()
 }

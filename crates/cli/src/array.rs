@@ -1,11 +1,10 @@
 //! The options of `flashwise simulate` that put an admission rule before a policy, and devices behind it.
 
 use clap::Args;
-use flashwise_array::{ArrayError, paper, tier_of_option};
+use flashwise_array::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
 use flashwise_core::admission::Spec;
-use flashwise_core::array::{Array, Tier};
 use flashwise_core::quantity::ByteSize;
-
+use flashwise_sim::array::Arrivals;
 use flashwise_sim::trace::Trace;
 
 use crate::failure::Misuse;
@@ -21,35 +20,36 @@ pub struct ArrayOptions {
     /// The cache's device, a name of `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5
     /// [default: slc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
-    cache_device: Option<Tier>,
+    cache_device: Option<TierModel>,
     /// The storage's device, in the same way [default: mlc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_storage)]
-    storage_device: Option<Tier>,
+    storage_device: Option<TierModel>,
     /// What the storage holds: the volume, to simulate what a server recorded [default: twice the blocks of the trace]
     #[arg(long, value_name = "SIZE")]
     storage_size: Option<ByteSize>,
+    /// When requests come, and wait for devices: none: never; trace: at the trace's times, or trace:speed=2; closed:depth=16: so many are
+    /// under way at a time [default: none]
+    #[arg(long, value_name = "ARRIVALS")]
+    arrivals: Option<Arrivals>,
 }
 
 fn parse_rule(text: &str) -> Result<Option<Spec>, flashwise_core::options::OptionError> {
     if text == "none" { Ok(None) } else { Spec::parse(text).map(Some) }
 }
 
-fn parse_cache(text: &str) -> Result<Tier, ArrayError> {
-    tier_of_option("cache-device", text)
+fn parse_cache(text: &str) -> Result<TierModel, ArrayError> {
+    tier_model_of_option("cache-device", text)
 }
 
-fn parse_storage(text: &str) -> Result<Tier, ArrayError> {
-    tier_of_option("storage-device", text)
+fn parse_storage(text: &str) -> Result<TierModel, ArrayError> {
+    tier_model_of_option("storage-device", text)
 }
 
 impl ArrayOptions {
     /// Whether any option is given.
     pub fn is_given(&self) -> bool {
-        !self.admissions.is_empty() || self.names_a_device()
-    }
-
-    fn names_a_device(&self) -> bool {
-        self.cache_device.is_some() || self.storage_device.is_some() || self.storage_size.is_some()
+        let devices = self.cache_device.is_some() || self.storage_device.is_some() || self.storage_size.is_some();
+        devices || !self.admissions.is_empty() || self.arrivals.is_some()
     }
 
     /// The rules; none is the policy alone.
@@ -58,9 +58,9 @@ impl ArrayOptions {
     }
 
     /// The devices; how large they are, cache and trace say.
-    pub fn array(&self) -> Array {
-        let default = paper();
-        Array {
+    pub fn array(&self) -> ArrayModel {
+        let default = ArrayModel::paper();
+        ArrayModel {
             cache: self.cache_device.unwrap_or(default.cache),
             storage: self.storage_device.unwrap_or(default.storage),
         }
@@ -72,10 +72,24 @@ impl ArrayOptions {
         self.storage_size.map_or(default, ByteSize::bytes)
     }
 
+    /// When requests come.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals.unwrap_or_default()
+    }
+
+    /// Refuses what does not go with the whole cache.
+    pub fn check_for_whole_cache(&self) -> anyhow::Result<()> {
+        if self.arrivals.is_some() {
+            let what = "--arrivals is of policies alone, expected none with the whole cache that flashwise serve runs";
+            return Err(Misuse(what.to_owned()).into());
+        }
+        Ok(())
+    }
+
     /// Why they do not go with what a cache wears.
     pub fn refuse(&self) -> anyhow::Error {
-        let what = "--admission and devices are of policies and of the whole cache that flashwise serve runs, expected none with \
-                    what a cache wears";
+        let what = "--admission, --arrivals and devices are of policies and of the whole cache that flashwise serve runs, \
+                    expected none with what a cache wears";
         Misuse(what.to_owned()).into()
     }
 }

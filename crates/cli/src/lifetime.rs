@@ -126,15 +126,20 @@ fn number(number: f64) -> String {
 }
 
 fn list(mut out: impl Write, profile: &Profile) -> std::io::Result<()> {
-    let Profile { name, title, source, device } = profile;
+    let Profile { name, title, source, device, service } = profile;
     let capacity_gb = device.capacity_bytes / 1e9;
     let cycles =
         if device.endurance_cycles.is_finite() { device.endurance_cycles.to_string() } else { "unlimited".to_owned() };
     let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);
     writeln!(out, "{name}  {title}")?;
     writeln!(out, "    {source}")?;
-    writeln!(
+    write!(
         out,
-        "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms}"
-    )
+        "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms} channels={}",
+        service.channels
+    )?;
+    match service.transfer_mb_per_s {
+        Some(mb_per_s) => writeln!(out, " transfer-mb-per-s={mb_per_s}"),
+        None => writeln!(out),
+    }
 }

@@ -37,7 +37,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Simulate(simulate::Simulate),
+    Simulate(Box<simulate::Simulate>),
     Pareto(pareto::Pareto),
     Serve(serve::Serve),
     Status(status::Status),

@@ -215,7 +215,9 @@ impl Simulate {
         let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
         let storage_bytes = |trace: &Trace| self.array.storage_bytes(trace);
-        let runs = simulate_array(&traces, jobs, &self.array.array(), &storage_bytes, self.warmup, &bar);
+        let (array, arrivals) = (self.array.array(), self.array.arrivals());
+        let runs = simulate_array(&traces, jobs, &array, &storage_bytes, arrivals, self.warmup, &bar)
+            .map_err(|error| Misuse(error.to_string()))?;
         drop(bar);
         let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();
         self.write_parquet(&rows)?;
@@ -224,6 +226,7 @@ impl Simulate {
 
     /// The whole cache in place of a policy alone, with each admission rule.
     fn run_caches(&self, settings: &CacheSettings) -> anyhow::Result<()> {
+        self.array.check_for_whole_cache()?;
         let rules = self.array.rules();
         if self.html.is_some() && rules.len() > 1 {
             let what = "--html: a report compares policies, expected --admission once at most";
@@ -244,7 +247,7 @@ impl Simulate {
             let storage_bytes = self.array.storage_bytes(&traces[trace]);
             for rule in &rules {
                 let before =
-                    |rule: &Rule| admission(rule.clone(), &self.array.array(), &config.geometry, storage_bytes);
+                    |rule: &Rule| admission(rule.clone(), &self.array.array().array(), &config.geometry, storage_bytes);
                 let config = Config { admission: rule.as_ref().map(before), ..config.clone() };
                 jobs.push(CacheJob { trace, size: size.clone(), config });
             }

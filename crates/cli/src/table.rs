@@ -109,37 +109,52 @@ fn rule(admission: &str) -> String {
 
 /// One line per trace, policy, size and admission rule before an array.
 pub fn array_results(rows: &[ResultRow]) -> String {
-    let header = [
-        "trace",
-        "policy",
-        "size",
-        "admission",
-        "hits",
-        "bypassed",
-        "latency us",
-        "lifetime years",
-        "us per year",
-        "cache writes",
-        "storage writes",
-    ];
+    let arrays = || rows.iter().filter_map(|row| row.array.as_ref());
+    let waits = arrays().any(|array| array.arrivals != "none");
+    let throughput = arrays().any(|array| array.requests_per_s.is_some());
+    let mut header = vec!["trace", "policy", "size", "admission", "hits", "bypassed"];
+    header.extend(["latency us", "p50", "p95", "p99", "p99.9", "max"]);
+    header.extend(throughput.then_some("requests/s"));
+    header.extend(waits.then_some(["cache use", "storage use"]).into_iter().flatten());
+    header.extend(["lifetime years", "us per year", "cache writes", "storage writes"]);
     let cells = |row: &ResultRow| {
         let Some(array) = &row.array else { return Vec::new() };
         let number = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() };
-        vec![
+        let maybe = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), show);
+        let mut cells = vec![
             rule(&array.admission),
             human::percent(row.hit_ratio),
             human::count(array.bypassed),
             number(array.latency_mean_us),
-            number(array.lifetime_years),
-            number(array.latency_over_lifetime),
-            format!("{:.2e}", array.cache_write_rate),
-            format!("{:.2e}", array.storage_write_rate),
-        ]
+        ];
+        let percentiles = [array.latency_p50_us, array.latency_p95_us, array.latency_p99_us, array.latency_p999_us];
+        cells.extend(percentiles.into_iter().chain([array.latency_max_us]).map(|us| format!("{us:.0}")));
+        cells.extend(throughput.then(|| maybe(array.requests_per_s, |per_s| human::count(per_s.round() as u64))));
+        let utilisations = [array.cache_utilisation, array.storage_utilisation];
+        cells.extend(waits.then(|| utilisations.map(|share| maybe(share, human::percent))).into_iter().flatten());
+        cells.extend([array.lifetime_years, array.latency_over_lifetime].map(number));
+        cells.extend([array.cache_write_rate, array.storage_write_rate].map(|rate| format!("{rate:.2e}")));
+        cells
     };
-    let footnote = "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of a block access, on average; \
-                    us per year: latency over lifetime; cache and storage writes: per cell and second.";
-    grouped(&header, rows, cells, footnote)
+    let (of, uses) = if waits {
+        ("a request", " cache and storage use: work of the busiest device, per time of its channels;")
+    } else {
+        ("a block access", "")
+    };
+    let footnote = format!(
+        "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of {of}, on average, and what that share of \
+         them does not exceed;{uses} us per year: latency over lifetime; cache and storage writes: per cell and second."
+    );
+    let mut utilisations = arrays().flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
+    let overloaded = utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX);
+    grouped(&header, rows, cells, &footnote) + if overloaded { OVERLOADED } else { "" }
 }
+
+/// A little more than 1: what is asked for at the end is done after it.
+const KEEPS_UP_MAX: f64 = 1.01;
+/// What follows a table where some device is used more than it can be.
+const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall ever further behind, and latencies grow with the length of \
+                          the trace.";
 
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {

@@ -481,3 +481,81 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
     });
     insta::assert_snapshot!("admission_misuse", refused.join("\n\n"));
 }
+
+#[test]
+fn requests_wait_for_devices_as_arrivals_say() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--admission", "none"];
+    let arguments =
+        [&arguments[..], &["--admission", "probability:p=0.3", "--storage-device", "mlc:devices=8"]].concat();
+    let run = |more: &[&str]| succeed(folder.path(), &[&arguments[..], more].concat());
+    let rows =
+        |arrivals: &[&str]| -> Vec<Value> { serde_json::from_str(&run(&[arrivals, &["--json"]].concat())).unwrap() };
+    let none = rows(&[]);
+    assert_eq!(rows(&["--arrivals", "none"]), none);
+    // To the last bit as it was before there were percentiles.
+    let json = run(&["--json"]);
+    for mean in ["199.87800060893176", "456.40224292826946"] {
+        assert!(json.contains(&format!("\"latency_mean_us\": {mean},")), "{json}");
+    }
+    let shares = ["latency_p50_us", "latency_p95_us", "latency_p99_us", "latency_p999_us", "latency_max_us"];
+    let percentiles = |row: &Value| shares.map(|key| row[key].as_f64().unwrap());
+    assert_eq!(percentiles(&none[0]), [200.0; 5]);
+    assert_eq!(percentiles(&none[1]), [200.0, 1000.0, 1000.0, 1000.0, 1000.0]);
+    for arrivals in ["trace", "trace:speed=0.1", "closed:depth=1", "closed:depth=32"] {
+        for (row, none) in rows(&["--arrivals", arrivals]).iter().zip(&none) {
+            for key in [
+                "hits",
+                "admissions",
+                "evictions",
+                "bypassed",
+                "lifetime_years",
+                "cache_write_rate",
+                "storage_write_rate",
+            ] {
+                assert_eq!(row[key], none[key], "{arrivals}: {key}");
+            }
+            assert!(percentiles(row).is_sorted() && percentiles(row)[0] > 0.0, "{row}");
+            assert_eq!(row["requests_per_s"].is_f64(), arrivals.starts_with("closed"), "{row}");
+            assert!(row["cache_utilisation"].is_f64() && row["storage_utilisation"].is_f64(), "{row}");
+            let ratio = row["latency_mean_us"].as_f64().unwrap() / row["lifetime_years"].as_f64().unwrap();
+            let found = row["latency_over_lifetime"].as_f64().unwrap();
+            assert!((found / ratio - 1.0).abs() < 1e-12, "{arrivals}: {found}, {ratio}");
+        }
+    }
+    let throughput = |depth: &str| {
+        let rows = rows(&["--arrivals", &format!("closed:depth={depth}")]);
+        rows.iter().map(|row| row["requests_per_s"].as_f64().unwrap()).collect::<Vec<_>>()
+    };
+    let (one, many) = (throughput("1"), throughput("32"));
+    assert!(one.iter().zip(&many).all(|(one, many)| one < many), "{one:?} {many:?}");
+    insta::assert_snapshot!("arrivals_table_of_a_closed_loop", run(&["--arrivals", "closed:depth=16"]));
+    insta::assert_snapshot!("arrivals_table_of_devices_that_cannot_keep_up", run(&["--arrivals", "trace:speed=20"]));
+    let header = run(&["--arrivals", "trace", "--csv"]).lines().next().unwrap().to_owned();
+    assert!(
+        header.contains(
+            ",arrivals,latency_mean_us,latency_p50_us,latency_p95_us,latency_p99_us,latency_p999_us,latency_max_us,\
+             requests_per_s,cache_utilisation,storage_utilisation,lifetime_years,"
+        ),
+        "{header}"
+    );
+}
+
+#[test]
+fn arrivals_that_cannot_be_are_refused() {
+    let folder = folder();
+    std::fs::write(folder.path().join("blocks.txt"), "1\n2\n1\n").unwrap();
+    let refused = [
+        &["table1.csv", "--arrivals", "open"][..],
+        &["table1.csv", "--arrivals", "closed:depth=0"],
+        &["table1.csv", "--arrivals", "closed", "--cache-device", "slc:devices=2.5"],
+        &["table1.csv", "--arrivals", "closed", "--storage-device", "mlc:channels=0"],
+        &["table1.csv", "--arrivals", "trace", "--policy", "m+"],
+        &["blocks.txt", "--format", "blocks", "--arrivals", "trace"],
+    ]
+    .map(|arguments| {
+        let err = fail(folder.path(), &[&["simulate"], arguments].concat(), 2);
+        format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
+    });
+    insta::assert_snapshot!("arrivals_misuse", refused.join("\n\n"));
+}

@@ -3,6 +3,10 @@
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
 
+mod arrivals;
+mod channels;
+mod latency;
+mod queue;
 mod replay;
 mod simulation;
 
@@ -12,7 +16,10 @@ use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
-pub use replay::{Replayed, replay};
+pub use arrivals::Arrivals;
+pub use latency::Latencies;
+pub use queue::Waits;
+pub use replay::{Replayed, replay, replay_waiting};
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [
@@ -167,8 +174,26 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_
 pub struct ArrayFigures {
     /// The rule that says what the cache takes in, as the user named it; empty if there is none.
     pub admission: String,
-    /// How long a block access waits on average.
+    /// When requests came: `none`, `trace` or `closed`, with options.
+    pub arrivals: String,
+    /// Where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
     pub latency_mean_us: f64,
+    /// What half of them do not exceed, ...
+    pub latency_p50_us: f64,
+    /// ... 95 %, ...
+    pub latency_p95_us: f64,
+    /// ... 99 % ...
+    pub latency_p99_us: f64,
+    /// ... and 99.9 %.
+    pub latency_p999_us: f64,
+    /// The longest.
+    pub latency_max_us: f64,
+    /// Requests answered per second of a closed loop.
+    pub requests_per_s: Option<f64>,
+    /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
+    pub cache_utilisation: Option<f64>,
+    /// The same of the storage.
+    pub storage_utilisation: Option<f64>,
     /// How long the array lasts: the lesser of both tiers.
     pub lifetime_years: f64,
     /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
@@ -186,15 +211,42 @@ impl ArrayFigures {
     pub fn of(admission: Option<&Rule>, setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
         let traffic = counts.traffic(setting.block_bytes);
         let wear = setting.array.wear(&traffic, seconds);
-        let latency_mean_us = setting.array.latency_mean_us(&traffic);
-        ArrayFigures {
+        let latencies = Latencies::of_devices(&setting.array, counts, setting.block_bytes);
+        let figures = ArrayFigures {
             admission: admission.map(ToString::to_string).unwrap_or_default(),
-            latency_mean_us,
+            arrivals: Arrivals::None.to_string(),
             lifetime_years: wear.lifetime_years(),
-            latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
             cache_write_rate: wear.cache_writes,
             storage_write_rate: wear.storage_writes,
             bypassed: counts.bypasses.iter().sum(),
+            ..ArrayFigures::default()
+        };
+        figures.with_latencies(&latencies)
+    }
+
+    /// The same where requests wait. How long the array lasts stays what it is by the times of the trace.
+    pub fn with_waits(self, waits: &Waits) -> ArrayFigures {
+        let figures = ArrayFigures {
+            arrivals: waits.arrivals.to_string(),
+            requests_per_s: waits.requests_per_s,
+            cache_utilisation: waits.cache_utilisation,
+            storage_utilisation: waits.storage_utilisation,
+            ..self
+        };
+        figures.with_latencies(&waits.latencies)
+    }
+
+    fn with_latencies(self, latencies: &Latencies) -> ArrayFigures {
+        let Latencies { mean_us, p50_us, p95_us, p99_us, p999_us, max_us } = *latencies;
+        ArrayFigures {
+            latency_mean_us: mean_us,
+            latency_p50_us: p50_us,
+            latency_p95_us: p95_us,
+            latency_p99_us: p99_us,
+            latency_p999_us: p999_us,
+            latency_max_us: max_us,
+            latency_over_lifetime: latency_over_lifetime(mean_us, self.lifetime_years),
+            ..self
         }
     }
 }

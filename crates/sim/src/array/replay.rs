@@ -1,13 +1,16 @@
 //! A policy behind an admission rule over a trace, at the trace's times: what the devices of an array would have to do.
 
+use flashwise_array::ArrayModel;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{Account, Bits, Counts};
 use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
-use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 
+use super::queue::{Queues, Served};
+use super::{Arrivals, Waits};
 use crate::trace::Trace;
 
 /// Accesses between the hint that a block will be accessed and the access.
@@ -24,6 +27,8 @@ pub struct Replayed {
     pub seconds: f64,
     /// Every decision of a rule that adapts.
     pub decisions: Vec<Decision>,
+    /// How long requests waited, if that was simulated.
+    pub waits: Option<Waits>,
 }
 
 /// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`; the first `warmup` accesses are not counted.
@@ -35,23 +40,51 @@ pub fn replay(
     setting: &Setting,
     warmup: u64,
 ) -> Replayed {
+    replay_queued(trace, policy, rule, capacity_blocks, setting, warmup, None)
+}
+
+/// The same with requests that wait for the devices of `model`, as [`ArrayModel::check`] and [`Arrivals::check`] let them. Requests count whose
+/// last access does. What the policy decides does not depend on it.
+pub fn replay_waiting(
+    trace: &Trace,
+    policy: &Spec,
+    rule: Option<&Rule>,
+    capacity_blocks: usize,
+    setting: &Setting,
+    warmup: u64,
+    (model, arrivals): (&ArrayModel, Arrivals),
+) -> Replayed {
+    let queues = (arrivals != Arrivals::None).then(|| Queues::new(model, trace.block_size_bytes(), arrivals));
+    replay_queued(trace, policy, rule, capacity_blocks, setting, warmup, queues)
+}
+
+fn replay_queued(
+    trace: &Trace,
+    policy: &Spec,
+    rule: Option<&Rule>,
+    capacity_blocks: usize,
+    setting: &Setting,
+    warmup: u64,
+    queues: Option<Queues>,
+) -> Replayed {
     assert!(!policy.info().offline, "{policy} would need next uses");
     let index = Dense::new(trace.unique_blocks());
     match rule {
-        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, warmup }),
-        None => policy.build(index, capacity_blocks, Replay { trace, warmup }),
+        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, warmup, queues }),
+        None => policy.build(index, capacity_blocks, Replay { trace, warmup, queues }),
     }
 }
 
 struct Replay<'a> {
     trace: &'a Trace,
     warmup: u64,
+    queues: Option<Queues>,
 }
 
 impl Visitor<u32> for Replay<'_> {
     type Output = Replayed;
 
-    fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Replayed {
+    fn visit<P: Policy<Key = u32>>(mut self, mut policy: P) -> Replayed {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let mut counters = Counters::default();
         let mut before = (Counts::default(), Counters::default(), 0);
@@ -73,8 +106,17 @@ impl Visitor<u32> for Replay<'_> {
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
                 let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
+                let written_back = account.counts().written_back;
                 account.record(block, op, &outcome);
                 counters.record(op, &outcome);
+                if let Some(queues) = &mut self.queues {
+                    let written_back = match outcome {
+                        Outcome::Admit { evicted } if account.counts().written_back > written_back => evicted,
+                        _ => None,
+                    };
+                    let (request, counted) = (columns.request[at], position > self.warmup);
+                    queues.access(&Served { request, time_us, block, op, outcome: &outcome, written_back, counted });
+                }
                 if let Some(decision) = policy.decision()
                     && decision.number > decisions.len() as u64
                 {
@@ -83,6 +125,12 @@ impl Visitor<u32> for Replay<'_> {
             }
         }
         let (counts, counters) = (*account.counts() - before.0, counters - before.1);
-        Replayed { counts, counters, seconds: (time_us - before.2).max(1) as f64 / 1e6, decisions }
+        Replayed {
+            counts,
+            counters,
+            seconds: (time_us - before.2).max(1) as f64 / 1e6,
+            decisions,
+            waits: self.queues.map(Queues::finish),
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! Policies behind admission rules over traces: every (trace, policy, rule, size), in parallel.
 
+use flashwise_array::{ArrayError, ArrayModel};
 use flashwise_core::admission::{Setting, Spec as Rule};
-use flashwise_core::array::Array;
 use rayon::prelude::*;
 
-use super::{Replayed, replay, setting};
+use super::{Arrivals, Replayed, replay_waiting, setting};
 use crate::progress::Progress;
 use crate::simulate::{Job, Warmup};
 use crate::trace::Trace;
@@ -29,24 +29,34 @@ pub struct ArrayRun {
     pub replayed: Replayed,
 }
 
-/// Runs all jobs, on all cores, each before devices like those of `array` and storage of `storage_bytes` for its trace; the runs come in the order of the jobs. `progress` is told of
-/// block accesses.
+/// Runs all jobs, on all cores, each before devices like those of `array` and storage of `storage_bytes` for its trace, whose requests
+/// come as `arrivals` says; the runs come in the order of the jobs. `progress` is told of block accesses.
+///
+/// # Errors
+/// Where requests wait, devices have to be a whole number, and traces may have to have times.
 pub fn simulate_array(
     traces: &[Trace],
     jobs: Vec<ArrayJob>,
-    array: &Array,
+    array: &ArrayModel,
     storage_bytes: &(dyn Fn(&Trace) -> u64 + Sync),
+    arrivals: Arrivals,
     warmup: Warmup,
     progress: &dyn Progress,
-) -> Vec<ArrayRun> {
+) -> Result<Vec<ArrayRun>, ArrayError> {
+    if arrivals != Arrivals::None {
+        array.check()?;
+        traces.iter().try_for_each(|trace| arrivals.check(trace))?;
+    }
     let run = |job: ArrayJob| {
         let trace = &traces[job.job.trace];
         let capacity_blocks = job.job.capacity_blocks;
-        let setting = setting(array, trace.block_size_bytes(), capacity_blocks, storage_bytes(trace));
+        let setting = setting(&array.array(), trace.block_size_bytes(), capacity_blocks, storage_bytes(trace));
         let warmup = warmup.accesses(trace.len());
-        let replayed = replay(trace, &job.job.policy, job.admission.as_ref(), capacity_blocks, &setting, warmup);
+        let rule = job.admission.as_ref();
+        let replayed =
+            replay_waiting(trace, &job.job.policy, rule, capacity_blocks, &setting, warmup, (array, arrivals));
         progress.advance(trace.len() as u64);
         ArrayRun { job, setting, replayed }
     };
-    jobs.into_par_iter().with_max_len(1).map(run).collect()
+    Ok(jobs.into_par_iter().with_max_len(1).map(run).collect())
 }

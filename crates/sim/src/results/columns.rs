@@ -77,8 +77,10 @@ const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
 
 /// The columns that follow where an array was simulated.
 const ARRAY_COLUMNS: &[(&str, Column<ArrayFigures>)] = columns! {
-    Text { admission }
-    Ratio { latency_mean_us lifetime_years latency_over_lifetime cache_write_rate storage_write_rate }
+    Text { admission arrivals }
+    Ratio { latency_mean_us latency_p50_us latency_p95_us latency_p99_us latency_p999_us latency_max_us }
+    MaybeRatio { requests_per_s cache_utilisation storage_utilisation }
+    Ratio { lifetime_years latency_over_lifetime cache_write_rate storage_write_rate }
     Count { bypassed }
 };
 

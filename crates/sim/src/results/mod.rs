@@ -138,6 +138,10 @@ impl ResultRow {
     pub fn of_array(trace: &Trace, run: &ArrayRun) -> ResultRow {
         let replayed = &run.replayed;
         let figures = ArrayFigures::of(run.job.admission.as_ref(), &run.setting, &replayed.counts, replayed.seconds);
+        let figures = match &replayed.waits {
+            Some(waits) => figures.with_waits(waits),
+            None => figures,
+        };
         let plain = Run { job: run.job.job.clone(), counters: replayed.counters, epochs: Vec::new() };
         ResultRow { array: Some(figures), ..ResultRow::new(trace, &plain) }
     }

@@ -1,0 +1,50 @@
+//! Nanoseconds per access that requests waiting for devices add to LRU before an array, on one core, on a prepared Zipf trace at a cache size of
+//! 10 %; the trace has a million accesses a second. The runs take turns, so that a machine that is busy for a while slows all of them; time is
+//! that of the processor.
+
+use flashwise_array::{ArrayModel, tier_model_of_option};
+use flashwise_benches::{thread_seconds, zipf_trace};
+use flashwise_core::policy::Spec;
+use flashwise_sim::array::{Arrivals, replay_waiting, setting};
+
+const ROUNDS: usize = 11;
+const ACCESSES: usize = 5_000_000;
+
+/// Arrivals, and the storage behind a cache of SLC.
+const RUNS: [(&str, &str); 7] = [
+    ("none", "mlc"),
+    ("trace:speed=0.01", "mlc"),
+    ("trace:speed=0.01", "cloud"),
+    ("trace:speed=0.001", "hdd:devices=16"),
+    ("trace", "mlc"),
+    ("closed:depth=1", "mlc"),
+    ("closed:depth=64", "mlc:devices=4"),
+];
+
+fn main() {
+    let trace = zipf_trace(ACCESSES);
+    let capacity = trace.unique_blocks() / 10;
+    let policy = Spec::parse("lru").expect("a policy");
+    let mut times = vec![Vec::new(); RUNS.len()];
+    let mut used = vec![None; RUNS.len()];
+    for _ in 0..ROUNDS {
+        for (number, (arrivals, storage)) in RUNS.iter().enumerate() {
+            let storage = tier_model_of_option("storage", storage).expect("a device");
+            let model = ArrayModel { storage, ..ArrayModel::paper() };
+            let storage_bytes = 2 * trace.unique_blocks() as u64 * trace.block_size_bytes();
+            let setting = setting(&model.array(), trace.block_size_bytes(), capacity, storage_bytes);
+            let arrivals: Arrivals = arrivals.parse().expect("arrivals");
+            let start = thread_seconds();
+            let replayed = replay_waiting(&trace, &policy, None, capacity, &setting, 0, (&model, arrivals));
+            times[number].push(1e9 * (thread_seconds() - start) / trace.len() as f64);
+            used[number] = replayed.waits.and_then(|waits| waits.storage_utilisation);
+        }
+    }
+    println!("{:36} {:>9} {:>9} {:>9} {:>12}", "", "ns least", "ns median", "added", "storage used");
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    for (((arrivals, storage), of_run), used) in RUNS.iter().zip(&times).zip(used) {
+        let (least, median, added) = (of_run[0], of_run[ROUNDS / 2], of_run[0] - times[0][0]);
+        let used = used.map_or("-".to_owned(), |used: f64| format!("{:.0}%", 100.0 * used));
+        println!("{:36} {least:9.1} {median:9.1} {added:9.1} {used:>12}", format!("{arrivals}, {storage}"));
+    }
+}

@@ -1,0 +1,101 @@
+//! When requests come to an array: as a trace has it, or whenever others have been answered.
+//!
+//! Source: Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006, section 2: open and closed systems.
+
+use std::fmt;
+use std::str::FromStr;
+
+use flashwise_array::ArrayError;
+use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
+
+use crate::trace::Trace;
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Arrivals {
+    /// Nobody waits for anybody: a block access takes its device's latency.
+    #[default]
+    None,
+    /// Open loop: at the times of the trace.
+    Trace {
+        /// So many times as fast as the trace.
+        speed: f64,
+    },
+    /// Closed loop: one after the other, as soon as others are answered.
+    Closed {
+        /// Requests that are under way at a time.
+        depth: u32,
+    },
+}
+
+const SPEED: Parameter = Parameter {
+    name: "speed",
+    kind: Kind::Number(0.001, 1000.0),
+    default: "1",
+    meaning: "how many times as fast as in the trace requests come",
+};
+const DEPTH: Parameter =
+    Parameter { name: "depth", kind: Kind::Count(1, 65_536), default: "1", meaning: "requests under way at a time" };
+
+/// Each by its name, with its options.
+const ARRIVALS: [(&str, &[Parameter]); 3] = [("none", &[]), ("trace", &[SPEED]), ("closed", &[DEPTH])];
+
+impl FromStr for Arrivals {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Arrivals, OptionError> {
+        let ((name, parameters), options) = named("arrivals", text, ARRIVALS.into_iter(), |(name, _)| name)?;
+        let options = Options::parse(name, parameters, options)?;
+        Ok(match name {
+            "trace" => Arrivals::Trace { speed: options.number("speed") },
+            "closed" => Arrivals::Closed { depth: options.count("depth") as u32 },
+            _ => Arrivals::None,
+        })
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arrivals::None => write!(f, "none"),
+            Arrivals::Trace { speed: 1.0 } => write!(f, "trace"),
+            Arrivals::Trace { speed } => write!(f, "trace:speed={speed}"),
+            Arrivals::Closed { depth } => write!(f, "closed:depth={depth}"),
+        }
+    }
+}
+
+impl Arrivals {
+    /// Refuses a trace without the times that requests are to come at.
+    pub fn check(self, trace: &Trace) -> Result<(), ArrayError> {
+        let first_us = trace.batches()[0].time_us[0];
+        let mut times = trace.batches().iter().flat_map(|columns| columns.time_us.iter());
+        match self {
+            Arrivals::Trace { .. } if times.all(|&time_us| time_us <= first_us) => {
+                Err(ArrayError::NoTimes { trace: trace.name().to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_read_as_they_are_shown() {
+        for text in ["none", "trace", "trace:speed=2.5", "closed:depth=16"] {
+            assert_eq!(text.parse::<Arrivals>().unwrap().to_string(), text);
+        }
+        assert_eq!("closed".parse(), Ok(Arrivals::Closed { depth: 1 }));
+        let refused = |text: &str| text.parse::<Arrivals>().unwrap_err().to_string();
+        assert_eq!(
+            refused("close"),
+            "unknown arrivals 'close' (did you mean 'closed'?); expected one of: none, trace, closed"
+        );
+        assert_eq!(refused("closed:depth=0"), "closed: option 'depth' is '0', expected a whole number from 1 to 65536");
+        assert_eq!(refused("trace:speed=0"), "trace: option 'speed' is '0', expected a number from 0.001 to 1000");
+        assert_eq!(refused("none:depth=1"), "none has no option 'depth'; it has none");
+    }
+}

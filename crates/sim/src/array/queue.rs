@@ -1,0 +1,442 @@
+//! Requests that wait for the devices of an array, in the order of time.
+//!
+//! Source: open and closed loops as in Schroeder, Wierman, Harchol-Balter: Open versus closed: a cautionary tale. NSDI 2006; the devices
+//! and what they are asked for as in Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through
+//! workload sampling. MSST 2016, Figures 2 and 3, whose arrows here take time.
+//!
+//! A request comes with all its block accesses at once and is answered when the last of them is:
+//!
+//! - A hit and an admitted write are an access to the cache, a read miss and a refused write one to the storage.
+//! - A read miss that is admitted is written to the cache when the storage has it. Nobody waits for that.
+//! - A dirty block that is evicted is read from the cache, behind the accesses of the request that evicts it, and then written to the
+//!   storage. Nobody waits for that. (The model of wear has no use for that read: reads wear nothing.)
+//!
+//! What is done in the background takes its turn at the devices like all else, first come, first served. A block counts as cached from
+//! the access that admits it on, even while the storage still reads it. In a closed loop nothing holds requests back when the storage
+//! falls behind with what is written back: it is seen in its utilisation.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use flashwise_array::ArrayModel;
+use flashwise_core::access::Op;
+use flashwise_core::policy::Outcome;
+
+use super::Arrivals;
+use super::channels::Channels;
+use super::latency::{Distribution, Latencies};
+
+/// How much may be waiting for devices to end before it can begin itself: 16 MiB. It is more only where devices are hours behind, and
+/// what is beyond it begins at once: how busy that makes a device is the same.
+const PENDING_MAX: usize = 1 << 20;
+
+/// What a simulation of waits found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waits {
+    /// When requests came.
+    pub arrivals: Arrivals,
+    /// From the arrival of a request to its answer.
+    pub latencies: Latencies,
+    /// The work that the busiest device of the cache was asked to do, background included, per time of its channels; above 1 it cannot
+    /// keep up. None if no time passed.
+    pub cache_utilisation: Option<f64>,
+    /// The same of the storage.
+    pub storage_utilisation: Option<f64>,
+    /// Requests answered per second of a closed loop; none of an open one, which has them from the trace.
+    pub requests_per_s: Option<f64>,
+}
+
+/// One block access, and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served<'a> {
+    /// The number of its request. A request's accesses come one after the other.
+    pub request: u32,
+    /// The time of the trace.
+    pub time_us: u64,
+    pub block: u32,
+    pub op: Op,
+    pub outcome: &'a Outcome<u32>,
+    /// A dirty block that was evicted.
+    pub written_back: Option<u32>,
+    /// Whether a request counts whose last access this is.
+    pub counted: bool,
+}
+
+/// The queues before the devices of an array, and the requests that wait in them.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    arrivals: Arrivals,
+    cache: Channels,
+    storage: Channels,
+    /// When the requests of a closed loop that are under way are answered.
+    under_way: BinaryHeap<Reverse<u64>>,
+    /// Background work that can begin at some time, the earliest first.
+    pending: BinaryHeap<Reverse<Pending>>,
+    pending_max: usize,
+    request: Option<Request>,
+    /// Dirty blocks that the request evicted.
+    evicted: Vec<u32>,
+    measured: Option<Measured>,
+    distribution: Distribution,
+}
+
+/// What is done at a time when nobody waits for it. In what order at equal times makes no difference: all that is done to a tier in the
+/// background takes equally long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pending {
+    at_ns: u64,
+    block: u32,
+    work: Work,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// Writes a block that was read from the storage to the cache.
+    Fill,
+    /// Writes a block that was read from the cache to the storage.
+    WriteBack,
+}
+
+/// The request whose accesses come.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    number: u32,
+    arrival_ns: u64,
+    done_ns: u64,
+    counted: bool,
+}
+
+/// Since the first request that counts.
+#[derive(Clone, Debug)]
+struct Measured {
+    first_arrival_ns: u64,
+    last_arrival_ns: u64,
+    last_done_ns: u64,
+    /// What the devices had been asked for before.
+    cache_work_ns: Vec<u64>,
+    storage_work_ns: Vec<u64>,
+}
+
+impl Queues {
+    /// Of idle devices; the arrivals are not [`Arrivals::None`].
+    pub fn new(model: &ArrayModel, block_bytes: u64, arrivals: Arrivals) -> Queues {
+        assert!(arrivals != Arrivals::None, "without arrivals nobody waits");
+        Queues {
+            arrivals,
+            cache: Channels::new(&model.cache, block_bytes),
+            storage: Channels::new(&model.storage, block_bytes),
+            under_way: BinaryHeap::new(),
+            pending: BinaryHeap::new(),
+            pending_max: PENDING_MAX,
+            request: None,
+            evicted: Vec::new(),
+            measured: None,
+            distribution: Distribution::new(),
+        }
+    }
+
+    /// Serves an access. Times do not go back.
+    #[inline]
+    pub fn access(&mut self, served: &Served) {
+        let mut request = match self.request {
+            Some(request) if request.number == served.request => request,
+            _ => self.begin(served),
+        };
+        request.counted = served.counted;
+        if served.counted && self.measured.is_none() {
+            self.measure(request.arrival_ns);
+        }
+        let (number, arrival_ns) = (u64::from(request.number), request.arrival_ns);
+        let Served { block, op, .. } = *served;
+        let done_ns = match (op, served.outcome) {
+            (_, Outcome::Hit) | (Op::Write, Outcome::Admit { .. }) => {
+                self.cache.access_of(number, block, op, arrival_ns)
+            }
+            (Op::Read, Outcome::Admit { .. }) => {
+                let done_ns = self.storage.access_of(number, block, op, arrival_ns);
+                self.pend(arrival_ns, done_ns, block, Work::Fill);
+                done_ns
+            }
+            (_, Outcome::Bypass) => self.storage.access_of(number, block, op, arrival_ns),
+        };
+        request.done_ns = request.done_ns.max(done_ns);
+        self.request = Some(request);
+        self.evicted.extend(served.written_back);
+    }
+
+    /// What was found, once all requests have come.
+    pub fn finish(mut self) -> Waits {
+        self.end();
+        self.work_until(u64::MAX);
+        let measured = self.measured.as_ref();
+        let utilisation = |channels: &Channels, before: fn(&Measured) -> &[u64]| {
+            let measured = measured.filter(|measured| measured.span_ns(self.arrivals) > 0)?;
+            Some(channels.work_ns_max(before(measured)) / measured.span_ns(self.arrivals) as f64)
+        };
+        let requests_per_s = |measured: &Measured| match self.arrivals {
+            Arrivals::Closed { .. } => {
+                Some(self.distribution.count() as f64 / (measured.span_ns(self.arrivals) as f64 / 1e9))
+            }
+            _ => None,
+        };
+        Waits {
+            arrivals: self.arrivals,
+            latencies: self.distribution.latencies(),
+            cache_utilisation: utilisation(&self.cache, |measured| &measured.cache_work_ns),
+            storage_utilisation: utilisation(&self.storage, |measured| &measured.storage_work_ns),
+            requests_per_s: measured.and_then(requests_per_s),
+        }
+    }
+
+    /// Ends the request before, and lets that of `served` come.
+    fn begin(&mut self, served: &Served) -> Request {
+        self.end();
+        let arrival_ns = match self.arrivals {
+            Arrivals::Closed { depth } if self.under_way.len() < depth as usize => 0,
+            Arrivals::Closed { .. } => self.under_way.pop().map_or(0, |Reverse(done_ns)| done_ns),
+            Arrivals::Trace { speed } if speed != 1.0 => (served.time_us as f64 * (1e3 / speed)) as u64,
+            _ => served.time_us.saturating_mul(1000),
+        };
+        self.work_until(arrival_ns);
+        Request { number: served.request, arrival_ns, done_ns: 0, counted: false }
+    }
+
+    /// Ends the request whose accesses have come.
+    fn end(&mut self) {
+        let Some(request) = self.request.take() else { return };
+        if let Arrivals::Closed { .. } = self.arrivals {
+            self.under_way.push(Reverse(request.done_ns));
+        }
+        if request.counted {
+            self.distribution.record(request.done_ns - request.arrival_ns);
+            let measured = self.measured.as_mut().expect("what counts is measured");
+            measured.last_arrival_ns = request.arrival_ns;
+            measured.last_done_ns = measured.last_done_ns.max(request.done_ns);
+        }
+        let mut evicted = std::mem::take(&mut self.evicted);
+        for block in evicted.drain(..) {
+            let read_ns = self.cache.access(block, Op::Read, request.arrival_ns);
+            self.pend(request.arrival_ns, read_ns, block, Work::WriteBack);
+        }
+        self.evicted = evicted;
+    }
+
+    #[cold]
+    fn measure(&mut self, arrival_ns: u64) {
+        self.measured = Some(Measured {
+            first_arrival_ns: arrival_ns,
+            last_arrival_ns: arrival_ns,
+            last_done_ns: arrival_ns,
+            cache_work_ns: self.cache.work_ns().to_vec(),
+            storage_work_ns: self.storage.work_ns().to_vec(),
+        });
+    }
+
+    /// Has work done that can begin at `at_ns`; now it is `now_ns`.
+    #[inline]
+    fn pend(&mut self, now_ns: u64, at_ns: u64, block: u32, work: Work) {
+        if self.pending.len() < self.pending_max {
+            self.pending.push(Reverse(Pending { at_ns, block, work }));
+        } else {
+            self.perform(now_ns, block, work);
+        }
+    }
+
+    /// Does what can begin until `end_ns`, this time included.
+    fn work_until(&mut self, end_ns: u64) {
+        while let Some(&Reverse(Pending { at_ns, block, work })) = self.pending.peek()
+            && at_ns <= end_ns
+        {
+            self.pending.pop();
+            self.perform(at_ns, block, work);
+        }
+    }
+
+    fn perform(&mut self, at_ns: u64, block: u32, work: Work) {
+        match work {
+            Work::Fill => self.cache.access(block, Op::Write, at_ns),
+            Work::WriteBack => self.storage.access(block, Op::Write, at_ns),
+        };
+    }
+}
+
+impl Measured {
+    /// How long devices had for what they were asked to do: of an open loop, until no more came.
+    fn span_ns(&self, arrivals: Arrivals) -> u64 {
+        let end_ns = match arrivals {
+            Arrivals::Closed { .. } => self.last_done_ns,
+            _ => self.last_arrival_ns,
+        };
+        end_ns - self.first_arrival_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashwise_array::tier_model_of_option;
+
+    const ADMIT: Outcome<u32> = Outcome::Admit { evicted: None };
+
+    /// The paper's latencies, 40 and 200 us before 200 and 1,000 us, with one channel each or with changes.
+    fn queues(cache: &str, storage: &str, arrivals: &str) -> Queues {
+        let tier = |device: &str, keys: &str| tier_model_of_option("test", &format!("{device}:{keys}")).unwrap();
+        let model = ArrayModel { cache: tier("slc", cache), storage: tier("mlc", storage) };
+        Queues::new(&model, 4096, arrivals.parse().unwrap())
+    }
+
+    /// An access of a request; blocks are numbered as requests are.
+    fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
+        Served { request, time_us, block: request, op, outcome, written_back: None, counted: true }
+    }
+
+    fn near(found: Option<f64>, expected: f64) {
+        assert!(found.is_some_and(|found| (found - expected).abs() < 1e-9), "found {found:?}, expected {expected}");
+    }
+
+    /// Open loop, one channel each; times in us:
+    ///
+    ///     arrives   cache            storage          answered   latency
+    ///     0   read, admitted         read 0-200        200       200
+    ///     10  read, hit    10-50                       50        40
+    ///     20  read, refused          read 200-400      400       380
+    ///         (fill 200-400)
+    ///     210 read, hit    400-440                     440       230
+    ///     300 write, hit   440-640                     640       340
+    ///
+    /// Until 300 us the cache is asked for 200 + 2 * 40 + 200, the storage for 2 * 200.
+    #[test]
+    fn an_open_loop_waits_for_what_came_before() {
+        let mut queues = queues("channels=1", "channels=1", "trace");
+        queues.access(&access(0, 0, Op::Read, &ADMIT));
+        queues.access(&access(1, 10, Op::Read, &Outcome::Hit));
+        queues.access(&access(2, 20, Op::Read, &Outcome::Bypass));
+        queues.access(&access(3, 210, Op::Read, &Outcome::Hit));
+        queues.access(&access(4, 300, Op::Write, &Outcome::Hit));
+        let waits = queues.finish();
+        assert_eq!(
+            (waits.latencies.mean_us, waits.latencies.max_us),
+            ((200 + 40 + 380 + 230 + 340) as f64 / 5.0, 380.0)
+        );
+        // The third of five in order of length; within a thousandth.
+        assert!((230.0..230.3).contains(&waits.latencies.p50_us), "{waits:?}");
+        assert_eq!((waits.latencies.p99_us, waits.requests_per_s), (380.0, None));
+        near(waits.cache_utilisation, 480.0 / 300.0);
+        near(waits.storage_utilisation, 400.0 / 300.0);
+    }
+
+    /// Twice as fast, requests come at 0, 5, 10, 105 and 150 us: with channels to spare nobody waits but for their own device.
+    #[test]
+    fn with_channels_to_spare_a_request_takes_as_long_as_its_longest_access() {
+        let mut queues = queues("channels=8", "channels=8", "trace:speed=2");
+        for (request, time_us) in [0, 10, 20, 210, 300].into_iter().enumerate() {
+            let request = request as u32;
+            queues.access(&access(request, time_us, Op::Read, &Outcome::Hit));
+            queues.access(&Served { block: 90 + request, ..access(request, time_us, Op::Read, &ADMIT) });
+        }
+        let waits = queues.finish();
+        assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), (200.0, 200.0));
+        // 5 hits and 5 fills, 5 reads of the storage, by 8 channels in 150 us.
+        near(waits.cache_utilisation, (5.0 * 40.0 + 5.0 * 200.0) / 8.0 / 150.0);
+        near(waits.storage_utilisation, 5.0 * 200.0 / 8.0 / 150.0);
+    }
+
+    /// Depth 1: 40 + 200 us of the cache, 1,000 + 200 us of the storage.
+    #[test]
+    fn a_closed_loop_of_one_takes_all_services_one_after_the_other() {
+        let mut queues = queues("channels=1", "channels=1", "closed:depth=1");
+        queues.access(&access(0, 0, Op::Read, &Outcome::Hit));
+        queues.access(&access(1, 0, Op::Write, &Outcome::Hit));
+        queues.access(&access(2, 0, Op::Write, &Outcome::Bypass));
+        queues.access(&access(3, 0, Op::Read, &Outcome::Bypass));
+        let waits = queues.finish();
+        assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), (1440.0 / 4.0, 1000.0));
+        near(waits.requests_per_s, 4.0 / 1440e-6);
+        near(waits.cache_utilisation, 240.0 / 1440.0);
+        near(waits.storage_utilisation, 1200.0 / 1440.0);
+    }
+
+    /// Depth 1; times in us:
+    ///
+    ///     comes                      cache       storage       answered
+    ///     0    write, evicts dirty   0-200                     200
+    ///          (read the evicted     200-240)
+    ///     200  read, hit             240-280                   280
+    ///          (write it back                    240-1,240)
+    ///     280  read, refused                     1,240-1,440   1,440
+    #[test]
+    fn what_is_written_back_is_read_from_the_cache_and_written_to_the_storage() {
+        let mut queues = queues("channels=1", "channels=1", "closed:depth=1");
+        let evicts = Outcome::Admit { evicted: Some(9) };
+        queues.access(&Served { written_back: Some(9), ..access(0, 0, Op::Write, &evicts) });
+        queues.access(&access(1, 0, Op::Read, &Outcome::Hit));
+        queues.access(&access(2, 0, Op::Read, &Outcome::Bypass));
+        let waits = queues.finish();
+        assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), ((200 + 80 + 1160) as f64 / 3.0, 1160.0));
+        near(waits.cache_utilisation, 280.0 / 1440.0);
+        near(waits.storage_utilisation, 1200.0 / 1440.0);
+    }
+
+    /// Hits of 40 us on 4 channels: with less depth it is depth that bounds throughput, with more the channels.
+    #[test]
+    fn throughput_is_bounded_by_depth_and_by_channels() {
+        let per_s = |depth: u32| {
+            let mut queues = queues("channels=4", "channels=1", &format!("closed:depth={depth}"));
+            (0..4000).for_each(|request| queues.access(&access(request, 0, Op::Read, &Outcome::Hit)));
+            let waits = queues.finish();
+            (waits.requests_per_s.unwrap().round(), waits.latencies.max_us, waits.cache_utilisation.unwrap())
+        };
+        assert_eq!(per_s(1), (25e3, 40.0, 0.25));
+        assert_eq!(per_s(2), (50e3, 40.0, 0.5));
+        assert_eq!(per_s(4), (100e3, 40.0, 1.0));
+        assert_eq!(per_s(16), (100e3, 160.0, 1.0));
+    }
+
+    /// Requests for two blocks, each on a device of its own: the first does not count, of the second one access does.
+    #[test]
+    fn a_request_counts_if_its_last_access_does() {
+        let mut queues = queues("channels=1", "devices=10,channels=1", "trace");
+        for (request, counted) in [(0, [false, false]), (1, [false, true]), (2, [true, true])] {
+            let time_us = 100 * u64::from(request);
+            for (at, counted) in counted.into_iter().enumerate() {
+                let block = 10 * request + at as u32;
+                queues.access(&Served { block, counted, ..access(request, time_us, Op::Read, &Outcome::Bypass) });
+            }
+        }
+        // Each device has a block of each request: the first takes 200 us, the second waits 100 us and the third 200.
+        let waits = queues.finish();
+        assert_eq!((waits.latencies.mean_us, waits.latencies.max_us), (350.0, 400.0));
+        // Of the second request the access that counts, and both of the third, in 100 us: two of them on one device.
+        near(waits.storage_utilisation, 400.0 / 100.0);
+    }
+
+    /// 3,000 misses come at once to a storage that takes 200 us for each: their fills begin after them, or no more than 5 of them do.
+    #[test]
+    fn where_devices_are_far_behind_memory_is_bounded_and_the_work_is_the_same() {
+        let run = |pending_max: usize| {
+            let mut queues = queues("channels=1", "channels=1", "trace");
+            queues.pending_max = pending_max;
+            for request in 0..3000 {
+                queues.access(&access(request, request.into(), Op::Read, &ADMIT));
+                assert!(queues.pending.len() <= pending_max);
+            }
+            queues.finish()
+        };
+        let (all, few) = (run(PENDING_MAX), run(5));
+        assert_eq!(few, all);
+        near(all.storage_utilisation, 3000.0 * 200.0 / 2999.0);
+    }
+
+    #[test]
+    fn times_beyond_all_measure_do_no_harm() {
+        let mut queues = queues("read-latency-ms=1e15", "channels=1", "trace");
+        for request in 0..10 {
+            queues.access(&access(request, u64::MAX - 10 + u64::from(request), Op::Read, &Outcome::Hit));
+            queues.access(&access(request, u64::MAX - 10 + u64::from(request), Op::Read, &ADMIT));
+        }
+        queues.finish();
+        let mut queues = super::tests::queues("read-latency-ms=1e15", "channels=1", "closed:depth=2");
+        (0..10).for_each(|request| queues.access(&access(request, 0, Op::Read, &Outcome::Hit)));
+        assert_eq!(queues.finish().latencies.max_us, u64::MAX as f64 / 1e3);
+    }
+}
