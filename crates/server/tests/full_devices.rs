@@ -40,6 +40,8 @@ impl Setting {
             ram_bytes: 4 * MIB,
             write_buffer_share: 0.5,
             policy: "lru".parse().unwrap(),
+            admission: None,
+            array: flashwise_array::paper(),
             write_mode: Mode::WriteBack,
             over_provision: 0.1,
             dirty_high: 0.9,
