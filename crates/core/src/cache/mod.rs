@@ -24,6 +24,7 @@ use crate::format::{BLOCK_BYTES, Geometry};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::{Cause, Log};
+use crate::layout::contents::AnyPolicy;
 use crate::policy::{Outcome, Policy, Spec, Visitor};
 use crate::ram::read_buffer::ReadBuffer;
 use crate::ram::write_buffer::WriteBuffer;
@@ -96,6 +97,8 @@ pub const PIECE_BLOCKS: u32 = 64;
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 /// Free units below which the oldest unit is reset.
 const RESERVE_UNITS: u32 = 4;
+/// Nodes of a policy without ghosts that are not slots of the log, about: heads of lists, and blocks about to be written.
+const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
 /// Blocks that are written back together.
@@ -218,10 +221,10 @@ impl std::ops::Sub for Figures {
     }
 }
 
-type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
-
-fn build_policy(policy: &Spec, capacity_blocks: usize) -> AnyPolicy {
-    policy.build(Hashed::with_capacity(capacity_blocks), capacity_blocks, Boxed)
+fn build_policy(config: &Config) -> AnyPolicy {
+    // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
+    let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
+    config.policy.build(Hashed::with_capacity(config.data_pages() as usize, node_max), config.capacity_blocks(), Boxed)
 }
 
 struct Boxed;
@@ -237,7 +240,7 @@ impl Visitor<u32> for Boxed {
 /// See the module.
 pub struct Cache {
     config: Config,
-    policy: AnyPolicy,
+    /// With the policy, whose table of blocks is the log's as well.
     log: Log,
     read_buffer: ReadBuffer<Frame>,
     write_buffer: WriteBuffer<Frame>,
@@ -358,8 +361,8 @@ impl Cache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
+        log.set_policy(build_policy(&config));
         let mut cache = Cache {
-            policy: build_policy(&config.policy, config.capacity_blocks()),
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
@@ -394,7 +397,7 @@ impl Cache {
     /// Shows the policy what the log holds, oldest first.
     fn warm_policy(&mut self) {
         for block in self.log.blocks() {
-            self.policy.access(Access::read(block));
+            self.log.policy_mut().access(Access::read(block));
         }
     }
 
@@ -405,8 +408,8 @@ impl Cache {
 
     /// Changes the policy; the new one is shown what is on flash.
     pub fn set_policy(&mut self, policy: Spec) {
-        self.policy = build_policy(&policy, self.config.capacity_blocks());
         self.config.policy = policy;
+        self.log.set_policy(build_policy(&self.config));
         self.warm_policy();
     }
 
@@ -599,7 +602,7 @@ impl Cache {
         }
         let frame = self.fetch(block, slot, steps);
         if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
-            self.policy.remove(block);
+            self.log.policy_mut().remove(block);
         } else if slot.is_none() && admitted {
             self.log_add(block, frame, false, Cause::Admission, steps);
             if self.backend_unflushed {
@@ -619,7 +622,7 @@ impl Cache {
             return false;
         }
         let access = Access { block, op, request_blocks: self.request_blocks, next_use: NEVER };
-        let outcome = self.policy.access(access);
+        let outcome = self.log.policy_mut().access(access);
         self.counters.record(op, &outcome);
         outcome != Outcome::Bypass
     }
@@ -668,7 +671,7 @@ impl Cache {
     /// Asserts what must hold between plans. Slow; for tests.
     pub fn check(&self) {
         self.log.check();
-        self.policy.check();
+        self.log.policy().check();
         self.read_buffer.check();
         self.write_buffer.check();
         assert!(self.transient.is_empty());
