@@ -1,9 +1,29 @@
-//! The blocks that a policy remembers, each on one of a few ordered lists.
+//! The blocks that a policy remembers, each on one of a few ordered lists; for a log on flash also what is in its slots.
 //!
 //! Every policy here is made of queues of blocks (`Q` and `Q_r` in LARC; `T1`, `T2`, `B1`, `B2` in ARC) and asks two
 //! questions: which node remembers this block, and what stands at the end of that queue. [`Blocks`] answers both: an
 //! [`Index`] from key to node, and a slab of nodes linked into circular doubly linked lists. The first nodes of the slab are
 //! the lists' heads, so that linking never branches on an empty list, and node 0 is never a block.
+//!
+//! A log asks two more: which slot a block is in, and which block is in a slot. To keep that in tables of its own would take
+//! as much again, so the policy's table answers them as well ([`Directory`](crate::directory::Directory)). Behind the heads
+//! stands a node for each slot of the log, then *loose* nodes. A block with a copy in the log has its slot's node, whether
+//! the policy remembers it or not; a loose node is for one that the policy remembers and that has no copy: a ghost, or what
+//! it has just admitted. When the log puts a block into a slot, takes it out or moves it, the block moves from node to node,
+//! and keeps its place on its list. What `lists` says of a node tells its state:
+//!
+//! | `lists` | indexed | of a slot: | loose: |
+//! | --- | --- | --- | --- |
+//! | a list | yes | the block's copy is here, and the policy remembers it | the policy remembers it, without a copy |
+//! | `UNLISTED` | yes | its copy is here, and the policy does not remember it | |
+//! | `SUPERSEDED` | no | its copy was here: there is a newer one, or none that counts | |
+//! | `FREE` | no | nothing was put here since the slot was cleared | to be used next, linked through `next` |
+//!
+//! Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
+
+mod slots;
+#[cfg(test)]
+mod tests;
 
 use crate::index::Index;
 use crate::prefetch::prefetch;
@@ -12,45 +32,59 @@ use crate::prefetch::prefetch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List(pub u8);
 
-/// A remembered block. Valid until the block is removed.
+/// A remembered block. Valid until the block is removed, or [`Moved`](crate::directory::Moved).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeId(u32);
 
 #[derive(Clone, Copy, Debug)]
-struct Node<K, T> {
+struct Node<K> {
     key: K,
     prev: u32,
     next: u32,
-    list: List,
-    data: T,
 }
 
+/// These stand in the place of a node's list; see the module.
 const FREE: List = List(u8::MAX);
+const SUPERSEDED: List = List(u8::MAX - 1);
+const UNLISTED: List = List(u8::MAX - 2);
+
+/// Loose nodes that room is made for at least.
+const LOOSE_NODES_MIN: usize = 64;
 
 /// The blocks a policy remembers. `T` is what it keeps of each besides its place, `()` if nothing.
 ///
-/// Memory: the index, plus 12 bytes and the key and `T` per remembered block (16 bytes for `u32` keys and a small `T`).
+/// Memory: the index, plus 9 bytes and the key and `T` per node: 13 bytes for `u32` keys and no `T`.
 #[derive(Clone, Debug)]
 pub struct Blocks<I: Index, T> {
     index: I,
-    nodes: Vec<Node<I::Key, T>>,
+    nodes: Vec<Node<I::Key>>,
+    /// The list that each node is on, or its state.
+    lists: Vec<List>,
+    data: Vec<T>,
     lens: Vec<u32>,
-    /// First free node, linked through `next`; 0 if none.
+    /// Nodes behind the heads that are slots of a log.
+    slots: u32,
+    /// Slots with a block's copy.
+    placed: u32,
+    /// First free loose node, linked through `next`; 0 if none.
     free: u32,
 }
 
 impl<I: Index, T: Default> Blocks<I, T> {
     /// No blocks yet, on `list_count` lists.
     pub fn new(index: I, list_count: u8) -> Self {
-        let head = |list: u8| Node {
-            key: I::Key::default(),
-            prev: u32::from(list),
-            next: u32::from(list),
-            list: List(list),
-            data: T::default(),
-        };
-        let nodes = (0..list_count).map(head).collect();
-        Blocks { index, nodes, lens: vec![0; list_count.into()], free: 0 }
+        assert!(list_count <= UNLISTED.0, "{list_count} lists");
+        let head = |list: u8| Node { key: I::Key::default(), prev: u32::from(list), next: u32::from(list) };
+        Blocks {
+            index,
+            nodes: (0..list_count).map(head).collect(),
+            lists: (0..list_count).map(List).collect(),
+            data: (0..list_count).map(|_| T::default()).collect(),
+            lens: vec![0; list_count.into()],
+            slots: 0,
+            placed: 0,
+            free: 0,
+        }
     }
 
     /// Puts `key`, which must not be remembered yet, at the front of `list`.
@@ -70,12 +104,20 @@ impl<I: Index, T: Default> Blocks<I, T> {
     /// Puts `key`, which must not be remembered yet, just before `other`: one step nearer to the front of its list.
     #[inline]
     pub fn insert_before(&mut self, other: NodeId, key: I::Key, data: T) -> NodeId {
-        let Node { prev, list, .. } = self.nodes[other.0 as usize];
-        self.insert_after(list, prev, key, data)
+        let list = self.list(other);
+        self.insert_after(list, self.nodes[other.0 as usize].prev, key, data)
     }
 
     #[inline]
     fn insert_after(&mut self, list: List, after: u32, key: I::Key, data: T) -> NodeId {
+        if self.has_slots()
+            && let Some(node) = self.slot_node_of(key)
+        {
+            assert_eq!(self.lists[node as usize], UNLISTED, "{key:?} is remembered already");
+            self.data[node as usize] = data;
+            self.link_after(list, after, node);
+            return NodeId(node);
+        }
         let node = self.take_free(key, data);
         self.link_after(list, after, node);
         let Blocks { index, nodes, .. } = self;
@@ -83,6 +125,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         NodeId(node)
     }
 
+    /// A loose node, on no list yet.
     #[inline]
     fn take_free(&mut self, key: I::Key, data: T) -> u32 {
         let node = self.free;
@@ -90,16 +133,33 @@ impl<I: Index, T: Default> Blocks<I, T> {
             let reused = &mut self.nodes[node as usize];
             self.free = reused.next;
             reused.key = key;
-            reused.data = data;
+            self.data[node as usize] = data;
             return node;
         }
         let node = u32::try_from(self.nodes.len()).expect("fewer than 2^32 blocks are remembered");
         if self.nodes.len() == self.nodes.capacity() {
             // By an eighth, not twofold: the slab is most of what a cache remembers in RAM.
-            self.nodes.reserve_exact(self.nodes.len() / 8 + 64);
+            let loose = self.nodes.len() - self.slots as usize;
+            self.reserve(loose / 8 + LOOSE_NODES_MIN);
         }
-        self.nodes.push(Node { key, prev: 0, next: 0, list: FREE, data });
+        self.nodes.push(Node { key, prev: 0, next: 0 });
+        self.lists.push(FREE);
+        self.data.push(data);
         node
+    }
+
+    fn reserve(&mut self, nodes: usize) {
+        self.nodes.reserve_exact(nodes);
+        self.lists.reserve_exact(nodes);
+        self.data.reserve_exact(nodes);
+    }
+
+    /// Gives back a loose node whose block is not indexed.
+    #[inline]
+    fn free(&mut self, node: u32) {
+        self.lists[node as usize] = FREE;
+        self.nodes[node as usize].next = self.free;
+        self.free = node;
     }
 
     /// Forgets the block at the back of `list` and returns its key. What the next call will touch, which has not been used for
@@ -109,8 +169,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         let back = self.back(list)?;
         let key = self.remove(back);
         if let Some(next) = self.back(list) {
-            self.index.prefetch(self.key(next));
-            self.prefetch_toward_front(next);
+            self.prefetch_removal(next);
         }
         Some(key)
     }
@@ -128,12 +187,13 @@ impl<I: Index, T: Default> Blocks<I, T> {
     pub fn remove(&mut self, node: NodeId) -> I::Key {
         self.unlink(node.0);
         let key = self.nodes[node.0 as usize].key;
+        if self.is_slot(node.0) {
+            self.lists[node.0 as usize] = UNLISTED;
+            return key;
+        }
         let Blocks { index, nodes, .. } = self;
         index.remove(key, |node| nodes[node as usize].key);
-        let freed = &mut self.nodes[node.0 as usize];
-        freed.list = FREE;
-        freed.next = self.free;
-        self.free = node.0;
+        self.free(node.0);
         key
     }
 }
@@ -142,10 +202,34 @@ impl<I: Index, T> Blocks<I, T> {
     /// The node of `key`, if it is remembered on any list.
     #[inline]
     pub fn find(&self, key: I::Key) -> Option<NodeId> {
-        match self.index.get(key, |node| self.nodes[node as usize].key) {
+        match self.indexed(key) {
             0 => None,
+            node if self.has_slots() && self.lists[node as usize] == UNLISTED => None,
             node => Some(NodeId(node)),
         }
+    }
+
+    /// The node of `key`, on a list or not, or 0.
+    #[inline]
+    fn indexed(&self, key: I::Key) -> u32 {
+        self.index.get(key, |node| self.nodes[node as usize].key)
+    }
+
+    /// Whether this is the directory of a log.
+    #[inline]
+    fn has_slots(&self) -> bool {
+        I::SERVES_LOG && self.slots > 0
+    }
+
+    /// Whether `node` stands for a slot of the log.
+    #[inline]
+    fn is_slot(&self, node: u32) -> bool {
+        self.has_slots() && (node as usize).wrapping_sub(self.lens.len()) < self.slots as usize
+    }
+
+    /// The node of the slot that `key` is in.
+    fn slot_node_of(&self, key: I::Key) -> Option<u32> {
+        Some(self.indexed(key)).filter(|&node| node != 0)
     }
 
     /// Number of blocks on `list`.
@@ -169,48 +253,48 @@ impl<I: Index, T> Blocks<I, T> {
     /// The list that `node` is on.
     #[inline]
     pub fn list(&self, node: NodeId) -> List {
-        self.nodes[node.0 as usize].list
+        self.lists[node.0 as usize]
     }
 
     /// What the policy keeps of the block of `node`.
     #[inline]
     pub fn data(&self, node: NodeId) -> &T {
-        &self.nodes[node.0 as usize].data
+        &self.data[node.0 as usize]
     }
 
     /// What the policy keeps of the block of `node`, to change.
     #[inline]
     pub fn data_mut(&mut self, node: NodeId) -> &mut T {
-        &mut self.nodes[node.0 as usize].data
+        &mut self.data[node.0 as usize]
     }
 
     /// The front of `list`, where the most recently inserted block stands.
     #[inline]
     pub fn front(&self, list: List) -> Option<NodeId> {
-        self.block_at(self.nodes[usize::from(list.0)].next)
+        self.unless_head(self.nodes[usize::from(list.0)].next)
     }
 
     /// The back of `list`.
     #[inline]
     pub fn back(&self, list: List) -> Option<NodeId> {
-        self.block_at(self.nodes[usize::from(list.0)].prev)
+        self.unless_head(self.nodes[usize::from(list.0)].prev)
     }
 
     /// The neighbour of `node` towards the front of its list.
     #[inline]
     pub fn toward_front(&self, node: NodeId) -> Option<NodeId> {
-        self.block_at(self.nodes[node.0 as usize].prev)
+        self.unless_head(self.nodes[node.0 as usize].prev)
     }
 
     /// The neighbour of `node` towards the back of its list.
     #[inline]
     pub fn toward_back(&self, node: NodeId) -> Option<NodeId> {
-        self.block_at(self.nodes[node.0 as usize].next)
+        self.unless_head(self.nodes[node.0 as usize].next)
     }
 
     /// `None` for a list's head.
     #[inline]
-    fn block_at(&self, node: u32) -> Option<NodeId> {
+    fn unless_head(&self, node: u32) -> Option<NodeId> {
         (node as usize >= self.lens.len()).then_some(NodeId(node))
     }
 
@@ -233,16 +317,15 @@ impl<I: Index, T> Blocks<I, T> {
     pub fn move_before(&mut self, node: NodeId, other: NodeId) {
         assert_ne!(node, other);
         self.unlink(node.0);
-        let Node { prev, list, .. } = self.nodes[other.0 as usize];
-        self.link_after(list, prev, node.0);
+        self.link_after(self.list(other), self.nodes[other.0 as usize].prev, node.0);
     }
 
     #[inline]
     fn unlink(&mut self, node: u32) {
-        let Node { prev, next, list, .. } = self.nodes[node as usize];
+        let Node { prev, next, .. } = self.nodes[node as usize];
         self.nodes[prev as usize].next = next;
         self.nodes[next as usize].prev = prev;
-        self.lens[usize::from(list.0)] -= 1;
+        self.lens[usize::from(self.lists[node as usize].0)] -= 1;
     }
 
     #[inline]
@@ -251,7 +334,7 @@ impl<I: Index, T> Blocks<I, T> {
         let linked = &mut self.nodes[node as usize];
         linked.prev = prev;
         linked.next = next;
-        linked.list = list;
+        self.lists[node as usize] = list;
         self.nodes[prev as usize].next = node;
         self.nodes[next as usize].prev = node;
         self.lens[usize::from(list.0)] += 1;
@@ -273,35 +356,90 @@ impl<I: Index, T> Blocks<I, T> {
     /// [`prefetch_index`](Self::prefetch_index) for the same key.
     #[inline]
     pub fn prefetch_node(&self, key: I::Key) {
-        let node = self.index.get(key, |node| self.nodes[node as usize].key);
+        self.prefetch(self.indexed(key));
+    }
+
+    /// As [`prefetch_node`](Self::prefetch_node), where only what the policy keeps of the block will be used.
+    #[inline]
+    pub fn prefetch_data(&self, key: I::Key) {
+        prefetch(&self.data, self.indexed(key) as usize);
+    }
+
+    #[inline]
+    fn prefetch(&self, node: u32) {
         prefetch(&self.nodes, node as usize);
+        prefetch(&self.lists, node as usize);
+        if size_of::<T>() > 0 {
+            prefetch(&self.data, node as usize);
+        }
+    }
+
+    /// A hint that `node`, and then its neighbour towards the front of its list, will be removed soon.
+    #[inline]
+    pub fn prefetch_removal(&self, node: NodeId) {
+        self.index.prefetch(self.key(node));
+        self.prefetch_toward_front(node);
+    }
+
+    /// A hint that the block at the back of `list` will be used soon.
+    #[inline]
+    pub fn prefetch_back(&self, list: List) {
+        self.prefetch(self.nodes[usize::from(list.0)].prev);
     }
 
     /// A hint that the neighbour of `node` towards the front of its list will be used soon.
     #[inline]
     pub fn prefetch_toward_front(&self, node: NodeId) {
-        prefetch(&self.nodes, self.nodes[node.0 as usize].prev as usize);
+        self.prefetch(self.nodes[node.0 as usize].prev);
     }
 
     /// Asserts that lists, lengths and index agree, and that no more than `blocks_max` blocks are remembered.
     pub fn check(&self, blocks_max: usize) {
-        let mut remembered = 0;
-        for number in 0..self.lens.len() {
-            let list = List(number as u8);
-            let mut previous = number as u32;
-            let mut len = 0;
-            let mut node = self.nodes[number].next;
-            while node as usize != number {
-                let Node { key, prev, next, list: on, .. } = self.nodes[node as usize];
-                assert_eq!(prev, previous, "the links of list {number} disagree at {key:?}");
-                assert_eq!(on, list, "{key:?} is linked on list {number} but names another");
-                assert_eq!(self.find(key), Some(NodeId(node)), "{key:?} is listed but not indexed");
-                (previous, node, len) = (node, next, len + 1);
-                assert!(len <= self.nodes.len(), "list {number} does not end");
-            }
-            assert_eq!(len, self.len(list), "the length of list {number}");
-            remembered += len;
-        }
+        let remembered = (0..self.lens.len()).map(|list| self.check_list(List(list as u8))).sum::<usize>();
         assert!(remembered <= blocks_max, "{remembered} blocks are remembered, {blocks_max} at most are allowed");
+        self.check_states(remembered);
     }
+
+    /// Asserts that links, length and index agree, and returns the length.
+    fn check_list(&self, list: List) -> usize {
+        let (mut previous, mut len) = (u32::from(list.0), 0);
+        let mut node = self.nodes[usize::from(list.0)].next;
+        while node != u32::from(list.0) {
+            let Node { key, prev, next } = self.nodes[node as usize];
+            assert_eq!(prev, previous, "the links of {list:?} disagree at {key:?}");
+            assert_eq!(self.lists[node as usize], list, "{key:?} is linked on {list:?} but names another");
+            assert_eq!(self.find(key), Some(NodeId(node)), "{key:?} is listed but not indexed");
+            (previous, node, len) = (node, next, len + 1);
+            assert!(len <= self.nodes.len(), "{list:?} does not end");
+        }
+        assert_eq!(len, self.len(list), "the length of {list:?}");
+        len
+    }
+
+    /// Asserts that every node is in one of the states of its kind, and the index right about it.
+    fn check_states(&self, remembered: usize) {
+        let (mut listed, mut placed, mut free) = (0, 0, 0);
+        for node in self.lens.len()..self.nodes.len() {
+            let (list, key) = (self.lists[node], self.nodes[node].key);
+            let (is_slot, indexed) = (self.is_slot(node as u32), self.indexed(key) as usize == node);
+            match list {
+                FREE => free += usize::from(!is_slot),
+                SUPERSEDED => assert!(is_slot && !indexed, "{key:?} at node {node} is superseded"),
+                UNLISTED => assert!(is_slot && indexed, "{key:?} at node {node} is in a slot"),
+                _ => listed += 1,
+            }
+            placed += usize::from(is_slot && is_current(list));
+        }
+        assert_eq!(listed, remembered, "every node that names a list is on it");
+        assert_eq!(placed, self.placed as usize, "the number of blocks in slots");
+        let next = |&node: &u32| Some(self.nodes[node as usize].next);
+        let chain = std::iter::successors(Some(self.free), next).take_while(|&node| node != 0);
+        assert_eq!(chain.take(self.nodes.len()).count(), free, "every loose node is used or linked as free");
+    }
+}
+
+/// Whether the block of a node that is on `list` is indexed.
+#[inline]
+fn is_current(list: List) -> bool {
+    !matches!(list, SUPERSEDED | FREE)
 }

@@ -20,11 +20,17 @@ pub trait Index {
     /// What names a block.
     type Key: Key;
 
+    /// Whether a table of blocks with this index may be the directory of a log. What may not be does not ask at every access.
+    const SERVES_LOG: bool;
+
     /// The node of `key`, or 0.
     fn get(&self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key) -> u32;
 
     /// Records that `key`, which is not in the index, is remembered by `node`, which is not 0.
     fn insert(&mut self, key: Self::Key, node: u32, key_of: impl Fn(u32) -> Self::Key);
+
+    /// Records that `key`, which `old` remembered, is remembered by `new`, which is not 0 and has the same key.
+    fn replace(&mut self, key: Self::Key, old: u32, new: u32, key_of: impl Fn(u32) -> Self::Key);
 
     /// Forgets `key`, which is in the index.
     fn remove(&mut self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key);
@@ -49,6 +55,8 @@ impl Dense {
 impl Index for Dense {
     type Key = u32;
 
+    const SERVES_LOG: bool = false;
+
     #[inline]
     fn get(&self, key: u32, _key_of: impl Fn(u32) -> u32) -> u32 {
         self.node_of[key as usize]
@@ -57,6 +65,11 @@ impl Index for Dense {
     #[inline]
     fn insert(&mut self, key: u32, node: u32, _key_of: impl Fn(u32) -> u32) {
         self.node_of[key as usize] = node;
+    }
+
+    #[inline]
+    fn replace(&mut self, key: u32, _old: u32, new: u32, _key_of: impl Fn(u32) -> u32) {
+        self.node_of[key as usize] = new;
     }
 
     #[inline]
@@ -83,10 +96,9 @@ impl<K> Hashed<K> {
         Hashed { table: Table::new(), key: std::marker::PhantomData }
     }
 
-    /// An empty index that has room for `capacity` blocks.
-    pub fn with_capacity(capacity: usize) -> Self {
-        let number_max = u32::try_from(capacity).unwrap_or(u32::MAX);
-        Hashed { table: Table::with_capacity(capacity, number_max), key: std::marker::PhantomData }
+    /// An empty index that has room for `capacity` blocks, with nodes up to `node_max`.
+    pub fn with_capacity(capacity: usize, node_max: u32) -> Self {
+        Hashed { table: Table::with_capacity(capacity, node_max), key: std::marker::PhantomData }
     }
 }
 
@@ -99,6 +111,8 @@ impl<K> Default for Hashed<K> {
 impl<K: Key> Index for Hashed<K> {
     type Key = K;
 
+    const SERVES_LOG: bool = true;
+
     #[inline]
     fn get(&self, key: K, key_of: impl Fn(u32) -> K) -> u32 {
         self.table.find(FxBuildHasher.hash_one(key), |node| key_of(node) == key)
@@ -107,6 +121,11 @@ impl<K: Key> Index for Hashed<K> {
     #[inline]
     fn insert(&mut self, key: K, node: u32, key_of: impl Fn(u32) -> K) {
         self.table.insert(FxBuildHasher.hash_one(key), node, |node| FxBuildHasher.hash_one(key_of(node)));
+    }
+
+    #[inline]
+    fn replace(&mut self, key: K, old: u32, new: u32, key_of: impl Fn(u32) -> K) {
+        self.table.replace(FxBuildHasher.hash_one(key), old, new, |node| FxBuildHasher.hash_one(key_of(node)));
     }
 
     #[inline]

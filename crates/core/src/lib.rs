@@ -14,6 +14,7 @@ pub mod blocks;
 pub mod cache;
 pub mod container_policy;
 pub mod counters;
+pub mod directory;
 pub mod format;
 pub mod frames;
 pub mod index;

@@ -143,6 +143,17 @@ impl Table {
         self.len += 1;
     }
 
+    /// Puts the number `new`, which is not 0 and not in the table, in the place of `old`, which is and has the same hash. `hash_of` tells
+    /// the hashes of numbers that are in the table.
+    pub fn replace(&mut self, hash: u64, old: u32, new: u32, hash_of: impl Fn(u32) -> u64) {
+        assert!(new != 0, "0 stands for no number");
+        if bits_of(new) > self.number_bits {
+            self.rebuild(self.room, bits_of(new), hash_of);
+        }
+        let (at, way) = self.position(hash, |number| number == old).expect("the number to be replaced is in the table");
+        self.buckets[at].entries[way] = self.tag(hash) | new;
+    }
+
     fn place(&mut self, hash: u64, number: u32) {
         let entry = self.tag(hash) | number;
         let mut at = self.home(hash);
@@ -284,6 +295,23 @@ mod tests {
         does_what_a_set_does(Table::with_capacity(20, 40), good_hash, 40, 26);
         does_what_a_set_does(Table::with_capacity(40, 80), good_hash, 80, 39);
         does_what_a_set_does(Table::with_capacity(3_000, u32::MAX), good_hash, u32::MAX, 3_000);
+    }
+
+    #[test]
+    fn a_number_in_the_place_of_another_is_found_by_the_same_hash() {
+        let hash_of = |number: u32| good_hash(number & 1023);
+        let mut table = Table::with_capacity(200, 200);
+        (1..=200).for_each(|number| table.insert(hash_of(number), number, hash_of));
+        let buckets = table.buckets.len();
+        for number in (1..=200).step_by(3) {
+            // Needs more bits than any before.
+            table.replace(hash_of(number), number, number + 1024, hash_of);
+        }
+        for number in 1..=200 {
+            let there = if number % 3 == 1 { number + 1024 } else { number };
+            assert_eq!(table.find(hash_of(number), |found| found & 1023 == number), there);
+        }
+        assert_eq!((table.len(), table.buckets.len()), (200, buckets));
     }
 
     /// Blocks come and go for long in a full cache.

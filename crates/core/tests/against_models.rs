@@ -1,10 +1,13 @@
 //! Every policy against a slow and obvious model of its paper, access by access, on seeded workloads of five kinds, with and
-//! without blocks removed in between.
+//! without blocks removed in between, and while a log moves the blocks about in the policy's table.
+
+use std::collections::BTreeMap;
 
 mod models;
 mod workloads;
 
 use flashwise_core::access::Access;
+use flashwise_core::directory::Directory;
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 use models::{MODELS, Model};
@@ -35,6 +38,50 @@ struct Compare<'a> {
     removals: &'a [Vec<u32>],
     model: Box<dyn Model>,
     capacity: usize,
+    log: Option<Log>,
+}
+
+/// What uses a policy's table as a directory, with slots for some of the blocks.
+struct Log {
+    slots: u32,
+    state: u64,
+    block_at: BTreeMap<u32, u32>,
+}
+
+impl Log {
+    fn new(slots: u32) -> Log {
+        Log { slots, state: 3, block_at: BTreeMap::new() }
+    }
+
+    fn directory<P: Policy<Key = u32>>(policy: &mut P) -> &mut dyn Directory<u32> {
+        policy.directory_mut().expect("every policy of a cache has a directory")
+    }
+
+    /// Empties a slot, or puts a block into it that was accessed lately or any.
+    fn change<P: Policy<Key = u32>>(&mut self, policy: &mut P, recent: u32) {
+        let (slot, any) = ((random(&mut self.state) % u64::from(self.slots)) as u32, random(&mut self.state));
+        let moved = if self.block_at.remove(&slot).is_some() {
+            Log::directory(policy).supersede(slot)
+        } else {
+            let block = if any.is_multiple_of(4) { (any >> 2) as u32 % BLOCKS } else { recent };
+            self.block_at.retain(|_, held| *held != block);
+            self.block_at.insert(slot, block);
+            Log::directory(policy).place(block, slot)
+        };
+        moved.into_iter().for_each(|moved| policy.moved(moved));
+    }
+
+    fn check<P: Policy<Key = u32>>(&self, policy: &P) {
+        let directory = policy.directory().expect("every policy of a cache has a directory");
+        assert_eq!(directory.len(), self.block_at.len());
+        for slot in 0..self.slots {
+            let block = self.block_at.get(&slot);
+            assert_eq!(directory.is_current(slot), block.is_some(), "slot {slot}");
+            if let Some(&block) = block {
+                assert_eq!((directory.block_at(slot), directory.slot_of(block)), (Some(block), Some(slot)));
+            }
+        }
+    }
 }
 
 impl Compare<'_> {
@@ -53,6 +100,9 @@ impl Visitor<u32> for Compare<'_> {
 
     fn visit<P: Policy<Key = u32>>(mut self, mut policy: P) -> Self::Output {
         let mut outcomes = Vec::new();
+        if let Some(log) = &self.log {
+            Log::directory(&mut policy).set_slots(log.slots);
+        }
         for (position, &access) in self.accesses.iter().enumerate() {
             for &block in self.removals.get(position).into_iter().flatten() {
                 self.remove(&mut policy, block, position);
@@ -68,8 +118,12 @@ impl Visitor<u32> for Compare<'_> {
             if let Outcome::Admit { evicted: Some(evicted) } = outcome {
                 assert!(!policy.contains(evicted), "{what}");
             }
+            if let Some(log) = &mut self.log {
+                log.change(&mut policy, access.block);
+            }
             if position.is_multiple_of(16) {
                 policy.check();
+                self.log.iter().for_each(|log| log.check(&policy));
             }
             outcomes.push(outcome);
         }
@@ -77,7 +131,7 @@ impl Visitor<u32> for Compare<'_> {
     }
 }
 
-fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>) {
+fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>, in_a_log: bool) {
     for (text, make) in MODELS {
         let spec = Spec::parse(text).expect("a model is of a policy");
         for kind in WORKLOADS {
@@ -90,10 +144,15 @@ fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>) {
                     removals: &removals,
                     model: make(capacity),
                     capacity,
+                    log: None,
                 };
                 let dense = spec.build(Dense::new(BLOCKS as usize), capacity, compare());
                 let hashed = spec.build(Hashed::new(), capacity, compare());
                 assert_eq!(dense, hashed);
+                if in_a_log && !spec.info().offline {
+                    let log = Some(Log::new(capacity as u32 + 5));
+                    spec.build(Hashed::new(), capacity, Compare { log, ..compare() });
+                }
             }
         }
     }
@@ -101,12 +160,12 @@ fn compare_all(removals: impl Fn(&[Access<u32>], usize) -> Vec<Vec<u32>>) {
 
 #[test]
 fn every_policy_does_what_its_model_does_with_either_index() {
-    compare_all(|_, _| vec![]);
+    compare_all(|_, _| vec![], false);
 }
 
 #[test]
-fn every_policy_does_what_its_model_does_while_blocks_are_removed() {
-    compare_all(removals);
+fn every_policy_does_what_its_model_does_while_blocks_are_removed_and_while_a_log_moves_them() {
+    compare_all(removals, true);
 }
 
 #[test]

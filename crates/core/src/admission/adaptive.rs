@@ -26,6 +26,7 @@ use super::shadow::Shadows;
 use super::size::Size;
 use super::{Admitted, Info, Rule, Setting};
 use crate::access::Access;
+use crate::directory::{Directory, Moved};
 use crate::index::{Hashed, Index};
 use crate::options::{self, Options, Parameter};
 use crate::policy::{self, Outcome, Policy};
@@ -402,6 +403,18 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.cache.prefetch(soon, later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        self.cache.directory()
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        self.cache.directory_mut()
+    }
+
+    fn moved(&mut self, moved: Moved) {
+        self.cache.moved(moved);
     }
 
     fn check(&self) {

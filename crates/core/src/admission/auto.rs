@@ -16,6 +16,7 @@ use super::size::Size;
 use super::{Info, Rule, Setting};
 use crate::access::Access;
 use crate::blocks::{Blocks, List};
+use crate::directory::Directory;
 use crate::index::{Index, Key};
 use crate::options::{Kind, OptionError, Options, Parameter};
 use crate::policy::{self, Outcome, Policy, Visitor};
@@ -246,6 +247,15 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.cache.prefetch(soon, later);
         self.cached.prefetch_node(soon);
         self.cached.prefetch_index(later);
+    }
+
+    /// The blocks in the cache, whichever policy has them.
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.cached)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.cached)
     }
 
     fn check(&self) {

@@ -22,6 +22,7 @@ use std::fmt;
 
 use crate::access::Access;
 use crate::array::{Array, Device, Tier};
+use crate::directory::{Directory, Moved};
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, named};
 use crate::policy::{self, Outcome, Policy, Visitor};
@@ -280,6 +281,18 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         if let Rule::Hotness(hotness) = &self.rule {
             hotness.prefetch(soon, later);
         }
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        self.policy.directory()
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        self.policy.directory_mut()
+    }
+
+    fn moved(&mut self, moved: Moved) {
+        self.policy.moved(moved);
     }
 
     fn check(&self) {

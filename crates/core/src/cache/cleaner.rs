@@ -65,14 +65,14 @@ impl Cache {
         }
         for (block, slot) in self.log.blocks_in(sequence) {
             let dirty = self.log.is_dirty(slot);
-            if dirty || (self.policy.contains(block) && !short) {
+            if dirty || (self.log.policy().contains(block) && !short) {
                 let frame = self.frames.take();
                 steps.push(Step::ReadFlash { block, slot, frame, dirty });
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
                 self.frames.release(frame);
-            } else if self.policy.contains(block) {
+            } else if self.log.policy().contains(block) {
                 // What the policy evicted it may still remember, to know the block again.
-                self.policy.remove(block);
+                self.log.policy_mut().remove(block);
             }
         }
         let from = steps.len();

@@ -23,7 +23,7 @@ impl Cache {
                 self.unreadable.insert(block, slot);
             } else {
                 self.log.drop_slot(block, slot);
-                self.policy.remove(block);
+                self.log.policy_mut().remove(block);
             }
         }
     }
@@ -37,7 +37,7 @@ impl Cache {
         if !newest {
             return;
         }
-        self.policy.remove(block);
+        self.log.policy_mut().remove(block);
         // The flash failed, so that its old unit is not reset either.
         let back =
             record.copied && record.old.is_some_and(|(old, _)| dirty && self.log.bring_back(block, old, true, true));
@@ -54,7 +54,7 @@ impl Cache {
         let current = self.log.is_newest(block, slot, sequence);
         self.log.vacate(block, slot, sequence);
         if current {
-            self.policy.remove(block);
+            self.log.policy_mut().remove(block);
         }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,

@@ -27,6 +27,7 @@ use crate::format::{BLOCK_BYTES, Geometry};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::{Cause, Log};
+use crate::layout::contents::AnyPolicy;
 use crate::policy::{Outcome, Policy, Spec, Visitor};
 use crate::ram::read_buffer::ReadBuffer;
 use crate::ram::write_buffer::WriteBuffer;
@@ -101,6 +102,8 @@ pub const PIECE_BLOCKS: u32 = 64;
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 /// Free units below which the oldest unit is reset.
 const RESERVE_UNITS: u32 = 4;
+/// Nodes of a policy without ghosts that are not slots of the log, about: heads of lists, and blocks about to be written.
+const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
 /// Blocks that are written back together.
@@ -223,11 +226,11 @@ impl std::ops::Sub for Figures {
     }
 }
 
-type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
-
 fn build_policy(config: &Config) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
-    let index = Hashed::with_capacity(capacity);
+    // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
+    let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
+    let index = Hashed::with_capacity(config.data_pages() as usize, node_max);
     match &config.admission {
         Some(Admission { rule, setting }) => rule.build(policy, index, capacity, setting, Boxed),
         None => policy.build(index, capacity, Boxed),
@@ -247,7 +250,7 @@ impl Visitor<u32> for Boxed {
 /// See the module.
 pub struct Cache {
     config: Config,
-    policy: AnyPolicy,
+    /// With the policy, whose table of blocks is the log's as well.
     log: Log,
     read_buffer: ReadBuffer<Frame>,
     write_buffer: WriteBuffer<Frame>,
@@ -377,8 +380,8 @@ impl Cache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
+        log.set_policy(build_policy(&config));
         let mut cache = Cache {
-            policy: build_policy(&config),
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
@@ -414,7 +417,7 @@ impl Cache {
     /// Shows the policy what the log holds, oldest first.
     fn warm_policy(&mut self) {
         for block in self.log.blocks() {
-            self.policy.warm(block);
+            self.log.policy_mut().warm(block);
         }
     }
 
@@ -426,26 +429,26 @@ impl Cache {
     /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.
     pub fn set_policy(&mut self, policy: Spec, admission: Option<Admission>) {
         (self.config.policy, self.config.admission) = (policy, admission);
-        self.policy = build_policy(&self.config);
+        self.log.set_policy(build_policy(&self.config));
         self.warm_policy();
     }
 
     /// What an admission rule that adapts decided last; none before the first time.
     pub fn decision(&self) -> Option<&Decision> {
-        self.policy.decision()
+        self.log.policy().decision()
     }
 
     /// The threshold of an admission rule that adapts: a portion, blocks or references. None where no rule adapts a threshold, before
     /// its first decision, and where everything is admitted by size.
     pub fn admission_threshold(&self) -> Option<f64> {
         let rule = &self.config.admission.as_ref()?.rule;
-        rule.threshold(self.policy.decision()?)
+        rule.threshold(self.log.policy().decision()?)
     }
 
     /// What an admission rule that adapts holds to now, in words; none if no rule adapts.
     pub fn admission_choice(&self) -> Option<String> {
         let Admission { rule, setting } = self.config.admission.as_ref()?;
-        rule.choice(&self.config.policy, self.policy.decision(), setting.block_bytes)
+        rule.choice(&self.config.policy, self.log.policy().decision(), setting.block_bytes)
     }
 
     /// Changes the write mode; the cleaner writes back what is dirty if no more may be.
@@ -518,7 +521,7 @@ impl Cache {
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
     pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
-        self.policy.tick(now_us);
+        self.log.policy_mut().tick(now_us);
         self.active = true;
         let whole_blocks = request.whole_length.div_ceil(BLOCK_BYTES as u64);
         self.request_blocks = u32::try_from(whole_blocks).unwrap_or(u32::MAX).max(1);
@@ -571,7 +574,7 @@ impl Cache {
         let due = |since: u64, age: u64| since.saturating_add(age) <= now_us;
         if self.write_buffer.oldest_us().is_some_and(|since| due(since, self.config.commit_age_us)) {
             // Only before accesses, which come at the same times in a replay; other ticks need not.
-            self.policy.tick(now_us);
+            self.log.policy_mut().tick(now_us);
             self.flush_down(steps);
         }
         self.clean_aged(steps);
@@ -640,7 +643,7 @@ impl Cache {
         }
         let frame = self.fetch(block, slot, steps);
         if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
-            self.policy.remove(block);
+            self.log.policy_mut().remove(block);
         } else if slot.is_none() && admitted {
             self.log_add(block, frame, false, Cause::Admission, steps);
             if self.backend_unflushed {
@@ -660,7 +663,7 @@ impl Cache {
             return false;
         }
         let access = Access { block, op, request_blocks, next_use: NEVER };
-        let outcome = self.policy.access(access);
+        let outcome = self.log.policy_mut().access(access);
         self.counters.record(op, &outcome);
         outcome != Outcome::Bypass
     }
@@ -709,7 +712,7 @@ impl Cache {
     /// Asserts what must hold between plans. Slow; for tests.
     pub fn check(&self) {
         self.log.check();
-        self.policy.check();
+        self.log.policy().check();
         self.read_buffer.check();
         self.write_buffer.check();
         assert!(self.transient.is_empty());

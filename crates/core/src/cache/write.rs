@@ -130,8 +130,8 @@ impl Cache {
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
             let wanted = wanted && (dirty_copy || !self.is_pressed());
-            if !wanted && self.policy.contains(block) {
-                self.policy.remove(block);
+            if !wanted && self.log.policy().contains(block) {
+                self.log.policy_mut().remove(block);
             }
             let may_dirty = self.config.mode == Mode::WriteBack && self.log.dirty_blocks() < self.config.dirty_max();
             if dirty_copy || self.lost.contains_key(&block) || (wanted && may_dirty) {
@@ -235,7 +235,7 @@ impl Cache {
             if self.drop_buffered(block) {
                 replaces.push(block);
             }
-            self.policy.remove(block);
+            self.log.policy_mut().remove(block);
             let slot = self.log.find(block);
             let lost = self.lost.remove(&block).is_some();
             if lost || slot.is_some_and(|slot| self.log.is_dirty(slot)) {

@@ -10,13 +10,10 @@
 //! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
-use rustc_hash::FxBuildHasher;
-use std::hash::BuildHasher;
-
+use super::contents::{AnyPolicy, Contents};
 pub use super::segment::{Cause, Head, LogRecord, Segment};
 use crate::format::{Geometry, Kind, RECORDS_PER_PAGE};
 use crate::step::{Frame, Step};
-use crate::table::Table;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -27,17 +24,11 @@ struct Unit {
     destaging: bool,
 }
 
-/// No block.
-const NONE: u32 = u32::MAX;
-
 /// The log: where each cached block is, and the segment that is being filled.
 #[derive(Debug)]
 pub struct Log {
     geometry: Geometry,
-    /// Slots by the block in them.
-    slot_of: Table,
-    /// The block in each slot, current or not.
-    block_at: Vec<u32>,
+    contents: Contents,
     dirty: Vec<u64>,
     units: Vec<Unit>,
     /// Sequence of the oldest unit that counts.
@@ -67,14 +58,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log.
+    /// An empty log without a policy.
     pub fn new(geometry: Geometry) -> Log {
         assert!(geometry.units >= Geometry::UNITS_MIN && geometry.unit_pages >= Geometry::UNIT_PAGES_MIN);
         let slots = geometry.pages() as usize;
         Log {
             geometry,
-            slot_of: Table::with_capacity(slots, geometry.pages()),
-            block_at: vec![NONE; slots],
+            contents: Contents::new(geometry.pages()),
             dirty: vec![0; slots.div_ceil(64)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
@@ -105,6 +95,37 @@ impl Log {
         log
     }
 
+    /// Lets `policy`, which remembers nothing yet, keep what is in the slots. It is not shown the blocks.
+    pub fn set_policy(&mut self, policy: AnyPolicy) {
+        let slots = self.geometry.pages();
+        let mut contents = Contents::with_policy(policy, slots);
+        // Those that were superseded first, since a block may have a newer copy.
+        for slot in 0..slots {
+            if let Some(block) = self.contents.block_at(slot)
+                && self.contents.current(slot).is_none()
+            {
+                contents.place(block, slot);
+                contents.supersede(slot);
+            }
+        }
+        for slot in 0..slots {
+            if let Some(block) = self.contents.current(slot) {
+                contents.place(block, slot);
+            }
+        }
+        self.contents = contents;
+    }
+
+    /// The policy, which a log in a cache has.
+    pub fn policy(&self) -> &AnyPolicy {
+        self.contents.policy()
+    }
+
+    /// The policy, to ask it.
+    pub fn policy_mut(&mut self) -> &mut AnyPolicy {
+        self.contents.policy_mut()
+    }
+
     /// Lets no segment have more than `blocks` data pages.
     pub fn limit_segments(&mut self, blocks: u32) {
         assert!((1..=RECORDS_PER_PAGE as u32).contains(&blocks), "a segment of {blocks} blocks");
@@ -117,7 +138,8 @@ impl Log {
             self.drop_slot(block, slot);
         }
         if let Some((slot, dirty)) = copy {
-            self.place(block, slot, dirty);
+            self.contents.place(block, slot);
+            self.set_dirty(slot, dirty);
         }
     }
 
@@ -134,9 +156,7 @@ impl Log {
     /// The slot of the newest copy of `block`.
     #[inline]
     pub fn find(&self, block: u32) -> Option<u32> {
-        let block_at = &self.block_at;
-        // Slot 0 is the superblock's.
-        Some(self.slot_of.find(hash(block), |slot| block_at[slot as usize] == block)).filter(|&slot| slot != 0)
+        self.contents.slot_of(block)
     }
 
     /// Whether the block whose newest copy is at `slot` is newer than the backend's.
@@ -147,7 +167,7 @@ impl Log {
 
     /// Blocks that have a copy in the log.
     pub fn len(&self) -> usize {
-        self.slot_of.len()
+        self.contents.len()
     }
 
     /// Whether no block has a copy in the log.
@@ -235,10 +255,7 @@ impl Log {
     pub fn blocks_in(&self, sequence: u64) -> Vec<(u32, u32)> {
         let unit = self.geometry.unit_of(sequence);
         let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit, self.geometry.segments_end());
-        slots
-            .map(|slot| (self.block_at[slot as usize], slot))
-            .filter(|&(block, slot)| block != NONE && self.find(block) == Some(slot))
-            .collect()
+        slots.filter_map(|slot| Some((self.contents.current(slot)?, slot))).collect()
     }
 
     /// All blocks with a copy, oldest copy first.
@@ -272,7 +289,7 @@ impl Log {
         self.ensure_room(true, steps);
         let old = old.map(|slot| (slot, self.is_dirty(slot)));
         if let Some((slot, _)) = old {
-            self.drop_slot(block, slot);
+            self.set_dirty(slot, false);
         }
         let (unit, page) = {
             let open = self.open.as_mut().expect("there is room in an open segment");
@@ -283,17 +300,9 @@ impl Log {
         let kind = if dirty { Kind::Dirty } else { Kind::Clean };
         let copied = cause == Cause::CopyForward;
         self.push(LogRecord { kind, block, slot, frame, old, copied });
-        self.place(block, slot, dirty);
+        self.contents.place(block, slot);
+        self.set_dirty(slot, dirty);
         None
-    }
-
-    fn place(&mut self, block: u32, slot: u32, dirty: bool) {
-        self.block_at[slot as usize] = block;
-        let Log { slot_of, block_at, .. } = self;
-        slot_of.insert(hash(block), slot, |slot| hash(block_at[slot as usize]));
-        if dirty {
-            self.set_dirty(slot, true);
-        }
     }
 
     fn push(&mut self, record: LogRecord) {
@@ -319,10 +328,9 @@ impl Log {
 
     /// Forgets the copy of `block` at `slot`.
     pub fn drop_slot(&mut self, block: u32, slot: u32) {
+        assert_eq!(self.contents.block_at(slot), Some(block), "a copy that is dropped is in the log");
         self.set_dirty(slot, false);
-        let Log { slot_of, block_at, .. } = self;
-        let found = slot_of.remove(hash(block), |at| at == slot, |at| hash(block_at[at as usize]));
-        assert!(found, "a copy that is dropped is in the log");
+        self.contents.supersede(slot);
     }
 
     /// The sequence of the newest unit that was planned to have this slot.
@@ -355,7 +363,7 @@ impl Log {
         }
         // Plans may run a lap ahead.
         if self.sequence_at(slot) == sequence {
-            self.block_at[slot as usize] = NONE;
+            self.contents.clear(slot..slot + 1);
         }
     }
 
@@ -364,11 +372,12 @@ impl Log {
     pub fn bring_back(&mut self, block: u32, slot: u32, dirty: bool, undo_resets: bool) -> bool {
         assert!(self.find(block).is_none(), "block {block} has a newer copy");
         let sequence = self.sequence_at(slot);
-        if self.block_at[slot as usize] != block || (sequence < self.tail && !undo_resets) {
+        if self.contents.block_at(slot) != Some(block) || (sequence < self.tail && !undo_resets) {
             return false;
         }
         self.tail = self.tail.min(sequence);
-        self.place(block, slot, dirty);
+        self.contents.place(block, slot);
+        self.set_dirty(slot, dirty);
         true
     }
 
@@ -456,8 +465,7 @@ impl Log {
         self.unit_records = 0;
         let unit = self.geometry.unit_of(self.head);
         self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
-        let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0);
-        self.block_at[slots.start as usize..slots.end as usize].fill(NONE);
+        self.contents.clear(self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0));
     }
 
     /// Hands the open segment out for writing, if there is one with records. When it is the unit's last, a flush follows: what
@@ -505,16 +513,16 @@ impl Log {
     /// Asserts what must hold of the log. Slow; for tests.
     pub fn check(&self) {
         assert!(self.tail <= self.head + 1 && self.head + 1 - self.tail <= u64::from(self.geometry.log_units()));
-        let mut dirty = 0;
-        for (slot, count) in self.slot_of.iter().zip(1..) {
-            assert!(count <= self.block_at.len());
-            let block = self.block_at[slot as usize];
-            assert_ne!(block, NONE, "slot {slot} is mapped but empty");
+        let (mut dirty, mut copies) = (0, 0);
+        for slot in 0..self.geometry.pages() {
+            let Some(block) = self.contents.current(slot) else { continue };
             assert_eq!(self.find(block), Some(slot), "block {block} has two copies");
+            copies += 1;
             let unit = slot / self.geometry.unit_pages;
             assert!(self.sequences().any(|sequence| self.geometry.unit_of(sequence) == unit), "slot {slot} was reset");
             dirty += u64::from(self.is_dirty(slot));
         }
+        assert_eq!(copies, self.len());
         assert_eq!(dirty, self.dirty_blocks);
         assert_eq!(self.dirty.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), dirty);
         assert_eq!(self.units.iter().map(|unit| u64::from(unit.dirty)).sum::<u64>(), dirty);
@@ -525,9 +533,4 @@ impl Log {
             assert!(self.unit_records + open.records.len() <= self.geometry.unit_records_max());
         }
     }
-}
-
-#[inline]
-fn hash(block: u32) -> u64 {
-    FxBuildHasher.hash_one(block)
 }

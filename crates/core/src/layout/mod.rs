@@ -2,6 +2,7 @@
 //! [`containers`], the log of erase units of the live cache.
 
 pub mod containers;
+pub mod contents;
 pub mod open_units;
 pub mod segment;
 pub mod slots;

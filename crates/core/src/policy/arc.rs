@@ -9,6 +9,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::Options;
 
@@ -138,6 +139,14 @@ impl<I: Index> Policy for Arc<I> {
 
     /// The lengths that the paper keeps for the four lists, and the range of `p`. The paper also has no ghosts before the cache
     /// is full, which holds until the first removal only.
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     fn check(&self) {
         let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.blocks.len(list));
         assert!(t1 + t2 <= self.c);

@@ -12,6 +12,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId};
+use crate::directory::{Directory, Moved};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -178,6 +179,22 @@ impl<I: Index> Policy for Lfu<I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
+    fn moved(&mut self, moved: Moved) {
+        let id = *self.blocks.data(moved.to);
+        let front = &mut self.run(id).front;
+        if *front == Some(moved.from) {
+            *front = Some(moved.to);
+        }
     }
 
     fn check(&self) {

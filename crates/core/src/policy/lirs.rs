@@ -13,7 +13,7 @@
 //! Departures from the paper:
 //! - Uncached HIR blocks in `S` are at most `ghosts` times the cache size; those deepest in `S` are forgotten first. The
 //!   paper lets `S` grow and the authors' simulator stops it at 2500 times the cache size, which is the default here: the
-//!   paper's results on any trace. Each such block costs about 30 bytes, so a long-lived cache wants a lower bound.
+//!   paper's results on any trace. Each such block costs about 26 bytes, so a long-lived cache wants a lower bound.
 //! - `L_hirs` is rounded down and at least 1 block; the authors' simulator has at least 2. A cache of one block, or
 //!   `hirs=100%`, has no LIR blocks and thus an empty `S`, and is LRU.
 //! - While the cache fills, missed blocks become LIR until there are `L_lirs`, then HIR, in `S` and in `Q`.
@@ -24,6 +24,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -202,6 +203,14 @@ impl<I: Index> Policy for Lirs<I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
     }
 
     fn check(&self) {

@@ -7,6 +7,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::Options;
 
@@ -66,6 +67,14 @@ impl<I: Index> Policy for Lru<I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
     }
 
     fn check(&self) {

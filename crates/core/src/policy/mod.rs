@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
+use crate::directory::{Directory, Moved};
 use crate::index::Index;
 use crate::options::{OptionError, Options, Parameter, named};
 
@@ -69,6 +70,21 @@ pub trait Policy {
         let _ = (soon, later);
     }
 
+    /// The table of blocks, if it can be the directory of a log as well: see [`blocks`](crate::blocks).
+    fn directory(&self) -> Option<&dyn Directory<Self::Key>> {
+        None
+    }
+
+    /// The same, for the log to say where blocks are. Whoever does tells of each block that [`Moved`].
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<Self::Key>> {
+        None
+    }
+
+    /// A block in the [`directory_mut`](Self::directory_mut) moved. Only what keeps a node's number listens.
+    fn moved(&mut self, moved: Moved) {
+        let _ = moved;
+    }
+
     /// Asserts the policy's invariants, its memory bound included. Slow; for tests.
     fn check(&self);
 }
@@ -106,6 +122,18 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn prefetch(&self, soon: P::Key, later: P::Key) {
         (**self).prefetch(soon, later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<P::Key>> {
+        (**self).directory()
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<P::Key>> {
+        (**self).directory_mut()
+    }
+
+    fn moved(&mut self, moved: Moved) {
+        (**self).moved(moved);
     }
 
     fn check(&self) {

@@ -19,6 +19,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -100,6 +101,7 @@ impl<I: Index> S3Fifo<I> {
             if *self.blocks.data(t) <= self.threshold {
                 let evicted = self.blocks.key(t);
                 self.blocks.move_front(t, G);
+                self.blocks.prefetch_back(S);
                 self.trim_g();
                 return Some(evicted);
             }
@@ -176,6 +178,14 @@ impl<I: Index> Policy for S3Fifo<I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
     }
 
     fn check(&self) {

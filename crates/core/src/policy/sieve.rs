@@ -9,6 +9,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId};
+use crate::directory::{Directory, Moved};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -50,7 +51,11 @@ impl<I: Index> Sieve<I> {
             o = self.blocks.toward_front(o).or(self.blocks.back(T))?;
         }
         self.hand = self.blocks.toward_front(o);
-        Some(self.blocks.remove(o))
+        let evicted = self.blocks.remove(o);
+        if let Some(hand) = self.hand {
+            self.blocks.prefetch_removal(hand);
+        }
+        Some(evicted)
     }
 }
 
@@ -89,8 +94,22 @@ impl<I: Index> Policy for Sieve<I> {
 
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
+        self.blocks.prefetch_data(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
+    fn moved(&mut self, moved: Moved) {
+        if self.hand == Some(moved.from) {
+            self.hand = Some(moved.to);
+        }
     }
 
     fn check(&self) {

@@ -15,6 +15,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -73,16 +74,20 @@ impl<I: Index> TwoQ<I> {
             && let Some(tail) = self.blocks.back(AM)
         {
             // Not put on A1out: it has not been accessed for a while.
-            return Some(self.blocks.remove(tail));
+            let evicted = self.blocks.remove(tail);
+            self.blocks.prefetch_back(AM);
+            return Some(evicted);
         }
         let y = self.blocks.back(A1IN)?;
         let evicted = self.blocks.key(y);
         self.blocks.move_front(y, A1OUT);
+        self.blocks.prefetch_back(A1IN);
         if self.blocks.len(A1OUT) > self.kout
             && let Some(tail) = self.blocks.back(A1OUT)
             && x != Some(tail)
         {
             self.blocks.remove(tail);
+            self.blocks.prefetch_back(A1OUT);
         }
         Some(evicted)
     }
@@ -128,6 +133,14 @@ impl<I: Index> Policy for TwoQ<I> {
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
     }
 
     fn check(&self) {

@@ -17,6 +17,7 @@
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId};
+use crate::directory::Directory;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 use crate::sketch::{BlockHash, Sketch};
@@ -165,6 +166,14 @@ impl<I: Index> Policy for WTinyLfu<I> {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
         self.sketch.prefetch(BlockHash::new(&later));
+    }
+
+    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
+        Some(&mut self.blocks)
     }
 
     fn check(&self) {

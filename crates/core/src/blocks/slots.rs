@@ -1,0 +1,108 @@
+//! The table of a policy's blocks as the directory of a log.
+
+use super::{Blocks, FREE, LOOSE_NODES_MIN, Node, NodeId, SUPERSEDED, UNLISTED, is_current};
+use crate::directory::{Directory, Moved};
+use crate::index::Index;
+
+impl<I: Index, T: Default> Blocks<I, T> {
+    #[inline]
+    fn node_of(&self, slot: u32) -> u32 {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        self.lens.len() as u32 + slot
+    }
+
+    /// Gives the block of `from` the node `to`, on whose list it takes the same place.
+    fn move_node(&mut self, from: u32, to: u32) -> Option<Moved> {
+        let Node { key, prev, next } = self.nodes[from as usize];
+        self.nodes[to as usize] = self.nodes[from as usize];
+        let Blocks { index, nodes, .. } = self;
+        index.replace(key, from, to, |node| nodes[node as usize].key);
+        self.data[to as usize] = std::mem::take(&mut self.data[from as usize]);
+        let list = self.lists[from as usize];
+        self.lists[to as usize] = list;
+        if list == UNLISTED {
+            return None;
+        }
+        self.nodes[prev as usize].next = to;
+        self.nodes[next as usize].prev = to;
+        Some(Moved { from: NodeId(from), to: NodeId(to) })
+    }
+}
+
+impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
+    fn set_slots(&mut self, slots: u32) {
+        assert!(I::SERVES_LOG, "blocks in a log are found by an index that serves one");
+        assert_eq!(self.nodes.len(), self.lens.len(), "slots are laid out before the first block");
+        self.slots = slots;
+        self.reserve(slots as usize + LOOSE_NODES_MIN);
+        let nodes = self.nodes.len() + slots as usize;
+        self.nodes.resize(nodes, Node { key: I::Key::default(), prev: 0, next: 0 });
+        self.lists.resize(nodes, FREE);
+        self.data.resize_with(nodes, T::default);
+    }
+
+    #[inline]
+    fn slot_of(&self, block: I::Key) -> Option<u32> {
+        let node = self.indexed(block);
+        self.is_slot(node).then(|| node - self.lens.len() as u32)
+    }
+
+    #[inline]
+    fn block_at(&self, slot: u32) -> Option<I::Key> {
+        let node = self.node_of(slot) as usize;
+        (self.lists[node] != FREE).then(|| self.nodes[node].key)
+    }
+
+    #[inline]
+    fn is_current(&self, slot: u32) -> bool {
+        is_current(self.lists[self.node_of(slot) as usize])
+    }
+
+    fn len(&self) -> usize {
+        self.placed as usize
+    }
+
+    fn place(&mut self, block: I::Key, slot: u32) -> Option<Moved> {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        let (from, to) = (self.indexed(block), self.node_of(slot));
+        if from == 0 {
+            self.placed += 1;
+            self.nodes[to as usize].key = block;
+            self.lists[to as usize] = UNLISTED;
+            let Blocks { index, nodes, .. } = self;
+            index.insert(block, to, |node| nodes[node as usize].key);
+            return None;
+        }
+        let moved = self.move_node(from, to);
+        if self.is_slot(from) {
+            self.lists[from as usize] = SUPERSEDED;
+        } else {
+            self.placed += 1;
+            self.free(from);
+        }
+        moved
+    }
+
+    fn supersede(&mut self, slot: u32) -> Option<Moved> {
+        assert!(self.is_current(slot), "slot {slot} holds no block");
+        self.placed -= 1;
+        let from = self.node_of(slot);
+        let key = self.nodes[from as usize].key;
+        let moved = if self.lists[from as usize] == UNLISTED {
+            let Blocks { index, nodes, .. } = self;
+            index.remove(key, |node| nodes[node as usize].key);
+            None
+        } else {
+            let to = self.take_free(key, T::default());
+            self.move_node(from, to)
+        };
+        self.lists[from as usize] = SUPERSEDED;
+        moved
+    }
+
+    fn clear(&mut self, slot: u32) {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        let node = self.node_of(slot) as usize;
+        self.lists[node] = FREE;
+    }
+}

@@ -1,0 +1,203 @@
+//! What is in the log's slots: told by the table of the policy that decides what stays there, so that RAM holds it once.
+
+use std::hash::BuildHasher;
+
+use rustc_hash::FxBuildHasher;
+
+use crate::directory::{Directory, Moved};
+use crate::policy::Policy;
+use crate::table::Table;
+
+/// A policy for a cache on flash.
+pub type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
+
+/// The blocks in the slots of a log, and the policy, if it has one. The log that recovery makes has none yet.
+pub struct Contents {
+    policy: Option<AnyPolicy>,
+    /// Where there is no policy, or it has no table that could be a directory.
+    own: Option<SlotTable>,
+}
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Contents").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Contents {
+    /// Nothing, in so many slots.
+    pub fn new(slots: u32) -> Contents {
+        Contents { policy: None, own: Some(SlotTable::new(slots)) }
+    }
+
+    /// Nothing, in so many slots, with a policy that remembers nothing.
+    pub fn with_policy(mut policy: AnyPolicy, slots: u32) -> Contents {
+        let own = match policy.directory_mut() {
+            Some(directory) => {
+                directory.set_slots(slots);
+                None
+            }
+            None => Some(SlotTable::new(slots)),
+        };
+        Contents { policy: Some(policy), own }
+    }
+
+    /// The policy; there is one in a cache.
+    pub fn policy(&self) -> &AnyPolicy {
+        self.policy.as_ref().expect("the log of a cache has a policy")
+    }
+
+    /// The policy, to ask it.
+    pub fn policy_mut(&mut self) -> &mut AnyPolicy {
+        self.policy.as_mut().expect("the log of a cache has a policy")
+    }
+
+    #[inline]
+    fn directory(&self) -> &dyn Directory<u32> {
+        match &self.own {
+            Some(own) => own,
+            None => self.policy().directory().expect("a policy's table is a directory, or the log has its own"),
+        }
+    }
+
+    #[inline]
+    fn directory_mut(&mut self) -> &mut dyn Directory<u32> {
+        match (&mut self.own, &mut self.policy) {
+            (Some(own), _) => own,
+            (None, policy) => policy
+                .as_mut()
+                .and_then(|policy| policy.directory_mut())
+                .expect("a policy's table is a directory, or the log has its own"),
+        }
+    }
+
+    /// The slot of the copy of `block`.
+    #[inline]
+    pub fn slot_of(&self, block: u32) -> Option<u32> {
+        self.directory().slot_of(block)
+    }
+
+    /// The block that was put into `slot` last, superseded or not, unless the slot was cleared since.
+    #[inline]
+    pub fn block_at(&self, slot: u32) -> Option<u32> {
+        self.directory().block_at(slot)
+    }
+
+    /// The block whose copy is in `slot`.
+    #[inline]
+    pub fn current(&self, slot: u32) -> Option<u32> {
+        let directory = self.directory();
+        if directory.is_current(slot) { directory.block_at(slot) } else { None }
+    }
+
+    /// Slots with the copy of a block.
+    pub fn len(&self) -> usize {
+        self.directory().len()
+    }
+
+    /// Whether no slot has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts `block` into `slot`, in which no block is; the copy that it has elsewhere is superseded.
+    pub fn place(&mut self, block: u32, slot: u32) {
+        let moved = self.directory_mut().place(block, slot);
+        self.tell(moved);
+    }
+
+    /// The block in `slot` has no copy any more.
+    pub fn supersede(&mut self, slot: u32) {
+        let moved = self.directory_mut().supersede(slot);
+        self.tell(moved);
+    }
+
+    fn tell(&mut self, moved: Option<Moved>) {
+        if let (Some(moved), Some(policy)) = (moved, &mut self.policy) {
+            policy.moved(moved);
+        }
+    }
+
+    /// Forgets which blocks were in `slots`, in which none is.
+    pub fn clear(&mut self, slots: std::ops::Range<u32>) {
+        let directory = self.directory_mut();
+        slots.for_each(|slot| directory.clear(slot));
+    }
+}
+
+/// A directory that is nothing else. About 9 bytes for each slot.
+#[derive(Clone, Debug)]
+pub struct SlotTable {
+    /// Slots by the block in them.
+    slot_of: Table,
+    /// The block in each slot, current or not.
+    block_at: Vec<u32>,
+}
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+#[inline]
+fn hash(block: u32) -> u64 {
+    FxBuildHasher.hash_one(block)
+}
+
+impl SlotTable {
+    /// A directory of `slots` slots, all clear.
+    pub fn new(slots: u32) -> SlotTable {
+        SlotTable { slot_of: Table::with_capacity(slots as usize, slots), block_at: vec![NONE; slots as usize] }
+    }
+}
+
+impl Directory<u32> for SlotTable {
+    fn set_slots(&mut self, slots: u32) {
+        *self = SlotTable::new(slots);
+    }
+
+    #[inline]
+    fn slot_of(&self, block: u32) -> Option<u32> {
+        // Slot 0, which stands for none here, is the superblock's.
+        Some(self.slot_of.find(hash(block), |slot| self.block_at[slot as usize] == block)).filter(|&slot| slot != 0)
+    }
+
+    #[inline]
+    fn block_at(&self, slot: u32) -> Option<u32> {
+        Some(self.block_at[slot as usize]).filter(|&block| block != NONE)
+    }
+
+    #[inline]
+    fn is_current(&self, slot: u32) -> bool {
+        self.block_at(slot).is_some_and(|block| self.slot_of(block) == Some(slot))
+    }
+
+    fn len(&self) -> usize {
+        self.slot_of.len()
+    }
+
+    fn place(&mut self, block: u32, slot: u32) -> Option<Moved> {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        if let Some(old) = self.slot_of(block) {
+            let _ = self.supersede(old);
+        }
+        self.block_at[slot as usize] = block;
+        let SlotTable { slot_of, block_at } = self;
+        slot_of.insert(hash(block), slot, |slot| hash(block_at[slot as usize]));
+        None
+    }
+
+    fn supersede(&mut self, slot: u32) -> Option<Moved> {
+        let SlotTable { slot_of, block_at } = self;
+        let found = slot_of.remove(
+            hash(block_at[slot as usize]),
+            |number| number == slot,
+            |number| hash(block_at[number as usize]),
+        );
+        assert!(found, "slot {slot} holds no block");
+        None
+    }
+
+    fn clear(&mut self, slot: u32) {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        self.block_at[slot as usize] = NONE;
+    }
+}
