@@ -151,6 +151,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             latency_us: self.controller.array().latency_mean_us(&own.traffic(self.block_bytes)),
             position: self.current as f64,
             threshold: self.current as f64,
+            policy: Some(self.candidates[self.current].to_string()),
         });
     }
 

@@ -4,6 +4,7 @@
 //! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
 
 mod device;
+mod epoch;
 mod keys;
 mod replay;
 mod simulation;
@@ -14,9 +15,10 @@ use flashwise_core::array::{Array, Device, Tier, Workload, latency_over_lifetime
 use serde::Serialize;
 
 pub use device::{Profile, tier_of_option};
+pub use epoch::ArrayEpoch;
 pub use keys::ArrayError;
 use keys::{Document, Keys, Range};
-pub use replay::{Replayed, replay};
+pub use replay::{Replayed, Stretch, replay};
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [

@@ -24,9 +24,27 @@ pub struct Replayed {
     pub seconds: f64,
     /// Every decision of a rule that adapts.
     pub decisions: Vec<Decision>,
+    /// The epochs, if they were asked for; they include the warm-up.
+    pub epochs: Vec<Stretch>,
+}
+
+/// Consecutive accesses of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stretch {
+    /// From the beginning of the trace to that of the stretch.
+    pub start_s: f64,
+    /// To the beginning of the next, or the last access of the trace; at least a microsecond.
+    pub seconds: f64,
+    /// What the devices see, ...
+    pub counts: Counts,
+    /// ... and what the policy answered.
+    pub counters: Counters,
+    /// How many decisions were made when it ended.
+    pub decisions: usize,
 }
 
 /// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`; the first `warmup` accesses are not counted.
+/// `epoch` accesses are an epoch.
 pub fn replay(
     trace: &Trace,
     policy: &Spec,
@@ -34,18 +52,40 @@ pub fn replay(
     capacity_blocks: usize,
     setting: &Setting,
     warmup: u64,
+    epoch: Option<u64>,
 ) -> Replayed {
     assert!(!policy.info().offline, "{policy} would need next uses");
     let index = Dense::new(trace.unique_blocks());
     match rule {
-        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, warmup }),
-        None => policy.build(index, capacity_blocks, Replay { trace, warmup }),
+        Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, warmup, epoch }),
+        None => policy.build(index, capacity_blocks, Replay { trace, warmup, epoch }),
     }
 }
 
 struct Replay<'a> {
     trace: &'a Trace,
     warmup: u64,
+    epoch: Option<u64>,
+}
+
+/// Where a stretch begins.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    counts: Counts,
+    counters: Counters,
+    time_us: u64,
+}
+
+impl Mark {
+    fn to(self, end: Mark, decisions: usize) -> Stretch {
+        Stretch {
+            start_s: self.time_us as f64 / 1e6,
+            seconds: (end.time_us - self.time_us).max(1) as f64 / 1e6,
+            counts: end.counts - self.counts,
+            counters: end.counters - self.counters,
+            decisions,
+        }
+    }
 }
 
 impl Visitor<u32> for Replay<'_> {
@@ -54,7 +94,9 @@ impl Visitor<u32> for Replay<'_> {
     fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Replayed {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let mut counters = Counters::default();
-        let mut before = (Counts::default(), Counters::default(), 0);
+        let (mut warm, mut begun) = (Mark::default(), Mark::default());
+        let mut epochs = Vec::new();
+        let mut next_epoch = self.epoch.unwrap_or(u64::MAX);
         let mut decisions: Vec<Decision> = Vec::new();
         let first_us = self.trace.batches()[0].time_us[0];
         // A trace's times may go back; the time of a policy does not.
@@ -66,8 +108,16 @@ impl Visitor<u32> for Replay<'_> {
                 policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
                 time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
                 policy.tick(time_us);
-                if position == self.warmup {
-                    before = (*account.counts(), counters, time_us);
+                if position == self.warmup || position == next_epoch {
+                    let mark = Mark { counts: *account.counts(), counters, time_us };
+                    if position == self.warmup {
+                        warm = mark;
+                    }
+                    if position == next_epoch {
+                        epochs.push(begun.to(mark, decisions.len()));
+                        begun = mark;
+                        next_epoch = position.saturating_add(self.epoch.unwrap_or(u64::MAX));
+                    }
                 }
                 position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
@@ -82,7 +132,11 @@ impl Visitor<u32> for Replay<'_> {
                 }
             }
         }
-        let (counts, counters) = (*account.counts() - before.0, counters - before.1);
-        Replayed { counts, counters, seconds: (time_us - before.2).max(1) as f64 / 1e6, decisions }
+        let end = Mark { counts: *account.counts(), counters, time_us };
+        if self.epoch.is_some() {
+            epochs.push(begun.to(end, decisions.len()));
+        }
+        let Stretch { counts, counters, seconds, .. } = warm.to(end, decisions.len());
+        Replayed { counts, counters, seconds, decisions, epochs }
     }
 }

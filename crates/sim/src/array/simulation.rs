@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Replayed, replay, setting};
 use crate::progress::Progress;
-use crate::simulate::{Job, Warmup};
+use crate::simulate::{Counting, Job};
 use crate::trace::Trace;
 
 /// A policy behind a rule, before an array.
@@ -35,15 +35,16 @@ pub fn simulate_array(
     traces: &[Trace],
     jobs: Vec<ArrayJob>,
     array: &Array,
-    warmup: Warmup,
+    counting: Counting,
     progress: &dyn Progress,
 ) -> Vec<ArrayRun> {
     let run = |job: ArrayJob| {
         let trace = &traces[job.job.trace];
         let capacity_blocks = job.job.capacity_blocks;
         let setting = setting(array, trace.block_size_bytes(), capacity_blocks, trace.unique_blocks());
-        let warmup = warmup.accesses(trace.len());
-        let replayed = replay(trace, &job.job.policy, job.admission.as_ref(), capacity_blocks, &setting, warmup);
+        let warmup = counting.warmup.accesses(trace.len());
+        let (policy, rule) = (&job.job.policy, job.admission.as_ref());
+        let replayed = replay(trace, policy, rule, capacity_blocks, &setting, warmup, counting.epoch);
         progress.advance(trace.len() as u64);
         ArrayRun { job, setting, replayed }
     };
