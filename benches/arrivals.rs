@@ -6,6 +6,7 @@ use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;
 use flashwise_sim::array::{Arrivals, replay_waiting, setting};
+use flashwise_sim::simulate::{Counting, Warmup};
 
 const ROUNDS: usize = 11;
 const ACCESSES: usize = 5_000_000;
@@ -35,7 +36,8 @@ fn main() {
             let setting = setting(&model.array(), trace.block_size_bytes(), capacity, storage_bytes);
             let arrivals: Arrivals = arrivals.parse().expect("arrivals");
             let start = thread_seconds();
-            let replayed = replay_waiting(&trace, &policy, None, capacity, &setting, 0, (&model, arrivals));
+            let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+            let replayed = replay_waiting(&trace, &policy, None, capacity, &setting, counting, (&model, arrivals));
             times[number].push(1e9 * (thread_seconds() - start) / trace.len() as f64);
             used[number] = replayed.waits.and_then(|waits| waits.storage_utilisation);
         }

@@ -51,7 +51,8 @@ pub struct Simulate {
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
     warmup: Warmup,
-    /// Report hit ratio, replacement rate and flash writes for every N accesses as well (not in the table or CSV)
+    /// Report hit ratio, replacement rate and flash writes for every N accesses as well, of an array also latency, wear and what its rule
+    /// decided (not in the table or CSV)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     /// Print a JSON array, one object per trace, policy and size
@@ -192,8 +193,8 @@ impl Simulate {
 
     /// Policies behind admission rules, before an array of cache and storage devices.
     fn run_array(&self) -> anyhow::Result<()> {
-        if self.epoch.is_some() || self.html.is_some() {
-            let what = "--epoch and --html: figures over time and reports are not there with --admission and devices";
+        if self.html.is_some() {
+            let what = "--html: reports are not there with --admission and devices";
             return Err(Misuse(what.to_owned()).into());
         }
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -216,7 +217,7 @@ impl Simulate {
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
         let storage_bytes = |trace: &Trace| self.array.storage_bytes(trace);
         let (array, arrivals) = (self.array.array(), self.array.arrivals());
-        let runs = simulate_array(&traces, jobs, &array, &storage_bytes, arrivals, self.warmup, &bar)
+        let runs = simulate_array(&traces, jobs, &array, &storage_bytes, arrivals, self.counting(), &bar)
             .map_err(|error| Misuse(error.to_string()))?;
         drop(bar);
         let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();

@@ -559,3 +559,54 @@ fn arrivals_that_cannot_be_are_refused() {
     });
     insta::assert_snapshot!("arrivals_misuse", refused.join("\n\n"));
 }
+
+/// The bundled trace takes 180 s and has 1,126,563 accesses.
+#[test]
+fn epochs_of_an_array_add_up_and_tell_what_was_decided() {
+    let folder = folder();
+    let arguments = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--epoch", "100000"];
+    let rules =
+        ["none", "adaptive:timeframe=2s,target=1ms", "adaptive:kind=size,timeframe=2s,target=1ms", "auto:timeframe=2s"];
+    let rules = rules.map(|rule| ["--admission", rule]).concat();
+    let rows: Vec<Value> =
+        serde_json::from_str(&succeed(folder.path(), &[&arguments[..], &rules, &["--json"]].concat())).unwrap();
+    let [none, probability, size, auto] = &rows[..] else { panic!("four rules") };
+    for row in &rows {
+        let epochs = row["epochs"].as_array().unwrap();
+        assert_eq!(epochs.len(), 12);
+        let sum = |key: &str, weight: &str| {
+            epochs.iter().map(|epoch| epoch[key].as_f64().unwrap() * epoch[weight].as_f64().unwrap()).sum::<f64>()
+        };
+        let whole = |key: &str| row[key].as_f64().unwrap();
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6 * expected, "{found}, {expected}");
+        near(sum("miss_ratio", "accesses"), whole("accesses") - whole("hits"));
+        near(sum("write_share", "accesses"), whole("writes"));
+        near(sum("latency_mean_us", "accesses"), whole("latency_mean_us") * whole("accesses"));
+        let seconds: f64 = epochs.iter().map(|epoch| epoch["seconds"].as_f64().unwrap()).sum();
+        let last = &epochs[11];
+        near(last["start_s"].as_f64().unwrap() + last["seconds"].as_f64().unwrap(), seconds);
+        assert_eq!(seconds.round(), 180.0);
+        near(sum("cache_write_rate", "seconds"), whole("cache_write_rate") * seconds);
+        near(sum("storage_write_rate", "seconds"), whole("storage_write_rate") * seconds);
+        assert!(epochs.iter().all(|epoch| epoch["cache_wear_rate"].as_f64() < epoch["cache_write_rate"].as_f64()));
+    }
+    let column = |row: &Value, key: &str| -> Vec<Value> {
+        row["epochs"].as_array().unwrap().iter().map(|epoch| epoch[key].clone()).collect()
+    };
+    for key in ["threshold", "threshold_position", "chosen_policy"] {
+        assert!(column(none, key).iter().all(Value::is_null), "{key}");
+    }
+    for (row, range) in [(probability, 0.01..1.0), (size, 1.0..1e6)] {
+        let thresholds: Vec<_> = column(row, "threshold").iter().filter_map(Value::as_f64).collect();
+        assert!(thresholds.iter().any(|threshold| range.contains(threshold)), "{thresholds:?}");
+        let positions: Vec<_> = column(row, "threshold_position").iter().filter_map(Value::as_f64).collect();
+        assert!(
+            positions.iter().all(|position| (0.0..=1.0).contains(position)) && positions.len() > 10,
+            "{positions:?}"
+        );
+    }
+    let chosen = column(auto, "chosen_policy");
+    assert!(chosen.iter().skip(1).all(|policy| ["lru", "larc", "2q", "s3-fifo"].contains(&policy.as_str().unwrap())));
+    assert!(column(auto, "threshold").iter().all(Value::is_null));
+}

@@ -72,6 +72,30 @@ impl Traffic {
     pub fn client(&self) -> f64 {
         self.read_hits + self.read_misses + self.cached_writes + self.bypassed_writes
     }
+
+    /// `factor` times as much of everything.
+    pub fn scaled(&self, factor: f64) -> Traffic {
+        Traffic {
+            read_hits: factor * self.read_hits,
+            read_misses: factor * self.read_misses,
+            cached_writes: factor * self.cached_writes,
+            bypassed_writes: factor * self.bypassed_writes,
+            cache_written: factor * self.cache_written,
+            storage_written: factor * self.storage_written,
+        }
+    }
+
+    /// This and `other`.
+    pub fn plus(&self, other: &Traffic) -> Traffic {
+        Traffic {
+            read_hits: self.read_hits + other.read_hits,
+            read_misses: self.read_misses + other.read_misses,
+            cached_writes: self.cached_writes + other.cached_writes,
+            bypassed_writes: self.bypassed_writes + other.bypassed_writes,
+            cache_written: self.cache_written + other.cache_written,
+            storage_written: self.storage_written + other.storage_written,
+        }
+    }
 }
 
 /// A workload as the paper's Table II has it.

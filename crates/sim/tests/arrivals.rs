@@ -14,6 +14,7 @@ use flashwise_sim::array::{Arrivals, Waits, replay_waiting, setting};
 use flashwise_sim::generate::{Arrivals as Generated, Length, Workload};
 use flashwise_sim::normalise::Normaliser;
 use flashwise_sim::request::Request;
+use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::trace::Trace;
 
 fn normalised(requests: impl Iterator<Item = Request>) -> Trace {
@@ -50,7 +51,8 @@ fn waits(trace: &Trace, rule: &str, capacity: usize, model: &ArrayModel, arrival
     let (policy, rule) = ("lru".parse().unwrap(), rule.parse().unwrap());
     let setting = setting(&model.array(), 4096, capacity, 2 * 4096 * trace.unique_blocks() as u64);
     let arrivals: Arrivals = arrivals.parse().unwrap();
-    let replayed = replay_waiting(trace, &policy, Some(&rule), capacity, &setting, warmup, (model, arrivals));
+    let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: None };
+    let replayed = replay_waiting(trace, &policy, Some(&rule), capacity, &setting, counting, (model, arrivals));
     replayed.waits.unwrap()
 }
 

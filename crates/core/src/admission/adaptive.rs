@@ -251,6 +251,8 @@ pub struct Decision {
     pub position: f64,
     /// The threshold that holds from now on: a portion, blocks or references; of `auto` the number of the policy.
     pub threshold: f64,
+    /// The policy that holds from now on, if that is what is decided.
+    pub policy: Option<String>,
 }
 
 /// The threshold that holds after `decision`, in words.
@@ -334,6 +336,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
             latency_us,
             position: self.position,
             threshold: self.scale.threshold(self.position),
+            policy: None,
         });
     }
 

@@ -4,17 +4,21 @@
 //! mixed SSD arrays through workload sampling. MSST 2016, section V.B, with whole policies in place of thresholds.
 //!
 //! Departures from the paper:
-//! - Where another policy becomes the best, it takes over the blocks in the cache in the order of their last use. It begins without
-//!   ghosts, and nothing is evicted for it.
-//! - There is nothing between two policies, so that equation 14 has no place. In its stead latency and hit ratio are smoothed with
-//!   the same factor as wear before policies are compared.
+//! - Where another policy becomes the best it is first shown the last accesses, eight for each block of the cache, and so it begins with
+//!   ghosts and a full history. What it would hold by then and is not in the cache is fetched when it is asked for, and what is in the
+//!   cache and the policy would not hold is what is evicted meanwhile, as in Subramanian, Smaragdakis, Loh: Adaptive caches: effective
+//!   shaping of cache behavior to workloads. MICRO 2006, section 2.2. Nothing is evicted at once.
+//! - There is nothing between two policies, so that equation 14 has no place. In its stead all traffic is smoothed, and policies are
+//!   compared by latency, wear and hits of the smoothed traffic: a busy timeframe weighs more than an idle one.
+//! - The policy stays while it is nearly as good as the best: each change costs the misses that bring the next policy's blocks in. Where
+//!   another one was far better for some timeframes in a row, what was smoothed is forgotten and that one taken.
 
 use super::adaptive::{ALPHA, Decision, OBJECTIVE, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim};
-use super::controller::{Aim, Controller};
+use super::controller::{Aim, Choice, Controller};
 use super::shadow::Shadows;
 use super::size::Size;
 use super::{Info, Rule, Setting};
-use crate::access::Access;
+use crate::access::{Access, NEVER, Op};
 use crate::blocks::{Blocks, List};
 use crate::directory::Directory;
 use crate::index::{Index, Key};
@@ -41,7 +45,11 @@ pub static INFO: Info = Info {
         },
         TIMEFRAME,
         SAMPLING,
-        ALPHA,
+        Parameter {
+            default: "0.95",
+            meaning: "smoothing factor; more than that of adaptive, because a change of policy costs more than one of a threshold",
+            ..ALPHA
+        },
         WRITES_PER_DAY,
         SEED,
     ],
@@ -97,20 +105,69 @@ impl<K: Key> Visitor<K> for Boxed {
     }
 }
 
-/// The blocks in the cache, last used first.
-const CACHED: List = List(0);
+/// Blocks in the cache that the policy holds as well, last used first.
+const HELD: List = List(0);
+/// Blocks in the cache that an earlier policy took in and the policy does not hold, last used first.
+const LEFT: List = List(1);
+
+/// The accesses that a policy is shown before it takes over, as a multiple of the cache's blocks.
+const RECENT_PER_BLOCK: usize = 8;
+
+/// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
+const NEAR: f64 = 0.2;
+/// Where it is worse by more than this share of that distance for so many timeframes in a row, and the same other one best, with the
+/// smoothing factor of the paper, the workload is taken for another one.
+const FAR: f64 = 0.5;
+const BEHIND_MAX: u32 = 6;
+const ALPHA_LATELY: f64 = 0.8;
+
+/// The last accesses.
+struct Recent<K> {
+    accesses: Vec<(K, Op)>,
+    /// Where the oldest stands, once there are as many as are kept.
+    oldest: usize,
+    len_max: usize,
+}
+
+impl<K: Key> Recent<K> {
+    #[inline]
+    fn push(&mut self, access: &Access<K>) {
+        let access = (access.block, access.op);
+        if self.accesses.len() < self.len_max {
+            self.accesses.push(access);
+            return;
+        }
+        self.accesses[self.oldest] = access;
+        self.oldest += 1;
+        if self.oldest == self.len_max {
+            self.oldest = 0;
+        }
+    }
+
+    /// From the oldest on.
+    fn iter(&self) -> impl Iterator<Item = Access<K>> {
+        let (newer, older) = self.accesses.split_at(self.oldest);
+        older.iter().chain(newer).map(|&(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER })
+    }
+}
 
 /// See the module.
 pub struct Auto<I: Index> {
-    cache: AnyPolicy<I::Key>,
+    /// What replaces. It may hold blocks that are not in the cache, and take them for hits: they are fetched then.
+    policy: AnyPolicy<I::Key>,
     current: usize,
     candidates: Vec<policy::Spec>,
     /// An index without blocks, for the next policy.
     empty: I,
     capacity: usize,
     cached: Blocks<I, ()>,
+    recent: Recent<I::Key>,
     shadows: Shadows<I::Key>,
     controller: Controller,
+    /// The same with a short memory, to notice when the workload is another.
+    lately: Controller,
+    /// For how many timeframes in a row another policy was far better lately, and which.
+    behind: (u32, usize),
     timeframes: Timeframes,
     block_bytes: u64,
     decision: Option<Decision>,
@@ -134,11 +191,14 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         }
         let aim = Aim { smooth_all: true, ..aim(options) };
         Auto {
-            cache: candidates[current].build(index.clone(), capacity, Boxed),
+            policy: candidates[current].build(index.clone(), capacity, Boxed),
             current,
             controller: Controller::new(setting.array, aim, candidates.len()),
+            lately: Controller::new(setting.array, Aim { alpha: ALPHA_LATELY.min(aim.alpha), ..aim }, candidates.len()),
+            behind: (0, 0),
             candidates,
-            cached: Blocks::new(index.clone(), 1),
+            cached: Blocks::new(index.clone(), 2),
+            recent: Recent { accesses: Vec::new(), oldest: 0, len_max: RECENT_PER_BLOCK * capacity },
             empty: index,
             capacity,
             shadows,
@@ -152,8 +212,10 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
     fn end_timeframe(&mut self, time_us: u64) {
         let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
         let own = self.shadows.own();
-        self.controller.weigh(&self.shadows.estimates(u64::MAX), seconds, timeframes);
-        let choice = self.controller.choose(0.0);
+        let estimates = self.shadows.estimates(u64::MAX);
+        self.controller.weigh(&estimates, seconds, timeframes);
+        self.lately.weigh(&estimates, seconds, timeframes);
+        let choice = self.choose();
         if choice.candidate != self.current {
             self.hand_over(choice.candidate);
         }
@@ -165,36 +227,71 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             latency_us: self.controller.array().latency_mean_us(&own.traffic(self.block_bytes)),
             position: self.current as f64,
             threshold: self.current as f64,
+            policy: Some(self.candidates[self.current].to_string()),
         });
     }
 
-    /// Gives the blocks in the cache to the policy `next`, unless it would not take them all.
-    fn hand_over(&mut self, next: usize) {
-        let mut cache = self.candidates[next].build(self.empty.clone(), self.capacity, Boxed);
-        let mut take = |block| cache.warm(block) == Outcome::Admit { evicted: None };
-        let last_used_first: Vec<_> = self.cached.keys(CACHED).collect();
-        // A policy with a filter of its own, such as larc:fill=ghost, takes a block the second time.
-        if last_used_first.iter().rev().all(|&block| take(block) || take(block)) {
-            (self.cache, self.current) = (cache, next);
+    /// The best policy, or the current one if that is nearly as good.
+    fn choose(&mut self) -> Choice {
+        let (choice, lately) = (self.controller.choose(0.0), self.lately.choose(0.0));
+        let far = !self.lately.is_near(self.current, lately, FAR);
+        self.behind = match self.behind {
+            (count, candidate) if far && candidate == lately.candidate => (count + 1, candidate),
+            _ => (u32::from(far), lately.candidate),
+        };
+        if self.behind.0 >= BEHIND_MAX {
+            self.controller.restart();
+            self.behind = (0, 0);
+            return lately;
         }
+        let near = self.controller.is_near(self.current, choice, NEAR);
+        if near { Choice { candidate: self.current, ..choice } } else { choice }
     }
 
-    /// Follows what the policy did with `block`.
+    /// Shows the policy `next` what happened lately, and lets it go on from there: what it would hold by now is fetched as it is asked
+    /// for, what it would not gives way.
+    fn hand_over(&mut self, next: usize) {
+        let mut policy = self.candidates[next].build(self.empty.clone(), self.capacity, Boxed);
+        for access in self.recent.iter() {
+            policy.access(access);
+        }
+        let last_used_first: Vec<_> = [HELD, LEFT].iter().flat_map(|list| self.cached.keys(*list)).collect();
+        for block in last_used_first.into_iter().rev() {
+            let node = self.cached.find(block).expect("what is listed is found");
+            self.cached.move_front(node, if policy.contains(block) { HELD } else { LEFT });
+        }
+        (self.policy, self.current) = (policy, next);
+    }
+
+    /// What becomes of an access to `block` of which the policy says `outcome`.
     #[inline]
-    fn note(&mut self, block: I::Key, outcome: &Outcome<I::Key>) {
-        match *outcome {
-            Outcome::Hit => {
-                if let Some(node) = self.cached.find(block) {
-                    self.cached.move_front(node, CACHED);
-                }
+    fn follow(&mut self, block: I::Key, outcome: Outcome<I::Key>) -> Outcome<I::Key> {
+        if let Outcome::Admit { evicted: Some(evicted) } = outcome
+            && let Some(node) = self.cached.find(evicted)
+        {
+            self.cached.move_front(node, LEFT);
+        }
+        match (self.cached.find(block), outcome) {
+            (Some(node), Outcome::Bypass) => {
+                self.cached.move_front(node, LEFT);
+                Outcome::Hit
             }
-            Outcome::Admit { evicted } => {
-                if let Some(evicted) = evicted {
-                    self.cached.forget(evicted);
-                }
-                self.cached.insert_front(CACHED, block, ());
+            (Some(node), _) => {
+                self.cached.move_front(node, HELD);
+                Outcome::Hit
             }
-            Outcome::Bypass => {}
+            (None, Outcome::Bypass) => Outcome::Bypass,
+            (None, _) => {
+                let evicted = if self.len() < self.capacity {
+                    None
+                } else {
+                    // The policy holds `block` and no more blocks than the cache, so it holds not all that are in the cache.
+                    let last = self.cached.back(LEFT).expect("a full cache has a block that the policy does not hold");
+                    Some(self.cached.remove(last))
+                };
+                self.cached.insert_front(HELD, block, ());
+                Outcome::Admit { evicted }
+            }
         }
     }
 }
@@ -204,24 +301,25 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        let outcome = self.cache.access(access);
-        self.note(access.block, &outcome);
+        self.recent.push(&access);
+        let outcome = self.policy.access(access);
+        let outcome = self.follow(access.block, outcome);
         self.shadows.access(&access, &outcome);
         outcome
     }
 
     fn remove(&mut self, block: I::Key) -> bool {
         self.shadows.remove(block);
-        self.cached.forget(block);
-        self.cache.remove(block)
+        self.policy.remove(block);
+        self.cached.forget(block).is_some()
     }
 
     fn contains(&self, block: I::Key) -> bool {
-        self.cache.contains(block)
+        self.cached.find(block).is_some()
     }
 
     fn len(&self) -> usize {
-        self.cache.len()
+        self.cached.len(HELD) + self.cached.len(LEFT)
     }
 
     #[inline]
@@ -233,9 +331,8 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         self.shadows.warm(block);
-        let outcome = self.cache.warm(block);
-        self.note(block, &outcome);
-        outcome
+        let outcome = self.policy.warm(block);
+        self.follow(block, outcome)
     }
 
     fn decision(&self) -> Option<&Decision> {
@@ -244,7 +341,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.cache.prefetch(soon, later);
+        self.policy.prefetch(soon, later);
         self.cached.prefetch_node(soon);
         self.cached.prefetch_index(later);
     }
@@ -259,10 +356,11 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     }
 
     fn check(&self) {
-        self.cache.check();
+        self.policy.check();
         self.cached.check(self.capacity);
         self.shadows.check();
-        assert_eq!(self.cached.len(CACHED), self.cache.len());
-        assert!(self.cached.keys(CACHED).all(|block| self.cache.contains(block)));
+        assert!(self.cached.keys(HELD).all(|block| self.policy.contains(block)));
+        assert!(self.cached.keys(LEFT).all(|block| !self.policy.contains(block)));
+        assert!(self.recent.accesses.len() <= self.recent.len_max);
     }
 }

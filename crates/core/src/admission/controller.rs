@@ -9,7 +9,7 @@
 //! - `L` / `T` is one of several objectives, and the paper's: least latency over lifetime. A budget of writes to the cache may be
 //!   set as well; candidates that exceed it are excluded like those that exceed the target latency.
 
-use crate::array::{Array, Wear, YEAR_SECONDS, latency_over_lifetime};
+use crate::array::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
 
 use super::shadow::Estimate;
 
@@ -50,7 +50,8 @@ pub struct Aim {
     pub writes_per_day_max: f64,
     /// The smoothing factor.
     pub alpha: f64,
-    /// Whether latency and hit ratio are smoothed as wear is; the paper takes those of the last timeframe.
+    /// Whether traffic is smoothed, and wear, latency and hit ratio are those of the smoothed traffic: timeframes with more traffic weigh
+    /// more. The paper smooths wear, and takes the latency of the last timeframe.
     pub smooth_all: bool,
 }
 
@@ -77,6 +78,10 @@ struct Candidate {
     /// Writes per cell up to the timeframe before: the sums of equation 13.
     cache_writes: f64,
     storage_writes: f64,
+    /// Where all is smoothed: the traffic and its hits, and the seconds that it took.
+    traffic: Traffic,
+    hits: f64,
+    seconds: f64,
 }
 
 /// The candidate that was chosen for the next timeframe.
@@ -130,6 +135,17 @@ impl Controller {
         }
     }
 
+    /// Forgets what was smoothed: what comes next begins anew. What is worn stays worn.
+    pub fn restart(&mut self) {
+        for candidate in &mut self.candidates {
+            *candidate = Candidate {
+                cache_writes: candidate.cache_writes,
+                storage_writes: candidate.storage_writes,
+                ..Candidate::default()
+            };
+        }
+    }
+
     /// Chooses a candidate. Each is slower by `excess_us` than its figures tell.
     pub fn choose(&self, excess_us: f64) -> Choice {
         let latency_us_max = self.aim.latency_us_max;
@@ -146,9 +162,18 @@ impl Controller {
         let candidate = &mut self.candidates[number];
         let Wear { cache_writes: w_c, storage_writes: w_s, .. } = self.array.wear(&estimate.traffic, seconds);
         let old = self.aim.alpha.powf(timeframes);
-        let first = candidate.smoothed.is_none();
+        let (mut latency_us, mut hit_ratio) = (self.array.latency_mean_us(&estimate.traffic), estimate.hit_ratio);
         let (before_c, before_s) = candidate.smoothed.unwrap_or((w_c, w_s));
-        let (smooth_c, smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
+        let (mut smooth_c, mut smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
+        if self.aim.smooth_all {
+            candidate.traffic = candidate.traffic.scaled(old).plus(&estimate.traffic);
+            candidate.hits = old * candidate.hits + hit_ratio * estimate.traffic.client();
+            candidate.seconds = old * candidate.seconds + seconds;
+            let Wear { cache_writes, storage_writes, .. } = self.array.wear(&candidate.traffic, candidate.seconds);
+            (smooth_c, smooth_s) = (cache_writes, storage_writes);
+            latency_us = self.array.latency_mean_us(&candidate.traffic);
+            hit_ratio = candidate.hits / candidate.traffic.client();
+        }
         let left = |endurance: f64, writes: f64| (endurance - writes).max(0.0);
         let left_c = left(cache.device.endurance_cycles, candidate.cache_writes);
         let left_s = left(storage.device.endurance_cycles, candidate.storage_writes);
@@ -158,12 +183,6 @@ impl Controller {
         // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
         let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
         let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
-        let (mut latency_us, mut hit_ratio) = (self.array.latency_mean_us(&estimate.traffic), estimate.hit_ratio);
-        if self.aim.smooth_all && !first {
-            let before = &self.figures[number];
-            latency_us = old * before.latency_us + (1.0 - old) * latency_us;
-            hit_ratio = old * before.hit_ratio + (1.0 - old) * hit_ratio;
-        }
         Figures {
             latency_us,
             lifetime_years,
@@ -184,6 +203,20 @@ impl Controller {
         let in_budget = |number: &usize| self.figures[*number].writes_per_day <= self.aim.writes_per_day_max;
         let any = all().any(|number| in_budget(&number));
         least(all().filter(|number| !any || in_budget(number)), |number| self.figures[*number].latency_us)
+    }
+
+    /// Whether the candidate `current` is about as good as `choice`: it keeps what is to be kept, and lies above the chosen one by at
+    /// most a `share` of the distance to the worst.
+    pub fn is_near(&self, current: usize, choice: Choice, share: f64) -> bool {
+        let figures = &self.figures[current];
+        if !choice.meets_latency || !choice.meets_budget {
+            return false;
+        }
+        let worst = (0..self.candidates.len()).map(|number| self.cost(number)).fold(f64::NEG_INFINITY, f64::max);
+        let best = self.cost(choice.candidate);
+        let keeps =
+            figures.latency_us <= self.aim.latency_us_max && figures.writes_per_day <= self.aim.writes_per_day_max;
+        keeps && self.cost(current) - best <= share * (worst - best)
     }
 
     /// What the objective makes small.
@@ -314,6 +347,44 @@ mod tests {
         // 55 us and 19 us: with 10 us more the first is too slow, with 50 us more the second as well, but not by itself.
         let met = |candidate| Choice { candidate, meets_latency: true, meets_budget: true };
         assert_eq!([0.0, 10.0, 50.0].map(|excess_us| choose(60.0, f64::INFINITY, excess_us)), [met(0), met(1), met(1)]);
+    }
+
+    /// 10, 50 and 90 of 100 reads hit: by hits the second lies half way from the best to the worst.
+    #[test]
+    fn a_candidate_is_near_by_its_share_of_the_way_to_the_worst_unless_it_misses_the_target() {
+        let near = |latency_us_max, share| {
+            let aim = Aim { latency_us_max, ..aim(Objective::HitRatio) };
+            let mut controller = Controller::new(array(), aim, 3);
+            let choice = choose(&mut controller, &[10.0, 50.0, 90.0].map(|hits| estimate(hits, 1.0, 1.0)), 0.0);
+            assert_eq!(choice.candidate, 2);
+            [0, 1, 2].map(|current| controller.is_near(current, choice, share))
+        };
+        assert_eq!(
+            [0.4, 0.6, 1.0].map(|share| near(1e9, share)),
+            [[false, false, true], [false, true, true], [true, true, true]]
+        );
+        // 91, 55 and 19 us.
+        assert_eq!([60.0, 20.0].map(|target| near(target, 1.0)), [[false, true, true], [false, false, true]]);
+    }
+
+    /// Ten reads in the first timeframe and 1,000 in the second, of which half and nine in ten hit: 905 of 1,010, or 905 and a half of them
+    /// with the weights 0.5 and 1.
+    #[test]
+    fn where_all_is_smoothed_a_busy_timeframe_weighs_more() {
+        let aim = Aim { smooth_all: true, alpha: 0.5, ..aim(Objective::HitRatio) };
+        let mut controller = Controller::new(array(), aim, 1);
+        for (reads, hit_ratio) in [(10.0, 0.5), (1000.0, 0.9)] {
+            let (read_hits, cache_written) = (hit_ratio * reads, reads / 10.0);
+            let traffic = Traffic { read_hits, read_misses: reads - read_hits, cache_written, ..Traffic::default() };
+            controller.weigh(&[Estimate { traffic, hit_ratio }], 1.0, 1.0);
+        }
+        let figures = controller.figures()[0];
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9 * expected, "{found}, {expected}");
+        near(figures.hit_ratio, (0.5 * 5.0 + 900.0) / (0.5 * 10.0 + 1000.0));
+        near(figures.latency_us, (902.5 * 10.0 + 102.5 * 100.0) / 1005.0);
+        // 100.5 bytes in 1.5 s to 1,000 bytes of cells.
+        near(figures.writes_per_day, 100.5 / 1000.0 / 1.5 * 86_400.0);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::sketch::mix;
 
 /// Shadow caches have at least so many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
 /// sampled at a higher rate for it.
-const SHADOW_BLOCKS_MIN: f64 = 64.0;
+const SHADOW_BLOCKS_MIN: f64 = 256.0;
 
 /// Which blocks are in the sample.
 #[derive(Clone, Copy, Debug)]

@@ -248,10 +248,9 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
         ] {
             let best = of_fixed.into_iter().fold(f64::INFINITY, f64::min);
             let worst = of_fixed.into_iter().fold(f64::NEG_INFINITY, f64::max);
-            println!(
-                "{what}, phase {phase}: {:.1} % of the spread above the best",
-                100.0 * (own - best) / (worst - best)
-            );
+            let share = (own - best) / (worst - best);
+            println!("{what}, phase {phase}: {:.1} % of the spread above the best", 100.0 * share);
+            assert!(share <= 0.05, "{what}, phase {phase}: {share:.3} of the spread above the best");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod channels;
+mod epoch;
 mod latency;
 mod queue;
 mod replay;
@@ -17,9 +18,10 @@ use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
 pub use arrivals::Arrivals;
+pub use epoch::ArrayEpoch;
 pub use latency::Latencies;
 pub use queue::Waits;
-pub use replay::{Replayed, replay, replay_waiting};
+pub use replay::{Replayed, Stretch, replay, replay_waiting};
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Arrivals, Replayed, replay_waiting, setting};
 use crate::progress::Progress;
-use crate::simulate::{Job, Warmup};
+use crate::simulate::{Counting, Job};
 use crate::trace::Trace;
 
 /// A policy behind a rule, before an array.
@@ -40,7 +40,7 @@ pub fn simulate_array(
     array: &ArrayModel,
     storage_bytes: &(dyn Fn(&Trace) -> u64 + Sync),
     arrivals: Arrivals,
-    warmup: Warmup,
+    counting: Counting,
     progress: &dyn Progress,
 ) -> Result<Vec<ArrayRun>, ArrayError> {
     if arrivals != Arrivals::None {
@@ -51,10 +51,8 @@ pub fn simulate_array(
         let trace = &traces[job.job.trace];
         let capacity_blocks = job.job.capacity_blocks;
         let setting = setting(&array.array(), trace.block_size_bytes(), capacity_blocks, storage_bytes(trace));
-        let warmup = warmup.accesses(trace.len());
-        let rule = job.admission.as_ref();
-        let replayed =
-            replay_waiting(trace, &job.job.policy, rule, capacity_blocks, &setting, warmup, (array, arrivals));
+        let (policy, rule) = (&job.job.policy, job.admission.as_ref());
+        let replayed = replay_waiting(trace, policy, rule, capacity_blocks, &setting, counting, (array, arrivals));
         progress.advance(trace.len() as u64);
         ArrayRun { job, setting, replayed }
     };

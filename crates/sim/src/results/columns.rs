@@ -12,7 +12,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::{CacheFigures, EnduranceFigures, Epoch, ResultRow};
-use crate::array::ArrayFigures;
+use crate::array::{ArrayEpoch, ArrayFigures};
 
 /// A column of results. JSON takes the same names from the fields of [`ResultRow`].
 enum Column<R> {
@@ -82,6 +82,14 @@ const ARRAY_COLUMNS: &[(&str, Column<ArrayFigures>)] = columns! {
     MaybeRatio { requests_per_s cache_utilisation storage_utilisation }
     Ratio { lifetime_years latency_over_lifetime cache_write_rate storage_write_rate }
     Count { bypassed }
+};
+
+/// What epochs have besides, where an array was simulated.
+const ARRAY_EPOCH_COLUMNS: &[(&str, Column<ArrayEpoch>)] = columns! {
+    Ratio { start_s seconds miss_ratio write_share latency_mean_us }
+    Ratio { cache_write_rate storage_write_rate cache_wear_rate storage_wear_rate }
+    MaybeRatio { threshold threshold_position }
+    MaybeText { chosen_policy }
 };
 
 /// A column's name, and its cells as text or as an array.
@@ -187,8 +195,19 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
         ("replacement_rate", ratio(|epoch| epoch.replacement_rate)),
         ("flash_writes_blocks", count(|epoch| epoch.flash_writes_blocks)),
     ];
-    let field = |(name, array): (&str, ArrayRef)| (Arc::new(Field::new(name, array.data_type().clone(), false)), array);
-    let values = StructArray::from(columns.map(field).to_vec());
+    let mut columns: Vec<_> = columns.into_iter().map(|(name, array)| (name, array, false)).collect();
+    if let Some(of_array) = epochs().map(|epoch| epoch.array.as_ref()).collect::<Option<Vec<_>>>()
+        && !of_array.is_empty()
+    {
+        let column = |(name, column): &(&'static str, Column<ArrayEpoch>)| {
+            (*name, column.array(of_array.iter().copied()), column.nullable())
+        };
+        columns.extend(ARRAY_EPOCH_COLUMNS.iter().map(column));
+    }
+    let field = |(name, array, nullable): (&str, ArrayRef, bool)| {
+        (Arc::new(Field::new(name, array.data_type().clone(), nullable)), array)
+    };
+    let values = StructArray::from(columns.into_iter().map(field).collect::<Vec<_>>());
     let item = Field::new("item", DataType::Struct(values.fields().clone()), false);
     let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.epochs.len()));
     ListArray::new(Arc::new(item), offsets, Arc::new(values), None)
@@ -197,6 +216,25 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The last columns of an epoch are those of the array.
+    #[test]
+    fn json_and_parquet_name_the_same_figures_of_epochs() {
+        let array = Some(ArrayEpoch::default());
+        let epoch = Epoch {
+            first_access: 0,
+            accesses: 1,
+            hit_ratio: 0.0,
+            replacement_rate: 0.0,
+            flash_writes_blocks: 0,
+            array,
+        };
+        let json = serde_json::to_value(&epoch).unwrap();
+        let in_json: Vec<_> = json.as_object().unwrap().keys().cloned().collect();
+        let lists = epoch_lists(&[ResultRow { epochs: vec![epoch], ..ResultRow::default() }]);
+        let DataType::Struct(fields) = lists.value_type() else { panic!("a list of records") };
+        assert_eq!(in_json, fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>());
+    }
 
     #[test]
     fn json_and_columns_name_the_same_figures_in_the_same_order() {

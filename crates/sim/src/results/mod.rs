@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub use self::columns::{parquet, write_csv};
 pub use self::figures::{CacheFigures, EnduranceFigures, WearLimits};
-use crate::array::{ArrayFigures, ArrayRun};
+use crate::array::{ArrayEpoch, ArrayFigures, ArrayRun};
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
 use crate::endurance;
@@ -84,7 +84,7 @@ pub struct ResultRow {
 }
 
 /// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Epoch {
     /// Position of the epoch's first access in the trace.
     pub first_access: u64,
@@ -96,6 +96,9 @@ pub struct Epoch {
     pub replacement_rate: f64,
     /// Write hits and admissions.
     pub flash_writes_blocks: u64,
+    /// What an array did and a rule decided, if that was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayEpoch>,
 }
 
 impl ResultRow {
@@ -143,7 +146,12 @@ impl ResultRow {
             None => figures,
         };
         let plain = Run { job: run.job.job.clone(), counters: replayed.counters, epochs: Vec::new() };
-        ResultRow { array: Some(figures), ..ResultRow::new(trace, &plain) }
+        let counters: Vec<_> = replayed.epochs.iter().map(|stretch| stretch.counters).collect();
+        let mut epochs = epochs(&counters);
+        for (epoch, stretch) in epochs.iter_mut().zip(&replayed.epochs) {
+            epoch.array = Some(ArrayEpoch::of(&run.setting, stretch, &replayed.decisions));
+        }
+        ResultRow { array: Some(figures), epochs, ..ResultRow::new(trace, &plain) }
     }
 
     /// The row of a whole cache that ran over `trace`.
@@ -242,6 +250,7 @@ fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
             hit_ratio: hits as f64 / accesses as f64,
             replacement_rate: counters.replacements() as f64 / accesses as f64,
             flash_writes_blocks: figures.flash_written_blocks(),
+            array: None,
         };
         first_access += accesses;
         epoch
@@ -258,6 +267,7 @@ fn epochs(counters: &[Counters]) -> Vec<Epoch> {
             hit_ratio: counters.hit_ratio(),
             replacement_rate: counters.replacement_rate(),
             flash_writes_blocks: counters.flash_writes_blocks(),
+            array: None,
         };
         first_access += epoch.accesses;
         epoch

@@ -1,0 +1,67 @@
+//! What an array did in an epoch of a run, and what the rule that adapts had decided by then: the rows of Moon and Reddy's Figure 9.
+//!
+//! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
+//! sampling. MSST 2016, section VI.C.
+
+use flashwise_core::access::Op;
+use flashwise_core::admission::Setting;
+use flashwise_core::admission::adaptive::Decision;
+use serde::Serialize;
+
+use super::Stretch;
+
+/// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ArrayEpoch {
+    /// When the epoch begins, in seconds since the beginning of the trace.
+    pub start_s: f64,
+    /// How long it takes.
+    pub seconds: f64,
+    /// Misses per access.
+    pub miss_ratio: f64,
+    /// Writes per access.
+    pub write_share: f64,
+    /// How long a block access waits on average.
+    pub latency_mean_us: f64,
+    /// `w_c`: writes per cell of the cache and second.
+    pub cache_write_rate: f64,
+    /// `w_s`: writes per cell of the storage and second.
+    pub storage_write_rate: f64,
+    /// `f_c`: share of the cache's endurance that a second takes.
+    pub cache_wear_rate: f64,
+    /// `f_s`: share of the storage's endurance that a second takes.
+    pub storage_wear_rate: f64,
+    /// The threshold at the end of the epoch: a portion, blocks or references. Null where every length is admitted, too.
+    pub threshold: Option<f64>,
+    /// Where that lies among the thresholds, from 0 to 1, at which everything is admitted.
+    pub threshold_position: Option<f64>,
+    /// The policy at the end of the epoch, where that is what is decided.
+    pub chosen_policy: Option<String>,
+}
+
+impl ArrayEpoch {
+    /// The figures of `stretch`, a part of a run before the array of `setting` in which `decisions` were made.
+    pub fn of(setting: &Setting, stretch: &Stretch, decisions: &[Decision]) -> ArrayEpoch {
+        let Stretch { start_s, seconds, counts, counters, .. } = stretch;
+        let traffic = counts.traffic(setting.block_bytes);
+        let wear = setting.array.wear(&traffic, *seconds);
+        let decision = decisions[..stretch.decisions].last();
+        let adapted = decision.filter(|decision| decision.policy.is_none());
+        let last = |decision: &Decision| (decision.shadows.len() - 1) as f64;
+        ArrayEpoch {
+            start_s: *start_s,
+            seconds: *seconds,
+            miss_ratio: 1.0 - counts.hit_ratio(),
+            write_share: counters.of(Op::Write).accesses() as f64 / counts.accesses() as f64,
+            latency_mean_us: setting.array.latency_mean_us(&traffic),
+            cache_write_rate: wear.cache_writes,
+            storage_write_rate: wear.storage_writes,
+            cache_wear_rate: wear.cache_rate,
+            storage_wear_rate: wear.storage_rate,
+            // No request has 2^64 - 1 blocks: of that length any is admitted.
+            threshold: adapted.map(|decision| decision.threshold).filter(|threshold| *threshold < u64::MAX as f64),
+            threshold_position: adapted.map(|decision| decision.position / last(decision)),
+            chosen_policy: decision.and_then(|decision| decision.policy.clone()),
+        }
+    }
+}
