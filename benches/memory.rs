@@ -1,4 +1,9 @@
-//! RAM that a cache takes per block on flash: the log's tables, the policy's, and the checksums that the server keeps.
+//! RAM that a cache takes per block on flash, when the flash is full: all that it has allocated by then, and the checksum of each page that
+//! the server keeps.
+//!
+//! What is allocated is the policy's table of blocks, which is the log's directory as well, with what the policy remembers of evicted
+//! blocks and whatever else it keeps; the log's bits of what is dirty and its units; and the segment that is being filled. There are
+//! no buffers of data.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;

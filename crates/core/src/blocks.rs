@@ -10,9 +10,9 @@
 //! stands a node for each slot of the log, then *loose* nodes. A block with a copy in the log has its slot's node, whether
 //! the policy remembers it or not; a loose node is for one that the policy remembers and that has no copy: a ghost, or what
 //! it has just admitted. When the log puts a block into a slot, takes it out or moves it, the block moves from node to node,
-//! and keeps its place on its list. What `lists` says of a node tells its state:
+//! and keeps its place on its list. What stands for a node's list tells its state:
 //!
-//! | `lists` | indexed | of a slot: | loose: |
+//! | `list` | indexed | of a slot: | loose: |
 //! | --- | --- | --- | --- |
 //! | a list | yes | the block's copy is here, and the policy remembers it | the policy remembers it, without a copy |
 //! | `UNLISTED` | yes | its copy is here, and the policy does not remember it | |
@@ -36,14 +36,24 @@ pub struct List(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeId(u32);
 
-#[derive(Clone, Copy, Debug)]
+/// Packed: the list takes one byte, and one line of the processor's cache has most nodes whole.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
 struct Node<K> {
-    key: K,
     prev: u32,
     next: u32,
+    list: List,
+    key: K,
 }
 
-/// These stand in the place of a node's list; see the module.
+impl<K: Copy + std::fmt::Debug> std::fmt::Debug for Node<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Node { prev, next, list, key } = *self;
+        write!(f, "{key:?} on {list:?} between {prev} and {next}")
+    }
+}
+
+/// These stand for the list of a node that is on none; see the module.
 const FREE: List = List(u8::MAX);
 const SUPERSEDED: List = List(u8::MAX - 1);
 const UNLISTED: List = List(u8::MAX - 2);
@@ -58,8 +68,6 @@ const LOOSE_NODES_MIN: usize = 64;
 pub struct Blocks<I: Index, T> {
     index: I,
     nodes: Vec<Node<I::Key>>,
-    /// The list that each node is on, or its state.
-    lists: Vec<List>,
     data: Vec<T>,
     lens: Vec<u32>,
     /// Nodes behind the heads that are slots of a log.
@@ -74,11 +82,11 @@ impl<I: Index, T: Default> Blocks<I, T> {
     /// No blocks yet, on `list_count` lists.
     pub fn new(index: I, list_count: u8) -> Self {
         assert!(list_count <= UNLISTED.0, "{list_count} lists");
-        let head = |list: u8| Node { key: I::Key::default(), prev: u32::from(list), next: u32::from(list) };
+        let head =
+            |list: u8| Node { key: I::Key::default(), prev: u32::from(list), next: u32::from(list), list: List(list) };
         Blocks {
             index,
             nodes: (0..list_count).map(head).collect(),
-            lists: (0..list_count).map(List).collect(),
             data: (0..list_count).map(|_| T::default()).collect(),
             lens: vec![0; list_count.into()],
             slots: 0,
@@ -113,16 +121,24 @@ impl<I: Index, T: Default> Blocks<I, T> {
         if self.has_slots()
             && let Some(node) = self.slot_node_of(key)
         {
-            assert_eq!(self.lists[node as usize], UNLISTED, "{key:?} is remembered already");
+            assert_eq!(self.nodes[node as usize].list, UNLISTED, "{key:?} is remembered already");
             self.data[node as usize] = data;
-            self.link_after(list, after, node);
+            self.join(list, after, node);
             return NodeId(node);
         }
         let node = self.take_free(key, data);
-        self.link_after(list, after, node);
+        self.join(list, after, node);
         let Blocks { index, nodes, .. } = self;
         index.insert(key, node, |node| nodes[node as usize].key);
         NodeId(node)
+    }
+
+    /// Puts `node`, which is on no list, on one.
+    #[inline]
+    fn join(&mut self, list: List, after: u32, node: u32) {
+        self.link_after(after, node);
+        self.nodes[node as usize].list = list;
+        self.lens[usize::from(list.0)] += 1;
     }
 
     /// A loose node, on no list yet.
@@ -142,22 +158,20 @@ impl<I: Index, T: Default> Blocks<I, T> {
             let loose = self.nodes.len() - self.slots as usize;
             self.reserve(loose / 8 + LOOSE_NODES_MIN);
         }
-        self.nodes.push(Node { key, prev: 0, next: 0 });
-        self.lists.push(FREE);
+        self.nodes.push(Node { key, prev: 0, next: 0, list: FREE });
         self.data.push(data);
         node
     }
 
     fn reserve(&mut self, nodes: usize) {
         self.nodes.reserve_exact(nodes);
-        self.lists.reserve_exact(nodes);
         self.data.reserve_exact(nodes);
     }
 
     /// Gives back a loose node whose block is not indexed.
     #[inline]
     fn free(&mut self, node: u32) {
-        self.lists[node as usize] = FREE;
+        self.nodes[node as usize].list = FREE;
         self.nodes[node as usize].next = self.free;
         self.free = node;
     }
@@ -186,9 +200,11 @@ impl<I: Index, T: Default> Blocks<I, T> {
     #[inline]
     pub fn remove(&mut self, node: NodeId) -> I::Key {
         self.unlink(node.0);
+        let list = self.list(node);
+        self.lens[usize::from(list.0)] -= 1;
         let key = self.nodes[node.0 as usize].key;
         if self.is_slot(node.0) {
-            self.lists[node.0 as usize] = UNLISTED;
+            self.nodes[node.0 as usize].list = UNLISTED;
             return key;
         }
         let Blocks { index, nodes, .. } = self;
@@ -204,7 +220,7 @@ impl<I: Index, T> Blocks<I, T> {
     pub fn find(&self, key: I::Key) -> Option<NodeId> {
         match self.indexed(key) {
             0 => None,
-            node if self.has_slots() && self.lists[node as usize] == UNLISTED => None,
+            node if self.has_slots() && self.nodes[node as usize].list == UNLISTED => None,
             node => Some(NodeId(node)),
         }
     }
@@ -253,7 +269,7 @@ impl<I: Index, T> Blocks<I, T> {
     /// The list that `node` is on.
     #[inline]
     pub fn list(&self, node: NodeId) -> List {
-        self.lists[node.0 as usize]
+        self.nodes[node.0 as usize].list
     }
 
     /// What the policy keeps of the block of `node`.
@@ -302,14 +318,16 @@ impl<I: Index, T> Blocks<I, T> {
     #[inline]
     pub fn move_front(&mut self, node: NodeId, list: List) {
         self.unlink(node.0);
-        self.link_after(list, u32::from(list.0), node.0);
+        self.link_after(u32::from(list.0), node.0);
+        self.set_list(node, list);
     }
 
     /// Moves the block of `node` to the back of `list`, from whichever list it is on.
     #[inline]
     pub fn move_back(&mut self, node: NodeId, list: List) {
         self.unlink(node.0);
-        self.link_after(list, self.nodes[usize::from(list.0)].prev, node.0);
+        self.link_after(self.nodes[usize::from(list.0)].prev, node.0);
+        self.set_list(node, list);
     }
 
     /// Moves the block of `node` to just before `other`: one step nearer to the front of the list that `other` is on.
@@ -317,7 +335,8 @@ impl<I: Index, T> Blocks<I, T> {
     pub fn move_before(&mut self, node: NodeId, other: NodeId) {
         assert_ne!(node, other);
         self.unlink(node.0);
-        self.link_after(self.list(other), self.nodes[other.0 as usize].prev, node.0);
+        self.link_after(self.nodes[other.0 as usize].prev, node.0);
+        self.set_list(node, self.list(other));
     }
 
     #[inline]
@@ -325,19 +344,27 @@ impl<I: Index, T> Blocks<I, T> {
         let Node { prev, next, .. } = self.nodes[node as usize];
         self.nodes[prev as usize].next = next;
         self.nodes[next as usize].prev = prev;
-        self.lens[usize::from(self.lists[node as usize].0)] -= 1;
     }
 
     #[inline]
-    fn link_after(&mut self, list: List, prev: u32, node: u32) {
+    fn link_after(&mut self, prev: u32, node: u32) {
         let next = self.nodes[prev as usize].next;
         let linked = &mut self.nodes[node as usize];
         linked.prev = prev;
         linked.next = next;
-        self.lists[node as usize] = list;
         self.nodes[prev as usize].next = node;
         self.nodes[next as usize].prev = node;
-        self.lens[usize::from(list.0)] += 1;
+    }
+
+    /// Notes that `node` is on `list` now, and not where it was.
+    #[inline]
+    fn set_list(&mut self, node: NodeId, list: List) {
+        let from = self.list(node);
+        if from != list {
+            self.nodes[node.0 as usize].list = list;
+            self.lens[usize::from(from.0)] -= 1;
+            self.lens[usize::from(list.0)] += 1;
+        }
     }
 
     /// The keys on `list`, front to back.
@@ -368,7 +395,6 @@ impl<I: Index, T> Blocks<I, T> {
     #[inline]
     fn prefetch(&self, node: u32) {
         prefetch(&self.nodes, node as usize);
-        prefetch(&self.lists, node as usize);
         if size_of::<T>() > 0 {
             prefetch(&self.data, node as usize);
         }
@@ -405,9 +431,9 @@ impl<I: Index, T> Blocks<I, T> {
         let (mut previous, mut len) = (u32::from(list.0), 0);
         let mut node = self.nodes[usize::from(list.0)].next;
         while node != u32::from(list.0) {
-            let Node { key, prev, next } = self.nodes[node as usize];
+            let Node { key, prev, next, .. } = self.nodes[node as usize];
             assert_eq!(prev, previous, "the links of {list:?} disagree at {key:?}");
-            assert_eq!(self.lists[node as usize], list, "{key:?} is linked on {list:?} but names another");
+            assert_eq!(self.nodes[node as usize].list, list, "{key:?} is linked on {list:?} but names another");
             assert_eq!(self.find(key), Some(NodeId(node)), "{key:?} is listed but not indexed");
             (previous, node, len) = (node, next, len + 1);
             assert!(len <= self.nodes.len(), "{list:?} does not end");
@@ -420,7 +446,7 @@ impl<I: Index, T> Blocks<I, T> {
     fn check_states(&self, remembered: usize) {
         let (mut listed, mut placed, mut free) = (0, 0, 0);
         for node in self.lens.len()..self.nodes.len() {
-            let (list, key) = (self.lists[node], self.nodes[node].key);
+            let (list, key) = (self.nodes[node].list, self.nodes[node].key);
             let (is_slot, indexed) = (self.is_slot(node as u32), self.indexed(key) as usize == node);
             match list {
                 FREE => free += usize::from(!is_slot),

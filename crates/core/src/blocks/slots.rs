@@ -13,13 +13,11 @@ impl<I: Index, T: Default> Blocks<I, T> {
 
     /// Gives the block of `from` the node `to`, on whose list it takes the same place.
     fn move_node(&mut self, from: u32, to: u32) -> Option<Moved> {
-        let Node { key, prev, next } = self.nodes[from as usize];
+        let Node { key, prev, next, list } = self.nodes[from as usize];
         self.nodes[to as usize] = self.nodes[from as usize];
         let Blocks { index, nodes, .. } = self;
         index.replace(key, from, to, |node| nodes[node as usize].key);
         self.data[to as usize] = std::mem::take(&mut self.data[from as usize]);
-        let list = self.lists[from as usize];
-        self.lists[to as usize] = list;
         if list == UNLISTED {
             return None;
         }
@@ -36,8 +34,7 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         self.slots = slots;
         self.reserve(slots as usize + LOOSE_NODES_MIN);
         let nodes = self.nodes.len() + slots as usize;
-        self.nodes.resize(nodes, Node { key: I::Key::default(), prev: 0, next: 0 });
-        self.lists.resize(nodes, FREE);
+        self.nodes.resize(nodes, Node { key: I::Key::default(), prev: 0, next: 0, list: FREE });
         self.data.resize_with(nodes, T::default);
     }
 
@@ -50,12 +47,12 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
     #[inline]
     fn block_at(&self, slot: u32) -> Option<I::Key> {
         let node = self.node_of(slot) as usize;
-        (self.lists[node] != FREE).then(|| self.nodes[node].key)
+        (self.nodes[node].list != FREE).then(|| self.nodes[node].key)
     }
 
     #[inline]
     fn is_current(&self, slot: u32) -> bool {
-        is_current(self.lists[self.node_of(slot) as usize])
+        is_current(self.nodes[self.node_of(slot) as usize].list)
     }
 
     fn len(&self) -> usize {
@@ -68,14 +65,14 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         if from == 0 {
             self.placed += 1;
             self.nodes[to as usize].key = block;
-            self.lists[to as usize] = UNLISTED;
+            self.nodes[to as usize].list = UNLISTED;
             let Blocks { index, nodes, .. } = self;
             index.insert(block, to, |node| nodes[node as usize].key);
             return None;
         }
         let moved = self.move_node(from, to);
         if self.is_slot(from) {
-            self.lists[from as usize] = SUPERSEDED;
+            self.nodes[from as usize].list = SUPERSEDED;
         } else {
             self.placed += 1;
             self.free(from);
@@ -88,7 +85,7 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         self.placed -= 1;
         let from = self.node_of(slot);
         let key = self.nodes[from as usize].key;
-        let moved = if self.lists[from as usize] == UNLISTED {
+        let moved = if self.nodes[from as usize].list == UNLISTED {
             let Blocks { index, nodes, .. } = self;
             index.remove(key, |node| nodes[node as usize].key);
             None
@@ -96,13 +93,13 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
             let to = self.take_free(key, T::default());
             self.move_node(from, to)
         };
-        self.lists[from as usize] = SUPERSEDED;
+        self.nodes[from as usize].list = SUPERSEDED;
         moved
     }
 
     fn clear(&mut self, slot: u32) {
         assert!(!self.is_current(slot), "slot {slot} holds a block");
         let node = self.node_of(slot) as usize;
-        self.lists[node] = FREE;
+        self.nodes[node].list = FREE;
     }
 }

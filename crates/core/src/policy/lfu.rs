@@ -152,7 +152,9 @@ impl<I: Index> Policy for Lfu<I> {
         let least = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
         let evicted = least.map(|least| {
             self.leave_run(least, *self.blocks.data(least));
-            self.blocks.remove(least)
+            let evicted = self.blocks.remove(least);
+            self.blocks.prefetch_back(Q);
+            evicted
         });
         self.admit(access.block);
         Outcome::Admit { evicted }
