@@ -7,6 +7,7 @@ mod device;
 mod epoch;
 mod keys;
 mod replay;
+mod rules;
 mod simulation;
 
 use flashwise_core::account::Counts;
@@ -19,6 +20,7 @@ pub use epoch::ArrayEpoch;
 pub use keys::ArrayError;
 use keys::{Document, Keys, Range};
 pub use replay::{Replayed, Stretch, replay};
+pub use rules::TraceRule;
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [
