@@ -14,7 +14,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 # Each fuzz target runs for so long. Needs a nightly toolchain and cargo-fuzz.
 FLASHWISE_FUZZ_SECONDS ?= 60
 
-.PHONY: crash kill file-systems soak fuzz bench-serve
+.PHONY: crash kill file-systems soak fuzz bench-serve admission-table
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed
@@ -42,3 +42,8 @@ fuzz:
 # Requests per second and processor time beside nbdkit.
 bench-serve:
 	benches/serve.sh
+
+# Latency over lifetime by admission rule over the traces in FLASHWISE_TRACES: admission.html and admission.csv.
+admission-table:
+	cargo build --release -p flashwise
+	benches/admission.sh admission.html > admission.csv

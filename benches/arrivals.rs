@@ -5,7 +5,7 @@
 use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;
-use flashwise_sim::array::{Arrivals, replay_waiting, setting};
+use flashwise_sim::array::{Arrivals, replay_waiting, setting, storage_bytes};
 use flashwise_sim::simulate::{Counting, Warmup};
 
 const ROUNDS: usize = 11;
@@ -32,8 +32,7 @@ fn main() {
         for (number, (arrivals, storage)) in RUNS.iter().enumerate() {
             let storage = tier_model_of_option("storage", storage).expect("a device");
             let model = ArrayModel { storage, ..ArrayModel::paper() };
-            let storage_bytes = 2 * trace.unique_blocks() as u64 * trace.block_size_bytes();
-            let setting = setting(&model.array(), trace.block_size_bytes(), capacity, storage_bytes);
+            let setting = setting(&model.array(), trace.block_size_bytes(), capacity, storage_bytes(&trace));
             let arrivals: Arrivals = arrivals.parse().expect("arrivals");
             let start = thread_seconds();
             let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use flashwise_array::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
-use flashwise_core::admission::Spec;
+use flashwise_core::options::OptionError;
 use flashwise_core::quantity::ByteSize;
-use flashwise_sim::array::Arrivals;
+use flashwise_sim::array::{Arrivals, TraceRule, storage_bytes};
 use flashwise_sim::trace::Trace;
 
 use crate::failure::Misuse;
@@ -14,9 +14,10 @@ use crate::failure::Misuse;
 #[command(next_help_heading = "Admission, and with it the latency and lifetime of an array, but for the whole cache")]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
-    /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; can be given many times
-    #[arg(long = "admission", value_name = "RULE", value_parser = parse_rule)]
-    admissions: Vec<Option<Spec>>,
+    /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; lists (target=200us,1ms) and ranges (p=0.1..0.9:0.1,
+    /// max=4KiB..1MiB:x2) of an option are a rule each; timeframe=1% is a share of the trace's time; can be given many times
+    #[arg(long = "admission", value_name = "RULE", value_parser = parse_rules)]
+    admissions: Vec<Rules>,
     /// The cache's device, a name of `flashwise lifetime --devices` or a TOML file, with changes: slc:write-amplification=1.5
     /// [default: slc]
     #[arg(long, value_name = "DEVICE", value_parser = parse_cache)]
@@ -33,8 +34,15 @@ pub struct ArrayOptions {
     arrivals: Option<Arrivals>,
 }
 
-fn parse_rule(text: &str) -> Result<Option<Spec>, flashwise_core::options::OptionError> {
-    if text == "none" { Ok(None) } else { Spec::parse(text).map(Some) }
+/// The rules of one `--admission`; none is the policy alone.
+#[derive(Clone, Debug)]
+struct Rules(Vec<Option<TraceRule>>);
+
+fn parse_rules(text: &str) -> Result<Rules, OptionError> {
+    if text == "none" {
+        return Ok(Rules(vec![None]));
+    }
+    Ok(Rules(TraceRule::parse_list(text)?.into_iter().map(Some).collect()))
 }
 
 fn parse_cache(text: &str) -> Result<TierModel, ArrayError> {
@@ -53,8 +61,12 @@ impl ArrayOptions {
     }
 
     /// The rules; none is the policy alone.
-    pub fn rules(&self) -> Vec<Option<Spec>> {
-        if self.admissions.is_empty() { vec![None] } else { self.admissions.clone() }
+    pub fn rules(&self) -> Vec<Option<TraceRule>> {
+        if self.admissions.is_empty() {
+            vec![None]
+        } else {
+            self.admissions.iter().flat_map(|rules| rules.0.clone()).collect()
+        }
     }
 
     /// The devices; how large they are, cache and trace say.
@@ -68,8 +80,7 @@ impl ArrayOptions {
 
     /// What the storage holds.
     pub fn storage_bytes(&self, trace: &Trace) -> u64 {
-        let default = 2 * trace.unique_blocks() as u64 * trace.block_size_bytes();
-        self.storage_size.map_or(default, ByteSize::bytes)
+        self.storage_size.map_or_else(|| storage_bytes(trace), ByteSize::bytes)
     }
 
     /// When requests come.

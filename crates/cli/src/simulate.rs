@@ -6,11 +6,10 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::admission::Spec as Rule;
 use flashwise_core::cache::{Config, admission};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
-use flashwise_sim::array::{ArrayJob, simulate_array};
+use flashwise_sim::array::{ArrayJob, ArrayRun, TraceRule, simulate_array};
 use flashwise_sim::cache_settings::{CacheError, CacheSettings};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
 use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
@@ -64,8 +63,8 @@ pub struct Simulate {
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<String>,
-    /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), which is
-    /// simulated for it
+    /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), or where an array is
+    /// simulated with policies alone, which are simulated for it
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
     /// Use so many threads [default: one per core]; the results do not depend on it
@@ -193,10 +192,6 @@ impl Simulate {
 
     /// Policies behind admission rules, before an array of cache and storage devices.
     fn run_array(&self) -> anyhow::Result<()> {
-        if self.html.is_some() {
-            let what = "--html: reports are not there with --admission and devices";
-            return Err(Misuse(what.to_owned()).into());
-        }
         let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
         let mut policies = self.policies()?;
         match policies.iter().find(|policy| policy.info().offline) {
@@ -206,13 +201,16 @@ impl Simulate {
             }
             _ => policies.retain(|policy| !policy.info().offline),
         }
-        let jobs: Vec<ArrayJob> = self
-            .jobs(&traces, &policies)?
-            .into_iter()
-            .flat_map(|job| {
-                self.array.rules().into_iter().map(move |admission| ArrayJob { job: job.clone(), admission })
-            })
-            .collect();
+        let rules = self.array.rules();
+        let mut jobs = Vec::new();
+        for job in self.jobs(&traces, &policies)? {
+            let rule = |rule: &Option<TraceRule>| rule.as_ref().map(|rule| rule.of(&traces[job.trace]));
+            jobs.extend(rules.iter().map(|each| ArrayJob { job: job.clone(), admission: rule(each) }));
+        }
+        let asked = jobs.len();
+        if self.html.is_some() {
+            jobs.extend(self.compared(&traces, &policies, &rules)?);
+        }
         let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
         let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
         let storage_bytes = |trace: &Trace| self.array.storage_bytes(trace);
@@ -220,9 +218,39 @@ impl Simulate {
         let runs = simulate_array(&traces, jobs, &array, &storage_bytes, arrivals, self.counting(), &bar)
             .map_err(|error| Misuse(error.to_string()))?;
         drop(bar);
-        let rows: Vec<_> = runs.iter().map(|run| ResultRow::of_array(&traces[run.job.job.trace], run)).collect();
+        let row = |run: &ArrayRun| ResultRow::of_array(&traces[run.job.job.trace], run);
+        if self.html.is_some() {
+            // First what the others are compared with, last what auto chooses among.
+            let (asked, compared) = runs.split_at(asked);
+            let is_asked =
+                |run: &&ArrayRun| policies.iter().any(|policy| policy.to_string() == run.job.job.policy.to_string());
+            let (alone, candidates): (Vec<_>, Vec<_>) = compared.iter().partition(is_asked);
+            let of_trace = |number| {
+                let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied());
+                all.filter(|run| run.job.job.trace == number).map(row).collect()
+            };
+            self.write_report(&traces, &of_trace)?;
+        }
+        let rows: Vec<_> = runs[..asked].iter().map(row).collect();
         self.write_parquet(&rows)?;
         self.print(&rows, table::array_results)
+    }
+
+    /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.
+    fn compared(
+        &self,
+        traces: &[Trace],
+        policies: &[Spec],
+        rules: &[Option<TraceRule>],
+    ) -> anyhow::Result<Vec<ArrayJob>> {
+        let mut alone: Vec<Spec> = if rules.iter().any(Option::is_none) { Vec::new() } else { policies.to_vec() };
+        for candidate in rules.iter().flatten().flat_map(|rule| rule.spec().candidates()) {
+            let known = |policy: &&Spec| policy.to_string() == candidate.to_string();
+            if !policies.iter().chain(&alone).any(|policy| known(&policy)) {
+                alone.push(candidate);
+            }
+        }
+        Ok(self.jobs(traces, &alone)?.into_iter().map(|job| ArrayJob { job, admission: None }).collect())
     }
 
     /// The whole cache in place of a policy alone, with each admission rule.
@@ -247,8 +275,10 @@ impl Simulate {
                 settings.config(policy, &size, flash_bytes).map_err(|error: CacheError| Misuse(error.to_string()))?;
             let storage_bytes = self.array.storage_bytes(&traces[trace]);
             for rule in &rules {
-                let before =
-                    |rule: &Rule| admission(rule.clone(), &self.array.array().array(), &config.geometry, storage_bytes);
+                let before = |rule: &TraceRule| {
+                    let array = self.array.array().array();
+                    admission(rule.of(&traces[trace]), &array, &config.geometry, storage_bytes)
+                };
                 let config = Config { admission: rule.as_ref().map(before), ..config.clone() };
                 jobs.push(CacheJob { trace, size: size.clone(), config });
             }

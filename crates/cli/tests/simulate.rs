@@ -473,6 +473,8 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
         &["--admission", "none", "--admission", "size", "--write-mode", "write-back", "--html", "report.html"],
         &["--storage-size", "10GB"],
         &["--admission", "none", "--policy", "fif"],
+        &["--admission", "probability:p=0.9..0.1:0.1"],
+        &["--admission", "adaptive:timeframe=200%"],
         &["--cache-device", "floppy"],
     ]
     .map(|arguments| {
@@ -609,4 +611,30 @@ fn epochs_of_an_array_add_up_and_tell_what_was_decided() {
     let chosen = column(auto, "chosen_policy");
     assert!(chosen.iter().skip(1).all(|policy| ["lru", "larc", "2q", "s3-fifo"].contains(&policy.as_str().unwrap())));
     assert!(column(auto, "threshold").iter().all(Value::is_null));
+}
+
+/// The report has the policy alone and auto's candidates besides; what is printed are the runs that were asked for.
+#[test]
+fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
+    let folder = folder();
+    let trace = ["simulate", "traces/netsfs.csv.zst", "--size", "10%", "--policy", "lru", "--json"];
+    let rules =
+        ["--admission", "probability:p=0.2..0.8:0.3", "--admission", "auto:timeframe=1%", "--html", "report.html"];
+    let rows: Vec<Value> = serde_json::from_str(&succeed(folder.path(), &[&trace[..], &rules].concat())).unwrap();
+    let admissions: Vec<_> = rows.iter().map(|row| row["admission"].as_str().unwrap()).collect();
+    assert_eq!(admissions, ["probability:p=0.2", "probability:p=0.5", "probability:p=0.8", "auto:timeframe=1%"]);
+    let report = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for expected in [
+        "<caption>Portion of the misses admitted: probability before lru with 10%: as multiples of the policy alone</caption>",
+        "<caption>auto:timeframe=1% among its candidates with a cache of 10%: latency over lifetime, in us per year</caption>",
+        "<th scope=\"row\">s3-fifo</th>",
+        "<h2 id=\"over-traces\">Latency and lifetime, by parameter</h2>",
+        "larc has the least latency over lifetime with 241 MiB (61,719 blocks), 1.42 times better than lru: 499 us and 0.111 years",
+    ] {
+        assert!(report.contains(expected), "{expected}");
+    }
+    // A timeframe of a hundredth of 180.03 s.
+    let absolute = [&trace[..], &["--admission", "auto:timeframe=1800308us"]].concat();
+    let absolute: Vec<Value> = serde_json::from_str(&succeed(folder.path(), &absolute)).unwrap();
+    assert_eq!(absolute[0]["hits"], rows[3]["hits"]);
 }

@@ -10,7 +10,7 @@ mod event_simulation;
 
 use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_core::access::Op;
-use flashwise_sim::array::{Arrivals, Waits, replay_waiting, setting};
+use flashwise_sim::array::{Arrivals, Waits, replay_waiting, setting, storage_bytes};
 use flashwise_sim::generate::{Arrivals as Generated, Length, Workload};
 use flashwise_sim::normalise::Normaliser;
 use flashwise_sim::request::Request;
@@ -49,7 +49,7 @@ fn model(cache: &str, storage: &str) -> ArrayModel {
 /// LRU behind a rule before an array.
 fn waits(trace: &Trace, rule: &str, capacity: usize, model: &ArrayModel, arrivals: &str, warmup: u64) -> Waits {
     let (policy, rule) = ("lru".parse().unwrap(), rule.parse().unwrap());
-    let setting = setting(&model.array(), 4096, capacity, 2 * 4096 * trace.unique_blocks() as u64);
+    let setting = setting(&model.array(), 4096, capacity, storage_bytes(trace));
     let arrivals: Arrivals = arrivals.parse().unwrap();
     let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: None };
     let replayed = replay_waiting(trace, &policy, Some(&rule), capacity, &setting, counting, (model, arrivals));

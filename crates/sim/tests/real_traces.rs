@@ -7,7 +7,14 @@
 
 use std::path::PathBuf;
 
-use flashwise_core::policy::Spec;
+use flashwise_array::paper;
+use flashwise_core::access::{Access, NEVER};
+use flashwise_core::admission::Rule;
+use flashwise_core::admission::shadow::Shadows;
+use flashwise_core::admission::size::Size;
+use flashwise_core::index::Dense;
+use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
+use flashwise_sim::array::{ArrayFigures, TraceRule, replay, setting, storage_bytes};
 use flashwise_sim::info::Info;
 use flashwise_sim::normalise::{Settings, open};
 use flashwise_sim::progress::Silent;
@@ -155,4 +162,102 @@ fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
     let runs = simulate(&[trace], jobs, counting, &Silent).unwrap();
     let percent = runs.iter().map(|run| format!("{:.2}", 100.0 * run.counters.hit_ratio()));
     assert_eq!(percent.collect::<Vec<_>>(), ["32.83", "42.47", "53.65", "60.70", "64.63"]);
+}
+
+/// Those with times, and with enough accesses for 20 timeframes of 100 sampled ones.
+fn timed_traces() -> Vec<Trace> {
+    let five_columns = "csv:delimiter=space,time=0,volume=1,offset=2,length=3,op=4,read=1,offset-unit=512";
+    let [dtrs, financial] =
+        [",length-unit=512", ",length-unit=4096,time-unit=ms"].map(|units| format!("{five_columns}{units}"));
+    let nexus = "csv:delimiter=space,offset=0,length=2,op=3,time=4,time-unit=s,offset-unit=512,read=0/4";
+    let traces = [
+        ("captured/homes.csv.zst", None),
+        ("captured/netsfs.csv.zst", None),
+        ("captured/rocksdb-rww.csv.zst", None),
+        ("captured/tpcc-pg.csv.zst", None),
+        ("captured/webserver.csv.zst", None),
+        ("cloudphysics/cloudPhysicsIO.vscsi.zst", None),
+        ("msps/DTRS-300s.ssdsim.ts_us.zst", Some(&dtrs[..])),
+        ("umass/Financial1-head50000.flashsim.zst", Some(&financial)),
+        ("blktrace/java-f2fs.blkparse.zst", None),
+        ("nexus5/Installing_log181.txt.zst", Some(nexus)),
+        ("benchmarks/postmark-62k.disksim.zst", None),
+        ("opencas/rocksdb-ycsbA-load-0702.csv.zst", Some("csv:read=1,write=2")),
+        ("tencent/tencent-cut50k-490.csv.zst", None),
+    ];
+    traces.map(|(path, format)| read(path, format).unwrap()).into()
+}
+
+const CANDIDATES: [&str; 4] = ["lru", "larc", "2q", "s3-fifo"];
+
+fn accesses(trace: &Trace) -> impl Iterator<Item = Access<u32>> {
+    trace.accesses().map(|(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER })
+}
+
+/// Accesses in the first half of the time.
+fn first_half(trace: &Trace) -> u64 {
+    let times: Vec<i64> = trace.batches().iter().flat_map(|columns| columns.time_us.iter().copied()).collect();
+    let (first, last) = (times[0], times.iter().copied().max().unwrap());
+    times.iter().position(|time_us| *time_us > first + (last - first) / 2).unwrap() as u64
+}
+
+/// In the second half of each trace's time, with timeframes of a hundredth of it.
+#[test]
+fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
+    for trace in timed_traces() {
+        let capacity = trace.unique_blocks() / 10;
+        let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(&trace));
+        let half = first_half(&trace);
+        let cost = |policy: &str, rule: Option<&str>| {
+            let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
+            let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, half, None);
+            ArrayFigures::of(None, &devices, &replayed.counts, replayed.seconds).latency_over_lifetime
+        };
+        let costs = CANDIDATES.map(|policy| cost(policy, None));
+        let best = costs.iter().copied().fold(f64::MAX, f64::min);
+        let worst = costs.iter().copied().fold(f64::MIN, f64::max);
+        for seed in 1..=3 {
+            let share = (cost("lru", Some(&format!("auto:timeframe=1%,seed={seed}"))) - best) / (worst - best);
+            println!("{}, seed {seed}: {:.1} % of the spread above the best", trace.name(), 100.0 * share);
+            assert!(share <= 0.05, "{}, seed {seed}: {share:.3} of the spread above the best", trace.name());
+        }
+    }
+}
+
+/// Whether each access hits.
+struct Hits<'a>(&'a Trace);
+
+impl Visitor<u32> for Hits<'_> {
+    type Output = Vec<bool>;
+
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Vec<bool> {
+        accesses(self.0).map(|access| policy.access(access) == Outcome::Hit).collect()
+    }
+}
+
+/// Samples of 1 % of the blocks, or of as many as make shadows of 256 blocks, behind LRU and behind LARC.
+#[test]
+fn shadow_caches_are_within_two_points_of_full_caches() {
+    for trace in timed_traces() {
+        let capacity = trace.unique_blocks() / 10;
+        let hits = CANDIDATES.map(|policy| {
+            Spec::parse(policy).unwrap().build(Dense::new(trace.unique_blocks()), capacity, Hits(&trace))
+        });
+        let full = hits.each_ref().map(|hits| hits.iter().filter(|hit| **hit).count() as f64 / hits.len() as f64);
+        for (seed, behind) in (0..5).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+            let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, capacity, trace.block_size_bytes());
+            for policy in CANDIDATES {
+                shadows.add(&Spec::parse(policy).unwrap(), Rule::Size(Size::with(u64::MAX)), capacity);
+            }
+            for (access, hit) in accesses(&trace).zip(&hits[behind]) {
+                let outcome = if *hit { Outcome::Hit } else { Outcome::Bypass };
+                shadows.access(&access, &outcome);
+            }
+            for ((policy, full), estimate) in CANDIDATES.iter().zip(full).zip(shadows.estimates(u64::MAX)) {
+                let points = 100.0 * (estimate.hit_ratio - full);
+                let what = format!("{}, {policy} behind {}, seed {seed}", trace.name(), CANDIDATES[behind]);
+                assert!(points.abs() < 2.0, "{what}: {points:+.2} of {:.2}", 100.0 * full);
+            }
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use flashwise_sim::report::{hit_ratio_chart, render};
-use reports::{Runs, report, wear_report};
+use reports::{Runs, array_report, report, wear_report};
 use serde_json::Value;
 
 const RUN_SECONDS_MAX: u64 = 120;
@@ -168,6 +168,35 @@ fn figures_of_wear_are_whole_in_wide_and_narrow_windows() {
         // trace: four measures, hits against erasures, savings, reuse distances.
         assert_eq!(found["figures"], 5 + 6 + 2 * 7);
         assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
+    }
+}
+
+#[test]
+fn figures_of_arrays_are_whole_in_wide_and_narrow_windows() {
+    let rules = [
+        "size:max=4KiB,8KiB,1MiB",
+        "probability:p=0.1..0.9:0.4",
+        "hotness:min=2,4",
+        "adaptive:kind=probability,size,hotness,timeframe=5%,sampling=100%",
+        "adaptive:target=200us,400us,1ms,timeframe=5%,sampling=50%",
+        "auto:timeframe=5%,sampling=100%",
+    ];
+    let traces = [("first.csv", 3000), ("a/long path/to a/trace with a name that is cut off.csv", 2000)];
+    let many = array_report(&traces, &rules, "10%", None);
+    let one = array_report(&traces[..1], &rules, "5%,10%", Some(500));
+    // Over traces: three measures, sweeps of size, probability, hotness and target, and auto among its candidates; of each trace the rules,
+    // the same four sweeps, and reuse distances. Of one trace: auto at each of two sizes; hits and three measures by size, the rules, the four
+    // sweeps at each size, reuse distances; over time at each size hits, replacements, latency, two for each of six rules that adapt, and
+    // the policies of auto.
+    for (report, figures) in [(many, 3 + 4 + 1 + 2 * (1 + 4 + 1)), (one, 2 + 4 + 1 + 4 * 2 + 1 + 2 * (3 + 2 * 6 + 1))] {
+        for window in [WIDE, NARROW] {
+            let found = probed_page(render(&report).unwrap(), window, &[]);
+            assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
+            assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
+            assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
+            assert_eq!(found["figures"], figures);
+            assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
+        }
     }
 }
 

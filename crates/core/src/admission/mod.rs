@@ -100,6 +100,19 @@ impl Spec {
         Ok(Spec { text: text.to_owned(), info, options })
     }
 
+    /// The same rule, called `text`.
+    pub fn called(self, text: &str) -> Spec {
+        Spec { text: text.to_owned(), ..self }
+    }
+
+    /// The policies that may replace by this rule, if it chooses among some.
+    pub fn candidates(&self) -> Vec<policy::Spec> {
+        if self.info.name != auto::INFO.name {
+            return Vec::new();
+        }
+        auto::candidates(&self.options).expect("the policies of a parsed rule are in order")
+    }
+
     /// The rule that is meant.
     pub fn info(&self) -> &'static Info {
         self.info

@@ -9,6 +9,7 @@ mod epoch;
 mod latency;
 mod queue;
 mod replay;
+mod rules;
 mod simulation;
 
 use flashwise_array::{ArrayError, Document, Keys, Range};
@@ -17,11 +18,14 @@ use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use serde::Serialize;
 
+use crate::trace::Trace;
+
 pub use arrivals::Arrivals;
 pub use epoch::ArrayEpoch;
 pub use latency::Latencies;
 pub use queue::Waits;
 pub use replay::{Replayed, Stretch, replay, replay_waiting};
+pub use rules::TraceRule;
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [
@@ -163,6 +167,11 @@ impl Lifetime {
             latency_over_lifetime: latency_over_lifetime(latency_mean_us, wear.lifetime_years()),
         }
     }
+}
+
+/// What the storage behind a cache over `trace` holds where nothing else is said: twice the trace's blocks (section VI.B).
+pub fn storage_bytes(trace: &Trace) -> u64 {
+    2 * trace.unique_blocks() as u64 * trace.block_size_bytes()
 }
 
 /// Cache and storage for a cache of `capacity_blocks`: devices as those of `array`, of the capacity that the cache has, and storage of

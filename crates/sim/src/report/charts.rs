@@ -19,8 +19,10 @@ use super::look::{self, Look, Marker};
 
 /// Width of a chart; its page scales it.
 const WIDTH: f64 = 640.0;
-/// Height between the axes.
+/// Height between the axes, unless there are more ticks than have room.
 const PLOT_HEIGHT: f64 = 264.0;
+/// Height for a tick of the vertical axis.
+const TICK_HEIGHT: f64 = 20.0;
 /// Room for the labels below the horizontal axis.
 const BELOW: f64 = 50.0;
 /// Room for half a tick label at the right.
@@ -117,7 +119,7 @@ impl Chart {
     fn body(&self) -> (f64, f64, String) {
         let legend = Legend::new(&self.series);
         let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW;
-        let height = top + PLOT_HEIGHT + BELOW;
+        let height = top + self.plot_height() + BELOW;
         let frame = Frame { left: self.left(), top, chart: self };
         let mut plots = Vec::new();
         for series in &self.series {
@@ -144,12 +146,18 @@ impl Chart {
         (WIDTH, height, body.to_owned())
     }
 
+    fn plot_height(&self) -> f64 {
+        PLOT_HEIGHT.max(TICK_HEIGHT * (self.y.max - self.y.min) / self.y.step)
+    }
+
     /// Room for the tick labels of the vertical axis.
     fn left(&self) -> f64 {
         let first = (self.y.min / self.y.step).ceil() as i64;
         let last = (self.y.max / self.y.step).floor() as i64;
         let widest = (first..=last).map(|tick| (self.y.tick)(tick as f64 * self.y.step).chars().count()).max();
-        (22.0 + LETTER * widest.unwrap_or(0) as f64).max(48.0)
+        // Names have wider letters than numbers.
+        let letter = if widest > Some(12) { 1.12 * LETTER } else { LETTER };
+        (22.0 + letter * widest.unwrap_or(0) as f64).max(48.0)
     }
 
     fn layout(&self, frame: &Frame, height: f64) -> Layout {
@@ -193,7 +201,7 @@ impl Frame<'_> {
     fn data(&self, x: f64, y: f64) -> (f64, f64) {
         let Chart { x: across, y: up, .. } = self.chart;
         let right_of_axis = (x - self.left) / (WIDTH - self.left - RIGHT);
-        let above_axis = (self.top + PLOT_HEIGHT - y) / PLOT_HEIGHT;
+        let above_axis = (self.top + self.chart.plot_height() - y) / self.chart.plot_height();
         (across.min + right_of_axis * (across.max - across.min), up.min + above_axis * (up.max - up.min))
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! The same report is the same bytes: it holds no time, no path of its own and nothing random.
 
+mod array;
+mod array_time;
+mod candidates;
 mod charts;
 mod figures;
 mod frontier;
@@ -15,6 +18,7 @@ mod timeline;
 mod wear;
 mod words;
 
+use flashwise_core::admission::RULES;
 use flashwise_core::policy::Spec;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -87,6 +91,7 @@ struct Page {
     policies: Table,
     summary: Option<Table>,
     over_traces: Vec<Figure>,
+    over_traces_heading: &'static str,
     sections: Vec<SectionView>,
 }
 
@@ -96,7 +101,8 @@ struct SectionView {
     name: String,
     sentences: [String; 2],
     info: Table,
-    is_of_wear: bool,
+    heading: &'static str,
+    compared_with_fif: bool,
     results: Vec<Figure>,
     fif: Vec<Figure>,
     has_fif: bool,
@@ -115,7 +121,9 @@ struct TimeView {
 
 impl Page {
     fn new(report: &Report) -> Page {
-        let grids: Vec<_> = report.sections.iter().map(|section| Grid::new(&section.rows)).collect();
+        let rows: Vec<&[ResultRow]> = report.sections.iter().map(|section| &section.rows[..]).collect();
+        let labelled = array::labelled(&rows);
+        let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
         let named = || grids.iter().flat_map(|grid| grid.policies.iter().map(|policy| policy.name));
         let looks = Looks::new(named());
         let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
@@ -128,15 +136,21 @@ impl Page {
         let many = report.sections.len() > 1;
         let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
         over_traces.extend(wear::by_parameter(&report.sections));
+        let is_of_arrays = rows.iter().any(|rows| array::is_of_arrays(rows));
+        if is_of_arrays {
+            let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
+            over_traces = array::over_traces(&names, &rows, &labelled, &looks);
+        }
         let summary = (report.sections.len() > 1).then(|| summary::traces(&report.sections, &grids));
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
             colours: look::css(":root"),
             settings: settings(report),
-            policies: policies(named()),
+            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], array::rule(row)])),
             summary,
             over_traces,
+            over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
             sections,
         }
     }
@@ -147,8 +161,16 @@ impl SectionView {
         let id = format!("trace-{number}");
         let subject = Subject { id: &id, grid, looks };
         let ran = !section.rows.is_empty();
+        let is_of_arrays = array::is_of_arrays(&section.rows);
+        let figures_over_time = |size| {
+            let mut figures = subject.over_time(size);
+            if is_of_arrays && !figures.is_empty() {
+                figures.extend(array_time::over_time(&subject, size));
+            }
+            figures
+        };
         let mut time: Vec<_> = (grid.sizes.iter())
-            .map(|&size| TimeView { size: size.named(), open: false, figures: subject.over_time(size) })
+            .map(|&size| TimeView { size: size.named(), open: false, figures: figures_over_time(size) })
             .filter(|view| !view.figures.is_empty())
             .collect();
         let middle = time.len() / 2;
@@ -160,13 +182,23 @@ impl SectionView {
         let is_of_wear = wear::is_of_wear(&section.rows);
         let results = match ran {
             true if is_of_wear => wear::by_size(&subject, &section.rows),
+            true if is_of_arrays => array::by_rule(&subject, &section.rows),
             true => vec![subject.hit_ratio(), subject.flash_writes()],
             false => Vec::new(),
         };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: if is_of_wear { wear::sentences(grid) } else { words::sentences(&section.info, grid) },
-            is_of_wear,
+            sentences: match () {
+                () if is_of_wear => wear::sentences(grid),
+                () if is_of_arrays => array::sentences(grid),
+                () => words::sentences(&section.info, grid),
+            },
+            heading: match () {
+                () if is_of_wear => "Hits and wear",
+                () if is_of_arrays => "Hits, latency and lifetime",
+                () => "Hits and flash writes",
+            },
+            compared_with_fif: !is_of_wear && !is_of_arrays,
             info: summary::characteristics(&section.info),
             results,
             fif: subject.distance_to_fif(),
@@ -207,22 +239,25 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
     settings
 }
 
+/// The policies, algorithms and admission rules of these names, with their sources.
 fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
     let mut table = Table::new("Policies", ["Policy", "Name", "Kind", "Source"]);
     let mut seen = Vec::new();
     for name in names {
-        if seen.contains(&name) {
+        if name.is_empty() || seen.contains(&name) {
             continue;
         }
         seen.push(name);
         let info = Spec::parse(name).map(|policy| policy.info());
         let info = info.or_else(|_| Algorithm::parse(name).map(|algorithm| algorithm.info()));
-        let cells = match info {
-            Ok(info) => {
+        let rule = RULES.iter().find(|rule| Some(rule.name) == name.split(':').next());
+        let cells = match (info, rule) {
+            (Ok(info), _) => {
                 let kind = if info.offline { "offline: knows the future" } else { "online" };
                 [info.title, kind, info.source].map(str::to_owned).to_vec()
             }
-            Err(_) => vec![String::new(); 3],
+            (Err(_), Some(rule)) => [rule.title, "admission rule", rule.source].map(str::to_owned).to_vec(),
+            (Err(_), None) => vec![String::new(); 3],
         };
         table.push(name, cells);
     }

@@ -61,6 +61,48 @@ pub fn powers_of_ten(label: impl Into<String>, values: impl Iterator<Item = f64>
     Axis { label: label.into(), min, max, step: ((max - min) / 7.0).ceil(), tick }
 }
 
+/// An axis of ratios above 0, whose values are logarithms to base 2: around them and around 1.
+pub fn ratios(label: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
+    doublings(label, values.chain([1.0]).map(f64::log2), |ratio| {
+        grouped(ratio, usize::try_from(-ratio.log2().floor() as i64).unwrap_or(0))
+    })
+}
+
+/// An axis of values of which `write` tells each, by their logarithms to base 2: from power to power.
+pub fn doublings(
+    label: impl Into<String>,
+    exponents: impl Iterator<Item = f64>,
+    write: impl Fn(f64) -> String + Send + Sync + 'static,
+) -> Axis {
+    let (min, max) = exponents.fold((f64::MAX, f64::MIN), |(min, max), value| (min.min(value), max.max(value)));
+    let (min, max) = if min > max { (0.0, 1.0) } else { ((min - 0.1).floor(), (max + 0.1).ceil()) };
+    let tick: TickText = Arc::new(move |exponent: f64| write(exponent.exp2()));
+    Axis { label: label.into(), min, max, step: ((max - min) / 8.0).ceil(), tick }
+}
+
+/// Letters at the beginning and at the end of a category's name that are kept; longer ones lose what is between.
+const CATEGORY_LETTERS: (usize, usize) = (20, 9);
+
+/// A vertical axis with a place for each name, the first at the top: the name at position i of n is at n - 1 - i.
+pub fn categories(label: impl Into<String>, names: &[String]) -> Axis {
+    let short = |name: &String| {
+        let letters: Vec<char> = name.chars().collect();
+        let (first, last) = CATEGORY_LETTERS;
+        if letters.len() <= first + last + 1 {
+            return name.clone();
+        }
+        let text = |letters: &[char]| letters.iter().collect::<String>();
+        format!("{}…{}", text(&letters[..first]), text(&letters[letters.len() - last..]))
+    };
+    let names: Vec<String> = names.iter().rev().map(short).collect();
+    let max = names.len() as f64 - 0.5;
+    let tick: TickText = Arc::new(move |at: f64| {
+        let whole = (at - at.round()).abs() < 1e-9 && at > -0.5;
+        names.get(at.round() as usize).filter(|_| whole).cloned().unwrap_or_default()
+    });
+    Axis { label: label.into(), min: -0.5, max: max.max(0.5), step: 1.0, tick }
+}
+
 /// The horizontal axis of charts against the cache size.
 pub struct SizeAxis {
     /// The axis.
@@ -117,6 +159,18 @@ mod tests {
     fn powers_of_ten_hold_their_values() {
         assert_eq!(ticks(&powers_of_ten("", [0.3, 150.0].into_iter())), ["0.1", "1", "10", "100", "1,000"]);
         assert_eq!(ticks(&powers_of_ten("", [5.0].into_iter())), ["1", "10"]);
+    }
+
+    #[test]
+    fn ratios_lie_around_one_from_power_to_power_of_two() {
+        assert_eq!(ticks(&ratios("", [0.3, 5.0].into_iter())), ["0.25", "0.5", "1", "2", "4", "8"]);
+        assert_eq!(ticks(&ratios("", [].into_iter())), ["0.5", "1", "2"]);
+    }
+
+    #[test]
+    fn names_are_listed_from_the_top_and_long_ones_lose_their_middle() {
+        let names = ["first".to_owned(), "adaptive:kind=probability,timeframe=1%".to_owned()];
+        assert_eq!(ticks(&categories("", &names)), ["adaptive:kind=probab…eframe=1%".to_owned(), "first".to_owned()]);
     }
 
     #[test]

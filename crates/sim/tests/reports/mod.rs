@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use flashwise_array::ArrayModel;
+use flashwise_core::admission;
 use flashwise_core::policy::Spec;
+use flashwise_sim::array::{ArrayJob, Arrivals, TraceRule, simulate_array, storage_bytes};
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
 use flashwise_sim::info::Info;
@@ -117,4 +120,41 @@ pub fn report(traces: &[(&str, u64)], runs: &Runs) -> Report {
     });
     let sections = sections.collect();
     Report { command: "flashwise simulate a.csv --html report.html".to_owned(), counting: counting(runs), sections }
+}
+
+/// A report of LRU behind these rules, and of the policies that `auto` chooses among, over traces of these names and numbers of requests.
+#[allow(dead_code)] // Not every test asks for it.
+pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: Option<u64>) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch };
+    let section = |(name, requests): &(&str, u64)| {
+        let path = directory.path().join("trace.csv");
+        std::fs::write(&path, msr_text(*requests)).unwrap();
+        let trace = normalise::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
+        let mut runs: Vec<(&str, Option<admission::Spec>)> = vec![("lru", None)];
+        for rule in rules {
+            runs.extend(TraceRule::parse_list(rule).unwrap().iter().map(|rule| ("lru", Some(rule.of(&trace)))));
+        }
+        runs.extend(["larc", "2q", "s3-fifo"].map(|policy| (policy, None)));
+        let mut jobs = Vec::new();
+        for (policy, admission) in runs {
+            for size in Size::parse_list(sizes).unwrap() {
+                let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+                let policy = Spec::parse(policy).unwrap();
+                let job = Job { trace: 0, policy, size: size.to_string(), capacity_blocks };
+                jobs.push(ArrayJob { job, admission: admission.clone() });
+            }
+        }
+        let traces = [trace];
+        let runs =
+            simulate_array(&traces, jobs, &ArrayModel::paper(), &storage_bytes, Arrivals::None, counting, &Silent)
+                .unwrap();
+        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_array(&traces[0], run) };
+        let rows = runs.iter().map(row).collect();
+        let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
+        let mut info = Info::of(&traces[0]);
+        info.trace = (*name).to_owned();
+        Section { info, reuse, rows }
+    };
+    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
 }

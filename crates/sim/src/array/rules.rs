@@ -1,0 +1,223 @@
+//! Admission rules as users write them for many runs: lists and ranges of an option's values, and timeframes as a share of a trace.
+//!
+//! `probability:p=0.1..0.9:0.2` is five rules, `adaptive:target=200us,400us,1ms,kind=size` three: what has no `=` is another value of
+//! the option before it. `timeframe=1%` is a hundredth of the time that a trace takes.
+
+use flashwise_core::admission::{RULES, Spec};
+use flashwise_core::options::{Kind, OptionError};
+use flashwise_core::quantity::{ByteSize, Duration, nano};
+
+use crate::trace::Trace;
+
+/// The most rules that a text may stand for.
+const RULES_MAX: usize = 1000;
+const NANO: u128 = 1_000_000_000;
+/// What the option `timeframe` allows.
+const TIMEFRAME_US: (u64, u64) = (1000, 30 * 86_400_000_000);
+
+/// A rule for any trace.
+#[derive(Clone, Debug)]
+pub struct TraceRule {
+    spec: Spec,
+    /// The share of a trace's time that is a timeframe, if it is given so.
+    timeframe: Option<f64>,
+}
+
+impl TraceRule {
+    /// The rules that `text` stands for.
+    pub fn parse_list(text: &str) -> Result<Vec<TraceRule>, OptionError> {
+        expand(text)?.iter().map(|text| TraceRule::parse(text)).collect()
+    }
+
+    fn parse(text: &str) -> Result<TraceRule, OptionError> {
+        let Some((timeframe, percent)) = timeframe_percent(text) else {
+            return Ok(TraceRule { spec: Spec::parse(text)?, timeframe: None });
+        };
+        let share = percent.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
+        let Some(share) = share else {
+            return Err(OptionError::BadValue {
+                owner: text.split(':').next().unwrap_or(text).to_owned(),
+                name: "timeframe".to_owned(),
+                found: format!("{percent}%"),
+                expected: "a duration, or a share of the trace's time of at most 100%".to_owned(),
+            });
+        };
+        let spec = Spec::parse(&text.replacen(timeframe, "timeframe=1s", 1))?.called(text);
+        Ok(TraceRule { spec, timeframe: Some(share / 100.0) })
+    }
+
+    /// The rule for `trace`, still called as the user wrote it.
+    pub fn of(&self, trace: &Trace) -> Spec {
+        let text = self.spec.to_string();
+        let (Some(share), Some((timeframe, _))) = (self.timeframe, timeframe_percent(&text)) else {
+            return self.spec.clone();
+        };
+        let length_us = (share * duration_us(trace) as f64) as u64;
+        let length_us = length_us.clamp(TIMEFRAME_US.0, TIMEFRAME_US.1);
+        let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length_us}us"), 1));
+        spec.expect("a rule that was read stays one with another timeframe").called(&text)
+    }
+
+    /// The rule with whatever timeframe.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+/// The option `timeframe` of a rule, and its value without the percent sign.
+fn timeframe_percent(text: &str) -> Option<(&str, &str)> {
+    let option = text.split([':', ',']).find(|part| part.starts_with("timeframe=") && part.ends_with('%'))?;
+    Some((option, option.strip_prefix("timeframe=")?.strip_suffix('%')?))
+}
+
+/// From the first access to the latest.
+fn duration_us(trace: &Trace) -> u64 {
+    let times = || trace.batches().iter().flat_map(|columns| columns.time_us.iter().copied());
+    let first = times().next().unwrap_or(0);
+    times().max().map_or(0, |last| last.saturating_sub(first).max(0) as u64)
+}
+
+/// Every combination of the values that `text` lists.
+fn expand(text: &str) -> Result<Vec<String>, OptionError> {
+    let Some((name, options)) = text.split_once(':') else { return Ok(vec![text.to_owned()]) };
+    let parameters = RULES.iter().find(|info| info.name == name).map_or(&[][..], |info| info.parameters);
+    let kind = |key: &str| parameters.iter().find(|parameter| parameter.name == key).map(|parameter| parameter.kind);
+    let mut rules = vec![String::new()];
+    let mut parts = options.split(',').peekable();
+    while let Some(part) = parts.next() {
+        let mut values = Vec::new();
+        let key = part.split_once('=').map(|(key, value)| {
+            values.push(value);
+            key
+        });
+        while key.is_some() && parts.peek().is_some_and(|next| !next.is_empty() && !next.contains('=')) {
+            values.extend(parts.next());
+        }
+        let mut written = Vec::new();
+        for value in values {
+            let values = match (value.split_once(".."), key.and_then(kind)) {
+                (Some(range), Some(kind)) => values_of(kind, range).ok_or_else(|| OptionError::BadValue {
+                    owner: name.to_owned(),
+                    name: key.unwrap_or_default().to_owned(),
+                    found: value.to_owned(),
+                    expected: "FIRST..LAST:STEP or FIRST..LAST:xFACTOR with FIRST at most LAST, such as 0.1..0.9:0.1 or 4KiB..1MiB:x2".to_owned(),
+                })?,
+                _ => vec![value.to_owned()],
+            };
+            written.extend(values.iter().map(|value| format!("{}={value}", key.unwrap_or_default())));
+        }
+        if key.is_none() {
+            written.push(part.to_owned());
+        }
+        let join =
+            |rule: &String, option: &String| if rule.is_empty() { option.clone() } else { format!("{rule},{option}") };
+        rules = rules.iter().flat_map(|rule| written.iter().map(move |option| join(rule, option))).collect();
+        if rules.len() > RULES_MAX {
+            return Err(OptionError::BadValue {
+                owner: name.to_owned(),
+                name: key.unwrap_or_default().to_owned(),
+                found: format!("{} values", rules.len()),
+                expected: format!("at most {RULES_MAX} rules"),
+            });
+        }
+    }
+    Ok(rules.into_iter().map(|options| format!("{name}:{options}")).collect())
+}
+
+/// The values of a range such as `0.1..0.9:0.1`, of an option of this kind.
+fn values_of(kind: Kind, (first, rest): (&str, &str)) -> Option<Vec<String>> {
+    let (last, step) = rest.split_once(':')?;
+    let percent = first.ends_with('%');
+    // In billionths of what is written: of 1 (or of 1 %), of a byte, of a microsecond.
+    let read = |text: &str| -> Option<u128> {
+        match kind {
+            Kind::Size(..) => Some(u128::from(text.parse::<ByteSize>().ok()?.bytes()) * NANO),
+            Kind::Duration(..) => Some(u128::from(text.parse::<Duration>().ok()?.us()) * NANO),
+            Kind::Number(..) | Kind::Count(..) if text.ends_with('%') == percent => {
+                nano(text.strip_suffix('%').unwrap_or(text))
+            }
+            _ => None,
+        }
+    };
+    let write = |value: u128| -> Option<String> {
+        let whole = u64::try_from(value / NANO).ok();
+        match kind {
+            Kind::Size(..) => Some(ByteSize::new(whole?).to_string()),
+            Kind::Duration(..) => Some(Duration::from_us(whole.filter(|&us| i64::try_from(us).is_ok())?).to_string()),
+            _ => {
+                let decimals = format!("{:09}", value % NANO);
+                let text = format!("{}.{}", value / NANO, decimals.trim_end_matches('0'));
+                Some(format!("{}{}", text.trim_end_matches('.'), if percent { "%" } else { "" }))
+            }
+        }
+    };
+    let (first, last) = (read(first)?, read(last)?);
+    let (factor, add) = match step.strip_prefix('x') {
+        Some(factor) => (nano(factor).filter(|&factor| factor > NANO)?, 0),
+        None => (NANO, read(step).filter(|&step| step > 0)?),
+    };
+    if first > last || first == 0 && add == 0 {
+        return None;
+    }
+    let (mut values, mut value) = (Vec::new(), first);
+    while value <= last {
+        if values.len() == RULES_MAX {
+            return None;
+        }
+        values.push(write(value)?);
+        value = value.checked_mul(factor)? / NANO + add;
+    }
+    values.dedup();
+    Some(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> String {
+        let rules = TraceRule::parse_list(text).unwrap();
+        rules.iter().map(|rule| rule.spec().to_string()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn lists_and_ranges_are_a_rule_for_each_value() {
+        assert_eq!(list("auto"), "auto");
+        assert_eq!(list("probability:p=0.1..0.3:0.1"), "probability:p=0.1 probability:p=0.2 probability:p=0.3");
+        assert_eq!(list("probability:p=5%..15%:5%"), "probability:p=5% probability:p=10% probability:p=15%");
+        assert_eq!(list("size:max=4KiB..64KiB:x4"), "size:max=4KiB size:max=16KiB size:max=64KiB");
+        assert_eq!(list("hotness:min=2..4:1,9"), "hotness:min=2 hotness:min=3 hotness:min=4 hotness:min=9");
+        assert_eq!(
+            list("adaptive:target=200us,1ms,kind=size,hotness"),
+            "adaptive:target=200us,kind=size adaptive:target=200us,kind=hotness adaptive:target=1ms,kind=size adaptive:target=1ms,kind=hotness"
+        );
+        assert_eq!(
+            list("adaptive:target=200us..600us:200us"),
+            "adaptive:target=200us adaptive:target=400us adaptive:target=600us"
+        );
+        assert_eq!(list("adaptive:timeframe=0.5%,2s"), "adaptive:timeframe=0.5% adaptive:timeframe=2s");
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_as_core_refuses_it() {
+        for (wrong, expected) in [
+            ("probability:p=0.1..0.9", "option 'p' is '0.1..0.9', expected FIRST..LAST:STEP"),
+            ("probability:p=0.9..0.1:0.1", "expected FIRST..LAST:STEP"),
+            ("probability:p=0..1:x2", "expected FIRST..LAST:STEP"),
+            ("probability:p=0..1:0.0001", "expected FIRST..LAST:STEP"),
+            ("probability:p=10%..0.9:0.1", "expected FIRST..LAST:STEP"),
+            ("probability:p=0.5,2", "option 'p' is '2', expected a number from 0 to 1"),
+            ("probability:0.5", "found '0.5' where an option was expected"),
+            ("size:max=4KiB..64:x2", "expected FIRST..LAST:STEP"),
+            ("larger:p=1..2:1", "unknown admission rule 'larger'"),
+            ("adaptive:timeframe=0%", "option 'timeframe' is '0%', expected a duration, or a share"),
+            ("adaptive:timeframe=101%", "expected a duration, or a share"),
+            ("adaptive:timeframe=1%,timeframe=2%", "option 'timeframe'"),
+            ("size:timeframe=1%", "size has no option 'timeframe'"),
+            ("adaptive:shadows=2..32:1,sampling=1%..40%:1%", "expected at most 1000 rules"),
+        ] {
+            let error = TraceRule::parse_list(wrong).unwrap_err().to_string();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
+    }
+}
