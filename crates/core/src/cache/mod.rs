@@ -228,13 +228,13 @@ impl std::ops::Sub for Figures {
 
 fn build_policy(config: &Config) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
+    if let Some(Admission { rule, setting }) = &config.admission {
+        // What a rule remembers has an index like the policy's, and need not be as large.
+        return rule.build(policy, Hashed::new(), capacity, setting, Boxed);
+    }
     // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
     let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
-    let index = Hashed::with_capacity(config.data_pages() as usize, node_max);
-    match &config.admission {
-        Some(Admission { rule, setting }) => rule.build(policy, index, capacity, setting, Boxed),
-        None => policy.build(index, capacity, Boxed),
-    }
+    policy.build(Hashed::with_capacity(config.data_pages() as usize, node_max), capacity, Boxed)
 }
 
 struct Boxed;
