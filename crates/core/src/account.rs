@@ -23,7 +23,7 @@ pub trait BlockSet<K> {
     fn remove(&mut self, block: K) -> bool;
 }
 
-/// A set of dense block ids: a bit each.
+/// A set of dense block ids: a bit each. It grows to the largest id that is put in.
 #[derive(Clone, Debug)]
 pub struct Bits(Vec<u64>);
 
@@ -37,7 +37,11 @@ impl Bits {
 impl BlockSet<u32> for Bits {
     #[inline]
     fn insert(&mut self, block: u32) -> bool {
-        let (word, bit) = (&mut self.0[block as usize / 64], 1 << (block % 64));
+        let at = block as usize / 64;
+        if at >= self.0.len() {
+            self.0.resize(at + 1, 0);
+        }
+        let (word, bit) = (&mut self.0[at], 1 << (block % 64));
         let before = *word;
         *word |= bit;
         before & bit == 0
@@ -45,8 +49,8 @@ impl BlockSet<u32> for Bits {
 
     #[inline]
     fn remove(&mut self, block: u32) -> bool {
-        let (word, bit) = (&mut self.0[block as usize / 64], 1 << (block % 64));
-        let before = *word;
+        let Some(word) = self.0.get_mut(block as usize / 64) else { return false };
+        let (before, bit) = (*word, 1 << (block % 64));
         *word &= !bit;
         before & bit != 0
     }

@@ -18,6 +18,9 @@ pub trait Directory<K> {
     /// Whether the copy of a block is in `slot`.
     fn is_current(&self, slot: u32) -> bool;
 
+    /// Whether anything is known of `block`: it has a copy, or a policy remembers it.
+    fn knows(&self, block: K) -> bool;
+
     /// Slots with the copy of a block.
     fn len(&self) -> usize;
 

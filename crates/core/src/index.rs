@@ -39,7 +39,7 @@ pub trait Index {
     fn prefetch(&self, key: Self::Key);
 }
 
-/// The index for dense 32-bit block ids: an array, 4 bytes per block id.
+/// The index for dense 32-bit block ids: an array, 4 bytes per block id. It grows to the largest id that is remembered.
 #[derive(Clone, Debug)]
 pub struct Dense {
     node_of: Vec<u32>,
@@ -50,6 +50,11 @@ impl Dense {
     pub fn new(block_count: usize) -> Self {
         Dense { node_of: vec![0; block_count] }
     }
+
+    #[cold]
+    fn grow(&mut self, key: u32) {
+        self.node_of.resize(key as usize + 1, 0);
+    }
 }
 
 impl Index for Dense {
@@ -59,11 +64,14 @@ impl Index for Dense {
 
     #[inline]
     fn get(&self, key: u32, _key_of: impl Fn(u32) -> u32) -> u32 {
-        self.node_of[key as usize]
+        self.node_of.get(key as usize).copied().unwrap_or(0)
     }
 
     #[inline]
     fn insert(&mut self, key: u32, node: u32, _key_of: impl Fn(u32) -> u32) {
+        if key as usize >= self.node_of.len() {
+            self.grow(key);
+        }
         self.node_of[key as usize] = node;
     }
 

@@ -27,7 +27,7 @@ use super::size::Size;
 use super::{Admitted, Info, Rule, Setting};
 use crate::access::Access;
 use crate::directory::{Directory, Moved};
-use crate::index::{Hashed, Index};
+use crate::index::{Dense, Index};
 use crate::options::{self, Options, Parameter};
 use crate::policy::{self, Outcome, Policy};
 use crate::quantity::ByteSize;
@@ -298,7 +298,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         let scale = Scale::new(options);
         let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes);
         for number in 0..scale.shadows {
-            let rule = scale.rule(number as f64, Hashed::new(), shadows.capacity(capacity), seed + 1 + number as u64);
+            let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), seed + 1 + number as u64);
             shadows.add(spec, rule, capacity);
         }
         let position = scale.last();

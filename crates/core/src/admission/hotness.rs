@@ -194,6 +194,11 @@ impl<I: Index> Hotness<I> {
         count >= top.least
     }
 
+    /// Whether `block` is in the history.
+    pub fn remembers(&self, block: I::Key) -> bool {
+        self.history.find(block).is_some()
+    }
+
     /// Forgets `block`.
     pub fn forget(&mut self, block: I::Key) {
         let Some(node) = self.history.find(block) else { return };

@@ -217,6 +217,11 @@ impl<I: Index> Rule<I> {
         }
     }
 
+    /// Whether it remembers anything of `block`.
+    pub fn remembers(&self, block: I::Key) -> bool {
+        matches!(self, Rule::Hotness(hotness) if hotness.remembers(block))
+    }
+
     /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
     pub fn request_blocks_max(&self) -> u64 {
         match self {

@@ -16,15 +16,16 @@
 //!   that the sample has too few or too many of are added to each shadow's. Where the cache admits no requests of such length,
 //!   all of them are taken for hits, as SHARDS-adj does; where a shadow does not, for refused accesses.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
 use rustc_hash::FxBuildHasher;
 
 use super::{Admitted, Rule};
 use crate::access::{Access, Op};
-use crate::account::{Account, Counts, Hashes};
+use crate::account::{Account, Bits, Counts};
 use crate::array::Traffic;
-use crate::index::{Hashed, Key};
+use crate::index::{Dense, Key};
 use crate::policy::{self, Outcome, Policy, Visitor};
 use crate::sketch::mix;
 
@@ -81,14 +82,17 @@ pub struct Estimate {
     pub hit_ratio: f64,
 }
 
-/// A shadow's cache.
-trait ShadowCache: Policy {
+/// A shadow's cache. It knows blocks by their numbers.
+trait ShadowCache: Policy<Key = u32> {
     /// Runs some accesses and counts what becomes of them.
-    fn run(&mut self, accesses: &[Access<Self::Key>], account: &mut Account<Hashes<Self::Key>>);
+    fn run(&mut self, accesses: &[Access<u32>], account: &mut Account<Bits>);
+
+    /// Whether it remembers anything of `block`.
+    fn knows(&self, block: u32) -> bool;
 }
 
-impl<P: Policy<Key: Key>> ShadowCache for P {
-    fn run(&mut self, accesses: &[Access<P::Key>], account: &mut Account<Hashes<P::Key>>) {
+impl<P: Policy<Key = u32>> ShadowCache for Admitted<P, Dense> {
+    fn run(&mut self, accesses: &[Access<u32>], account: &mut Account<Bits>) {
         let ahead = |at: usize| accesses[at.min(accesses.len() - 1)].block;
         for (at, access) in accesses.iter().enumerate() {
             self.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
@@ -96,11 +100,57 @@ impl<P: Policy<Key: Key>> ShadowCache for P {
             account.record(access.block, access.op, &outcome);
         }
     }
+
+    fn knows(&self, block: u32) -> bool {
+        self.rule.remembers(block) || self.directory().is_none_or(|directory| directory.knows(block))
+    }
 }
 
-struct Shadow<K> {
-    cache: Box<dyn ShadowCache<Key = K> + Send>,
-    account: Account<Hashes<K>>,
+/// Numbers for the blocks that shadows remember, so that each finds them in an array. Numbers of blocks that none remembers any more
+/// are used again.
+struct Numbers<K> {
+    number_of: HashMap<K, u32, FxBuildHasher>,
+    free: Vec<u32>,
+    /// With so many numbers in use, those that are not needed are looked for.
+    sweep_at: usize,
+}
+
+/// Fewer numbers are never looked through.
+const SWEPT_NUMBERS_MIN: usize = 1024;
+
+impl<K: Key> Numbers<K> {
+    fn new() -> Self {
+        Numbers { number_of: HashMap::default(), free: Vec::new(), sweep_at: SWEPT_NUMBERS_MIN }
+    }
+
+    #[inline]
+    fn of(&mut self, block: K) -> u32 {
+        let Numbers { number_of, free, .. } = self;
+        // Numbers that are free and those that are not are all there were.
+        let next = (number_of.len() + free.len()) as u32;
+        *number_of.entry(block).or_insert_with(|| free.pop().unwrap_or(next))
+    }
+
+    /// Frees numbers of which `known` says that they are not needed, if there are many.
+    fn sweep(&mut self, known: impl Fn(u32) -> bool) {
+        if self.number_of.len() < self.sweep_at {
+            return;
+        }
+        let free = &mut self.free;
+        self.number_of.retain(|_, number| {
+            let known = known(*number);
+            if !known {
+                free.push(*number);
+            }
+            known
+        });
+        self.sweep_at = (2 * self.number_of.len()).max(SWEPT_NUMBERS_MIN);
+    }
+}
+
+struct Shadow {
+    cache: Box<dyn ShadowCache + Send>,
+    account: Account<Bits>,
     /// The account at the beginning of the timeframe.
     before: Counts,
     /// The longest requests of which it caches blocks.
@@ -112,9 +162,10 @@ pub struct Shadows<K> {
     sampler: Sampler,
     rate: f64,
     block_bytes: u64,
-    shadows: Vec<Shadow<K>>,
+    shadows: Vec<Shadow>,
+    numbers: Numbers<K>,
     /// Accesses of the sample that the shadows have not seen yet.
-    pending: Vec<Access<K>>,
+    pending: Vec<Access<u32>>,
     /// Whether some shadow tells requests apart by their length; if none does, all are of class 0.
     has_classes: bool,
     /// What the cache did in this timeframe, and of it in the sample.
@@ -132,14 +183,14 @@ impl<K> std::fmt::Debug for Shadows<K> {
     }
 }
 
-struct Boxed<K: Key> {
-    rule: Rule<Hashed<K>>,
+struct Boxed {
+    rule: Rule<Dense>,
 }
 
-impl<K: Key> Visitor<K> for Boxed<K> {
-    type Output = Box<dyn ShadowCache<Key = K> + Send>;
+impl Visitor<u32> for Boxed {
+    type Output = Box<dyn ShadowCache + Send>;
 
-    fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output {
+    fn visit<P: Policy<Key = u32> + Send + 'static>(self, policy: P) -> Self::Output {
         Box::new(Admitted::new(self.rule, policy))
     }
 }
@@ -153,6 +204,7 @@ impl<K: Key> Shadows<K> {
             rate,
             block_bytes,
             shadows: Vec::new(),
+            numbers: Numbers::new(),
             pending: Vec::with_capacity(BATCH_ACCESSES),
             has_classes: false,
             seen: EMPTY,
@@ -173,12 +225,12 @@ impl<K: Key> Shadows<K> {
 
     /// Adds the shadow of a cache of `capacity` blocks with `policy` behind `rule`, which is for a cache of
     /// [`capacity`](Self::capacity).
-    pub fn add(&mut self, policy: &policy::Spec, rule: Rule<Hashed<K>>, capacity: usize) {
+    pub fn add(&mut self, policy: &policy::Spec, rule: Rule<Dense>, capacity: usize) {
         let request_blocks_max = rule.request_blocks_max();
         self.has_classes |= !matches!(request_blocks_max, 0 | u64::MAX);
         self.shadows.push(Shadow {
-            cache: policy.build(Hashed::new(), self.capacity(capacity), Boxed { rule }),
-            account: Account::new(Hashes::default()),
+            cache: policy.build(Dense::new(0), self.capacity(capacity), Boxed { rule }),
+            account: Account::new(Bits::new(0)),
             before: Counts::default(),
             request_blocks_max,
         });
@@ -197,7 +249,8 @@ impl<K: Key> Shadows<K> {
         if self.sampler.takes(&access.block) {
             self.sampled[access.op as usize][became][class] += 1;
             self.sampled_accesses += 1;
-            self.pending.push(*access);
+            let Access { op, request_blocks, next_use, .. } = *access;
+            self.pending.push(Access { block: self.numbers.of(access.block), op, request_blocks, next_use });
             if self.pending.len() == BATCH_ACCESSES {
                 self.catch_up();
             }
@@ -211,15 +264,18 @@ impl<K: Key> Shadows<K> {
             shadow.cache.run(&self.pending, &mut shadow.account);
         }
         self.pending.clear();
+        let shadows = &self.shadows;
+        self.numbers.sweep(|number| shadows.iter().any(|shadow| shadow.cache.knows(number)));
     }
 
     /// Forgets `block`.
     pub fn remove(&mut self, block: K) {
         if self.sampler.takes(&block) {
             self.catch_up();
+            let number = self.numbers.of(block);
             for shadow in &mut self.shadows {
-                shadow.cache.remove(block);
-                shadow.account.remove(block);
+                shadow.cache.remove(number);
+                shadow.account.remove(number);
             }
         }
     }
@@ -228,8 +284,9 @@ impl<K: Key> Shadows<K> {
     pub fn warm(&mut self, block: K) {
         if self.sampler.takes(&block) {
             self.catch_up();
+            let number = self.numbers.of(block);
             for shadow in &mut self.shadows {
-                shadow.cache.warm(block);
+                shadow.cache.warm(number);
             }
         }
     }
@@ -251,7 +308,7 @@ impl<K: Key> Shadows<K> {
         self.catch_up();
         let (seen, sampled, rate, block_bytes) = (self.seen, self.sampled, self.rate, self.block_bytes as f64);
         let seen_accesses: u64 = seen.iter().flatten().flatten().sum();
-        let estimate = |shadow: &mut Shadow<K>| {
+        let estimate = |shadow: &mut Shadow| {
             let counts = *shadow.account.counts() - shadow.before;
             shadow.before = *shadow.account.counts();
             let mut hits = counts.hits.iter().sum::<u64>() as f64;
@@ -342,6 +399,8 @@ fn scaled(traffic: Traffic, factor: f64) -> Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::NEVER;
+    use crate::admission::hotness::Hotness;
 
     #[test]
     fn a_sample_has_its_share_of_the_blocks_and_another_seed_has_others() {
@@ -362,5 +421,27 @@ mod tests {
     #[test]
     fn classes_end_at_powers_of_two() {
         assert_eq!([0, 1, 2, 3, 4, 5, 8, 9, u32::MAX].map(class), [0, 0, 1, 2, 2, 3, 3, 4, 32]);
+    }
+
+    /// A scan of 100,000 blocks past caches of 256 blocks that remember at most as many ghosts, or ten times as many.
+    #[test]
+    fn numbers_are_as_many_as_blocks_are_remembered() {
+        let mut shadows: Shadows<u64> = Shadows::new(1.0, 1, 256, 4096);
+        for policy in ["lru", "larc", "2q", "s3-fifo", "w-tinylfu"] {
+            shadows.add(
+                &policy::Spec::parse(policy).unwrap(),
+                Rule::Hotness(Hotness::with_min(Dense::new(0), 256, 2)),
+                256,
+            );
+        }
+        for round in 0..100_000 {
+            for block in [round, round] {
+                let access = Access { block: block << 20, op: Op::Write, request_blocks: 1, next_use: NEVER };
+                shadows.access(&access, &Outcome::Hit);
+            }
+        }
+        shadows.check();
+        let numbers = shadows.numbers.number_of.len() + shadows.numbers.free.len();
+        assert!((256..4 * SWEPT_NUMBERS_MIN).contains(&numbers), "{numbers} numbers");
     }
 }

@@ -55,6 +55,10 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         is_current(self.nodes[self.node_of(slot) as usize].list)
     }
 
+    fn knows(&self, block: I::Key) -> bool {
+        self.indexed(block) != 0
+    }
+
     fn len(&self) -> usize {
         self.placed as usize
     }

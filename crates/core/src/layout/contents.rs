@@ -150,6 +150,10 @@ impl SlotTable {
 }
 
 impl Directory<u32> for SlotTable {
+    fn knows(&self, block: u32) -> bool {
+        self.slot_of(block).is_some()
+    }
+
     fn set_slots(&mut self, slots: u32) {
         *self = SlotTable::new(slots);
     }

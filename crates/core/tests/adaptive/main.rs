@@ -11,7 +11,7 @@ use flashwise_core::admission::probability::Probability;
 use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
-use flashwise_core::index::Hashed;
+use flashwise_core::index::Dense;
 use flashwise_core::policy::{self, Outcome};
 use workload::{Run, Stretch, Timed, Zipf, access, random, run, run_policy, setting};
 
@@ -44,7 +44,7 @@ const RULES: [&str; 8] = [
     "hotness:min=4",
 ];
 
-fn shadow_rule(number: usize, capacity: usize) -> Rule<Hashed<u32>> {
+fn shadow_rule(number: usize, capacity: usize) -> Rule<Dense> {
     match number {
         0 => Rule::Probability(Probability::with(1.0, 1)),
         1 => Rule::Probability(Probability::with(0.34, 1)),
@@ -52,8 +52,8 @@ fn shadow_rule(number: usize, capacity: usize) -> Rule<Hashed<u32>> {
         3 => Rule::Size(Size::with(64)),
         4 => Rule::Size(Size::with(8)),
         5 => Rule::Size(Size::with(1)),
-        6 => Rule::Hotness(Hotness::with_min(Hashed::new(), capacity, 2)),
-        _ => Rule::Hotness(Hotness::with_min(Hashed::new(), capacity, 4)),
+        6 => Rule::Hotness(Hotness::with_min(Dense::new(0), capacity, 2)),
+        _ => Rule::Hotness(Hotness::with_min(Dense::new(0), capacity, 4)),
     }
 }
 
