@@ -55,9 +55,8 @@ const PROFILES: [(&str, &str); 4] = [
     ("cloud", include_str!("profiles/cloud.toml")),
 ];
 
-const DEVICE_KEYS: [&str; 9] = [
-    "title",
-    "source",
+/// What a device is described by, in a profile or beside the name of one.
+const FIGURE_KEYS: [&str; 7] = [
     "capacity-gb",
     "endurance-cycles",
     "total-writes-tb",
@@ -66,18 +65,8 @@ const DEVICE_KEYS: [&str; 9] = [
     "channels",
     "transfer-mb-per-s",
 ];
-const TIER_KEYS: [&str; 10] = [
-    "device",
-    "devices",
-    "write-amplification",
-    "capacity-gb",
-    "endurance-cycles",
-    "total-writes-tb",
-    "read-latency-ms",
-    "write-latency-ms",
-    "channels",
-    "transfer-mb-per-s",
-];
+const PROFILE_KEYS: [&str; 2] = ["title", "source"];
+const TIER_KEYS: [&str; 3] = ["device", "devices", "write-amplification"];
 
 /// The most devices of a tier where requests wait for them, as many as a device may have channels.
 const DEVICES_MAX: f64 = Range::COUNT_MAX;
@@ -104,7 +93,7 @@ impl Profile {
 
     fn parse(name: &str, text: &str) -> Result<Profile, ArrayError> {
         let keys = Document::parse(name, text)?.keys();
-        keys.check(&DEVICE_KEYS)?;
+        keys.check(&[&PROFILE_KEYS[..], &FIGURE_KEYS].concat())?;
         let text = |key| Ok(keys.text(key)?.unwrap_or_default().to_owned());
         Ok(Profile {
             name: name.to_owned(),
@@ -119,7 +108,7 @@ impl Profile {
 impl TierModel {
     /// The tier that `keys` describe.
     fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
-        keys.check(&TIER_KEYS)?;
+        keys.check(&[&TIER_KEYS[..], &FIGURE_KEYS].concat())?;
         let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
         let tier = Tier {
             device: device(keys, profile.as_ref().map(|profile| profile.device))?,
