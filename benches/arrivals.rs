@@ -5,7 +5,7 @@
 use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;
-use flashwise_sim::array::{Arrivals, replay_waiting, setting, storage_bytes};
+use flashwise_sim::array::{Arrivals, replay, setting, storage_bytes};
 use flashwise_sim::simulate::{Counting, Warmup};
 
 const ROUNDS: usize = 11;
@@ -36,7 +36,7 @@ fn main() {
             let arrivals: Arrivals = arrivals.parse().expect("arrivals");
             let start = thread_seconds();
             let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-            let replayed = replay_waiting(&trace, &policy, None, capacity, &setting, counting, (&model, arrivals));
+            let replayed = replay(&trace, &policy, None, capacity, &setting, counting, Some((&model, arrivals)));
             times[number].push(1e9 * (thread_seconds() - start) / trace.len() as f64);
             used[number] = replayed.waits.and_then(|waits| waits.storage_utilisation);
         }

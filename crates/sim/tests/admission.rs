@@ -37,7 +37,8 @@ fn devices(trace: &Trace) -> Setting {
 
 fn run(trace: &Trace, policy: &str, rule: Option<&str>) -> Replayed {
     let (policy, rule) = (policy.parse().unwrap(), rule.map(|rule| rule.parse().unwrap()));
-    replay(trace, &policy, rule.as_ref(), capacity(trace), &devices(trace), 0, None)
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+    replay(trace, &policy, rule.as_ref(), capacity(trace), &devices(trace), counting, None)
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod event_simulation;
 
 use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_core::access::Op;
-use flashwise_sim::array::{Arrivals, Waits, replay_waiting, setting, storage_bytes};
+use flashwise_sim::array::{Arrivals, Waits, replay, setting, storage_bytes};
 use flashwise_sim::generate::{Arrivals as Generated, Length, Workload};
 use flashwise_sim::normalise::Normaliser;
 use flashwise_sim::request::Request;
@@ -52,7 +52,7 @@ fn waits(trace: &Trace, rule: &str, capacity: usize, model: &ArrayModel, arrival
     let setting = setting(&model.array(), 4096, capacity, storage_bytes(trace));
     let arrivals: Arrivals = arrivals.parse().unwrap();
     let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: None };
-    let replayed = replay_waiting(trace, &policy, Some(&rule), capacity, &setting, counting, (model, arrivals));
+    let replayed = replay(trace, &policy, Some(&rule), capacity, &setting, counting, Some((model, arrivals)));
     replayed.waits.unwrap()
 }
 

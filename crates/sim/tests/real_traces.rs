@@ -207,10 +207,10 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them() {
     for trace in timed_traces() {
         let capacity = trace.unique_blocks() / 10;
         let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(&trace));
-        let half = first_half(&trace);
+        let counting = Counting { warmup: Warmup::Accesses(first_half(&trace)), epoch: None };
         let cost = |policy: &str, rule: Option<&str>| {
             let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
-            let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, half, None);
+            let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, counting, None);
             ArrayFigures::of(None, &devices, &replayed.counts, replayed.seconds).latency_over_lifetime
         };
         let costs = CANDIDATES.map(|policy| cost(policy, None));

@@ -24,7 +24,7 @@ pub use arrivals::Arrivals;
 pub use epoch::ArrayEpoch;
 pub use latency::Latencies;
 pub use queue::Waits;
-pub use replay::{Replayed, Stretch, replay, replay_waiting};
+pub use replay::{Replayed, Stretch, replay};
 pub use rules::TraceRule;
 pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 

@@ -11,7 +11,7 @@ use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 
 use super::queue::{Queues, Served};
 use super::{Arrivals, Waits};
-use crate::simulate::{Counting, Warmup};
+use crate::simulate::Counting;
 use crate::trace::Trace;
 
 /// Accesses between the hint that a block will be accessed and the access.
@@ -52,46 +52,22 @@ pub struct Stretch {
     pub decisions: usize,
 }
 
-/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`; the first `warmup` accesses are not counted.
-/// `epoch` accesses are an epoch.
+/// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks`, and counts as `counting` says.
+///
+/// With `waiting` requests wait for the devices of an array, as [`ArrayModel::check`] and [`Arrivals::check`] let them; those count whose last
+/// access does. What the policy decides does not depend on it.
 pub fn replay(
     trace: &Trace,
     policy: &Spec,
     rule: Option<&Rule>,
     capacity_blocks: usize,
     setting: &Setting,
-    warmup: u64,
-    epoch: Option<u64>,
-) -> Replayed {
-    let counting = Counting { warmup: Warmup::Accesses(warmup), epoch };
-    replay_queued(trace, policy, rule, capacity_blocks, setting, counting, None)
-}
-
-/// The same with requests that wait for the devices of `model`, as [`ArrayModel::check`] and [`Arrivals::check`] let them. Requests count whose
-/// last access does. What the policy decides does not depend on it.
-pub fn replay_waiting(
-    trace: &Trace,
-    policy: &Spec,
-    rule: Option<&Rule>,
-    capacity_blocks: usize,
-    setting: &Setting,
     counting: Counting,
-    (model, arrivals): (&ArrayModel, Arrivals),
-) -> Replayed {
-    let queues = (arrivals != Arrivals::None).then(|| Queues::new(model, trace.block_size_bytes(), arrivals));
-    replay_queued(trace, policy, rule, capacity_blocks, setting, counting, queues)
-}
-
-fn replay_queued(
-    trace: &Trace,
-    policy: &Spec,
-    rule: Option<&Rule>,
-    capacity_blocks: usize,
-    setting: &Setting,
-    counting: Counting,
-    queues: Option<Queues>,
+    waiting: Option<(&ArrayModel, Arrivals)>,
 ) -> Replayed {
     assert!(!policy.info().offline, "{policy} would need next uses");
+    let waiting = waiting.filter(|(_, arrivals)| *arrivals != Arrivals::None);
+    let queues = waiting.map(|(model, arrivals)| Queues::new(model, trace.block_size_bytes(), arrivals));
     let index = Dense::new(trace.unique_blocks());
     match rule {
         Some(rule) => rule.build(policy, index, capacity_blocks, setting, Replay { trace, counting, queues }),

@@ -4,7 +4,7 @@ use flashwise_array::{ArrayError, ArrayModel};
 use flashwise_core::admission::{Setting, Spec as Rule};
 use rayon::prelude::*;
 
-use super::{Arrivals, Replayed, replay_waiting, setting};
+use super::{Arrivals, Replayed, replay, setting};
 use crate::progress::Progress;
 use crate::simulate::{Counting, Job};
 use crate::trace::Trace;
@@ -52,7 +52,7 @@ pub fn simulate_array(
         let capacity_blocks = job.job.capacity_blocks;
         let setting = setting(&array.array(), trace.block_size_bytes(), capacity_blocks, storage_bytes(trace));
         let (policy, rule) = (&job.job.policy, job.admission.as_ref());
-        let replayed = replay_waiting(trace, policy, rule, capacity_blocks, &setting, counting, (array, arrivals));
+        let replayed = replay(trace, policy, rule, capacity_blocks, &setting, counting, Some((array, arrivals)));
         progress.advance(trace.len() as u64);
         ArrayRun { job, setting, replayed }
     };
