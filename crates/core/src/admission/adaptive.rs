@@ -111,7 +111,7 @@ pub(super) const SEED: Parameter = Parameter {
 };
 
 /// With fewer sampled accesses a timeframe tells too little.
-const SAMPLED_ACCESSES_MIN: u64 = 100;
+pub(super) const SAMPLED_ACCESSES_MIN: u64 = 100;
 
 /// What `options` aim at.
 pub(super) fn aim(options: &Options) -> Aim {
@@ -129,7 +129,6 @@ pub(super) fn aim(options: &Options) -> Aim {
             f64::INFINITY
         },
         alpha,
-        smooth_all: false,
     }
 }
 
@@ -145,6 +144,27 @@ pub(super) struct Timeframes {
 impl Timeframes {
     pub fn new(options: &Options) -> Self {
         Timeframes { length_us: options.duration_us("timeframe"), start_us: None, end_us: 0 }
+    }
+
+    /// Begins one at `time_us`.
+    pub fn begin(&mut self, time_us: u64) {
+        self.start_us = Some(time_us);
+    }
+
+    /// Whether the first one began.
+    pub fn has_begun(&self) -> bool {
+        self.start_us.is_some()
+    }
+
+    /// Cuts off what passed up to `time_us`, if anything did, and tells its length in seconds and in timeframes.
+    pub fn cut(&mut self, time_us: u64) -> Option<(f64, f64)> {
+        let start_us = *self.start_us.get_or_insert(time_us);
+        if time_us <= start_us {
+            return None;
+        }
+        self.start_us = Some(time_us);
+        let length_us = (time_us - start_us) as f64;
+        Some((length_us / 1e6, length_us / self.length_us as f64))
     }
 
     /// Whether something is to be done at `time_us`: the first timeframe begins or one may end.

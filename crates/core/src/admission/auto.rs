@@ -8,13 +8,17 @@
 //!   ghosts and a full history. What it would hold by then and is not in the cache is fetched when it is asked for, and what is in the
 //!   cache and the policy would not hold is what is evicted meanwhile, as in Subramanian, Smaragdakis, Loh: Adaptive caches: effective
 //!   shaping of cache behavior to workloads. MICRO 2006, section 2.2. Nothing is evicted at once.
-//! - There is nothing between two policies, so that equation 14 has no place. In its stead all traffic is smoothed, and policies are
-//!   compared by latency, wear and hits of the smoothed traffic: a busy timeframe weighs more than an idle one.
+//! - There is nothing between two policies, so that equation 14 has no place. Policies are compared by all that they did since the cache
+//!   was full, where what is long ago counts a little less, and as a continuation of what the cache itself did ([`Past`]).
+//! - Decisions do not wait for a timeframe's end: one is made after every 100 accesses of the sample. Until the cache is full policies
+//!   hardly differ; then those that wear it needlessly do so at once.
 //! - The policy stays while it is nearly as good as the best: each change costs the misses that bring the next policy's blocks in. Where
-//!   another one was far better for some timeframes in a row, what was smoothed is forgotten and that one taken.
+//!   another one was far better for some timeframes in a row, the past is forgotten and that one taken.
 
-use super::adaptive::{ALPHA, Decision, OBJECTIVE, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim};
-use super::controller::{Aim, Choice, Controller};
+use super::adaptive::{
+    ALPHA, Decision, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
+};
+use super::controller::{Aim, Choice, Controller, Past};
 use super::shadow::Shadows;
 use super::size::Size;
 use super::{Info, Rule, Setting};
@@ -34,8 +38,8 @@ pub static INFO: Info = Info {
         Parameter {
             name: "policies",
             kind: Kind::Text,
-            default: "lru+larc+2q+s3-fifo",
-            meaning: "the policies to choose among, with their own defaults",
+            default: "lru+larc+larc:writes=admit+2q+s3-fifo",
+            meaning: "the policies to choose among",
         },
         OBJECTIVE,
         Parameter {
@@ -43,11 +47,11 @@ pub static INFO: Info = Info {
             meaning: "the average latency that is not to be exceeded; without it any is allowed",
             ..super::adaptive::TARGET
         },
-        TIMEFRAME,
+        Parameter { meaning: "the time in which the past comes to count alpha times as much", ..TIMEFRAME },
         SAMPLING,
         Parameter {
-            default: "0.95",
-            meaning: "smoothing factor; more than that of adaptive, because a change of policy costs more than one of a threshold",
+            default: "0.995",
+            meaning: "how much the past counts after a timeframe; more than for adaptive, because a change of policy costs more than one of a threshold",
             ..ALPHA
         },
         WRITES_PER_DAY,
@@ -68,7 +72,7 @@ pub(super) fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionE
     if candidates.iter().any(|candidate| candidate.info().offline) {
         return Err(refuse("policies that do not know the future"));
     }
-    let names: Vec<_> = candidates.iter().map(|candidate| candidate.info().name).collect();
+    let names: Vec<_> = candidates.iter().map(ToString::to_string).collect();
     if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
         return Err(refuse("each policy once"));
     }
@@ -114,12 +118,12 @@ const LEFT: List = List(1);
 const RECENT_PER_BLOCK: usize = 8;
 
 /// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
-const NEAR: f64 = 0.2;
+const NEAR: f64 = 0.02;
 /// Where it is worse by more than this share of that distance for so many timeframes in a row, and the same other one best, with the
 /// smoothing factor of the paper, the workload is taken for another one.
 const FAR: f64 = 0.5;
-const BEHIND_MAX: u32 = 6;
-const ALPHA_LATELY: f64 = 0.8;
+const BEHIND_MAX: f64 = 8.0;
+const ALPHA_LATELY: f64 = 0.7;
 
 /// The last accesses.
 struct Recent<K> {
@@ -164,10 +168,17 @@ pub struct Auto<I: Index> {
     recent: Recent<I::Key>,
     shadows: Shadows<I::Key>,
     controller: Controller,
+    /// What the cache did, by the shadows of the policies that it had.
+    own: Past,
+    /// What each candidate did.
+    pasts: Vec<Past>,
     /// The same with a short memory, to notice when the workload is another.
     lately: Controller,
-    /// For how many timeframes in a row another policy was far better lately, and which.
-    behind: (u32, usize),
+    pasts_lately: Vec<Past>,
+    /// For how many timeframes in a row another policy was far better lately.
+    behind: f64,
+    /// Whether the cache has been full.
+    was_full: bool,
     timeframes: Timeframes,
     block_bytes: u64,
     decision: Option<Decision>,
@@ -189,13 +200,18 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         for candidate in &candidates {
             shadows.add(candidate, Rule::Size(Size::with(u64::MAX)), capacity);
         }
-        let aim = Aim { smooth_all: true, ..aim(options) };
+        let aim = aim(options);
+        let pasts = vec![Past::default(); candidates.len()];
         Auto {
             policy: candidates[current].build(index.clone(), capacity, Boxed),
             current,
             controller: Controller::new(setting.array, aim, candidates.len()),
             lately: Controller::new(setting.array, Aim { alpha: ALPHA_LATELY.min(aim.alpha), ..aim }, candidates.len()),
-            behind: (0, 0),
+            own: Past::default(),
+            pasts_lately: pasts.clone(),
+            pasts,
+            behind: 0.0,
+            was_full: false,
             candidates,
             cached: Blocks::new(index.clone(), 2),
             recent: Recent { accesses: Vec::new(), oldest: 0, len_max: RECENT_PER_BLOCK * capacity },
@@ -208,14 +224,33 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         }
     }
 
+    /// Begins to compare: what was done up to now tells nothing.
     #[cold]
-    fn end_timeframe(&mut self, time_us: u64) {
-        let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
+    fn begin(&mut self, time_us: u64) {
+        self.was_full = true;
+        self.shadows.estimates(u64::MAX);
+        self.timeframes.begin(time_us);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.own = Past::default();
+        self.pasts.fill(Past::default());
+    }
+
+    #[cold]
+    fn decide(&mut self, time_us: u64) {
+        let Some((seconds, timeframes)) = self.timeframes.cut(time_us) else { return };
         let own = self.shadows.own();
         let estimates = self.shadows.estimates(u64::MAX);
-        self.controller.weigh(&estimates, seconds, timeframes);
-        self.lately.weigh(&estimates, seconds, timeframes);
-        let choice = self.choose();
+        let old = self.controller.aim().alpha.powf(timeframes);
+        let old_lately = self.lately.aim().alpha.powf(timeframes);
+        self.own.add(&estimates[self.current], seconds, old);
+        for (number, estimate) in estimates.iter().enumerate() {
+            self.pasts[number].add(estimate, seconds, old);
+            self.pasts_lately[number].add(estimate, seconds, old_lately);
+        }
+        let choice = self.choose(timeframes);
         if choice.candidate != self.current {
             self.hand_over(choice.candidate);
         }
@@ -231,17 +266,16 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         });
     }
 
-    /// The best policy, or the current one if that is nearly as good.
-    fn choose(&mut self) -> Choice {
+    /// The best policy, or the current one if that is nearly as good, after so many timeframes.
+    fn choose(&mut self, timeframes: f64) -> Choice {
+        self.controller.compare(&self.own, &self.pasts);
+        self.lately.compare(&Past::default(), &self.pasts_lately);
         let (choice, lately) = (self.controller.choose(0.0), self.lately.choose(0.0));
         let far = !self.lately.is_near(self.current, lately, FAR);
-        self.behind = match self.behind {
-            (count, candidate) if far && candidate == lately.candidate => (count + 1, candidate),
-            _ => (u32::from(far), lately.candidate),
-        };
-        if self.behind.0 >= BEHIND_MAX {
-            self.controller.restart();
-            self.behind = (0, 0);
+        self.behind = if far { self.behind + timeframes } else { 0.0 };
+        if self.behind >= BEHIND_MAX {
+            self.forget();
+            self.behind = 0.0;
             return lately;
         }
         let near = self.controller.is_near(self.current, choice, NEAR);
@@ -324,8 +358,10 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
-        if self.timeframes.is_due(time_us) {
-            self.end_timeframe(time_us);
+        if !self.was_full && self.len() == self.capacity {
+            self.begin(time_us);
+        } else if self.shadows.sampled_accesses() >= SAMPLED_ACCESSES_MIN || !self.timeframes.has_begun() {
+            self.decide(time_us);
         }
     }
 

@@ -50,21 +50,18 @@ pub struct Aim {
     pub writes_per_day_max: f64,
     /// The smoothing factor.
     pub alpha: f64,
-    /// Whether traffic is smoothed, and wear, latency and hit ratio are those of the smoothed traffic: timeframes with more traffic weigh
-    /// more. The paper smooths wear, and takes the latency of the last timeframe.
-    pub smooth_all: bool,
 }
 
 /// What a candidate would do to the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// `L[s]`: its average latency in the last timeframe, or smoothed.
+    /// `L[s]`: its average latency in the last timeframe, or in its [`Past`].
     pub latency_us: f64,
     /// `T[s]`: how long the array would last from here on.
     pub lifetime_years: f64,
     /// `L[s] / T[s]`.
     pub latency_over_lifetime: f64,
-    /// Its hits per access in the last timeframe, or smoothed.
+    /// Its hits per access in the last timeframe, or in its [`Past`].
     pub hit_ratio: f64,
     /// How often a day the cache would be written in full, smoothed.
     pub writes_per_day: f64,
@@ -78,10 +75,39 @@ struct Candidate {
     /// Writes per cell up to the timeframe before: the sums of equation 13.
     cache_writes: f64,
     storage_writes: f64,
-    /// Where all is smoothed: the traffic and its hits, and the seconds that it took.
+}
+
+/// How long candidates are thought on, as a multiple of their past.
+const AHEAD: f64 = 2.0;
+
+/// What a cache did up to now, in which what is longer ago counts less: a busy time counts more than an idle one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Past {
     traffic: Traffic,
+    /// Hits, in bytes like the traffic.
     hits: f64,
     seconds: f64,
+}
+
+impl Past {
+    /// Adds what was done in `seconds`; what was before has the weight `old`.
+    pub fn add(&mut self, estimate: &Estimate, seconds: f64, old: f64) {
+        let Estimate { traffic, hit_ratio } = estimate;
+        *self = Past {
+            traffic: self.traffic.scaled(old).plus(traffic),
+            hits: old * self.hits + hit_ratio * traffic.client(),
+            seconds: old * self.seconds + seconds,
+        };
+    }
+
+    /// This and then `other` so many times.
+    pub fn then(&self, other: &Past, times: f64) -> Past {
+        Past {
+            traffic: self.traffic.plus(&other.traffic.scaled(times)),
+            hits: self.hits + times * other.hits,
+            seconds: self.seconds + times * other.seconds,
+        }
+    }
 }
 
 /// The candidate that was chosen for the next timeframe.
@@ -102,14 +128,16 @@ pub struct Controller {
     aim: Aim,
     candidates: Vec<Candidate>,
     figures: Vec<Figures>,
+    /// What the objective makes small.
+    costs: Vec<f64>,
 }
 
 impl Controller {
     /// A controller of so many candidates for a cache in `array`.
     pub fn new(array: Array, aim: Aim, candidates: usize) -> Self {
         assert!(candidates > 0 && (0.0..1.0).contains(&aim.alpha), "{candidates} candidates, {aim:?}");
-        let figures = vec![Figures::default(); candidates];
-        Controller { array, aim, candidates: vec![Candidate::default(); candidates], figures }
+        let (figures, costs) = (vec![Figures::default(); candidates], vec![0.0; candidates]);
+        Controller { array, aim, candidates: vec![Candidate::default(); candidates], figures, costs }
     }
 
     /// What the controller is to reach.
@@ -132,17 +160,30 @@ impl Controller {
         assert_eq!(estimates.len(), self.candidates.len());
         for (number, estimate) in estimates.iter().enumerate() {
             self.figures[number] = self.figures_of(number, estimate, seconds, timeframes);
+            self.costs[number] = self.cost(&self.figures[number]);
         }
     }
 
-    /// Forgets what was smoothed: what comes next begins anew. What is worn stays worn.
-    pub fn restart(&mut self) {
-        for candidate in &mut self.candidates {
-            *candidate = Candidate {
-                cache_writes: candidate.cache_writes,
-                storage_writes: candidate.storage_writes,
-                ..Candidate::default()
-            };
+    /// Compares candidates by what they did up to now. What counts is what the cache, which did `own`, would come to if it went on as each
+    /// of them did, for [`AHEAD`] times as long: latency times wear of half the one policy and half the other may be worse than of both.
+    pub fn compare(&mut self, own: &Past, pasts: &[Past]) {
+        assert_eq!(pasts.len(), self.candidates.len());
+        for (number, past) in pasts.iter().enumerate() {
+            self.figures[number] = self.figures_of_past(past);
+            self.costs[number] = self.cost(&self.figures_of_past(&own.then(past, AHEAD)));
+        }
+    }
+
+    fn figures_of_past(&self, past: &Past) -> Figures {
+        let Past { traffic, hits, seconds } = past;
+        let wear = self.array.wear(traffic, *seconds);
+        let (latency_us, lifetime_years) = (self.array.latency_mean_us(traffic), wear.lifetime_years());
+        Figures {
+            latency_us,
+            lifetime_years,
+            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
+            hit_ratio: hits / traffic.client(),
+            writes_per_day: wear.cache_writes / self.array.cache.write_amplification * 86_400.0,
         }
     }
 
@@ -162,18 +203,9 @@ impl Controller {
         let candidate = &mut self.candidates[number];
         let Wear { cache_writes: w_c, storage_writes: w_s, .. } = self.array.wear(&estimate.traffic, seconds);
         let old = self.aim.alpha.powf(timeframes);
-        let (mut latency_us, mut hit_ratio) = (self.array.latency_mean_us(&estimate.traffic), estimate.hit_ratio);
+        let latency_us = self.array.latency_mean_us(&estimate.traffic);
         let (before_c, before_s) = candidate.smoothed.unwrap_or((w_c, w_s));
-        let (mut smooth_c, mut smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
-        if self.aim.smooth_all {
-            candidate.traffic = candidate.traffic.scaled(old).plus(&estimate.traffic);
-            candidate.hits = old * candidate.hits + hit_ratio * estimate.traffic.client();
-            candidate.seconds = old * candidate.seconds + seconds;
-            let Wear { cache_writes, storage_writes, .. } = self.array.wear(&candidate.traffic, candidate.seconds);
-            (smooth_c, smooth_s) = (cache_writes, storage_writes);
-            latency_us = self.array.latency_mean_us(&candidate.traffic);
-            hit_ratio = candidate.hits / candidate.traffic.client();
-        }
+        let (smooth_c, smooth_s) = (old * before_c + (1.0 - old) * w_c, old * before_s + (1.0 - old) * w_s);
         let left = |endurance: f64, writes: f64| (endurance - writes).max(0.0);
         let left_c = left(cache.device.endurance_cycles, candidate.cache_writes);
         let left_s = left(storage.device.endurance_cycles, candidate.storage_writes);
@@ -187,7 +219,7 @@ impl Controller {
             latency_us,
             lifetime_years,
             latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
-            hit_ratio,
+            hit_ratio: estimate.hit_ratio,
             writes_per_day: smooth_c / cache.write_amplification * 86_400.0,
         }
     }
@@ -212,16 +244,15 @@ impl Controller {
         if !choice.meets_latency || !choice.meets_budget {
             return false;
         }
-        let worst = (0..self.candidates.len()).map(|number| self.cost(number)).fold(f64::NEG_INFINITY, f64::max);
-        let best = self.cost(choice.candidate);
+        let worst = self.costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let best = self.costs[choice.candidate];
         let keeps =
             figures.latency_us <= self.aim.latency_us_max && figures.writes_per_day <= self.aim.writes_per_day_max;
-        keeps && self.cost(current) - best <= share * (worst - best)
+        keeps && self.costs[current] - best <= share * (worst - best)
     }
 
     /// What the objective makes small.
-    fn cost(&self, number: usize) -> f64 {
-        let figures = &self.figures[number];
+    fn cost(&self, figures: &Figures) -> f64 {
         match self.aim.objective {
             Objective::LatencyOverLifetime => figures.latency_over_lifetime,
             Objective::Latency => figures.latency_us,
@@ -247,7 +278,7 @@ impl Controller {
             return Choice { candidate, meets_latency: false, meets_budget: true };
         }
         // Of those that cost the same, as where nothing is written, the fastest.
-        let cost = |number: &usize| (self.cost(*number), latency(number));
+        let cost = |number: &usize| (self.costs[*number], latency(number));
         let candidate = fast.into_iter().min_by(|a, b| {
             let ((cost_a, latency_a), (cost_b, latency_b)) = (cost(a), cost(b));
             cost_a.total_cmp(&cost_b).then(latency_a.total_cmp(&latency_b))
@@ -276,7 +307,7 @@ mod tests {
     }
 
     fn aim(objective: Objective) -> Aim {
-        Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, alpha: 0.8, smooth_all: false }
+        Aim { objective, latency_us_max: 1e9, writes_per_day_max: f64::INFINITY, alpha: 0.8 }
     }
 
     /// `read_hits` of 100 bytes read, and what is written.
@@ -367,24 +398,40 @@ mod tests {
         assert_eq!([60.0, 20.0].map(|target| near(target, 1.0)), [[false, true, true], [false, false, true]]);
     }
 
-    /// Ten reads in the first timeframe and 1,000 in the second, of which half and nine in ten hit: 905 of 1,010, or 905 and a half of them
-    /// with the weights 0.5 and 1.
+    /// Ten reads in the first second and 1,000 in the next, of which half and nine in ten hit: 905 of 1,010, or 902 and a half of 1,005 with
+    /// the weights 0.5 and 1. 100.5 bytes were written in 1.5 s to 1,000 bytes of cells.
     #[test]
-    fn where_all_is_smoothed_a_busy_timeframe_weighs_more() {
-        let aim = Aim { smooth_all: true, alpha: 0.5, ..aim(Objective::HitRatio) };
-        let mut controller = Controller::new(array(), aim, 1);
+    fn a_busy_time_counts_more_in_the_past_and_one_long_ago_less() {
+        let mut controller = Controller::new(array(), aim(Objective::HitRatio), 1);
+        let mut past = Past::default();
         for (reads, hit_ratio) in [(10.0, 0.5), (1000.0, 0.9)] {
             let (read_hits, cache_written) = (hit_ratio * reads, reads / 10.0);
             let traffic = Traffic { read_hits, read_misses: reads - read_hits, cache_written, ..Traffic::default() };
-            controller.weigh(&[Estimate { traffic, hit_ratio }], 1.0, 1.0);
+            past.add(&Estimate { traffic, hit_ratio }, 1.0, 0.5);
         }
+        controller.compare(&Past::default(), &[past]);
         let figures = controller.figures()[0];
-        let near =
-            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9 * expected, "{found}, {expected}");
-        near(figures.hit_ratio, (0.5 * 5.0 + 900.0) / (0.5 * 10.0 + 1000.0));
+        near(figures.hit_ratio, 902.5 / 1005.0);
         near(figures.latency_us, (902.5 * 10.0 + 102.5 * 100.0) / 1005.0);
-        // 100.5 bytes in 1.5 s to 1,000 bytes of cells.
         near(figures.writes_per_day, 100.5 / 1000.0 / 1.5 * 86_400.0);
+    }
+
+    /// One candidate takes 19 us and writes 1,000 bytes a second, the other 91 us and 200 bytes: 19,000 and 18,200 are about the same. One
+    /// third of the first and two of the second take 67 us and write 467 bytes, the other way round 43 us and 733 bytes: 31,000 and more.
+    #[test]
+    fn what_the_cache_did_up_to_now_counts_as_well() {
+        let past = |read_hits, cache_written| {
+            let mut past = Past::default();
+            past.add(&estimate(read_hits, cache_written, 0.0), 1.0, 1.0);
+            past
+        };
+        let pasts = [past(90.0, 1000.0), past(10.0, 200.0)];
+        let best_after = |own: &Past| {
+            let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
+            controller.compare(own, &pasts);
+            controller.choose(0.0).candidate
+        };
+        assert_eq!([Past::default(), pasts[0], pasts[1]].map(|own| best_after(&own)), [1, 0, 1]);
     }
 
     #[test]
