@@ -16,7 +16,7 @@
 //!   255, and a block that has so many is in the top.
 
 use super::Info;
-use crate::blocks::{Blocks, List};
+use super::history::{History, Referenced};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -48,14 +48,11 @@ pub static INFO: Info = Info {
 };
 
 const COUNT_MAX: u8 = u8::MAX;
-/// The blocks of the history, last referenced first.
-const HISTORY: List = List(0);
 
 /// See the module.
 #[derive(Debug)]
 pub struct Hotness<I: Index> {
-    history_max: usize,
-    history: Blocks<I, u8>,
+    history: History<I>,
     threshold: Threshold,
 }
 
@@ -75,29 +72,46 @@ struct Top {
     least: u8,
     /// Blocks whose count is `least` or more.
     above: u32,
+    /// The most blocks that the top may have.
+    above_max: u32,
 }
 
 impl Top {
-    /// Moves `least` to where the top has at most its share of `len` blocks, and would have more with the next count below.
+    fn new(share: f64) -> Top {
+        Top { share, blocks_of: [0; COUNT_MAX as usize + 1], least: COUNT_MAX, above: 0, above_max: 0 }
+    }
+
+    /// The history has `len` blocks now.
     #[inline]
-    fn settle(&mut self, len: usize) {
-        let above_max = (self.share * len as f64) as u32;
-        while self.above > above_max && self.least < COUNT_MAX {
+    fn set_len(&mut self, len: usize) {
+        self.above_max = (self.share * len as f64) as u32;
+        self.settle();
+    }
+
+    /// Moves `least` to where the top has at most its share of the blocks, and would have more with the next count below.
+    #[inline]
+    fn settle(&mut self) {
+        while self.above > self.above_max && self.least < COUNT_MAX {
             self.above -= self.blocks_of[usize::from(self.least)];
             self.least += 1;
         }
-        while self.least > 1 && self.above + self.blocks_of[usize::from(self.least) - 1] <= above_max {
+        while self.least > 1 && self.above + self.blocks_of[usize::from(self.least) - 1] <= self.above_max {
             self.least -= 1;
             self.above += self.blocks_of[usize::from(self.least)];
         }
     }
 
+    /// A block that had `before` references, 0 if it comes into the history, has `count` now. Then `above` may be too many.
     #[inline]
-    fn add(&mut self, count: u8) {
+    fn raise(&mut self, before: u8, count: u8) {
+        if before > 0 {
+            self.blocks_of[usize::from(before)] -= 1;
+        }
         self.blocks_of[usize::from(count)] += 1;
-        self.above += u32::from(count >= self.least);
+        self.above += u32::from((before < self.least) & (count >= self.least));
     }
 
+    /// A block with `count` references leaves the history. Its length is told next.
     #[inline]
     fn take(&mut self, count: u8) {
         self.blocks_of[usize::from(count)] -= 1;
@@ -109,19 +123,17 @@ impl<I: Index> Hotness<I> {
     /// A rule with an empty history for a cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let threshold = if options.has("top") {
-            let share = options.number("top");
-            let blocks_of = [0; COUNT_MAX as usize + 1];
-            Threshold::Top(Box::new(Top { share, blocks_of, least: COUNT_MAX, above: 0 }))
+            Threshold::Top(Box::new(Top::new(options.number("top"))))
         } else {
             Threshold::Min(options.count("min") as u8)
         };
         let history_max = (options.number("history") * capacity as f64) as usize;
-        Hotness { history_max, history: Blocks::new(index, 1), threshold }
+        Hotness { history: History::new(index, history_max), threshold }
     }
 
     /// A rule with an empty history as long as the cache, which admits from the `min`-th reference on.
     pub fn with_min(index: I, capacity: usize, min: u8) -> Self {
-        Hotness { history_max: capacity, history: Blocks::new(index, 1), threshold: Threshold::Min(min) }
+        Hotness { history: History::new(index, capacity), threshold: Threshold::Min(min) }
     }
 
     /// Admits from the `min`-th reference on, from now on.
@@ -129,69 +141,25 @@ impl<I: Index> Hotness<I> {
         self.threshold = Threshold::Min(min);
     }
 
-    /// Whether the missed `block` is admitted.
+    /// Whether references to blocks in the cache are counted too.
+    #[inline]
+    pub fn counts_hits(&self) -> bool {
+        matches!(self.threshold, Threshold::Top(_))
+    }
+
+    /// Whether every block is admitted, and none has to be forgotten for it.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.history.is_empty() && matches!(self.threshold, Threshold::Min(1))
+    }
+
+    /// Whether `block`, which is referenced, is admitted if it is missed. Where the rule does not count hits, `block` was missed.
     #[inline]
     pub fn admits(&mut self, block: I::Key) -> bool {
-        match self.threshold {
-            Threshold::Min(min) => self.has_been_missed(block, min),
-            Threshold::Top(_) => self.is_in_top(block),
+        match &mut self.threshold {
+            Threshold::Min(min) => has_been_missed(&mut self.history, block, *min),
+            Threshold::Top(top) => is_in_top(&mut self.history, block, top),
         }
-    }
-
-    /// Notes that the cached `block` was referenced.
-    #[inline]
-    pub fn hit(&mut self, block: I::Key) {
-        if matches!(self.threshold, Threshold::Top(_)) {
-            self.is_in_top(block);
-        }
-    }
-
-    #[inline]
-    fn has_been_missed(&mut self, block: I::Key, min: u8) -> bool {
-        if let Some(node) = self.history.find(block) {
-            let count = self.history.data_mut(node);
-            *count = count.saturating_add(1);
-            if *count >= min {
-                self.history.remove(node);
-                return true;
-            }
-            self.history.move_front(node, HISTORY);
-            return false;
-        }
-        if min > 1 && self.history_max > 0 {
-            if self.history.len(HISTORY) == self.history_max {
-                self.history.pop_back(HISTORY);
-            }
-            self.history.insert_front(HISTORY, block, 1);
-        }
-        min <= 1
-    }
-
-    #[inline]
-    fn is_in_top(&mut self, block: I::Key) -> bool {
-        let Threshold::Top(top) = &mut self.threshold else { return false };
-        if self.history_max == 0 {
-            return false;
-        }
-        let mut count = 1;
-        if let Some(node) = self.history.find(block) {
-            let before = *self.history.data(node);
-            count = before.saturating_add(1);
-            top.take(before);
-            *self.history.data_mut(node) = count;
-            self.history.move_front(node, HISTORY);
-        } else {
-            if self.history.len(HISTORY) == self.history_max
-                && let Some(last) = self.history.back(HISTORY)
-            {
-                top.take(*self.history.data(last));
-                self.history.pop_back(HISTORY);
-            }
-            self.history.insert_front(HISTORY, block, count);
-        }
-        top.add(count);
-        top.settle(self.history.len(HISTORY));
-        count >= top.least
     }
 
     /// Whether `block` is in the history.
@@ -201,36 +169,71 @@ impl<I: Index> Hotness<I> {
 
     /// Forgets `block`.
     pub fn forget(&mut self, block: I::Key) {
-        let Some(node) = self.history.find(block) else { return };
-        let count = *self.history.data(node);
-        self.history.remove(node);
+        let Some(place) = self.history.find(block) else { return };
+        let count = self.history.count(place);
+        self.history.remove(place);
         if let Threshold::Top(top) = &mut self.threshold {
             top.take(count);
-            top.settle(self.history.len(HISTORY));
+            top.set_len(self.history.len());
         }
     }
 
     /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
     #[inline]
     pub fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.history.prefetch_node(soon);
-        self.history.prefetch_index(later);
+        if !self.is_idle() {
+            self.history.prefetch_place(soon);
+            self.history.prefetch_index(later);
+        }
     }
 
     /// Asserts that the history is no longer than it may be and that the top is what its counts say.
     pub fn check(&self) {
-        self.history.check(self.history_max);
+        self.history.check();
         let Threshold::Top(top) = &self.threshold else { return };
         let mut blocks_of = [0; COUNT_MAX as usize + 1];
-        for key in self.history.keys(HISTORY) {
-            let node = self.history.find(key).expect("a listed block is indexed");
-            blocks_of[usize::from(*self.history.data(node))] += 1;
+        for (_, count) in self.history.iter() {
+            blocks_of[usize::from(count)] += 1;
         }
         assert_eq!(blocks_of, top.blocks_of);
-        let above_max = (top.share * self.history.len(HISTORY) as f64) as u32;
+        let above_max = (top.share * self.history.len() as f64) as u32;
+        assert_eq!(top.above_max, above_max);
         assert_eq!(top.above, blocks_of[usize::from(top.least)..].iter().sum::<u32>());
         assert!(top.above <= above_max || top.least == COUNT_MAX, "{} in the top, {above_max} at most", top.above);
     }
+}
+
+#[inline]
+fn has_been_missed<I: Index>(history: &mut History<I>, block: I::Key, min: u8) -> bool {
+    if let Some(place) = history.find(block)
+        && history.count(place).saturating_add(1) >= min
+    {
+        history.remove(place);
+        return true;
+    }
+    if min > 1 {
+        history.reference(block);
+    }
+    min <= 1
+}
+
+#[inline]
+fn is_in_top<I: Index>(history: &mut History<I>, block: I::Key, top: &mut Top) -> bool {
+    if history.len_max() == 0 {
+        return false;
+    }
+    let Referenced { before, forgotten } = history.reference(block);
+    let count = before.saturating_add(1);
+    top.raise(before, count);
+    if before == 0 {
+        if let Some(forgotten) = forgotten {
+            top.take(forgotten);
+        }
+        top.set_len(history.len());
+    } else if top.above > top.above_max {
+        top.settle();
+    }
+    count >= top.least
 }
 
 #[cfg(test)]
@@ -252,7 +255,7 @@ mod tests {
             assert_eq!(hotness.admits(block), admitted, "access {at} to {block}");
             hotness.check();
         }
-        assert_eq!(hotness.history.keys(HISTORY).collect::<Vec<_>>(), [3]);
+        assert_eq!(hotness.history.iter().collect::<Vec<_>>(), [(3, 1)]);
     }
 
     #[test]
@@ -261,7 +264,7 @@ mod tests {
         assert_eq!([1, 1, 1, 1].map(|block| third.admits(block)), [false, false, true, false]);
         let mut all = hotness(10, "min=1");
         assert!((0..50).all(|block| all.admits(block)));
-        assert!(all.history.is_empty(HISTORY));
+        assert!(all.history.is_empty());
         let mut none = hotness(10, "history=0");
         assert!((0..50).all(|_| !none.admits(1)));
     }
@@ -278,11 +281,11 @@ mod tests {
             assert_eq!(hotness.admits(block), admitted, "{block}");
             hotness.check();
         }
-        hotness.hit(3);
+        hotness.admits(3);
         assert!(!hotness.admits(5));
         hotness.forget(4);
         hotness.check();
-        hotness.hit(3);
+        hotness.admits(3);
         assert!(!hotness.admits(10), "3 is above all others, and 10 new");
         assert!(hotness.admits(3));
     }
@@ -296,13 +299,12 @@ mod tests {
             let block = (state >> 16) % 60;
             match state >> 8 & 7 {
                 0 => hotness.forget(block),
-                1 => hotness.hit(block),
                 _ => {
                     hotness.admits(block);
                 }
             }
             hotness.check();
-            len_max = len_max.max(hotness.history.len(HISTORY));
+            len_max = len_max.max(hotness.history.len());
         }
         assert_eq!(len_max, 20);
     }

@@ -13,6 +13,7 @@
 pub mod adaptive;
 pub mod auto;
 pub mod controller;
+pub mod history;
 pub mod hotness;
 pub mod probability;
 pub mod shadow;
@@ -254,17 +255,18 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
 impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
     type Key = I::Key;
 
-    #[inline]
+    #[inline(always)]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let admitted = match &mut self.rule {
             // Asked about hits as well, whose answer does not matter: what is admitted is looked up once and not twice.
             Rule::Size(size) => size.admits(&access) || self.policy.contains(access.block),
             Rule::Probability(probability) => probability.admits() || self.policy.contains(access.block),
-            Rule::Hotness(hotness) if self.policy.contains(access.block) => {
-                hotness.hit(access.block);
-                true
+            Rule::Hotness(hotness) if hotness.counts_hits() => {
+                hotness.admits(access.block) | self.policy.contains(access.block)
             }
-            Rule::Hotness(hotness) => hotness.admits(access.block),
+            Rule::Hotness(hotness) => {
+                hotness.is_idle() || self.policy.contains(access.block) || hotness.admits(access.block)
+            }
         };
         if admitted { self.policy.access(access) } else { Outcome::Bypass }
     }

@@ -247,13 +247,19 @@ impl<K: Key> Shadows<K> {
         };
         self.seen[access.op as usize][became][class] += 1;
         if self.sampler.takes(&access.block) {
-            self.sampled[access.op as usize][became][class] += 1;
-            self.sampled_accesses += 1;
-            let Access { op, request_blocks, next_use, .. } = *access;
-            self.pending.push(Access { block: self.numbers.of(access.block), op, request_blocks, next_use });
-            if self.pending.len() == BATCH_ACCESSES {
-                self.catch_up();
-            }
+            self.access_sampled(*access, became, class);
+        }
+    }
+
+    /// Apart from [`access`](Self::access), so that this is small enough to be inlined where every access passes.
+    #[inline(never)]
+    fn access_sampled(&mut self, access: Access<K>, became: usize, class: usize) {
+        let Access { block, op, request_blocks, next_use } = access;
+        self.sampled[op as usize][became][class] += 1;
+        self.sampled_accesses += 1;
+        self.pending.push(Access { block: self.numbers.of(block), op, request_blocks, next_use });
+        if self.pending.len() == BATCH_ACCESSES {
+            self.catch_up();
         }
     }
 
