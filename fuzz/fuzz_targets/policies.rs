@@ -3,9 +3,11 @@
 #![no_main]
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{self, RULES, Setting};
+use flashwise_core::array::Array;
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::options::{Kind, Parameter};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
@@ -14,6 +16,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK_BYTES: u64 = 4096;
+static ARRAY: LazyLock<Array> = LazyLock::new(flashwise_array::paper);
 
 /// A number from `min` to `max`: more often small, near an end, or one of them.
 fn count(program: &mut Unstructured, min: u64, max: u64) -> Result<u64> {
@@ -34,7 +37,8 @@ fn value(program: &mut Unstructured, kind: Kind) -> Result<String> {
         Kind::Number(min, max) => match program.arbitrary::<u8>()? {
             0 => format!("{min}"),
             1 => format!("{max}"),
-            2 => format!("{}", f64::from_bits(program.arbitrary()?).clamp(min, max)),
+            // What is no number becomes the least.
+            2 => format!("{}", f64::from_bits(program.arbitrary()?).max(min).min(max)),
             share => format!("{}", (min + f64::from(share) / 64.0).clamp(min, max)),
         },
         Kind::Count(min, max) => count(program, min, max)?.to_string(),
@@ -159,7 +163,7 @@ fuzz_target!(|bytes: &[u8]| {
         return assert_eq!(policy.build(Hashed::new(), capacity, run()), dense);
     };
     let (cache_bytes, storage_bytes) = ((capacity as u64 * BLOCK_BYTES) as f64, (128 * BLOCK_BYTES) as f64);
-    let setting = Setting::of(&flashwise_array::paper(), BLOCK_BYTES, cache_bytes, storage_bytes);
+    let setting = Setting::of(&ARRAY, BLOCK_BYTES, cache_bytes, storage_bytes);
     let dense = rule.build(&policy, Dense::new(64), capacity, &setting, run());
     assert_eq!(rule.build(&policy, Hashed::new(), capacity, &setting, run()), dense);
 });

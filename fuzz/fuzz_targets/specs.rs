@@ -67,7 +67,6 @@ fuzz_target!(|text: &str| {
     read(parse_request_blocks(text)).inspect(|blocks| assert!(*blocks.start() >= 1 && !blocks.is_empty()));
     read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));
     read(Changes::parse(text.as_bytes()));
-    for key in manage::KEYS {
-        read(flashwise_server::config::check_setting(key, text));
-    }
+    // One key for each text: to try all takes longer than the rest.
+    read(flashwise_server::config::check_setting(manage::KEYS[text.len() % manage::KEYS.len()], text));
 });
