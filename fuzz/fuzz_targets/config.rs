@@ -1,4 +1,4 @@
-//! Any text as a configuration is read or refused.
+//! Any text as a configuration is read or refused, with words.
 #![no_main]
 
 use std::path::Path;
@@ -7,7 +7,16 @@ use flashwise_server::config::ServerConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    if let Err(error) = ServerConfig::parse(Path::new("flashwise.toml"), text) {
-        assert!(!error.to_string().is_empty());
+    match ServerConfig::parse(Path::new("flashwise.toml"), text) {
+        Ok(config) => {
+            // What is served is told apart, and the cleaner has somewhere to stop.
+            let names: std::collections::HashSet<&str> =
+                config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+            assert_eq!(names.len(), config.volumes.len());
+            assert!(
+                config.volumes.iter().all(|volume| volume.dirty_low <= volume.dirty_high && volume.dirty_high <= 1.0)
+            );
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 });

@@ -1,39 +1,56 @@
-//! Any page as a superblock, a segment's header or a footer: what is read is written again as the same. Checksums are mended, or almost
-//! no input would pass them.
+//! Any page as a superblock, a segment's header or a footer: what is read is written again as the same. Magic numbers, the version and
+//! checksums are mended, or almost no input would pass them.
 #![no_main]
 
-use flashwise_core::format::{BLOCK_BYTES, Page, Role, Superblock, decode_metadata, encode_metadata};
+use flashwise_core::format::{
+    BLOCK_BYTES, Geometry, Header, Page, Role, State, Superblock, VERSION, decode_metadata, encode_metadata,
+};
 use libfuzzer_sys::fuzz_target;
+
+fn superblock(bytes: &Page) {
+    // What was not written by this program is as likely.
+    if let Ok(superblock) = Superblock::decode(bytes) {
+        assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+    }
+    let geometry = Geometry { units: Geometry::UNITS_MIN, unit_pages: Geometry::UNIT_PAGES_MIN };
+    let any =
+        Superblock { generation: 0, cache: [0; 16], backend: [0; 16], geometry, volume_bytes: 0, state: State::Clean };
+    let mut page = *bytes;
+    page[..8].copy_from_slice(&any.encode()[..8]);
+    page[12..16].copy_from_slice(&VERSION.to_le_bytes());
+    let crc = crc32c::crc32c(&page[12..]);
+    page[8..12].copy_from_slice(&crc.to_le_bytes());
+    if let Ok(superblock) = Superblock::decode(&page) {
+        let geometry = superblock.geometry;
+        // What follows from a geometry does not overflow.
+        assert!(geometry.segments_end() < geometry.unit_pages && geometry.log_units() < geometry.units);
+        assert!(geometry.slot(geometry.units - 1, geometry.unit_pages - 1) < geometry.pages());
+        assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
+    }
+}
+
+fn metadata(role: Role, bytes: &Page) {
+    let cache = 1;
+    let header =
+        Header { cache, epoch: 1, sequence: 1, tail: 1, previous_end: 0, page: 0, data_pages: 0, durable_end: 0 };
+    let mut empty: Page = [0; BLOCK_BYTES];
+    encode_metadata(role, &header, &[], &mut empty);
+    let mut page = *bytes;
+    page[..4].copy_from_slice(&empty[..4]);
+    let crc = crc32c::crc32c(&page[8..]);
+    page[4..8].copy_from_slice(&crc.to_le_bytes());
+    if let Ok(found) = decode_metadata(role, &page) {
+        let mut again: Page = [0; BLOCK_BYTES];
+        encode_metadata(role, &found.header, &found.records, &mut again);
+        assert_eq!(decode_metadata(role, &again), Ok(found));
+    }
+}
 
 fuzz_target!(|bytes: &[u8]| {
     let mut page: Page = [0; BLOCK_BYTES];
     let length = bytes.len().min(BLOCK_BYTES);
     page[..length].copy_from_slice(&bytes[..length]);
-    if let Ok(superblock) = Superblock::decode(&page) {
-        assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
-    }
-    for role in [Role::Segment, Role::Footer] {
-        // The magic number and a right checksum: those of an empty page of the role, over these bytes.
-        let mut page = page;
-        let header = flashwise_core::format::Header {
-            cache: 1,
-            epoch: 1,
-            sequence: 1,
-            tail: 1,
-            previous_end: 0,
-            page: 0,
-            data_pages: 0,
-            durable_end: 0,
-        };
-        let mut empty: Page = [0; BLOCK_BYTES];
-        encode_metadata(role, &header, &[], &mut empty);
-        page[..4].copy_from_slice(&empty[..4]);
-        let crc = crc32c::crc32c(&page[8..]);
-        page[4..8].copy_from_slice(&crc.to_le_bytes());
-        if let Ok(found) = decode_metadata(role, &page) {
-            let mut again: Page = [0; BLOCK_BYTES];
-            encode_metadata(role, &found.header, &found.records, &mut again);
-            assert_eq!(decode_metadata(role, &again), Ok(found));
-        }
-    }
+    superblock(&page);
+    metadata(Role::Segment, &page);
+    metadata(Role::Footer, &page);
 });

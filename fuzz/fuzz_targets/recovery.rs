@@ -1,61 +1,140 @@
-//! Recovery of a log whose metadata pages say anything, with right checksums, and of pages of any bytes: a log that is sound, or a refusal.
+//! Recovery of a log: what a server wrote is found again, block for block, after any run of segments, tears and restarts; of one that
+//! was damaged then, with checksums that are right or not, comes a log that is sound, the same again, or a refusal.
 #![no_main]
 
-use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, State, Superblock, encode_metadata,
-};
-use flashwise_server::disk::Disk;
-use flashwise_server::disk::memory::MemoryDisk;
-use flashwise_server::flash::{cache_tag, format, recover_log};
+use flashwise_core::format::{BLOCK_BYTES, Header, Kind, Page, Record, Role, decode_metadata, encode_metadata};
+use flashwise_fuzz::log_writer::{GEOMETRY, LogWriter, found};
+use flashwise_server::check::check;
+use flashwise_server::flash::recover_log;
+use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
-const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
-const PAGE_BYTES: usize = 28;
-const KINDS: [Kind; 6] = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost];
+const DATA: [Kind; 3] = [Kind::Clean, Kind::Dirty, Kind::Void];
+const MARKS: [Kind; 3] = [Kind::Forget, Kind::Destaged, Kind::Lost];
+
+fn records(program: &mut Unstructured, kinds: [Kind; 3], count_max: u8) -> Result<Vec<(Kind, u32)>> {
+    let count = program.arbitrary::<u8>()? % (count_max + 1);
+    (0..count)
+        .map(|_| program.arbitrary::<u8>().map(|byte| (kinds[byte as usize % 3], u32::from(byte / 3) % 16)))
+        .collect()
+}
+
+/// What a server does; whether it went on.
+fn serve(program: &mut Unstructured, log: &mut LogWriter) -> Result<bool> {
+    match program.arbitrary::<u8>()? % 16 {
+        0 => return Ok(false),
+        1 => log.flush(),
+        2 => log.close(true),
+        3 => log.close(false),
+        4 => log.advance_tail(program.arbitrary::<u8>()?.into()),
+        5 => restart(log),
+        6 => {
+            log.append(&records(program, DATA, 5)?, &records(program, MARKS, 3)?, true);
+            restart(log);
+        }
+        _ => log.append(&records(program, DATA, 5)?, &records(program, MARKS, 3)?, false),
+    }
+    Ok(true)
+}
+
+fn restart(log: &mut LogWriter) {
+    let recovered = recover_log(&log.flash, &log.superblock, 1, &|_| ()).expect("what a server wrote is recovered");
+    recovered.log.check();
+    assert_eq!(found(&recovered), log.copies());
+    assert!(recovered.epoch > log.written_epoch, "epochs rise");
+    log.epoch = log.epoch.max(recovered.epoch);
+}
+
+/// Small numbers and the largest.
+fn number(program: &mut Unstructured) -> Result<u64> {
+    Ok(match program.arbitrary::<u8>()? {
+        255 => u64::MAX,
+        254 => u32::MAX.into(),
+        253 => 1 << 62,
+        252 => (1 << 62) - 1,
+        251 => program.arbitrary()?,
+        small => small.into(),
+    })
+}
+
+fn change(program: &mut Unstructured, header: &mut Header, records: &mut Vec<Record>) -> Result<()> {
+    let field = program.arbitrary::<u8>()?;
+    let value = number(program)?;
+    let chosen = program.arbitrary::<u8>()? as usize % records.len().max(1);
+    match field % 14 {
+        0 => header.cache = value,
+        1 => header.epoch = value,
+        2 => header.sequence = value,
+        3 => header.tail = value,
+        4 => header.previous_end = value as u32,
+        5 => header.page = value as u32,
+        6 => header.data_pages = value as u32,
+        7 => header.durable_end = value as u32,
+        8 => records.truncate(value as usize),
+        9 => records.extend_from_within(..records.len().min(252 - records.len()).min(value as usize)),
+        _ if records.is_empty() => {}
+        10 => records[chosen].kind = [DATA, MARKS].as_flattened()[value as usize % 6],
+        11 => records[chosen].block = value as u32,
+        12 => records[chosen].slot = value as u32,
+        _ => records[chosen].crc = value as u32,
+    }
+    Ok(())
+}
+
+/// Damages a page of the log: bytes, a page in the place of another, or what a page says.
+fn damage(program: &mut Unstructured, log: &LogWriter) -> Result<()> {
+    let slot = |program: &mut Unstructured| -> Result<u32> {
+        let (unit, page) = (u32::from(program.arbitrary::<u8>()?), u32::from(program.arbitrary::<u8>()?));
+        Ok(GEOMETRY.slot(1 + unit % GEOMETRY.log_units(), page % GEOMETRY.unit_pages))
+    };
+    let at = slot(program)?;
+    let mut page = log.read(at);
+    match program.arbitrary::<u8>()? % 8 {
+        0 => page = [program.arbitrary()?; BLOCK_BYTES],
+        1 => page[usize::from(program.arbitrary::<u16>()?) % BLOCK_BYTES] ^= program.arbitrary::<u8>()?,
+        2 => page = log.read(slot(program)?),
+        kind => {
+            let read = [Role::Segment, Role::Footer].map(|role| Some((role, decode_metadata(role, &page).ok()?)));
+            let Some((role, mut read)) = read.into_iter().flatten().next() else { return Ok(()) };
+            change(program, &mut read.header, &mut read.records)?;
+            let role = match (kind, role) {
+                (3, Role::Segment) => Role::Footer,
+                (3, Role::Footer) => Role::Segment,
+                _ => role,
+            };
+            let mut written: Page = [0; BLOCK_BYTES];
+            encode_metadata(role, &read.header, &read.records, &mut written);
+            page = written;
+        }
+    }
+    log.write(&page, at);
+    Ok(())
+}
 
 fuzz_target!(|bytes: &[u8]| {
-    let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
-    let mut superblock = Superblock {
-        generation: 0,
-        cache: [7; 16],
-        backend: [9; 16],
-        geometry: GEOMETRY,
-        volume_bytes: 1 << 20,
-        state: State::InUse,
-    };
-    format(&flash, &mut superblock).expect("memory is written");
-    let tag = cache_tag(&superblock);
-    for piece in bytes.chunks_exact(PAGE_BYTES).take(200) {
-        let at = GEOMETRY.slot(u32::from(piece[0]) % GEOMETRY.units, u32::from(piece[1]) % GEOMETRY.unit_pages);
-        // The superblock's unit is not recovery's.
-        if at < GEOMETRY.unit_pages {
-            continue;
+    let mut program = Unstructured::new(bytes);
+    let mut log = LogWriter::new();
+    for _ in 0..200 {
+        if !serve(&mut program, &mut log).unwrap_or(false) {
+            break;
         }
-        let header = Header {
-            cache: if piece[2] == 255 { 0 } else { tag },
-            epoch: u64::from(piece[3] % 4),
-            sequence: u64::from(piece[4] % 32),
-            tail: u64::from(piece[5] % 32),
-            previous_end: u32::from(piece[6] % 20),
-            page: u32::from(piece[7] % 20),
-            data_pages: u32::from(piece[8] % 20),
-            durable_end: u32::from(piece[9] % 20),
-        };
-        let record = |bytes: &[u8]| Record {
-            kind: KINDS[bytes[0] as usize % KINDS.len()],
-            block: u32::from(bytes[1]),
-            slot: at.saturating_add(u32::from(bytes[2] % 20)),
-            crc: 0,
-        };
-        let records: Vec<Record> = piece[10..].chunks_exact(3).map(record).collect();
-        let role = if piece[2] % 2 == 0 { Role::Segment } else { Role::Footer };
-        let mut page: Page = [piece[2]; BLOCK_BYTES];
-        if piece[2] != 254 {
-            encode_metadata(role, &header, &records[..piece[2] as usize / 2 % (records.len() + 1)], &mut page);
-        }
-        flash.write_at(&page, u64::from(at) * BLOCK_BYTES as u64).expect("memory is written");
     }
-    if let Ok(recovered) = recover_log(&flash, &superblock, 1, &|_| ()) {
+    restart(&mut log);
+    let report = check(&log.flash, None, true, &|_| ()).expect("memory is read");
+    assert!(report.is_sound() || log.has_losses(), "{:?}", report.findings);
+    if program.is_empty() {
+        return;
+    }
+    for _ in 0..20 {
+        if damage(&mut program, &log).is_err() {
+            break;
+        }
+    }
+    check(&log.flash, None, true, &|_| ()).expect("memory is read");
+    if let Ok(recovered) = recover_log(&log.flash, &log.superblock, 1, &|_| ()) {
         recovered.log.check();
+        let again =
+            recover_log(&log.flash, &log.superblock, 1, &|_| ()).expect("what was recovered is recovered again");
+        assert_eq!(found(&again), found(&recovered));
     }
 });

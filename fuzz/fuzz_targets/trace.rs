@@ -1,18 +1,51 @@
-//! Any bytes as a trace, in whatever format and compression they look like: read to the end or refused.
+//! Any bytes as a trace, in whatever format and compression they look like: read to the end or refused. What is read is mapped, and its
+//! requests are those that are put together again from its accesses.
 #![no_main]
 
 use std::io::Cursor;
 
+use flashwise_sim::info::Info;
 use flashwise_sim::input::Input;
 use flashwise_sim::normalise::{Settings, normalise};
 use flashwise_sim::progress::Silent;
+use flashwise_sim::recording::Recording;
+use flashwise_sim::requests::rebuild;
+use flashwise_sim::trace::Trace;
 use libfuzzer_sys::fuzz_target;
 
+/// What small inputs can be decompressed to; tests tell that memory is bounded beyond.
+const CONTENTS_BYTES_MAX: usize = 1 << 20;
+
+fn contents(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut input = Input::new("trace", Box::new(Cursor::new(bytes.to_vec())), &Silent).ok()?;
+    let mut contents = vec![0; CONTENTS_BYTES_MAX + 1];
+    let filled = input.fill_to_cut(&mut contents).ok()?;
+    contents.truncate(filled);
+    (filled <= CONTENTS_BYTES_MAX).then_some(contents)
+}
+
 fuzz_target!(|bytes: &[u8]| {
+    let Some(contents) = contents(bytes) else { return };
+    let input = || Input::new("trace", Box::new(Cursor::new(contents.clone())), &Silent);
+    if let Ok(recording) = input().and_then(Recording::new) {
+        recording.take_while(Result::is_ok).for_each(drop);
+    }
     for lenient in [false, true] {
-        let Ok(mut input) = Input::new("trace", Box::new(Cursor::new(bytes.to_vec())), &Silent) else { return };
+        let Ok(mut input) = input() else { return };
         let settings = Settings { lenient, ..Settings::default() };
-        // Refusing it is as right.
-        let _ = normalise(&mut input, &settings, Cursor::new(Vec::new()));
+        let file = tempfile::tempfile().expect("there is room for a file");
+        let Ok(file) = normalise(&mut input, &settings, file) else { continue };
+        let trace = Trace::map("trace", &file).expect("what was written is mapped");
+        let info = Info::of(&trace);
+        assert_eq!(info.accesses, trace.len() as u64);
+        assert!(trace.accesses().all(|(block, _)| (block as usize) < trace.unique_blocks()));
+        let mut requests = 0;
+        let count = |batch: flashwise_sim::formats::Batch| {
+            requests += batch.requests.len() as u64;
+            Ok(())
+        };
+        rebuild(&trace, &Silent, count).expect("what was written is read");
+        assert_eq!(requests, trace.description().requests);
+        return;
     }
 });

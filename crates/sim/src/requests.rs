@@ -276,7 +276,7 @@ impl<'a> Rebuilding<'a> {
             let address = BlockAddress(self.trace.addresses()[columns.block[row] as usize]);
             match &mut self.open {
                 Some(open) if open.number == number => {
-                    if address.0 != open.first.0 + u64::from(open.accesses) {
+                    if open.first.0.checked_add(open.accesses.into()) != Some(address.0) {
                         let found = format!("request {number} with blocks that do not follow one another");
                         return Err(refused(self.trace, found, "requests of consecutive blocks"));
                     }
@@ -387,12 +387,14 @@ mod tests {
             refused(&[(0, 0, 2)], &[5], &["a"]),
             refused(&[(0, 0, 1)], &[SECOND | 5], &["a"]),
             refused(&[(0, 0, 1)], &[5], &["a", "a"]),
+            refused(&[(0, 0, 2), (1, 0, 2)], &[u64::MAX, 0], &["a"]),
         ];
         let expected = [
             "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
             "found request 0 of 2 blocks with 1 accesses, expected one access for each block of a request",
             "found a block of volume 1, expected 1 volumes",
             "found 2 volumes of which two have one name, expected different names",
+            "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
         ];
         assert_eq!(errors, expected.map(|expected| format!("test: not a flashwise trace: {expected}")));
     }

@@ -226,6 +226,9 @@ pub struct Columns {
     pub request_blocks: ScalarBuffer<u32>,
 }
 
+/// The longest working set, 1 EiB: the storage behind a cache is a few times as large, and still a number of bytes.
+const WORKING_SET_BYTES_MAX: u64 = 1 << 60;
+
 /// A mapped trace file.
 #[derive(Debug)]
 pub struct TraceFile {
@@ -290,6 +293,7 @@ impl TraceFile {
         let description = serde_json::from_str(description).map_err(|error| {
             refused(format!("a description that does not parse ({error})"), "the description of a trace")
         })?;
+        check_description(&description)?;
 
         let blocks =
             |blocks: Option<flatbuffers::Vector<'_, Block>>| blocks.into_iter().flatten().copied().collect::<Vec<_>>();
@@ -297,6 +301,11 @@ impl TraceFile {
             return Err(refused("not one dictionary", "one, with all block addresses"));
         };
         let addresses = Message::new(&buffer, &dictionary, footer_start)?.addresses()?;
+        let working_set_bytes = (addresses.len() as u64).checked_mul(block_size_bytes);
+        if working_set_bytes.is_none_or(|bytes| bytes > WORKING_SET_BYTES_MAX) {
+            let found = format!("{} blocks of {block_size_bytes} bytes", addresses.len());
+            return Err(refused(found, format!("at most {WORKING_SET_BYTES_MAX} bytes of blocks")));
+        }
         let mut file = TraceFile { batches: Vec::new(), addresses, block_size_bytes, description };
         for block in blocks(footer.recordBatches()) {
             file.push(Message::new(&buffer, &block, footer_start)?.columns()?)?;
@@ -400,6 +409,19 @@ impl Message {
     }
 }
 
+/// Checks that figures are parts of those that they are parts of, and that their sums are numbers.
+fn check_description(about: &Description) -> Result<(), Refused> {
+    let Description { requests, read_requests, read_bytes, write_bytes, .. } = about;
+    if read_requests > requests {
+        return Err(refused(format!("{read_requests} read requests of {requests}"), "no more than there are requests"));
+    }
+    if read_bytes.checked_add(*write_bytes).is_none() {
+        let found = format!("{read_bytes} bytes read and {write_bytes} written");
+        return Err(refused(found, "fewer than 2^64 together"));
+    }
+    Ok(())
+}
+
 /// Checks that `found` is the schema of a trace of this version; returns the block size.
 fn check_schema(found: &Schema) -> Result<u64, Refused> {
     match found.metadata().get(VERSION_KEY).map(String::as_str) {
@@ -426,4 +448,48 @@ fn check_schema(found: &Schema) -> Result<u64, Refused> {
         return Err(refused(format!("columns {found}"), format!("columns {expected}")));
     }
     Ok(block_size_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is wrong with a file of one access to the last of so many blocks.
+    fn refusal(block_size_bytes: u64, description: &Description) -> String {
+        let mut writer = TraceWriter::new(Vec::new(), block_size_bytes).unwrap();
+        let mut rows = Rows::default();
+        (rows.time_us, rows.op, rows.block) = (vec![0], vec![0], vec![1]);
+        (rows.request, rows.request_blocks) = (vec![0], vec![1]);
+        writer.write(rows).unwrap();
+        let bytes = writer.finish(vec![0, 1], description).unwrap();
+        match TraceFile::read(Buffer::from(bytes)) {
+            Err(Refused { found, expected }) => format!("found {found}, expected {expected}"),
+            Ok(_) => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_description_whose_figures_do_not_add_up_is_refused() {
+        let reads = Description { requests: 1, read_requests: 2, ..Description::default() };
+        let bytes = Description { read_bytes: u64::MAX, write_bytes: 1, ..Description::default() };
+        assert_eq!(refusal(4096, &reads), "found 2 read requests of 1, expected no more than there are requests");
+        assert_eq!(
+            refusal(4096, &bytes),
+            "found 18446744073709551615 bytes read and 1 written, expected fewer than 2^64 together"
+        );
+        let right = Description { requests: 2, read_requests: 2, read_bytes: u64::MAX, ..Description::default() };
+        assert_eq!(refusal(4096, &right), "nothing");
+    }
+
+    #[test]
+    fn blocks_that_are_together_longer_than_any_storage_are_refused() {
+        let description = Description::default();
+        assert_eq!(refusal(WORKING_SET_BYTES_MAX / 2, &description), "nothing");
+        for block_size_bytes in [WORKING_SET_BYTES_MAX / 2 + 1, u64::MAX] {
+            let expected = format!(
+                "found 2 blocks of {block_size_bytes} bytes, expected at most 1152921504606846976 bytes of blocks"
+            );
+            assert_eq!(refusal(block_size_bytes, &description), expected);
+        }
+    }
 }

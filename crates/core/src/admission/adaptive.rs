@@ -318,7 +318,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         let scale = Scale::new(options);
         let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes);
         for number in 0..scale.shadows {
-            let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), seed + 1 + number as u64);
+            let own_seed = seed.wrapping_add(1 + number as u64);
+            let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), own_seed);
             shadows.add(spec, rule, capacity);
         }
         let position = scale.last();

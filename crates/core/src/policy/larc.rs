@@ -9,6 +9,7 @@
 //!   `fill=ghost` does. `C_r` moves in both cases as Algorithm 1 says.
 //! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
 //!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
+//! - A `C_r` that tunes itself begins within its bounds, whatever `cr` says, and a lower bound above the upper one is both.
 //! - A removed block leaves `Q` or `Q_r`, and `C_r` stays: nothing was hit or missed. With `fill=admit` misses are then admitted
 //!   until the cache is full again.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
@@ -89,12 +90,16 @@ impl<I: Index> Larc<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
+        let tuning = options.text("tuning") == "auto";
+        let c_r_min = options.number("min") * c;
+        let c_r_max = (options.number("max") * c).max(c_r_min);
+        let c_r = options.number("cr") * c;
         Larc {
             c: capacity,
-            c_r: options.number("cr") * c,
-            c_r_min: options.number("min") * c,
-            c_r_max: options.number("max") * c,
-            tuning: options.text("tuning") == "auto",
+            c_r: if tuning { c_r.clamp(c_r_min, c_r_max) } else { c_r },
+            c_r_min,
+            c_r_max,
+            tuning,
             fill_admits: options.text("fill") == "admit",
             writes_admit: options.text("writes") == "admit",
             blocks: Blocks::new(index, 2),
@@ -186,11 +191,11 @@ impl<I: Index> Policy for Larc<I> {
     fn check(&self) {
         assert!(self.blocks.len(Q) <= self.c);
         if self.tuning {
-            assert!((self.c_r_min..=self.c_r_max.max(self.c_r_min)).contains(&self.c_r), "C_r = {}", self.c_r);
+            assert!((self.c_r_min..=self.c_r_max).contains(&self.c_r), "C_r = {}", self.c_r);
         }
         let ghosts_max = (self.c_r_max.max(self.c_r)).floor() as usize;
         assert!(self.blocks.len(Q_R) <= ghosts_max, "{} ghosts, {ghosts_max} at most", self.blocks.len(Q_R));
-        self.blocks.check(self.c + ghosts_max);
+        self.blocks.check(self.c.saturating_add(ghosts_max));
     }
 }
 
@@ -207,6 +212,27 @@ mod tests {
 
     fn queues(larc: &Larc<Dense>) -> (Vec<u32>, Vec<u32>) {
         (larc.blocks.keys(Q).collect(), larc.blocks.keys(Q_R).collect())
+    }
+
+    /// A cache of 10 blocks: what `C_r` begins with, and after a miss and a hit.
+    #[test]
+    fn c_r_that_tunes_itself_never_leaves_its_bounds() {
+        let c_r = |options: &str| {
+            let mut larc = larc(10, options);
+            let first = larc.c_r;
+            [first].into_iter().chain([1, 1].map(|block| {
+                larc.access(Access::read(block));
+                larc.check();
+                larc.c_r
+            }))
+        };
+        // 1 + 10 / 1 is more than 9; 9 - 10 / (10 - 9) is less than 1.
+        assert!(c_r("cr=0").eq([1.0, 9.0, 1.0]));
+        assert!(c_r("cr=1e308").eq([9.0, 9.0, 1.0]));
+        assert!(c_r("min=50%,max=20%").eq([5.0, 5.0, 5.0]));
+        // 10 - 10 / (10 - 10) is less than any bound.
+        assert!(c_r("cr=100%,max=100%").eq([10.0, 10.0, 1.0]));
+        assert!(c_r("cr=0,tuning=fixed").eq([0.0, 0.0, 0.0]));
     }
 
     /// Table I: cache of 4 blocks that holds 0, 1, 2, 3 (most recently used first), ghost queue of 2. Each row of the table

@@ -147,7 +147,7 @@ impl<I: Index> Policy for TwoQ<I> {
         assert!(self.len() <= self.c);
         let ghosts = self.blocks.len(A1OUT);
         assert!(ghosts <= self.kout, "{ghosts} ghosts, {} at most", self.kout);
-        self.blocks.check(self.c + self.kout);
+        self.blocks.check(self.c.saturating_add(self.kout));
     }
 }
 

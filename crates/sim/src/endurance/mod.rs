@@ -164,7 +164,7 @@ fn days(trace: &Trace, warmup: u64) -> Option<f64> {
     })?;
     // Traces are not always sorted.
     let last_us = batches.fold(first_us, |last_us, columns| columns.time_us.iter().copied().fold(last_us, i64::max));
-    let days = (last_us - first_us) as f64 / DAY_US;
+    let days = last_us.saturating_sub(first_us) as f64 / DAY_US;
     (days > 0.0).then_some(days)
 }
 

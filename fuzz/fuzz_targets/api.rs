@@ -1,0 +1,138 @@
+//! A client of the management API: any bytes, or requests that HTTP allows. Each of the latter is answered with a status and, if it
+//! failed, with words as JSON; nothing is answered without the token but whether the server lives.
+#![no_main]
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use flashwise_server::manage::{Address, Api, Changes, DetachProgress, ManageError, Managed};
+use flashwise_server::status::{ServerStatus, VolumeStatus};
+use libfuzzer_sys::arbitrary::Unstructured;
+use libfuzzer_sys::fuzz_target;
+
+/// Two volumes, of which everything succeeds.
+struct Fake;
+
+impl Managed for Fake {
+    fn status(&self) -> ServerStatus {
+        let volume = |name: &str| VolumeStatus { name: name.to_owned(), ..VolumeStatus::default() };
+        ServerStatus { volumes: vec![volume("disk"), volume("a / b")], ..ServerStatus::default() }
+    }
+
+    fn flush(&self, volume: Option<&str>) -> Result<(), ManageError> {
+        volume.map_or(Ok(()), |name| self.volume(name).map(drop))
+    }
+
+    fn detach(&self, name: &str) -> Result<(), ManageError> {
+        self.volume(name).map(drop)
+    }
+
+    fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
+        self.volume(name).map(|_| DetachProgress::default())
+    }
+
+    fn set(&self, name: &str, _changes: &Changes) -> Result<(), ManageError> {
+        self.volume(name).map(drop)
+    }
+}
+
+const TOKEN: &str = "secret";
+
+/// The sockets of an API that is open to its user, and of one with a token.
+fn sockets() -> &'static [PathBuf; 2] {
+    static SOCKETS: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    SOCKETS.get_or_init(|| {
+        [None, Some(TOKEN)].map(|token| {
+            let kind = if token.is_some() { "token" } else { "open" };
+            let path = std::env::temp_dir().join(format!("flashwise-fuzz-{}-{kind}.http", std::process::id()));
+            let api = Api::start(&Address::Unix(path.clone()), token.map(str::to_owned), Arc::new(Fake));
+            // It runs as long as the program.
+            std::mem::forget(api.expect("a socket is free"));
+            path
+        })
+    })
+}
+
+/// What is answered to all that a client says, who then stops talking if `ends`.
+fn talk(socket: &PathBuf, said: &[u8], ends: bool) -> Vec<u8> {
+    let mut socket = UnixStream::connect(socket).expect("the API listens");
+    let mut heard = Vec::new();
+    // The server may end the connection before it has heard everything.
+    let _ = socket.write_all(said);
+    if ends {
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+    let _ = socket.read_to_end(&mut heard);
+    heard
+}
+
+const METHODS: [&str; 6] = ["GET", "PATCH", "POST", "HEAD", "PUT", "OPTIONS"];
+const PATHS: [&str; 11] = [
+    "/healthz",
+    "/metrics",
+    "/v1/status",
+    "/v1/volumes/disk",
+    "/v1/volumes/a%20%2F%20b",
+    "/v1/flush",
+    "/v1/volumes/disk/flush",
+    "/v1/volumes/disk/detach",
+    "/v1/volumes/",
+    "/openapi.json",
+    "/",
+];
+
+/// A request that HTTP allows, and whether it bears the token.
+fn request(program: &mut Unstructured) -> (String, Vec<u8>, bool) {
+    let [method, path, token, more] = program.arbitrary::<[u8; 4]>().unwrap_or_default();
+    let path = PATHS[usize::from(path) % PATHS.len()];
+    let more = program.bytes(usize::from(more % 64).min(program.len())).unwrap_or_default();
+    // Of the path's bytes those that may stand there as they are, the others in percents.
+    let more: String = more
+        .iter()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'/' | b'?' | b'=' | b'&' | b'.' => char::from(*byte).to_string(),
+            other => format!("%{other:02x}"),
+        })
+        .collect();
+    let more = if program.arbitrary().unwrap_or(false) { more } else { String::new() };
+    let body = program.bytes(program.len()).unwrap_or_default();
+    let bears = match token % 4 {
+        0 => format!("Authorization: Bearer {TOKEN}\r\n"),
+        1 => format!("Authorization: bearer  {TOKEN}x\r\n"),
+        2 => "Authorization: \r\n".to_owned(),
+        _ => String::new(),
+    };
+    let head = format!(
+        "{} {path}{more} HTTP/1.1\r\nHost: localhost\r\n{bears}Content-Length: {}\r\nConnection: close\r\n\r\n",
+        METHODS[usize::from(method) % METHODS.len()],
+        body.len()
+    );
+    let public = path == "/healthz" && (more.is_empty() || more.starts_with('?'));
+    ([head.as_str()].concat(), body.to_vec(), token % 4 == 0 || public)
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let socket = &sockets()[usize::from(first % 2)];
+    if first >= 192 {
+        let heard = talk(socket, rest, true);
+        assert!(heard.is_empty() || heard.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&heard));
+        return;
+    }
+    let (head, body, may) = request(&mut Unstructured::new(rest));
+    let heard = talk(socket, &[head.as_bytes(), &body].concat(), false);
+    let text = String::from_utf8(heard).expect("what the API says is text");
+    let status: u16 = text.get(9..12).and_then(|status| status.parse().ok()).expect("an answer begins with a status");
+    assert!(text.starts_with("HTTP/1.1 ") && (200..500).contains(&status), "{head}: {text}");
+    if first % 2 == 1 && !may {
+        assert_eq!(status, 401, "{head}: {text}");
+    }
+    let (head_heard, answer) = text.split_once("\r\n\r\n").expect("a head ends");
+    if status >= 400 && !head.starts_with("HEAD") && !answer.is_empty() {
+        assert!(head_heard.to_lowercase().contains("content-type: application/json"), "{text}");
+        assert!(answer.starts_with("{\"error\":\"") && answer.ends_with("\"}"), "{head}: {text}");
+    }
+});

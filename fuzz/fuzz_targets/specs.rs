@@ -1,0 +1,72 @@
+//! Any text where the command line, the configuration and the API take a word of their own: sizes, durations, policies, rules, patterns,
+//! formats, addresses. It is read or refused with words, and what is shown of it is read as the same.
+#![no_main]
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use flashwise_core::admission;
+use flashwise_core::cache::Mode;
+use flashwise_core::container_policy;
+use flashwise_core::policy;
+use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_server::manage::{self, Changes};
+use flashwise_server::nbd::Uri;
+use flashwise_sim::array::{Arrivals, NamedWorkload, TraceRule};
+use flashwise_sim::cache_settings::Ram;
+use flashwise_sim::device::{GcPlacement, Victim};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::formats::FormatSpec;
+use flashwise_sim::generate::{PatternSpec, parse_rate, parse_request_blocks, parse_share};
+use flashwise_sim::simulate::Warmup;
+use flashwise_sim::size::{Size, parse_block_size};
+use libfuzzer_sys::fuzz_target;
+
+/// Reads `text`; what it says is refused in words.
+fn read<T, E: Display>(result: Result<T, E>) -> Option<T> {
+    result.map_err(|error| assert!(!error.to_string().is_empty())).ok()
+}
+
+/// Reads `text` and, if it is taken, what is shown of it, which is shown the same.
+fn again<T: FromStr<Err: Display> + Display>(text: &str) {
+    let Some(value) = read(text.parse::<T>()) else { return };
+    let shown = value.to_string();
+    match shown.parse::<T>() {
+        Ok(again) => assert_eq!(again.to_string(), shown, "{text:?}"),
+        Err(error) => panic!("{text:?} is shown as {shown:?}, which is refused: {error}"),
+    }
+}
+
+fuzz_target!(|text: &str| {
+    again::<ByteSize>(text);
+    again::<Duration>(text);
+    again::<Size>(text);
+    again::<policy::Spec>(text);
+    again::<admission::Spec>(text);
+    again::<container_policy::Spec>(text);
+    again::<Arrivals>(text);
+    again::<Uri>(text);
+    again::<manage::Address>(text);
+    if let Some(size) = read(text.parse::<Size>()) {
+        read(size.capacity_blocks(1000, 4096)).inspect(|blocks| assert!(*blocks > 0));
+    }
+    read(Size::parse_list(text));
+    read(parse_block_size(text));
+    read(Mode::from_str(text));
+    read(text.parse::<Ram>());
+    read(text.parse::<Warmup>());
+    read(text.parse::<PatternSpec>());
+    read(text.parse::<FormatSpec>());
+    read(text.parse::<Algorithm>()).inspect(|algorithm| assert!(!algorithm.info().name.is_empty()));
+    read(GcPlacement::parse(text));
+    read(Victim::parse(text));
+    read(TraceRule::parse_list(text)).inspect(|rules| assert!(rules.len() <= 1000));
+    read(NamedWorkload::of_option("--workload", text));
+    read(flashwise_array::tier_model_of_option("--cache", text));
+    read(parse_share(text)).inspect(|share| assert!((0.0..=1.0).contains(share)));
+    read(parse_request_blocks(text)).inspect(|blocks| assert!(*blocks.start() >= 1 && !blocks.is_empty()));
+    read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));
+    read(Changes::parse(text.as_bytes()));
+    // One key for each text: to try all takes longer than the rest.
+    read(flashwise_server::config::check_setting(manage::KEYS[text.len() % manage::KEYS.len()], text));
+});

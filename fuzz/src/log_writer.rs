@@ -1,0 +1,207 @@
+//! Writes a log as a server does, so that targets reach what lies behind magic numbers, sequences and checksums, and knows what recovery
+//! must find in it.
+
+use std::collections::BTreeMap;
+
+use flashwise_core::format::{
+    BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, State, Superblock, encode_metadata,
+};
+use flashwise_core::recovery::Recovered;
+use flashwise_server::disk::Disk;
+use flashwise_server::disk::memory::MemoryDisk;
+use flashwise_server::flash::{cache_tag, format};
+
+/// A small device: ten units of a log.
+pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
+
+/// A log that is written, and what is in it.
+pub struct LogWriter {
+    /// Where it is written.
+    pub flash: MemoryDisk,
+    /// What the device is a cache of.
+    pub superblock: Superblock,
+    /// The epoch of what is written next.
+    pub epoch: u64,
+    /// The epoch of what was written last.
+    pub written_epoch: u64,
+    sequence: u64,
+    tail: u64,
+    /// The tail that the last whole segment tells of.
+    written_tail: u64,
+    previous_end: u32,
+    end: u32,
+    durable_end: u32,
+    units: BTreeMap<u64, Vec<Record>>,
+}
+
+/// A block and where it is, and whether it is dirty.
+pub type Copies = BTreeMap<u32, (u32, bool)>;
+
+impl LogWriter {
+    /// An empty cache.
+    pub fn new() -> LogWriter {
+        let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
+        let mut superblock = Superblock {
+            generation: 0,
+            cache: [7; 16],
+            backend: [9; 16],
+            geometry: GEOMETRY,
+            volume_bytes: 1 << 20,
+            state: State::InUse,
+        };
+        format(&flash, &mut superblock).expect("memory is written");
+        LogWriter {
+            flash,
+            superblock,
+            epoch: 1,
+            written_epoch: 0,
+            sequence: 0,
+            tail: 1,
+            written_tail: 1,
+            previous_end: 0,
+            end: 0,
+            durable_end: 0,
+            units: BTreeMap::new(),
+        }
+    }
+
+    /// First bytes of the cache's UUID.
+    pub fn tag(&self) -> u64 {
+        cache_tag(&self.superblock)
+    }
+
+    /// Writes a page of the device.
+    pub fn write(&self, page: &Page, slot: u32) {
+        self.flash.write_at(page, u64::from(slot) * BLOCK_BYTES as u64).expect("memory is written");
+    }
+
+    /// Reads a page of the device.
+    pub fn read(&self, slot: u32) -> Page {
+        let mut page = [0; BLOCK_BYTES];
+        self.flash.read_at(&mut page, u64::from(slot) * BLOCK_BYTES as u64).expect("memory is read");
+        page
+    }
+
+    /// Gives up the oldest units, as many as there are up to `units`.
+    pub fn advance_tail(&mut self, units: u64) {
+        self.tail = (self.tail + units).min(self.sequence.max(1));
+    }
+
+    /// Notes that all was flushed.
+    pub fn flush(&mut self) {
+        self.durable_end = self.end;
+    }
+
+    /// Ends the unit with its footer, or as a server that was killed in between does, without it.
+    pub fn close(&mut self, with_footer: bool) {
+        if self.end == 0 {
+            return;
+        }
+        if with_footer {
+            let header = self.header(GEOMETRY.segments_end(), self.end, self.end);
+            let mut page: Page = [0; BLOCK_BYTES];
+            encode_metadata(Role::Footer, &header, &self.units[&self.sequence], &mut page);
+            self.write(&page, GEOMETRY.slot(GEOMETRY.unit_of(self.sequence), GEOMETRY.segments_end()));
+        }
+        (self.previous_end, self.end, self.durable_end) = (self.end, 0, 0);
+    }
+
+    fn header(&self, page: u32, data_pages: u32, durable_end: u32) -> Header {
+        let (cache, previous_end) = (self.tag(), self.previous_end);
+        Header {
+            cache,
+            epoch: self.epoch,
+            sequence: self.sequence,
+            tail: self.tail,
+            previous_end,
+            page,
+            data_pages,
+            durable_end,
+        }
+    }
+
+    /// Appends a segment: data of these kinds and blocks, then marks. One that is torn lacks the data of its last page.
+    pub fn append(&mut self, data: &[(Kind, u32)], marks: &[(Kind, u32)], is_torn: bool) {
+        if self.end + 1 + data.len() as u32 > GEOMETRY.segments_end() {
+            self.close(true);
+        }
+        if self.end == 0 {
+            self.sequence += 1;
+            // The unit after this one is free before it is begun, and one in reserve.
+            self.tail = self.tail.max((self.sequence + 3).saturating_sub(u64::from(GEOMETRY.log_units())));
+            self.units.insert(self.sequence, Vec::new());
+        }
+        let unit = GEOMETRY.unit_of(self.sequence);
+        let mut records = Vec::new();
+        for (&(kind, block), page) in data.iter().zip(self.end + 1..) {
+            let slot = GEOMETRY.slot(unit, page);
+            let bytes: Page = [block as u8 ^ self.end as u8; BLOCK_BYTES];
+            let crc = if kind == Kind::Void { 0 } else { crc32c::crc32c(&bytes) };
+            self.write(&bytes, slot);
+            records.push(Record { kind, block, slot, crc });
+        }
+        for &(kind, block) in marks {
+            let slot = if kind == Kind::Destaged { self.copies().get(&block).map_or(0, |(slot, _)| *slot) } else { 0 };
+            records.push(Record { kind, block, slot, crc: 0 });
+        }
+        let header = self.header(self.end, data.len() as u32, self.durable_end);
+        let mut page: Page = [0; BLOCK_BYTES];
+        encode_metadata(Role::Segment, &header, &records, &mut page);
+        self.write(&page, GEOMETRY.slot(unit, self.end));
+        let last = records.iter().rfind(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
+        match last.filter(|_| is_torn) {
+            Some(last) => {
+                self.write(&[!(last.block as u8 ^ self.end as u8); BLOCK_BYTES], last.slot);
+                if self.end == 0 {
+                    self.units.remove(&self.sequence);
+                    self.sequence -= 1;
+                }
+            }
+            None => {
+                (self.written_tail, self.written_epoch) = (self.tail, self.epoch);
+                self.units.entry(self.sequence).or_default().extend(records);
+                self.end += 1 + data.len() as u32;
+            }
+        }
+    }
+
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        self.units.range(self.written_tail..).flat_map(|(_, records)| records)
+    }
+
+    /// Whether some record says that the only copy of a block was lost.
+    pub fn has_losses(&self) -> bool {
+        self.records().any(|record| record.kind == Kind::Lost)
+    }
+
+    /// The blocks whose copies recovery must find.
+    pub fn copies(&self) -> Copies {
+        let mut copies = Copies::new();
+        for Record { kind, block, slot, .. } in self.records() {
+            match kind {
+                Kind::Void => {}
+                Kind::Clean | Kind::Dirty => drop(copies.insert(*block, (*slot, *kind == Kind::Dirty))),
+                Kind::Forget | Kind::Lost => drop(copies.remove(block)),
+                Kind::Destaged => {
+                    if let Some((_, is_dirty)) = copies.get_mut(block).filter(|(found, _)| found == slot) {
+                        *is_dirty = false;
+                    }
+                }
+            }
+        }
+        copies
+    }
+}
+
+impl Default for LogWriter {
+    fn default() -> Self {
+        LogWriter::new()
+    }
+}
+
+/// The blocks whose copies recovery found.
+pub fn found(recovered: &Recovered) -> Copies {
+    let log = &recovered.log;
+    let copy = |block| log.find(block).map(|slot| (block, (slot, log.is_dirty(slot))));
+    log.blocks().into_iter().filter_map(copy).collect()
+}
