@@ -24,7 +24,7 @@ use super::hotness::Hotness;
 use super::probability::Probability;
 use super::shadow::Shadows;
 use super::size::Size;
-use super::{Admitted, Info, Rule, Setting};
+use super::{Admitted, Info, Rule, Setting, WRITES, admits_writes};
 use crate::access::Access;
 use crate::directory::{Directory, Moved};
 use crate::index::{Dense, Index};
@@ -44,6 +44,7 @@ pub static INFO: Info = Info {
             default: "probability",
             meaning: "the rule whose threshold is adapted",
         },
+        WRITES,
         TARGET,
         TIMEFRAME,
         Parameter {
@@ -316,7 +317,9 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
     ) -> Self {
         let seed = options.count("seed");
         let scale = Scale::new(options);
-        let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes);
+        let admits_writes = admits_writes(options);
+        let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes)
+            .admitting_writes(admits_writes);
         for number in 0..scale.shadows {
             let own_seed = seed.wrapping_add(1 + number as u64);
             let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), own_seed);
@@ -324,7 +327,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         }
         let position = scale.last();
         Adaptive {
-            cache: Admitted::new(scale.rule(position, index, capacity, seed), policy),
+            cache: Admitted::new(scale.rule(position, index, capacity, seed), policy).admitting_writes(admits_writes),
             scale,
             position,
             shadows,

@@ -15,8 +15,8 @@
 //!   twice would always be in the top. Blocks with equal counts are in the top together or not at all. Counts stop at
 //!   255, and a block that has so many is in the top.
 
-use super::Info;
 use super::history::{History, Referenced};
+use super::{Info, WRITES};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -44,6 +44,7 @@ pub static INFO: Info = Info {
             default: "100%",
             meaning: "blocks in the history, as a share of the cache size",
         },
+        WRITES,
     ],
 };
 

@@ -5,7 +5,7 @@
 //!
 //! Departures from the paper: each missed block is drawn for by itself, not all blocks of a request at once.
 
-use super::Info;
+use super::{Info, WRITES};
 use crate::options::{Kind, Options, Parameter};
 
 /// Probability's row in the table of rules.
@@ -20,6 +20,7 @@ pub static INFO: Info = Info {
             default: "0.3",
             meaning: "the portion of the missed blocks that is admitted; the best in the paper's Figure 5a",
         },
+        WRITES,
         Parameter {
             name: "seed",
             kind: Kind::Count(0, u64::MAX),

@@ -166,6 +166,8 @@ pub struct Shadows<K> {
     numbers: Numbers<K>,
     /// Accesses of the sample that the shadows have not seen yet.
     pending: Vec<Access<u32>>,
+    /// Whether the rules of shadows, and that of the cache, admit all writes.
+    admits_writes: bool,
     /// Whether some shadow tells requests apart by their length; if none does, all are of class 0.
     has_classes: bool,
     /// What the cache did in this timeframe, and of it in the sample.
@@ -185,13 +187,14 @@ impl<K> std::fmt::Debug for Shadows<K> {
 
 struct Boxed {
     rule: Rule<Dense>,
+    admits_writes: bool,
 }
 
 impl Visitor<u32> for Boxed {
     type Output = Box<dyn ShadowCache + Send>;
 
     fn visit<P: Policy<Key = u32> + Send + 'static>(self, policy: P) -> Self::Output {
-        Box::new(Admitted::new(self.rule, policy))
+        Box::new(Admitted::new(self.rule, policy).admitting_writes(self.admits_writes))
     }
 }
 
@@ -206,11 +209,17 @@ impl<K: Key> Shadows<K> {
             shadows: Vec::new(),
             numbers: Numbers::new(),
             pending: Vec::with_capacity(BATCH_ACCESSES),
+            admits_writes: false,
             has_classes: false,
             seen: EMPTY,
             sampled: EMPTY,
             sampled_accesses: 0,
         }
+    }
+
+    /// The same, where the rules of shadows, and that of the cache, admit all writes if `admits_writes`.
+    pub fn admitting_writes(self, admits_writes: bool) -> Self {
+        Shadows { admits_writes, ..self }
     }
 
     /// The share of blocks that is sampled.
@@ -229,7 +238,11 @@ impl<K: Key> Shadows<K> {
         let request_blocks_max = rule.request_blocks_max();
         self.has_classes |= !matches!(request_blocks_max, 0 | u64::MAX);
         self.shadows.push(Shadow {
-            cache: policy.build(Dense::new(0), self.capacity(capacity), Boxed { rule }),
+            cache: policy.build(
+                Dense::new(0),
+                self.capacity(capacity),
+                Boxed { rule, admits_writes: self.admits_writes },
+            ),
             account: Account::new(Bits::new(0)),
             before: Counts::default(),
             request_blocks_max,
@@ -313,6 +326,7 @@ impl<K: Key> Shadows<K> {
     pub fn estimates(&mut self, request_blocks_max: u64) -> Vec<Estimate> {
         self.catch_up();
         let (seen, sampled, rate, block_bytes) = (self.seen, self.sampled, self.rate, self.block_bytes as f64);
+        let admits_writes = self.admits_writes;
         let seen_accesses: u64 = seen.iter().flatten().flatten().sum();
         let estimate = |shadow: &mut Shadow| {
             let counts = *shadow.account.counts() - shadow.before;
@@ -320,6 +334,7 @@ impl<K: Key> Shadows<K> {
             let mut hits = counts.hits.iter().sum::<u64>() as f64;
             let mut traffic = counts.traffic(1);
             for op in [Op::Read, Op::Write] {
+                let is_judged = op == Op::Read || !admits_writes;
                 for class in 0..CLASSES {
                     let short = |outcome: usize| {
                         let at = |tally: &Tally| tally[op as usize][outcome][class] as f64;
@@ -327,12 +342,12 @@ impl<K: Key> Shadows<K> {
                     };
                     let (hits_short, misses_short) = (short(0), short(1) + short(2));
                     let class_blocks = 1_u64 << class;
-                    if class_blocks > shadow.request_blocks_max {
+                    if is_judged && class_blocks > shadow.request_blocks_max {
                         add_refused(&mut traffic, op, hits_short + misses_short);
                         continue;
                     }
                     // Where the cache refused everything, its misses tell nothing.
-                    let of_cache = class_blocks <= request_blocks_max;
+                    let of_cache = !is_judged || class_blocks <= request_blocks_max;
                     let (short_hits, short_misses) =
                         if of_cache { (hits_short, misses_short) } else { (hits_short + misses_short, 0.0) };
                     hits += short_hits;

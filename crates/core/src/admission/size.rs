@@ -7,7 +7,7 @@
 //! - A request has the length of the whole blocks that it touches. Its threshold is allowed itself, as in section V ("less
 //!   than or equal to 64 KB") and not as in III.A ("less than").
 
-use super::Info;
+use super::{Info, WRITES};
 use crate::access::Access;
 use crate::options::{Kind, Options, Parameter};
 
@@ -16,12 +16,15 @@ pub static INFO: Info = Info {
     name: "size",
     title: "Admits requests up to a length",
     source: "Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016, section III.A",
-    parameters: &[Parameter {
-        name: "max",
-        kind: Kind::Size(0, u64::MAX),
-        default: "64KiB",
-        meaning: "the longest request that is admitted, in whole blocks; the paper's example",
-    }],
+    parameters: &[
+        Parameter {
+            name: "max",
+            kind: Kind::Size(0, u64::MAX),
+            default: "64KiB",
+            meaning: "the longest request that is admitted, in whole blocks; the paper's example",
+        },
+        WRITES,
+    ],
 };
 
 /// See the module.
