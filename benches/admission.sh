@@ -24,5 +24,5 @@ convert opencas/rocksdb-ycsbA-load-0702.csv.zst rocksdb-load.arrow "csv:read=1,w
     "$traces/captured/tpcc-pg.csv.zst" "$traces/captured/webserver.csv.zst" "$traces/cloudphysics/cloudPhysicsIO.vscsi.zst" \
     "$converted/dtrs.arrow" "$converted/financial1.arrow" "$traces/blktrace/java-f2fs.blkparse.zst" "$converted/nexus5.arrow" \
     "$traces/benchmarks/postmark-62k.disksim.zst" "$converted/rocksdb-load.arrow" "$traces/tencent/tencent-cut50k-490.csv.zst" \
-    --size 10% --policy lru --admission none --admission adaptive:kind=probability,size,hotness,timeframe=1%,target=400us \
+    --size 10% --policy lru --admission none --admission adaptive:kind=probability,size,hotness,writes=filter,admit,timeframe=1%,target=400us \
     --admission auto:timeframe=1% --html "$report" --csv

@@ -113,6 +113,9 @@ fn rules_that_admit_nothing_never_write_the_cache() {
 /// The rules again, by linear search.
 trait Model {
     fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool;
+
+    /// The block is admitted, whatever the rule would say.
+    fn note_admitted(&mut self, _access: &Access<u32>) {}
 }
 
 /// Makes a model of a rule with an empty history.
@@ -143,6 +146,10 @@ impl Model for MinModel {
         self.1.truncate(CAPACITY);
         false
     }
+
+    fn note_admitted(&mut self, access: &Access<u32>) {
+        self.1.retain(|(block, _)| *block != access.block);
+    }
 }
 
 struct TopModel(f64, Vec<(u32, usize)>);
@@ -156,18 +163,38 @@ impl Model for TopModel {
         let as_many = self.1.iter().filter(|(_, other)| *other >= count).count();
         as_many as f64 <= (self.0 * self.1.len() as f64).floor() || count == 255
     }
+
+    fn note_admitted(&mut self, access: &Access<u32>) {
+        self.admits(access, true);
+    }
+}
+
+/// A rule that judges reads alone.
+struct ReadsModel<M>(M);
+
+impl<M: Model> Model for ReadsModel<M> {
+    fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool {
+        if access.op == Op::Write {
+            self.0.note_admitted(access);
+            return true;
+        }
+        self.0.admits(access, cached)
+    }
 }
 
 #[test]
 fn every_rule_does_what_its_model_does_with_either_index() {
     let accesses = workload();
-    let models: [(&str, Make); 6] = [
+    let models: [(&str, Make); 9] = [
         ("size:max=16KiB", || Box::new(SizeModel(16 << 10))),
         ("size", || Box::new(SizeModel(64 << 10))),
         ("hotness", || Box::new(MinModel(2, vec![]))),
         ("hotness:min=4", || Box::new(MinModel(4, vec![]))),
         ("hotness:top=10%", || Box::new(TopModel(0.1, vec![]))),
         ("hotness:top=50%", || Box::new(TopModel(0.5, vec![]))),
+        ("size:max=4KiB,writes=admit", || Box::new(ReadsModel(SizeModel(4 << 10)))),
+        ("hotness:min=4,writes=admit", || Box::new(ReadsModel(MinModel(4, vec![])))),
+        ("hotness:top=10%,writes=admit", || Box::new(ReadsModel(TopModel(0.1, vec![])))),
     ];
     for (rule, model) in models {
         for info in POLICIES {
@@ -193,6 +220,23 @@ fn every_rule_does_what_its_model_does_with_either_index() {
             let admissions = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Admit { .. })).count();
             assert!(admissions > 0 && outcomes.len() < ACCESSES, "{}, {rule}", info.name);
         }
+    }
+}
+
+/// Every write is a hit or admitted, and of the reads none is admitted; what they hit was written.
+#[test]
+fn with_writes_admitted_a_rule_that_admits_nothing_keeps_what_is_written() {
+    let accesses = workload();
+    for rule in ["probability:p=0,writes=admit", "size:max=4095,writes=admit", "hotness:history=0,writes=admit"] {
+        let outcomes = admitted("lru", rule, dense(), &accesses);
+        for (access, outcome) in accesses.iter().zip(&outcomes) {
+            let is_admitted = matches!(outcome, Outcome::Admit { .. });
+            match access.op {
+                Op::Read => assert!(!is_admitted, "{rule}: {access:?}"),
+                Op::Write => assert_ne!(*outcome, Outcome::Bypass, "{rule}: {access:?}"),
+            }
+        }
+        assert!(outcomes.contains(&Outcome::Hit) && outcomes.contains(&Outcome::Bypass), "{rule}");
     }
 }
 

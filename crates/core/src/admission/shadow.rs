@@ -326,6 +326,7 @@ impl<K: Key> Shadows<K> {
     pub fn estimates(&mut self, request_blocks_max: u64) -> Vec<Estimate> {
         self.catch_up();
         let (seen, sampled, rate, block_bytes) = (self.seen, self.sampled, self.rate, self.block_bytes as f64);
+        // Where writes are admitted, blocks of requests of every length are in the cache.
         let admits_writes = self.admits_writes;
         let seen_accesses: u64 = seen.iter().flatten().flatten().sum();
         let estimate = |shadow: &mut Shadow| {
@@ -334,7 +335,6 @@ impl<K: Key> Shadows<K> {
             let mut hits = counts.hits.iter().sum::<u64>() as f64;
             let mut traffic = counts.traffic(1);
             for op in [Op::Read, Op::Write] {
-                let is_judged = op == Op::Read || !admits_writes;
                 for class in 0..CLASSES {
                     let short = |outcome: usize| {
                         let at = |tally: &Tally| tally[op as usize][outcome][class] as f64;
@@ -342,12 +342,12 @@ impl<K: Key> Shadows<K> {
                     };
                     let (hits_short, misses_short) = (short(0), short(1) + short(2));
                     let class_blocks = 1_u64 << class;
-                    if is_judged && class_blocks > shadow.request_blocks_max {
+                    if !admits_writes && class_blocks > shadow.request_blocks_max {
                         add_refused(&mut traffic, op, hits_short + misses_short);
                         continue;
                     }
                     // Where the cache refused everything, its misses tell nothing.
-                    let of_cache = !is_judged || class_blocks <= request_blocks_max;
+                    let of_cache = admits_writes || class_blocks <= request_blocks_max;
                     let (short_hits, short_misses) =
                         if of_cache { (hits_short, misses_short) } else { (hits_short + misses_short, 0.0) };
                     hits += short_hits;

@@ -62,20 +62,21 @@ fn shadow_rule(number: usize, capacity: usize) -> Rule<Dense> {
 #[test]
 fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
     let lru = policy::Spec::parse("lru").unwrap();
-    for exponent in [0.8, 1.0, 1.2] {
+    for (exponent, admits_writes) in [(0.8, false), (1.0, false), (1.2, false), (1.0, true)] {
         let accesses = zipf(exponent, 4_000_000);
         let half_us = accesses.len() as u64 / 2;
         let setting = setting(CAPACITY, BLOCKS, 10e3);
+        let writes = if admits_writes { ",writes=admit" } else { "" };
         let (full, hits): (Vec<_>, Vec<_>) = RULES
             .iter()
             .map(|rule| {
-                let run =
-                    run(rule, CAPACITY, &setting, Run { accesses: &accesses, blocks: BLOCKS, stretch_us: half_us });
+                let over = Run { accesses: &accesses, blocks: BLOCKS, stretch_us: half_us };
+                let run = run(&format!("{rule}{writes}"), CAPACITY, &setting, over);
                 (run.stretches[1].counts, run.hits)
             })
             .unzip();
         for (seed, of_cache) in [(0, 0), (1, 1), (2, 4), (3, 6), (4, 3)] {
-            let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, CAPACITY, 4096);
+            let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, CAPACITY, 4096).admitting_writes(admits_writes);
             let capacity = shadows.capacity(CAPACITY);
             let request_blocks_max = shadow_rule(of_cache, capacity).request_blocks_max();
             for number in 0..RULES.len() {
@@ -89,7 +90,7 @@ fn shadow_caches_of_one_percent_are_within_two_points_of_full_caches() {
                 shadows.access(access, &outcome);
             }
             for ((rule, full), estimate) in RULES.iter().zip(&full).zip(shadows.estimates(request_blocks_max)) {
-                let what = format!("{rule}, exponent {exponent}, seed {seed}, behind {}", RULES[of_cache]);
+                let what = format!("{rule}{writes}, exponent {exponent}, seed {seed}, behind {}", RULES[of_cache]);
                 let points = 100.0 * (estimate.hit_ratio - full.hit_ratio());
                 println!("{what}: {points:+.2} points");
                 assert!(points.abs() < 2.0, "{what}: {points:.2} points");
