@@ -180,6 +180,7 @@ pub struct Auto<I: Index> {
     /// Whether the cache has been full.
     was_full: bool,
     timeframes: Timeframes,
+    ticked_us: Option<u64>,
     block_bytes: u64,
     decision: Option<Decision>,
 }
@@ -219,6 +220,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             capacity,
             shadows,
             timeframes: Timeframes::new(options),
+            ticked_us: None,
             block_bytes: setting.block_bytes,
             decision: None,
         }
@@ -358,6 +360,10 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
+        // Not between the parts of a request, which have the same time.
+        if self.ticked_us.replace(time_us) == Some(time_us) {
+            return;
+        }
         if !self.was_full && self.len() == self.capacity {
             self.begin(time_us);
         } else if self.shadows.sampled_accesses() >= SAMPLED_ACCESSES_MIN || !self.timeframes.has_begun() {
