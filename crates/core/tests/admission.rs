@@ -259,27 +259,6 @@ fn a_removed_block_is_forgotten_by_the_history() {
     Spec::parse("hotness").unwrap().build(&policy::Spec::parse("lru").unwrap(), dense(), CAPACITY, &SETTING, Remove);
 }
 
-/// Takes as many blocks as it has room for, as when it takes over from another policy.
-struct Fill;
-
-impl Visitor<u32> for Fill {
-    type Output = ();
-
-    fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) {
-        for block in 0..CAPACITY as u32 {
-            assert_eq!(policy.warm(block), Outcome::Admit { evicted: None }, "block {block}");
-        }
-        policy.check();
-    }
-}
-
-#[test]
-fn every_online_policy_takes_over_a_full_cache() {
-    for info in POLICIES.iter().filter(|info| !info.offline) {
-        policy::Spec::parse(info.name).unwrap().build(dense(), CAPACITY, Fill);
-    }
-}
-
 /// Every policy in turn as the first, under an objective that makes others better, with blocks removed in between; also one that
 /// does not take each block at once.
 #[test]

@@ -6,7 +6,7 @@ use flashwise_core::admission::{self, RULES, Setting};
 use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::Hashed;
 use flashwise_core::options::{Kind, Parameter};
-use flashwise_core::policy::{POLICIES, Policy, Spec, Visitor};
+use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 use flashwise_core::quantity::{ByteSize, Duration};
 use workloads::{WORKLOADS, workload};
 
@@ -62,6 +62,33 @@ fn every_policy_runs_with_each_option_at_both_ends_of_its_range() {
         for what in texts(info.name, info.parameters) {
             let spec = Spec::parse(&what).expect("an end of a range is allowed");
             spec.build(Hashed::new(), CAPACITY, Run { what });
+        }
+    }
+}
+
+/// Takes as many blocks as it has room for, as after a restart or from another policy.
+struct TakeOver {
+    what: String,
+}
+
+impl Visitor<u32> for TakeOver {
+    type Output = ();
+
+    fn visit<P: Policy<Key = u32>>(self, mut policy: P) {
+        for block in 0..CAPACITY as u32 {
+            assert_eq!(policy.warm(block), Outcome::Admit { evicted: None }, "{}, block {block}", self.what);
+        }
+        assert!((0..CAPACITY as u32).all(|block| policy.contains(block)), "{}", self.what);
+        policy.check();
+    }
+}
+
+#[test]
+fn every_policy_takes_over_a_full_cache_with_each_option_at_both_ends_of_its_range() {
+    for info in POLICIES.iter().filter(|info| !info.offline) {
+        for what in texts(info.name, info.parameters) {
+            let spec = Spec::parse(&what).expect("an end of a range is allowed");
+            spec.build(Hashed::new(), CAPACITY, TakeOver { what });
         }
     }
 }

@@ -195,8 +195,7 @@ fn accesses(trace: &Trace) -> impl Iterator<Item = Access<u32>> {
 }
 
 /// Traces where `auto` may miss 5 % of the candidates' spread: those that look best up to some time are not best after it.
-const WORSE: [(&str, f64); 5] =
-    [("java-f2fs", 0.15), ("rocksdb-rww", 0.15), ("cloudPhysicsIO", 0.1), ("Financial1", 0.1), ("DTRS", 0.1)];
+const WORSE: [(&str, f64); 2] = [("java-f2fs", 0.18), ("cloudPhysicsIO", 0.1)];
 
 /// Over each trace, its start included, with timeframes of a hundredth of it.
 #[test]
@@ -224,7 +223,7 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_
         });
         kept += usize::from(shares.iter().all(|share| *share <= 0.05));
     }
-    assert!(kept >= 10, "within 5 % on {kept} traces");
+    assert!(kept >= 11, "within 5 % on {kept} traces");
 }
 
 /// At the paper's target, with timeframes of a hundredth of each trace: not worse in latency over lifetime, and hardly slower.

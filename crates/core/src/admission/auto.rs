@@ -4,15 +4,13 @@
 //! mixed SSD arrays through workload sampling. MSST 2016, section V.B, with whole policies in place of thresholds.
 //!
 //! Departures from the paper:
-//! - Where another policy becomes the best it is first shown the last accesses, eight for each block of the cache, and so it begins with
-//!   ghosts and a full history. What it would hold by then and is not in the cache is fetched when it is asked for, and what is in the
-//!   cache and the policy would not hold is what is evicted meanwhile, as in Subramanian, Smaragdakis, Loh: Adaptive caches: effective
-//!   shaping of cache behavior to workloads. MICRO 2006, section 2.2. Nothing is evicted at once.
+//! - Where another policy becomes the best, it takes over the blocks in the cache, the least recently used first: nothing is fetched or evicted
+//!   then. What it remembers of other blocks begins anew.
 //! - There is nothing between two policies, so that equation 14 has no place. Policies are compared by all that they did since the cache
 //!   was full, where what is long ago counts a little less, and as a continuation of what the cache itself did ([`Past`]).
 //! - Decisions do not wait for a timeframe's end: one is made after every 100 accesses of the sample. Until the cache is full policies
 //!   hardly differ; then those that wear it needlessly do so at once.
-//! - The policy stays while it is nearly as good as the best: each change costs the misses that bring the next policy's blocks in. Where
+//! - The policy stays while it is nearly as good as the best: each change costs what the next policy's ghosts would have told. Where
 //!   another one was far better for some timeframes in a row, the past is forgotten and that one taken.
 
 use super::adaptive::{
@@ -22,7 +20,7 @@ use super::controller::{Aim, Choice, Controller, Past};
 use super::shadow::Shadows;
 use super::size::Size;
 use super::{Info, Rule, Setting};
-use crate::access::{Access, NEVER, Op};
+use crate::access::Access;
 use crate::blocks::{Blocks, List};
 use crate::directory::Directory;
 use crate::index::{Index, Key};
@@ -109,13 +107,8 @@ impl<K: Key> Visitor<K> for Boxed {
     }
 }
 
-/// Blocks in the cache that the policy holds as well, last used first.
-const HELD: List = List(0);
-/// Blocks in the cache that an earlier policy took in and the policy does not hold, last used first.
-const LEFT: List = List(1);
-
-/// The accesses that a policy is shown before it takes over, as a multiple of the cache's blocks.
-const RECENT_PER_BLOCK: usize = 8;
+/// The blocks in the cache, last used first.
+const CACHED: List = List(0);
 
 /// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
 const NEAR: f64 = 0.02;
@@ -125,47 +118,17 @@ const FAR: f64 = 0.5;
 const BEHIND_MAX: f64 = 8.0;
 const ALPHA_LATELY: f64 = 0.7;
 
-/// The last accesses.
-struct Recent<K> {
-    accesses: Vec<(K, Op)>,
-    /// Where the oldest stands, once there are as many as are kept.
-    oldest: usize,
-    len_max: usize,
-}
-
-impl<K: Key> Recent<K> {
-    #[inline]
-    fn push(&mut self, access: &Access<K>) {
-        let access = (access.block, access.op);
-        if self.accesses.len() < self.len_max {
-            self.accesses.push(access);
-            return;
-        }
-        self.accesses[self.oldest] = access;
-        self.oldest += 1;
-        if self.oldest == self.len_max {
-            self.oldest = 0;
-        }
-    }
-
-    /// From the oldest on.
-    fn iter(&self) -> impl Iterator<Item = Access<K>> {
-        let (newer, older) = self.accesses.split_at(self.oldest);
-        older.iter().chain(newer).map(|&(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER })
-    }
-}
-
 /// See the module.
 pub struct Auto<I: Index> {
-    /// What replaces. It may hold blocks that are not in the cache, and take them for hits: they are fetched then.
+    /// What replaces.
     policy: AnyPolicy<I::Key>,
     current: usize,
     candidates: Vec<policy::Spec>,
     /// An index without blocks, for the next policy.
     empty: I,
     capacity: usize,
+    /// The policy's blocks, which stay what they are when another policy takes over.
     cached: Blocks<I, ()>,
-    recent: Recent<I::Key>,
     shadows: Shadows<I::Key>,
     controller: Controller,
     /// What the cache did, by the shadows of the policies that it had.
@@ -214,8 +177,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             behind: 0.0,
             was_full: false,
             candidates,
-            cached: Blocks::new(index.clone(), 2),
-            recent: Recent { accesses: Vec::new(), oldest: 0, len_max: RECENT_PER_BLOCK * capacity },
+            cached: Blocks::new(index.clone(), 1),
             empty: index,
             capacity,
             shadows,
@@ -284,50 +246,36 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         if near { Choice { candidate: self.current, ..choice } } else { choice }
     }
 
-    /// Shows the policy `next` what happened lately, and lets it go on from there: what it would hold by now is fetched as it is asked
-    /// for, what it would not gives way.
+    /// Gives the cached blocks to the policy `next`.
     fn hand_over(&mut self, next: usize) {
         let mut policy = self.candidates[next].build(self.empty.clone(), self.capacity, Boxed);
-        for access in self.recent.iter() {
-            policy.access(access);
-        }
-        let last_used_first: Vec<_> = [HELD, LEFT].iter().flat_map(|list| self.cached.keys(*list)).collect();
+        let last_used_first: Vec<_> = self.cached.keys(CACHED).collect();
         for block in last_used_first.into_iter().rev() {
-            let node = self.cached.find(block).expect("what is listed is found");
-            self.cached.move_front(node, if policy.contains(block) { HELD } else { LEFT });
+            let outcome = policy.warm(block);
+            assert_eq!(
+                outcome,
+                Outcome::Admit { evicted: None },
+                "a policy takes over as many blocks as it has room for"
+            );
         }
         (self.policy, self.current) = (policy, next);
     }
 
-    /// What becomes of an access to `block` of which the policy says `outcome`.
+    /// Does what the policy did with `block`.
     #[inline]
-    fn follow(&mut self, block: I::Key, outcome: Outcome<I::Key>) -> Outcome<I::Key> {
-        if let Outcome::Admit { evicted: Some(evicted) } = outcome
-            && let Some(node) = self.cached.find(evicted)
-        {
-            self.cached.move_front(node, LEFT);
-        }
-        match (self.cached.find(block), outcome) {
-            (Some(node), Outcome::Bypass) => {
-                self.cached.move_front(node, LEFT);
-                Outcome::Hit
+    fn follow(&mut self, block: I::Key, outcome: &Outcome<I::Key>) {
+        match outcome {
+            Outcome::Hit => {
+                let node = self.cached.find(block).expect("what the policy holds is cached");
+                self.cached.move_front(node, CACHED);
             }
-            (Some(node), _) => {
-                self.cached.move_front(node, HELD);
-                Outcome::Hit
+            Outcome::Admit { evicted } => {
+                if let Some(evicted) = evicted {
+                    self.cached.forget(*evicted);
+                }
+                self.cached.insert_front(CACHED, block, ());
             }
-            (None, Outcome::Bypass) => Outcome::Bypass,
-            (None, _) => {
-                let evicted = if self.len() < self.capacity {
-                    None
-                } else {
-                    // The policy holds `block` and no more blocks than the cache, so it holds not all that are in the cache.
-                    let last = self.cached.back(LEFT).expect("a full cache has a block that the policy does not hold");
-                    Some(self.cached.remove(last))
-                };
-                self.cached.insert_front(HELD, block, ());
-                Outcome::Admit { evicted }
-            }
+            Outcome::Bypass => {}
         }
     }
 }
@@ -337,9 +285,8 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        self.recent.push(&access);
         let outcome = self.policy.access(access);
-        let outcome = self.follow(access.block, outcome);
+        self.follow(access.block, &outcome);
         self.shadows.access(&access, &outcome);
         outcome
     }
@@ -355,7 +302,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     }
 
     fn len(&self) -> usize {
-        self.cached.len(HELD) + self.cached.len(LEFT)
+        self.cached.len(CACHED)
     }
 
     #[inline]
@@ -374,7 +321,8 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         self.shadows.warm(block);
         let outcome = self.policy.warm(block);
-        self.follow(block, outcome)
+        self.follow(block, &outcome);
+        outcome
     }
 
     fn decision(&self) -> Option<&Decision> {
@@ -401,8 +349,7 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.policy.check();
         self.cached.check(self.capacity);
         self.shadows.check();
-        assert!(self.cached.keys(HELD).all(|block| self.policy.contains(block)));
-        assert!(self.cached.keys(LEFT).all(|block| !self.policy.contains(block)));
-        assert!(self.recent.accesses.len() <= self.recent.len_max);
+        assert_eq!(self.policy.len(), self.len());
+        assert!(self.cached.keys(CACHED).all(|block| self.policy.contains(block)));
     }
 }

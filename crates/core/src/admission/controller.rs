@@ -165,7 +165,7 @@ impl Controller {
     }
 
     /// Compares candidates by what they did up to now. What counts is what the cache, which did `own`, would come to if it went on as each
-    /// of them did, for [`AHEAD`] times as long: latency times wear of half the one policy and half the other may be worse than of both.
+    /// of them did, for twice as long: latency times wear of half the one policy and half the other may be worse than of both.
     pub fn compare(&mut self, own: &Past, pasts: &[Past]) {
         assert_eq!(pasts.len(), self.candidates.len());
         for (number, past) in pasts.iter().enumerate() {

@@ -166,6 +166,16 @@ impl<I: Index> Policy for Larc<I> {
         self.blocks.forget(block) == Some(Q)
     }
 
+    /// Past the ghost queue, however the cache is filled.
+    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
+        if self.blocks.find(block).is_some() {
+            return self.access(Access::read(block));
+        }
+        let evicted = self.make_room();
+        self.blocks.insert_front(Q, block, ());
+        Outcome::Admit { evicted }
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) == Q)
     }
