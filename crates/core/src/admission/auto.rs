@@ -112,8 +112,7 @@ const CACHED: List = List(0);
 
 /// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
 const NEAR: f64 = 0.02;
-/// Where it is worse by more than this share of that distance for so many timeframes in a row, and the same other one best, with the
-/// smoothing factor of the paper, the workload is taken for another one.
+/// Where lately it was worse by more than this share of that distance for so many timeframes in a row, the workload is taken for another one.
 const FAR: f64 = 0.5;
 const BEHIND_MAX: f64 = 8.0;
 const ALPHA_LATELY: f64 = 0.7;
@@ -236,7 +235,8 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         self.lately.compare(&Past::default(), &self.pasts_lately);
         let (choice, lately) = (self.controller.choose(0.0), self.lately.choose(0.0));
         let far = !self.lately.is_near(self.current, lately, FAR);
-        self.behind = if far { self.behind + timeframes } else { 0.0 };
+        // After an idle time one decision tells of one timeframe.
+        self.behind = if far { self.behind + timeframes.min(1.0) } else { 0.0 };
         if self.behind >= BEHIND_MAX {
             self.forget();
             self.behind = 0.0;
