@@ -135,7 +135,7 @@ pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: 
         for rule in rules {
             runs.extend(TraceRule::parse_list(rule).unwrap().iter().map(|rule| ("lru", Some(rule.of(&trace)))));
         }
-        runs.extend(["larc", "2q", "s3-fifo"].map(|policy| (policy, None)));
+        runs.extend(["larc", "larc:writes=admit", "2q", "s3-fifo"].map(|policy| (policy, None)));
         let mut jobs = Vec::new();
         for (policy, admission) in runs {
             for size in Size::parse_list(sizes).unwrap() {
