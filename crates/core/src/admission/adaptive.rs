@@ -152,11 +152,6 @@ impl Timeframes {
         self.start_us = Some(time_us);
     }
 
-    /// Whether the first one began.
-    pub fn has_begun(&self) -> bool {
-        self.start_us.is_some()
-    }
-
     /// Cuts off what passed up to `time_us`, if anything did, and tells its length in seconds and in timeframes.
     pub fn cut(&mut self, time_us: u64) -> Option<(f64, f64)> {
         let start_us = *self.start_us.get_or_insert(time_us);
@@ -177,13 +172,11 @@ impl Timeframes {
     /// Ends the timeframe, if it has `sampled_accesses` enough, and tells its length in seconds and in timeframes.
     pub fn end(&mut self, time_us: u64, sampled_accesses: u64) -> Option<(f64, f64)> {
         self.end_us = time_us.saturating_add(self.length_us);
-        let start_us = *self.start_us.get_or_insert(time_us);
-        if time_us == start_us || sampled_accesses < SAMPLED_ACCESSES_MIN {
+        if self.start_us.is_some() && sampled_accesses < SAMPLED_ACCESSES_MIN {
             return None;
         }
-        self.start_us = Some(time_us);
-        let length_us = (time_us - start_us) as f64;
-        Some((length_us / 1e6, (length_us / self.length_us as f64).round().max(1.0)))
+        let (seconds, timeframes) = self.cut(time_us)?;
+        Some((seconds, timeframes.round().max(1.0)))
     }
 }
 

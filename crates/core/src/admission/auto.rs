@@ -307,13 +307,14 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
+        let before_us = self.ticked_us.replace(time_us);
         // Not between the parts of a request, which have the same time.
-        if self.ticked_us.replace(time_us) == Some(time_us) {
+        if before_us == Some(time_us) {
             return;
         }
         if !self.was_full && self.len() == self.capacity {
             self.begin(time_us);
-        } else if self.shadows.sampled_accesses() >= SAMPLED_ACCESSES_MIN || !self.timeframes.has_begun() {
+        } else if self.shadows.sampled_accesses() >= SAMPLED_ACCESSES_MIN || before_us.is_none() {
             self.decide(time_us);
         }
     }

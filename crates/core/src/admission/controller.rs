@@ -67,6 +67,19 @@ pub struct Figures {
     pub writes_per_day: f64,
 }
 
+impl Figures {
+    /// The cache is written `cache_writes` times per cell and second.
+    fn of(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Figures {
+        Figures {
+            latency_us,
+            lifetime_years,
+            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
+            hit_ratio,
+            writes_per_day: cache_writes / array.cache.write_amplification * 86_400.0,
+        }
+    }
+}
+
 /// What a candidate has worn so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Candidate {
@@ -178,13 +191,7 @@ impl Controller {
         let Past { traffic, hits, seconds } = past;
         let wear = self.array.wear(traffic, *seconds);
         let (latency_us, lifetime_years) = (self.array.latency_mean_us(traffic), wear.lifetime_years());
-        Figures {
-            latency_us,
-            lifetime_years,
-            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
-            hit_ratio: hits / traffic.client(),
-            writes_per_day: wear.cache_writes / self.array.cache.write_amplification * 86_400.0,
-        }
+        Figures::of(&self.array, latency_us, lifetime_years, hits / traffic.client(), wear.cache_writes)
     }
 
     /// Chooses a candidate. Each is slower by `excess_us` than its figures tell.
@@ -215,13 +222,7 @@ impl Controller {
         // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
         let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
         let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
-        Figures {
-            latency_us,
-            lifetime_years,
-            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
-            hit_ratio: estimate.hit_ratio,
-            writes_per_day: smooth_c / cache.write_amplification * 86_400.0,
-        }
+        Figures::of(&self.array, latency_us, lifetime_years, estimate.hit_ratio, smooth_c)
     }
 
     /// Whether the cache may not be written at will.

@@ -123,6 +123,14 @@ impl<I: Index> Larc<I> {
         }
     }
 
+    /// Puts `block`, which is in neither queue, into the cache.
+    #[inline]
+    fn admit(&mut self, block: I::Key) -> Outcome<I::Key> {
+        let evicted = self.make_room();
+        self.blocks.insert_front(Q, block, ());
+        Outcome::Admit { evicted }
+    }
+
     /// Evicts the LRU block `D` of `Q` if the cache is full, so that `B` can have its place.
     #[inline]
     fn make_room(&mut self) -> Option<I::Key> {
@@ -151,9 +159,7 @@ impl<I: Index> Policy for Larc<I> {
         }
         let filling = self.fill_admits && self.blocks.len(Q) < self.c;
         if filling || (self.writes_admit && access.op == Op::Write) {
-            let evicted = self.make_room();
-            self.blocks.insert_front(Q, access.block, ());
-            return Outcome::Admit { evicted };
+            return self.admit(access.block);
         }
         self.blocks.insert_front(Q_R, access.block, ());
         if self.blocks.len(Q_R) as f64 > self.c_r {
@@ -166,14 +172,12 @@ impl<I: Index> Policy for Larc<I> {
         self.blocks.forget(block) == Some(Q)
     }
 
-    /// Past the ghost queue, however the cache is filled.
+    /// Past the ghost queue, however the cache is filled, and without a miss that would grow `C_r`.
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         if self.blocks.find(block).is_some() {
             return self.access(Access::read(block));
         }
-        let evicted = self.make_room();
-        self.blocks.insert_front(Q, block, ());
-        Outcome::Admit { evicted }
+        self.admit(block)
     }
 
     fn contains(&self, block: I::Key) -> bool {
