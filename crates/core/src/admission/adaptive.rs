@@ -222,6 +222,11 @@ impl Scale {
         (1.0 + self.last() - position).round() as u8
     }
 
+    /// Equation 14: between `position`, whose weight is `old`, and `chosen`. Rounding does not lead past the last.
+    fn between(&self, position: f64, chosen: f64, old: f64) -> f64 {
+        (old * position + (1.0 - old) * chosen).min(self.last())
+    }
+
     /// The threshold at `position`: a portion, blocks or references.
     pub fn threshold(&self, position: f64) -> f64 {
         match self.kind {
@@ -368,7 +373,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         if latency_us > latency_us_max {
             return self.controller.fastest() as f64;
         }
-        let position = old * self.position + (1.0 - old) * chosen;
+        let position = self.scale.between(self.position, chosen, old);
         if self.latency_us_at(position) + self.excess_us > latency_us_max { chosen } else { position }
     }
 
@@ -450,6 +455,14 @@ mod tests {
 
     fn scale(text: &str) -> Scale {
         Scale::new(&Options::parse("adaptive", INFO.parameters, text).unwrap())
+    }
+
+    #[test]
+    fn smoothing_at_the_end_of_the_scale_stays_on_it() {
+        let weights = (1..100).map(|timeframes| 0.8_f64.powi(timeframes));
+        let sums: Vec<_> = weights.clone().map(|old| old * 9.0 + (1.0 - old) * 9.0).collect();
+        assert!(sums.iter().any(|sum| *sum > 9.0), "rounding leads past the end");
+        assert!(weights.into_iter().all(|old| scale("").between(9.0, 9.0, old) <= 9.0));
     }
 
     #[test]
