@@ -10,7 +10,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const DATA: [Kind; 3] = [Kind::Clean, Kind::Dirty, Kind::Void];
-const MARKS: [Kind; 3] = [Kind::Forget, Kind::Destaged, Kind::Lost];
+const MARKS: [Kind; 4] = [Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
 
 fn records(program: &mut Unstructured, kinds: [Kind; 3], count_max: u8) -> Result<Vec<(Kind, u32)>> {
     let count = program.arbitrary::<u8>()? % (count_max + 1);

@@ -41,14 +41,7 @@ impl LogWriter {
     /// An empty cache.
     pub fn new() -> LogWriter {
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
-        let mut superblock = Superblock {
-            generation: 0,
-            cache: [7; 16],
-            backend: [9; 16],
-            geometry: GEOMETRY,
-            volume_bytes: 1 << 20,
-            state: State::InUse,
-        };
+        let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, 1 << 20);
         format(&flash, &mut superblock).expect("memory is written");
         LogWriter {
             flash,
@@ -117,6 +110,7 @@ impl LogWriter {
             page,
             data_pages,
             durable_end,
+            footer_pages: 0,
         }
     }
 
@@ -141,7 +135,8 @@ impl LogWriter {
             records.push(Record { kind, block, slot, crc });
         }
         for &(kind, block) in marks {
-            let slot = if kind == Kind::Destaged { self.copies().get(&block).map_or(0, |(slot, _)| *slot) } else { 0 };
+            let marked = matches!(kind, Kind::Destaged | Kind::UnitDestaged);
+            let slot = if marked { self.copies().get(&block).map_or(0, |(slot, _)| *slot) } else { 0 };
             records.push(Record { kind, block, slot, crc: 0 });
         }
         let header = self.header(self.end, data.len() as u32, self.durable_end);
@@ -182,6 +177,12 @@ impl LogWriter {
                 Kind::Void => {}
                 Kind::Clean | Kind::Dirty => drop(copies.insert(*block, (*slot, *kind == Kind::Dirty))),
                 Kind::Forget | Kind::Lost => drop(copies.remove(block)),
+                Kind::UnitDestaged => {
+                    let meant = slot / GEOMETRY.unit_pages * GEOMETRY.unit_pages..=*slot;
+                    for (_, is_dirty) in copies.values_mut().filter(|(slot, _)| meant.contains(slot)) {
+                        *is_dirty = false;
+                    }
+                }
                 Kind::Destaged => {
                     if let Some((_, is_dirty)) = copies.get_mut(block).filter(|(found, _)| found == slot) {
                         *is_dirty = false;

@@ -13,6 +13,7 @@ use flashwise_server::disk::identity::identity;
 use flashwise_sim::human;
 use flashwise_sim::progress::Progress;
 
+use crate::pair::PairFlags;
 use crate::progress::Bar;
 
 /// Verify a cache device that no server uses, and explain what is found; ends with 1 if it is damaged. It writes nothing
@@ -24,6 +25,8 @@ pub struct Check {
     /// The backend that it should belong to
     #[arg(long, value_name = "FILE")]
     backend: Option<PathBuf>,
+    #[command(flatten)]
+    pair: PairFlags,
     /// Read all data, and compare it with its checksums
     #[arg(long)]
     data: bool,
@@ -39,7 +42,7 @@ impl Check {
         let backend = match &self.backend {
             Some(path) => {
                 let disk = FileDisk::open(path, options)?;
-                Some((identity(&disk)?, disk.size()))
+                Some((identity(&disk, self.pair.backend_id())?, disk.size()))
             }
             None => None,
         };

@@ -1,20 +1,25 @@
 //! `flashwise detach`: writes everything back, so that the backend alone is whole.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_server::attach::Pairing;
+use flashwise_server::attach::stores::side_of;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::detach::{Detached, detach};
 use flashwise_server::disk::file::{FileDisk, Options};
 use flashwise_server::disk::identity::identity;
+use flashwise_server::volume::VolumeConfig;
 use flashwise_sim::human;
 use serde_json::Value;
 
 use crate::api::{ApiOptions, Client, volume_path};
 use crate::failure::Misuse;
+use crate::pair::PairFlags;
 use crate::progress::Bar;
 
 /// Write back what only the flash has, so that the backend alone is whole
@@ -35,6 +40,8 @@ pub struct Detach {
     #[arg(long, value_name = "FILE", requires = "backend")]
     flash: Option<PathBuf>,
     #[command(flatten)]
+    pair: PairFlags,
+    #[command(flatten)]
     api: ApiOptions,
 }
 
@@ -45,7 +52,11 @@ impl Detach {
     pub fn run(&self) -> anyhow::Result<()> {
         match (&self.config, &self.backend, &self.flash) {
             (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
-            (None, Some(backend), Some(flash)) => offline(backend, flash),
+            (None, Some(backend), Some(flash)) => {
+                let mut volume = VolumeConfig::of("volume", backend, flash);
+                self.pair.apply(&mut volume);
+                offline(&volume)
+            }
             _ => self.running(&self.api.client()?),
         }
     }
@@ -59,7 +70,7 @@ impl Detach {
         }
         let wanted = |name: &str| self.volume.as_deref().is_none_or(|wanted| wanted == name);
         for volume in config.volumes.iter().filter(|volume| wanted(&volume.name)) {
-            offline(&volume.backend, &volume.flash)?;
+            offline(volume)?;
         }
         Ok(())
     }
@@ -103,13 +114,17 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
     }
 }
 
-fn offline(backend: &Path, flash: &Path) -> anyhow::Result<()> {
+fn offline(volume: &VolumeConfig) -> anyhow::Result<()> {
+    let VolumeConfig { flash, backend, .. } = volume;
     let flash_disk = FileDisk::open(flash, Options::default())?;
-    let backend_disk = FileDisk::open(backend, Options::default())?;
-    let identity = identity(&backend_disk)?;
+    let backend_disk = Arc::new(FileDisk::open(backend, Options::default())?);
+    let identity = identity(&backend_disk, volume.backend_id.as_deref())?;
+    let side = side_of(backend_disk.clone(), identity.id, &volume.state_directory)?;
+    let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);
     let bytes = |blocks| blocks * BLOCK_BYTES as u64;
-    let detached = detach(&flash_disk, &backend_disk, &identity, &mut |done, all| bar.set(bytes(done), bytes(all)))?;
+    let mut progress = |done, all| bar.set(bytes(done), bytes(all));
+    let detached = detach(&flash_disk, &*backend_disk, &*side, &pairing, &mut progress)?;
     drop(bar);
     match detached {
         Detached::Now { destaged_blocks } => println!(

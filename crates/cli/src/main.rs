@@ -11,6 +11,7 @@ mod input;
 mod lifetime;
 mod listing;
 mod manage;
+mod pair;
 mod pareto;
 mod policies;
 mod progress;

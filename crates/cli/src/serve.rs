@@ -30,6 +30,10 @@ pub struct Serve {
     config: Option<PathBuf>,
     #[command(flatten)]
     volume: VolumeFlags,
+    /// Start this volume although the flash with its cache is missing, older or another's: what was not written back is lost. Can be
+    /// given many times
+    #[arg(long, value_name = "VOLUME")]
+    discard_cache: Vec<String>,
 }
 
 /// One volume by flags, and where it is served. All are read like the keys of a configuration.
@@ -39,6 +43,12 @@ pub struct VolumeFlags {
     /// The slow storage: a regular file or a block device
     #[arg(long, value_name = "FILE")]
     backend: Option<String>,
+    /// A name for the backend, where nothing else tells it from another; or its UUID, where a copy takes the place of it
+    #[arg(long, value_name = "NAME")]
+    backend_id: Option<String>,
+    /// Where the records of backends are kept that have no room for their own [default: $STATE_DIRECTORY or /var/lib/flashwise]
+    #[arg(long, value_name = "DIRECTORY")]
+    state_directory: Option<String>,
     /// Size of the volume [default: the backend's]
     #[arg(long, value_name = "SIZE")]
     size: Option<String>,
@@ -102,6 +112,7 @@ impl VolumeFlags {
         };
         let mut volume = given(&[
             ("backend", &self.backend),
+            ("backend-id", &self.backend_id),
             ("size", &self.size),
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
@@ -124,7 +135,7 @@ impl VolumeFlags {
         volume.extend(name.map(|name| ("name", name)));
         Flags {
             listen: self.listen.clone(),
-            server: given(&[("record", &self.record)]),
+            server: given(&[("record", &self.record), ("state-directory", &self.state_directory)]),
             api: given(&[("listen", &self.api), ("token-file", &self.api_token_file)]),
             volume,
         }
@@ -136,7 +147,7 @@ const GRACE: Duration = Duration::from_secs(30);
 
 impl Serve {
     pub fn run(&self) -> anyhow::Result<()> {
-        let config = match &self.config {
+        let mut config = match &self.config {
             Some(path) => ServerConfig::read(path)?,
             None if self.volume.backend.is_none() && self.volume.flash.is_none() => {
                 let what =
@@ -145,6 +156,17 @@ impl Serve {
             }
             None => ServerConfig::from_flags(self.volume.flags())?,
         };
+        for name in &self.discard_cache {
+            let Some(volume) = config.volumes.iter_mut().find(|volume| volume.name == *name) else {
+                let names: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+                return Err(Misuse(format!(
+                    "--discard-cache: no volume '{name}', expected one of: {}",
+                    names.join(", ")
+                ))
+                .into());
+            };
+            volume.discard_cache = true;
+        }
         // Before anything is opened, so that no signal goes unheard.
         let ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {

@@ -10,8 +10,10 @@ use std::fmt;
 
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The version of the format that this code writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+/// The version of the format that this code writes. It reads version 1 too, which lacked what [`Superblock`] says from
+/// [`attach`](Superblock::attach) on.
+pub const VERSION: u32 = 2;
+const VERSION_MIN: u32 = 1;
 /// Records in one metadata page: (4,096 - 64) / 16.
 pub const RECORDS_PER_PAGE: usize = 252;
 /// Pages of the superblock's copies, at the start of the device; the rest of its erase unit is unused.
@@ -96,6 +98,15 @@ pub enum State {
     Detached,
 }
 
+/// A place in the log, where a segment begins or the log ends. Places are in the order in which they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The unit's sequence, 0 before the first.
+    pub sequence: u64,
+    /// The page within the unit.
+    pub page: u32,
+}
+
 /// The superblock: what a flash device is a cache of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -109,8 +120,18 @@ pub struct Superblock {
     pub geometry: Geometry,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
-    /// Whether it may hold what the backend does not.
+    /// How its last run ended.
     pub state: State,
+    /// Counts the starts, as the backend's side does; 0 in a cache of version 1.
+    pub attach: u64,
+    /// Up to which start the backend's side is known to have counted.
+    pub attach_confirmed: u64,
+    /// Whether it may hold what the backend does not.
+    pub may_be_dirty: bool,
+    /// The log was durable at least up to here; in state [`State::Clean`] it ends here.
+    pub durable: Place,
+    /// Copies that are clean by what the log says before this place do not count: the backend was changed without the cache.
+    pub clean_from: Place,
 }
 
 /// Why a page is not what it should be.
@@ -121,13 +142,30 @@ pub enum PageError {
     Magic,
     #[error("the checksum is {found:08x}, computed is {expected:08x}")]
     Checksum { found: u32, expected: u32 },
-    #[error("it has format version {found}; this program reads version {VERSION}")]
+    #[error("it has format version {found}; this program reads versions {VERSION_MIN} to {VERSION}")]
     Version { found: u32 },
     #[error("{field} is {found}, which cannot be")]
     Field { field: &'static str, found: u64 },
 }
 
 impl Superblock {
+    /// That of a new and empty cache, which was never written.
+    pub fn new(cache: [u8; 16], backend: [u8; 16], geometry: Geometry, volume_bytes: u64) -> Superblock {
+        Superblock {
+            generation: 0,
+            cache,
+            backend,
+            geometry,
+            volume_bytes,
+            state: State::InUse,
+            attach: 1,
+            attach_confirmed: 0,
+            may_be_dirty: true,
+            durable: Place::default(),
+            clean_from: Place::default(),
+        }
+    }
+
     /// The superblock as a page.
     pub fn encode(&self) -> Page {
         let mut page = [0; BLOCK_BYTES];
@@ -146,6 +184,13 @@ impl Superblock {
         };
         put(&mut page, 68, &state.to_le_bytes());
         put(&mut page, 72, &self.volume_bytes.to_le_bytes());
+        put(&mut page, 80, &self.attach.to_le_bytes());
+        put(&mut page, 88, &self.attach_confirmed.to_le_bytes());
+        put(&mut page, 96, &u32::from(self.may_be_dirty).to_le_bytes());
+        put(&mut page, 100, &self.durable.page.to_le_bytes());
+        put(&mut page, 104, &self.durable.sequence.to_le_bytes());
+        put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
+        put(&mut page, 120, &self.clean_from.page.to_le_bytes());
         let crc = crc32c::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         page
@@ -157,7 +202,7 @@ impl Superblock {
             return Err(PageError::Magic);
         }
         let version = u32_at(page, 12);
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(PageError::Version { found: version });
         }
         check_crc(u32_at(page, 8), &page[12..])?;
@@ -185,6 +230,12 @@ impl Superblock {
             geometry: Geometry { units, unit_pages },
             volume_bytes: u64_at(page, 72),
             state,
+            // Version 1 has zeroes from here on.
+            attach: u64_at(page, 80),
+            attach_confirmed: u64_at(page, 88),
+            may_be_dirty: u32_at(page, 96) != 0 || version == 1,
+            durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
+            clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
         })
     }
 }
@@ -204,6 +255,8 @@ pub enum Kind {
     Destaged,
     /// The only copy of the block's newest data was lost; until it is written anew, reading it is an error.
     Lost,
+    /// All dirty copies that are on the unit of [`Record::slot`], in pages up to that slot, were written back and are clean.
+    UnitDestaged,
 }
 
 impl Kind {
@@ -220,8 +273,9 @@ pub struct Record {
     pub kind: Kind,
     /// The block that it is about.
     pub block: u32,
-    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; for a
-    /// [`Kind::Lost`] that was to be data, the page that it left unused; else 0.
+    /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; for
+    /// [`Kind::UnitDestaged`], the last page that is meant; for a [`Kind::Lost`] that was to be data, the page that it left unused;
+    /// else 0.
     pub slot: u32,
     /// CRC32C of the data, or 0.
     pub crc: u32,
@@ -246,6 +300,8 @@ pub struct Header {
     pub data_pages: u32,
     /// Up to which page the unit was durable before this was written.
     pub durable_end: u32,
+    /// Of a footer, how many pages it has; 0 in a segment's header, and in a footer of version 1, which has all that it can have.
+    pub footer_pages: u32,
 }
 
 /// A header or footer page, read.
@@ -262,7 +318,7 @@ pub struct MetadataPage {
 pub enum Role {
     /// Starts a segment: the data pages of its records follow in order.
     Segment,
-    /// Repeats the records of all segments of a full unit.
+    /// Repeats the records of all segments of a unit: of a full one, or so far.
     Footer,
 }
 
@@ -298,6 +354,7 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
     put(page, 48, &(records.len() as u32).to_le_bytes());
     put(page, 52, &header.data_pages.to_le_bytes());
     put(page, 56, &header.durable_end.to_le_bytes());
+    put(page, 60, &header.footer_pages.to_le_bytes());
     for (record, bytes) in records.iter().zip(page[RECORDS_START..].chunks_exact_mut(RECORD_BYTES)) {
         let kind: u32 = match record.kind {
             Kind::Void => 0,
@@ -306,6 +363,7 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
             Kind::Forget => 3,
             Kind::Destaged => 4,
             Kind::Lost => 5,
+            Kind::UnitDestaged => 6,
         };
         bytes[0..4].copy_from_slice(&record.block.to_le_bytes());
         bytes[4..8].copy_from_slice(&kind.to_le_bytes());
@@ -334,6 +392,7 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
             3 => Kind::Forget,
             4 => Kind::Destaged,
             5 => Kind::Lost,
+            6 => Kind::UnitDestaged,
             found => return Err(PageError::Field { field: "kind of record", found: found.into() }),
         };
         Ok(Record { kind, block: u32_at(bytes, 0), slot: u32_at(bytes, 8), crc: u32_at(bytes, 12) })
@@ -348,6 +407,7 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
         page: u32_at(page, 44),
         data_pages: u32_at(page, 52),
         durable_end: u32_at(page, 56),
+        footer_pages: u32_at(page, 60),
     };
     Ok(MetadataPage { header, records })
 }
@@ -399,11 +459,13 @@ mod tests {
     fn superblock() -> Superblock {
         Superblock {
             generation: 7,
-            cache: [1; 16],
-            backend: [2; 16],
-            geometry: GEOMETRY,
-            volume_bytes: 10 << 30,
             state: State::Detached,
+            attach: 5,
+            attach_confirmed: 4,
+            may_be_dirty: false,
+            durable: Place { sequence: 8, page: 9 },
+            clean_from: Place { sequence: 6, page: 3 },
+            ..Superblock::new([1; 16], [2; 16], GEOMETRY, 10 << 30)
         }
     }
 
@@ -418,8 +480,22 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 2;
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 2 }));
+        newer[12] = 3;
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 3 }));
+    }
+
+    /// A version 1 page is a version 2 page without what came later.
+    #[test]
+    fn a_superblock_of_version_1_is_read_and_may_be_dirty() {
+        let mut page = superblock().encode();
+        page[12] = 1;
+        page[80..124].fill(0);
+        let crc = crc32c::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        let read = Superblock::decode(&page).unwrap();
+        assert_eq!((read.attach, read.attach_confirmed, read.may_be_dirty), (0, 0, true));
+        assert_eq!((read.durable, read.clean_from), (Place::default(), Place::default()));
+        assert_eq!((read.generation, read.state), (7, State::Detached));
     }
 
     #[test]
@@ -433,8 +509,11 @@ mod tests {
             page: 253,
             data_pages: 3,
             durable_end: 253,
+            footer_pages: 0,
         };
-        let records: Vec<Record> = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost]
+        let kinds =
+            [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
+        let records: Vec<Record> = kinds
             .iter()
             .zip(10..)
             .map(|(&kind, block)| Record { kind, block, slot: block * 2, crc: block * 3 })

@@ -8,6 +8,9 @@
 //! it was written: what lies before the highest such page is believed too, and refused if it is damaged. Behind that page every
 //! segment is checked with its data, up to the first that is not whole: that and what follows was never flushed.
 //!
+//! A footer that calls durable all that it repeats is a witness: it was written after a flush, while the server was idle or before
+//! it ended, and stands in for the headers before it. The superblock too knows a place up to which the log was durable.
+//!
 //! The log goes on right behind the last whole segment, in a new epoch. Within a unit epochs only rise, so that what an earlier run
 //! left further behind is not taken for a part of the log. What it left at the very place could become whole by chance, when the
 //! same data is written there again: it is to be wiped before anything is written.
@@ -15,7 +18,8 @@
 use std::collections::HashMap;
 
 use crate::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, PageError, Record, Role, decode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, PageError, Place, Record, Role, Superblock,
+    decode_metadata,
 };
 use crate::layout::containers::{Head, Log};
 
@@ -95,6 +99,16 @@ impl UnitScan {
         let header = self.header()?;
         (footer.0.sequence == header.sequence && footer.0.epoch >= header.epoch).then_some(footer)
     }
+
+    /// The footer, if all that it repeats was durable when it was written.
+    fn witness(&self) -> Option<&(Header, Vec<Record>)> {
+        self.footer_records().filter(|(footer, _)| is_witness(footer))
+    }
+}
+
+/// Whether all that a footer repeats was durable when it was written.
+pub fn is_witness(footer: &Header) -> bool {
+    footer.data_pages > 0 && footer.durable_end == footer.data_pages
 }
 
 /// Whether a segment goes on at `page` of the unit that `first` begins, behind a segment of `epoch`. A server that was started again
@@ -108,21 +122,21 @@ pub fn goes_on(header: &Header, first: &Header, epoch: u64, page: u32) -> bool {
 
 /// The header of a unit's footer and its records, if every page of it is whole.
 pub fn decode_footer(bytes: &[u8]) -> Option<(Header, Vec<Record>)> {
-    let mut all: Option<(Header, Vec<Record>)> = None;
-    for (page, at) in bytes.chunks_exact(BLOCK_BYTES).zip(0..) {
-        let page: &Page = page.try_into().expect("a chunk of a page's length");
-        let MetadataPage { header, records } = decode_metadata(Role::Footer, page).ok()?;
-        match &mut all {
-            None if at == 0 => all = Some((header, records)),
-            Some((first, gathered))
-                if *first == (Header { page: first.page, ..header }) && header.page == first.page + at =>
-            {
-                gathered.extend(records);
-            }
-            _ => return None,
-        }
+    let pages_max = bytes.len() / BLOCK_BYTES;
+    let decode = |at: usize| decode_metadata(Role::Footer, page_of(bytes, at as u32)).ok();
+    let MetadataPage { header: first, mut records } = decode(0)?;
+    let pages = if first.footer_pages == 0 { pages_max } else { first.footer_pages as usize };
+    if pages > pages_max {
+        return None;
     }
-    all
+    for at in 1..pages {
+        let MetadataPage { header, records: more } = decode(at)?;
+        if header != (Header { page: first.page + at as u32, ..first }) {
+            return None;
+        }
+        records.extend(more);
+    }
+    Some((first, records))
 }
 
 /// Why a cache cannot be recovered.
@@ -146,7 +160,7 @@ pub enum RecoveryError<E> {
 /// What recovery found.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The log, at whose end a new unit will be begun.
+    /// The log, which goes on where it ends.
     pub log: Log,
     /// Blocks whose only copy was lost, with the sequence of the unit that says so.
     pub lost: HashMap<u32, u64>,
@@ -154,6 +168,8 @@ pub struct Recovered {
     pub checksums: Vec<u32>,
     /// The epoch of what is written from now on.
     pub epoch: u64,
+    /// Where the log ends.
+    pub end: Place,
     /// Units that hold part of the log.
     pub units: u32,
     /// Segments at the end of the log that were not whole and were never flushed.
@@ -170,28 +186,51 @@ struct UnitRecords {
     records: Vec<Record>,
 }
 
+/// What is known of a log beside what its units say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// First 8 bytes of the cache's UUID.
+    pub cache: u64,
+    /// As [`Superblock::durable`].
+    pub durable: Place,
+    /// As [`Superblock::clean_from`].
+    pub clean_from: Place,
+}
+
+impl Known {
+    /// What a superblock knows.
+    pub fn of(superblock: &Superblock) -> Known {
+        let cache = u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"));
+        Known { cache, durable: superblock.durable, clean_from: superblock.clean_from }
+    }
+}
+
 /// Rebuilds the log from the scans of all of its units. `read_unit` reads a whole unit into the buffer, which is as long.
 pub fn recover<E>(
     geometry: Geometry,
-    cache: u64,
+    known: Known,
     scans: &[UnitScan],
     mut read_unit: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
 ) -> Result<Recovered, RecoveryError<E>> {
     let mut by_sequence: Vec<&UnitScan> = scans.iter().filter(|scan| scan.header().is_some()).collect();
     let sequence_of = |scan: &UnitScan| scan.header().map_or(0, |header| header.sequence);
     by_sequence.sort_unstable_by_key(|scan| sequence_of(scan));
-    let mut end = LogEnd { geometry, cache, epoch: 0, torn: None, leftovers: Vec::new() };
+    let mut end = LogEnd { geometry, known, epoch: 0, torn: None, leftovers: Vec::new() };
     end.epoch = scans.iter().filter_map(UnitScan::header).map(|header| header.epoch).max().unwrap_or(0);
     let mut buffer = vec![0; geometry.unit_pages as usize * BLOCK_BYTES];
     let head = end.find_head(&mut by_sequence, &mut buffer, &mut read_unit)?;
-    end.look_behind(head.as_ref().map_or(0, |head| head.first.sequence), &mut buffer, &mut read_unit)?;
+    let head_sequence = head.as_ref().map_or(0, |head| head.first.sequence);
+    end.look_behind(head_sequence, &mut buffer, &mut read_unit)?;
+    if head_sequence < known.durable.sequence {
+        return Err(missing(geometry, scans, known.durable.sequence));
+    }
     let epoch = end.epoch + 1;
     let mut checksums = vec![0; geometry.pages() as usize];
     let (leftovers, torn) = (end.leftovers, end.torn.is_some() || head.as_ref().is_some_and(|head| head.torn));
     let Some(HeadUnit { first, tail, end, records, .. }) = head else {
         let log = Log::new(geometry);
-        let (lost, head_records) = (HashMap::new(), Vec::new());
-        return Ok(Recovered { log, lost, checksums, epoch, units: 0, torn, head_records, leftovers });
+        let (lost, head_records, end) = (HashMap::new(), Vec::new(), Place::default());
+        return Ok(Recovered { log, lost, checksums, epoch, end, units: 0, torn, head_records, leftovers });
     };
     let head = Head { sequence: first.sequence, end, previous_end: first.previous_end, records };
     let mut units = vec![UnitRecords { sequence: head.sequence, records: head.records.clone() }];
@@ -206,8 +245,8 @@ pub fn recover<E>(
             }
             _ => {
                 read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
-                let walked = walk(geometry, cache, scan, &buffer, previous_end, previous_end);
-                let Some(first) = walked.segments.first().filter(|_| walked.end == previous_end) else {
+                let walked = walk(geometry, known.cache, scan, &buffer, previous_end, previous_end);
+                let Some(first) = scan.header().filter(|_| walked.end == previous_end && walked.tail.is_some()) else {
                     let what = format!("its segments end at page {}, not {previous_end}", walked.end);
                     return Err(RecoveryError::UnitMissing { unit: scan.unit, sequence, what });
                 };
@@ -218,9 +257,10 @@ pub fn recover<E>(
         units.push(UnitRecords { sequence, records });
     }
     units.reverse();
-    let (log, lost) = apply(geometry, tail, &head, &units, &mut checksums);
+    let (log, lost) = apply(geometry, tail, &head, &units, known.clean_from, &mut checksums);
     let units = units.len() as u32;
-    Ok(Recovered { log, lost, checksums, epoch, units, torn, head_records: head.records, leftovers })
+    let end = Place { sequence: head.sequence, page: head.end };
+    Ok(Recovered { log, lost, checksums, epoch, end, units, torn, head_records: head.records, leftovers })
 }
 
 /// The error for a unit that should be there.
@@ -243,7 +283,7 @@ struct HeadUnit {
 /// Finds where the log ends, and what an interrupted run left behind it.
 struct LogEnd {
     geometry: Geometry,
-    cache: u64,
+    known: Known,
     /// The highest epoch seen.
     epoch: u64,
     /// The sequence of a unit of which no segment is whole.
@@ -259,7 +299,7 @@ impl LogEnd {
         buffer: &mut [u8],
         read_unit: &mut impl FnMut(u32, &mut [u8]) -> Result<(), E>,
     ) -> Result<Option<HeadUnit>, RecoveryError<E>> {
-        let (geometry, cache) = (self.geometry, self.cache);
+        let (geometry, cache) = (self.geometry, self.known.cache);
         loop {
             let scan = by_sequence.pop();
             let sequence = scan.and_then(UnitScan::header).map_or(0, |header| header.sequence);
@@ -277,28 +317,27 @@ impl LogEnd {
             if walked.end < durable_end {
                 return Err(RecoveryError::SegmentDamaged { unit: scan.unit, page: walked.end, durable_end });
             }
-            if let (Some(first), Some(last)) = (walked.segments.first(), walked.segments.last()) {
-                self.note_leftovers(scan, sequence, &walked, buffer);
-                let (first, tail) = (*first, last.tail);
+            self.note_leftovers(scan, sequence, &walked, buffer);
+            if let (Some(&first), Some(tail)) = (scan.header(), walked.tail) {
                 return Ok(Some(HeadUnit { first, tail, end: walked.end, records: walked.records, torn: walked.torn }));
             }
-            self.note_leftovers(scan, sequence, &walked, buffer);
             self.torn = Some(sequence);
         }
     }
 
-    /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found.
+    /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found. A
+    /// witness stays true.
     fn note_leftovers(&mut self, scan: &UnitScan, sequence: u64, walked: &Walked, bytes: &[u8]) {
         let header = |role, page| decode_metadata(role, page_of(bytes, page)).ok().map(|page| page.header);
         let segments_end = self.geometry.segments_end();
-        let is_left = |header: &Header| header.cache == self.cache && header.sequence == sequence;
+        let is_left = |header: &Header| header.cache == self.known.cache && header.sequence == sequence;
         if walked.end < segments_end && header(Role::Segment, walked.end).as_ref().is_some_and(is_left) {
             self.leftovers.push(self.geometry.slot(scan.unit, walked.end));
         }
         let right = scan.footer.as_ref().is_some_and(|(footer, records)| {
-            footer.data_pages == walked.end && *records == walked.records && !walked.segments.is_empty()
+            footer.data_pages == walked.end && *records == walked.records && walked.tail.is_some()
         });
-        if !right && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
+        if !right && scan.witness().is_none() && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
             self.leftovers.push(self.geometry.slot(scan.unit, segments_end));
         }
     }
@@ -321,11 +360,13 @@ impl LogEnd {
 
     /// Up to which page the unit was durable, by what can be read of its metadata; takes note of epochs.
     fn traces(&mut self, unit: u32, sequence: u64, bytes: &[u8]) -> u32 {
-        let mut durable_end = 0;
+        let mut durable_end = if sequence == self.known.durable.sequence { self.known.durable.page } else { 0 };
         for page in 0..self.geometry.unit_pages {
             let role = if page < self.geometry.segments_end() { Role::Segment } else { Role::Footer };
             let Ok(MetadataPage { header, .. }) = decode_metadata(role, page_of(bytes, page)) else { continue };
-            if belongs(self.geometry, self.cache, unit, &header) && (header.sequence, header.page) == (sequence, page) {
+            if belongs(self.geometry, self.known.cache, unit, &header)
+                && (header.sequence, header.page) == (sequence, page)
+            {
                 durable_end = durable_end.max(header.durable_end.min(self.geometry.segments_end()));
                 self.epoch = self.epoch.max(header.epoch);
             }
@@ -335,10 +376,11 @@ impl LogEnd {
 }
 
 struct Walked {
-    segments: Vec<Header>,
     records: Vec<Record>,
     /// The page after the last whole segment.
     end: u32,
+    /// What the last whole segment says of the oldest unit that counts; none if no segment is whole.
+    tail: Option<u64>,
     /// Whether something that looks like a segment follows and is not whole.
     torn: bool,
 }
@@ -348,12 +390,16 @@ fn page_of(bytes: &[u8], page: u32) -> &Page {
     bytes[start..start + BLOCK_BYTES].try_into().expect("a page's length")
 }
 
-/// Walks the segments of a unit up to `limit`. Those up to `durable_end` were flushed: their data is checked when it is read. The data
-/// of others is checked here; the walk ends at the first that is not whole.
+/// Walks the segments of a unit up to `limit`, from where a witness ends if there is one. Those up to `durable_end` were flushed: their
+/// data is checked when it is read. The data of others is checked here; the walk ends at the first that is not whole.
 fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u32, durable_end: u32) -> Walked {
-    let mut walked = Walked { segments: Vec::new(), records: Vec::new(), end: 0, torn: false };
+    let mut walked = Walked { records: Vec::new(), end: 0, tail: None, torn: false };
     let Some(first) = scan.header() else { return walked };
     let mut epoch = first.epoch;
+    if let Some((witness, records)) = scan.witness().filter(|(witness, _)| witness.data_pages <= limit) {
+        epoch = witness.epoch;
+        walked = Walked { records: records.clone(), end: witness.data_pages, tail: Some(witness.tail), torn: false };
+    }
     while walked.end < limit {
         let page = page_of(bytes, walked.end);
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) else { break };
@@ -374,7 +420,7 @@ fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u3
         }
         epoch = header.epoch;
         walked.end = next;
-        walked.segments.push(header);
+        walked.tail = Some(header.tail);
         walked.records.extend(records);
     }
     walked
@@ -386,13 +432,29 @@ fn apply(
     tail: u64,
     head: &Head,
     units: &[UnitRecords],
+    clean_from: Place,
     checksums: &mut [u32],
 ) -> (Log, HashMap<u32, u64>) {
     let mut log = Log::continued(geometry, tail, head);
     let mut lost = HashMap::new();
+    // Until the place is reached from which clean copies count. Where only marks follow it in its unit, it is taken for a later one,
+    // which costs copies that the backend has too.
+    let mut before = units.first().is_some_and(|unit| unit.sequence <= clean_from.sequence);
     for UnitRecords { sequence, records } in units {
+        if before && *sequence > clean_from.sequence {
+            log.drop_clean();
+            before = false;
+        }
         for record in records {
             let block = record.block;
+            if before
+                && *sequence == clean_from.sequence
+                && record.kind.has_data()
+                && record.slot % geometry.unit_pages >= clean_from.page
+            {
+                log.drop_clean();
+                before = false;
+            }
             match record.kind {
                 Kind::Void => {}
                 Kind::Clean | Kind::Dirty => {
@@ -409,12 +471,16 @@ fn apply(
                         log.set_dirty(record.slot, false);
                     }
                 }
+                Kind::UnitDestaged => log.clean_up_to(record.slot),
                 Kind::Lost => {
                     log.restore(block, None);
                     lost.insert(block, *sequence);
                 }
             }
         }
+    }
+    if before {
+        log.drop_clean();
     }
     (log, lost)
 }

@@ -3,13 +3,13 @@
 //! Performing the steps one by one, in order, is always right. They may also overlap, as long as each step finds its frames,
 //! backend blocks and flash pages as the steps before it left them, and
 //!
-//! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::ResetUnit`]) starts before all
-//!   flushes before it have ended, and none starts at all once one of these has failed;
+//! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::Witness`], [`Step::ResetUnit`])
+//!   starts before all flushes before it have ended, and none starts at all once one of these has failed;
 //! - a flush starts after all writes before it to its device have ended;
-//! - appends and resets are done in order;
+//! - appends, witnesses and resets are done in order;
 //! - an append whose flush of the backend failed calls nothing clean: [`Cache::distrust`](crate::cache::Cache::distrust).
 
-use crate::layout::containers::Segment;
+use crate::layout::containers::{Footer, Segment};
 
 /// A block's worth of memory, with what is put into it counted: two steps name the same content only if both numbers agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,8 @@ pub enum Step {
     ZeroBackend { block: u32, count: u32, may_punch_holes: bool, replaces: Vec<u32> },
     /// Writes a segment to the end of the log.
     Append(Box<Segment>),
+    /// Writes a footer of the unit that is being filled, once all that it repeats is durable.
+    Witness(Footer),
     /// Makes all appended segments durable, which reach up to `page` of the unit of `sequence`.
     FlushFlash { sequence: u64, page: u32 },
     /// Makes all that was written to the backend durable.

@@ -1,7 +1,8 @@
 //! docs/format.md and the code agree on every offset.
 
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Page, RECORDS_PER_PAGE, Record, Role, State, Superblock, encode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, Page, Place, RECORDS_PER_PAGE, Record, Role, State, Superblock,
+    encode_metadata,
 };
 
 /// The rows of the table whose last column is headed `title`: offset, bytes, field.
@@ -44,12 +45,17 @@ fn the_superblock_is_as_documented() {
         geometry: Geometry { units: 77, unit_pages: 512 },
         volume_bytes: 0x33_4455_6677,
         state: State::Detached,
+        attach: 0x41,
+        attach_confirmed: 0x42,
+        may_be_dirty: true,
+        durable: Place { sequence: 0x44, page: 0x43 },
+        clean_from: Place { sequence: 0x45, page: 0x46 },
     };
     let page = superblock.encode();
     let fields = [
         ("magic number", b"flashwis".to_vec()),
         ("checksum", crc32c::crc32c(&page[12..]).to_le_bytes().to_vec()),
-        ("version", 1_u32.to_le_bytes().to_vec()),
+        ("version", 2_u32.to_le_bytes().to_vec()),
         ("generation", superblock.generation.to_le_bytes().to_vec()),
         ("cache", vec![0x11; 16]),
         ("backend", vec![0x22; 16]),
@@ -58,9 +64,16 @@ fn the_superblock_is_as_documented() {
         ("erase units", 77_u32.to_le_bytes().to_vec()),
         ("state", 3_u32.to_le_bytes().to_vec()),
         ("size of the volume", superblock.volume_bytes.to_le_bytes().to_vec()),
+        ("starts", superblock.attach.to_le_bytes().to_vec()),
+        ("confirmed starts", superblock.attach_confirmed.to_le_bytes().to_vec()),
+        ("may be dirty", 1_u32.to_le_bytes().to_vec()),
+        ("durable page", superblock.durable.page.to_le_bytes().to_vec()),
+        ("durable sequence", superblock.durable.sequence.to_le_bytes().to_vec()),
+        ("clean from sequence", superblock.clean_from.sequence.to_le_bytes().to_vec()),
+        ("clean from page", superblock.clean_from.page.to_le_bytes().to_vec()),
     ];
     assert_rows("Superblock", &page, &fields);
-    assert!(page[80..].iter().all(|&byte| byte == 0), "nothing follows");
+    assert!(page[124..].iter().all(|&byte| byte == 0), "nothing follows");
 }
 
 #[test]
@@ -74,10 +87,11 @@ fn metadata_pages_and_records_are_as_documented() {
         page: 0x61,
         data_pages: 0x71,
         durable_end: 0x81,
+        footer_pages: 0x91,
     };
-    let kinds = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost];
+    let kinds = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
     let records: Vec<Record> = (0_u32..RECORDS_PER_PAGE as u32)
-        .map(|n| Record { kind: kinds[n as usize % 6], block: n + 1000, slot: n + 2000, crc: n + 3000 })
+        .map(|n| Record { kind: kinds[n as usize % 7], block: n + 1000, slot: n + 2000, crc: n + 3000 })
         .collect();
     for (role, magic) in [(Role::Segment, b"FWSG"), (Role::Footer, b"FWFT")] {
         let mut page: Page = [0; BLOCK_BYTES];
@@ -94,7 +108,7 @@ fn metadata_pages_and_records_are_as_documented() {
             ("number of records", 252_u32.to_le_bytes().to_vec()),
             ("data pages", header.data_pages.to_le_bytes().to_vec()),
             ("durable end", header.durable_end.to_le_bytes().to_vec()),
-            ("zero", vec![0; 4]),
+            ("pages of the footer", header.footer_pages.to_le_bytes().to_vec()),
             ("records", page[64..].to_vec()),
         ];
         assert_rows("Metadata page", &page, &fields);

@@ -71,7 +71,7 @@ pub struct Counts {
     pub dirty_records: u64,
     /// Records that earlier ones of a block no longer count.
     pub forget_records: u64,
-    /// Records that a block was written back.
+    /// Records that a block, or all that a unit had, was written back.
     pub destaged_records: u64,
     /// Records that the only copy of a block was lost.
     pub lost_records: u64,
@@ -326,7 +326,7 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
                 Kind::Clean => &mut counts.clean_records,
                 Kind::Dirty => &mut counts.dirty_records,
                 Kind::Forget => &mut counts.forget_records,
-                Kind::Destaged => &mut counts.destaged_records,
+                Kind::Destaged | Kind::UnitDestaged => &mut counts.destaged_records,
                 Kind::Lost => &mut counts.lost_records,
             };
             *count += 1;

@@ -7,11 +7,10 @@ use std::io;
 use flashwise_core::format::{BLOCK_BYTES, State};
 use flashwise_core::recovery::Recovered;
 
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired_superblock};
 use crate::disk::Disk;
-use crate::disk::identity::Identity;
-use crate::flash::{FlashError, SCAN_THREADS, read_superblock, recover_log, write_superblock};
+use crate::flash::{FlashError, SCAN_THREADS, recover_log};
 use crate::memory::Memory;
-use uuid::Uuid;
 
 /// Blocks that are written back at once, at most.
 const RUN_BLOCKS: usize = 256;
@@ -24,10 +23,8 @@ pub enum DetachError {
     Cache { path: String, error: FlashError },
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error(
-        "flash {path}: it is a cache of backend {found}, and {backend} is {expected} ({what}); give the backend that it belongs to"
-    )]
-    OtherBackend { path: String, backend: String, found: Uuid, expected: Uuid, what: String },
+    #[error("flash {path} and backend {backend}: {error}")]
+    Pair { path: String, backend: String, error: AttachError },
     #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
@@ -56,25 +53,20 @@ pub enum Detached {
     Before,
 }
 
-/// Writes back what only the cache on `flash` has, and marks it as detached. `progress` is told how many blocks were written
-/// back, and of how many.
+/// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `progress` is told how many blocks were
+/// written back, and of how many.
 pub fn detach(
     flash: &dyn Disk,
     backend: &dyn Disk,
-    identity: &Identity,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
     let cache_error = |error| DetachError::Cache { path: flash.description(), error };
-    let mut superblock = read_superblock(flash).map_err(cache_error)?;
-    if superblock.backend != identity.id {
-        return Err(DetachError::OtherBackend {
-            path: flash.description(),
-            backend: backend.description(),
-            found: Uuid::from_bytes(superblock.backend),
-            expected: Uuid::from_bytes(identity.id),
-            what: identity.description.clone(),
-        });
-    }
+    let superblock = paired_superblock(flash, side, pairing).map_err(|error| match error {
+        AttachError::Flash(error) => cache_error(error),
+        error => DetachError::Pair { path: flash.description(), backend: backend.description(), error },
+    })?;
     if superblock.state == State::Detached {
         return Ok(Detached::Before);
     }
@@ -90,8 +82,7 @@ pub fn detach(
     if !blocks.is_empty() {
         return Err(DetachError::Lost { path: flash.description(), blocks });
     }
-    superblock.state = State::Detached;
-    write_superblock(flash, &mut superblock)?;
+    Attachment::of(superblock, side.inode()).detach(flash, side)?;
     Ok(Detached::Now { destaged_blocks })
 }
 

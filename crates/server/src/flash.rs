@@ -2,8 +2,8 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, SUPERBLOCK_COPIES, State, Superblock};
-use flashwise_core::recovery::{Recovered, RecoveryError, UnitScan, recover};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, SUPERBLOCK_COPIES, Superblock};
+use flashwise_core::recovery::{Known, Recovered, RecoveryError, UnitScan, recover};
 
 use crate::disk::Disk;
 use crate::memory::Memory;
@@ -27,11 +27,16 @@ pub enum FlashError {
     Recovery(#[from] RecoveryError<io::Error>),
 }
 
-/// Reads the superblock.
-pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
+/// Both copies of the superblock.
+pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageError>>> {
     let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
     flash.read_at(pages.bytes_mut(), 0)?;
-    let copies: Vec<_> = (0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(pages.page(copy))).collect();
+    Ok((0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(pages.page(copy))).collect())
+}
+
+/// Reads the superblock.
+pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
+    let copies = read_copies(flash)?;
     // A newer version in either copy means that a newer program was here.
     if let Some(Err(newer @ PageError::Version { .. })) =
         copies.iter().find(|copy| matches!(copy, Err(PageError::Version { .. })))
@@ -72,9 +77,12 @@ pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Re
 }
 
 /// Makes an empty cache of a flash device: no unit looks as if it belonged to the log.
+///
+/// Its superblock counts on from what is there, so that the copy that held until now is the last to go: who is interrupted finds either
+/// the old cache, as it was left last, or the new one.
 pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
-    superblock.generation = 0;
-    superblock.state = State::InUse;
+    let copies = read_copies(flash)?;
+    superblock.generation = copies.iter().flatten().map(|copy| copy.generation).max().unwrap_or(0);
     // Both copies, so that no older one is left; the log's pages belong to another cache's UUID, if to any.
     write_superblock(flash, superblock)?;
     write_superblock(flash, superblock)
@@ -82,7 +90,7 @@ pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
 
 /// First 8 bytes of a cache's UUID, as the log's pages have them.
 pub fn cache_tag(superblock: &Superblock) -> u64 {
-    u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"))
+    Known::of(superblock).cache
 }
 
 /// Reads the metadata of every unit, on `threads` threads; `progress` is told of units.
@@ -129,24 +137,29 @@ pub fn scan(
 /// Threads that read a cache at its start: enough to keep a device busy.
 pub const SCAN_THREADS: u32 = 8;
 
-/// Recovers the log of a cache, and wipes what an interrupted run left behind its end.
+/// Finds out what the log of a cache holds. Writes nothing: before anything is, [`settle`] is called.
 pub fn recover_log(
     flash: &dyn Disk,
     superblock: &Superblock,
     threads: u32,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Recovered, FlashError> {
-    let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
-    // What is read now must not be lost by a later crash: it may be in the device's volatile cache only.
-    flash.sync()?;
-    let scans = scan(flash, geometry, cache, threads, progress)?;
+    let geometry = superblock.geometry;
+    let scans = scan(flash, geometry, cache_tag(superblock), threads, progress)?;
     let mut unit_bytes = Memory::new(geometry.unit_pages as usize);
-    let recovered = recover(geometry, cache, &scans, |unit, bytes: &mut [u8]| {
+    let recovered = recover(geometry, Known::of(superblock), &scans, |unit, bytes: &mut [u8]| {
         let offset = u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64;
         flash.read_at(unit_bytes.bytes_mut(), offset)?;
         bytes.copy_from_slice(unit_bytes.bytes_mut());
         Ok(())
     })?;
+    Ok(recovered)
+}
+
+/// Makes durable what was recovered, and wipes what an interrupted run left behind the end of the log.
+pub fn settle(flash: &dyn Disk, recovered: &Recovered) -> io::Result<()> {
+    // What was read must not be lost by a later crash: it may be in the device's volatile cache only.
+    flash.sync()?;
     if !recovered.leftovers.is_empty() {
         let mut empty = Memory::new(1);
         for &page in &recovered.leftovers {
@@ -154,5 +167,5 @@ pub fn recover_log(
         }
         flash.sync()?;
     }
-    Ok(recovered)
+    Ok(())
 }

@@ -4,6 +4,7 @@
 //! A front end ([`nbd`]) turns a client's bytes into [`Request`](export::Request)s to an [`Export`](export::Export). A volume
 //! answers them from memory, flash and its backend, which are [`Disk`](disk::Disk)s.
 
+pub mod attach;
 pub mod check;
 pub mod config;
 pub mod detach;

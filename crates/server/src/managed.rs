@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flashwise_core::cache::Mode;
+
 use crate::manage::{Changes, DetachProgress, ManageError, Managed};
 use crate::record::Recorder;
 use crate::status::ServerStatus;
@@ -119,6 +121,9 @@ impl Managed for Volumes {
             return Err(ManageError::Invalid(format!(
                 "policy: '{policy}' knows the future, and can only be simulated"
             )));
+        }
+        if changes.write_mode == Some(Mode::WriteBack) {
+            volume.allow_dirty().map_err(|error| ManageError::Failed(error.to_string()))?;
         }
         volume.with_cache(|cache| {
             let high = changes.dirty_high.unwrap_or(cache.config().dirty_high);

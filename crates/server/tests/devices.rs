@@ -123,8 +123,12 @@ fn transfers_on_a_device_read_write_zero_and_discard_up_to_its_last_sector() {
 fn a_loop_device_is_known_by_the_file_behind_it() {
     let device = Loop::new(1 << 20, 512);
     let other = Loop::new(1 << 20, 512);
-    let first = identity(&open(&device.device).unwrap()).unwrap();
-    assert_eq!(first.description, format!("loop device over {} at 0", device.file.display()));
-    assert_eq!(first, identity(&open(&device.device).unwrap()).unwrap());
-    assert_ne!(first.id, identity(&open(&other.device).unwrap()).unwrap().id);
+    let first = identity(&open(&device.device).unwrap(), None).unwrap();
+    assert!(
+        first.description.starts_with("loop device at 0 of file with user.flashwise.backend "),
+        "{}",
+        first.description
+    );
+    assert_eq!(first, identity(&open(&device.device).unwrap(), None).unwrap());
+    assert_ne!(first.id, identity(&open(&other.device).unwrap(), None).unwrap().id);
 }

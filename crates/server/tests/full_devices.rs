@@ -31,30 +31,15 @@ impl Setting {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         let config = VolumeConfig {
-            name: "v".into(),
-            backend: path.join("disk.img"),
-            size_bytes: None,
-            flash: path.join("cache.img"),
             flash_size_bytes: Some(8 * MIB),
             erase_unit_bytes: 256 << 10,
             ram_bytes: 4 * MIB,
-            write_buffer_share: 0.5,
             policy: "lru".parse().unwrap(),
-            admission: None,
-            array: flashwise_array::paper(),
-            write_mode: Mode::WriteBack,
-            over_provision: 0.1,
             dirty_high: 0.9,
             dirty_low: 0.8,
-            dirty_age_us: 900_000_000,
             commit_age_us: 900_000_000,
             sequential_bytes: 0,
-            discard: false,
-            direct_io: true,
-            drive_writes_per_day: None,
-            warranty_years: 5.0,
-            unsafe_ignore_flushes: false,
-            backend_delay_us: 0,
+            ..VolumeConfig::of("v", &path.join("disk.img"), &path.join("cache.img"))
         };
         Setting { mounts: Vec::new(), directory, config }
     }

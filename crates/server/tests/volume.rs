@@ -14,30 +14,12 @@ const MIB: u64 = 1 << 20;
 
 fn config(directory: &Path) -> VolumeConfig {
     VolumeConfig {
-        name: "v".into(),
-        backend: directory.join("disk.img"),
-        size_bytes: None,
-        flash: directory.join("cache.img"),
         flash_size_bytes: Some(8 * MIB),
         erase_unit_bytes: 256 << 10,
         ram_bytes: MIB,
-        write_buffer_share: 0.5,
         policy: "lru".parse().unwrap(),
-        admission: None,
-        array: flashwise_array::paper(),
-        write_mode: Mode::WriteBack,
-        over_provision: 0.1,
-        dirty_high: 0.5,
-        dirty_low: 0.4,
-        dirty_age_us: 900_000_000,
-        commit_age_us: 5_000_000,
         sequential_bytes: 0,
-        discard: false,
-        direct_io: true,
-        drive_writes_per_day: None,
-        warranty_years: 5.0,
-        unsafe_ignore_flushes: false,
-        backend_delay_us: 0,
+        ..VolumeConfig::of("v", &directory.join("disk.img"), &directory.join("cache.img"))
     }
 }
 
@@ -213,7 +195,7 @@ fn a_newer_format_is_called_by_its_name() {
     file.write_all_at(&[9], 12).unwrap();
     file.write_all_at(&[9], 4096 + 12).unwrap();
     assert!(
-        setting.refusal().contains("it has format version 9; this program reads version 1"),
+        setting.refusal().contains("it has format version 9; this program reads versions 1 to 2"),
         "{}",
         setting.refusal()
     );

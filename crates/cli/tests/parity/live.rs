@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, Config, Kind};
-use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_server::disk::Transfer;
 use flashwise_server::disk::memory::MemoryDisk;
 use flashwise_server::engine::{Engine, FLASH, Output, Settings};
@@ -53,14 +53,7 @@ impl Live {
     pub fn new(config: &Config, seed: u64, depth: usize) -> Live {
         let flash = MemoryDisk::new(config.geometry.pages() as usize * BLOCK_BYTES);
         let volume_bytes = BACKEND_BLOCKS * BLOCK_BYTES as u64;
-        let mut superblock = Superblock {
-            generation: 0,
-            cache: [7; 16],
-            backend: [9; 16],
-            geometry: config.geometry,
-            volume_bytes,
-            state: State::InUse,
-        };
+        let mut superblock = Superblock::new([7; 16], [9; 16], config.geometry, volume_bytes);
         format(&flash, &mut superblock).unwrap();
         let superblock = read_superblock(&flash).unwrap();
         let recovered = recover_log(&flash, &superblock, 1, &|_| ()).unwrap();

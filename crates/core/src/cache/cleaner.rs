@@ -3,7 +3,7 @@
 //! Source: LARC (section V.A: the cleaner begins above a threshold of dirty blocks and also cleans what has been idle for 15
 //! minutes).
 
-use super::{Cache, DESTAGE_BLOCKS, Mode, RESERVE_UNITS};
+use super::{Batch, Cache, DESTAGE_BLOCKS, Mode, RESERVE_UNITS};
 use crate::format::Kind as RecordKind;
 use crate::layout::containers::Cause;
 use crate::step::{Frame, Step};
@@ -232,7 +232,9 @@ impl Cache {
         steps.push(Step::FlushBackend);
         let batch = self.next_batch;
         self.next_batch = self.next_batch.wrapping_add(1);
-        self.batches.insert(batch, (sequence, dirty));
+        // Of the head, what is appended later is not meant.
+        let last_slot = self.log.last_slot(sequence).filter(|_| !self.flash_failed);
+        self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty });
         steps.push(Step::Destaged { batch });
     }
 
@@ -262,7 +264,7 @@ impl Cache {
 
     /// Ends a batch of which nothing is certain.
     pub fn destage_failed(&mut self, batch: u32) {
-        let blocks: Vec<u32> = self.batches[&batch].1.iter().map(|(block, _)| *block).collect();
+        let blocks: Vec<u32> = self.batches[&batch].blocks.iter().map(|(block, _)| *block).collect();
         self.destaged(batch, &blocks);
     }
 
@@ -276,7 +278,7 @@ impl Cache {
 
     /// Ends a batch: all of its blocks but the `failed` ones, in no order, were written back and flushed.
     pub fn destaged(&mut self, batch: u32, failed: &[u32]) {
-        let (sequence, blocks) = self.batches.remove(&batch).expect("a batch ends once");
+        let Batch { sequence, last_slot, blocks } = self.batches.remove(&batch).expect("a batch ends once");
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.clean_from = *self.log.sequences().start();
@@ -291,13 +293,34 @@ impl Cache {
         for (block, slot) in blocks {
             if self.log.find(block) == Some(slot) && !failed.contains(&block) {
                 self.log.set_dirty(slot, false);
-                if self.log.has_room_for_mark() {
+                if !failed.is_empty() && self.log.has_room_for_mark() {
                     let mut none = Vec::new();
                     self.log.mark(RecordKind::Destaged, block, slot, &mut none);
                     assert!(none.is_empty(), "a mark that has room needs no new segment");
                 }
             }
         }
+        // One mark for them all, once there is room for it or the cache is closed.
+        if failed.is_empty()
+            && let Some(last_slot) = last_slot
+        {
+            self.log.note_destaged(sequence, last_slot);
+        }
+    }
+
+    /// Plans what a server that ends in order leaves behind: all that was written is durable, what was written back is said to be, and
+    /// a witness stands at the end of the log.
+    pub fn close(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+        self.set_time(now_us);
+        if self.flash_failed {
+            return;
+        }
+        self.flush_down(steps);
+        // Clean blocks that wait in memory are worth as much as others.
+        self.log_seal(steps);
+        self.log.say_destaged(steps);
+        self.log.flush(steps);
+        self.log.bear_witness(steps);
     }
 
     pub(super) fn log_add(&mut self, block: u32, frame: Frame, dirty: bool, cause: Cause, steps: &mut Vec<Step>) {

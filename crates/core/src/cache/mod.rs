@@ -23,7 +23,7 @@ use crate::admission::adaptive::Decision;
 use crate::admission::{self, Admission, Setting};
 use crate::array::Array;
 use crate::counters::Counters;
-use crate::format::{BLOCK_BYTES, Geometry};
+use crate::format::{BLOCK_BYTES, Geometry, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::{Cause, Log};
@@ -261,8 +261,7 @@ pub struct Cache {
     /// Frames of the request that is being planned.
     transient: Vec<Frame>,
     destage_frame: u32,
-    /// Blocks being written back with their slots, and the sequence of the unit that they are on.
-    batches: HashMap<u32, (u64, Vec<(u32, u32)>)>,
+    batches: HashMap<u32, Batch>,
     next_batch: u32,
     destaging_blocks: u64,
     /// No unit before this sequence has dirty blocks that are not being written back.
@@ -285,6 +284,8 @@ pub struct Cache {
     ticked_us: u64,
     /// Whether anything happened after the last tick.
     active: bool,
+    /// Where the log ended at the last tick.
+    ticked_end: Place,
     figures: Figures,
     counters: Counters,
 }
@@ -293,6 +294,17 @@ impl std::fmt::Debug for Cache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").field("config", &self.config).field("figures", &self.figures).finish_non_exhaustive()
     }
+}
+
+/// Blocks of one unit that are being written back together.
+#[derive(Debug)]
+struct Batch {
+    /// Of the unit.
+    sequence: u64,
+    /// The last slot of the unit whose dirty copies are all among the blocks; none where only some are.
+    last_slot: Option<u32>,
+    /// Blocks with their slots.
+    blocks: Vec<(u32, u32)>,
 }
 
 /// Bytes of one block that a request touches.
@@ -406,6 +418,7 @@ impl Cache {
             now_us: 0,
             ticked_us: 0,
             active: true,
+            ticked_end: Place::default(),
             figures: Figures::default(),
             counters: Counters::default(),
             config,
@@ -561,7 +574,8 @@ impl Cache {
         let commit_us =
             self.write_buffer.oldest_us().map(|since_us| since_us.saturating_add(self.config.commit_age_us));
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
-        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).min()
+        let witness_us = self.log.lacks_witness().then_some(self.ticked_us);
+        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(witness_us).min()
     }
 
     /// Plans what is due at a time, without a request.
@@ -579,6 +593,11 @@ impl Cache {
         }
         self.clean_aged(steps);
         self.background(steps);
+        // Where nothing was appended for a while: a witness costs as much as a small segment.
+        if self.ticked_end == self.log.end() {
+            self.log.bear_witness(steps);
+        }
+        self.ticked_end = self.log.end();
     }
 
     /// A [`Step::FlushFlash`] was done.

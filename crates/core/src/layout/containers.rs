@@ -10,9 +10,11 @@
 //! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
+use std::collections::VecDeque;
+
 use super::contents::{AnyPolicy, Contents};
-pub use super::segment::{Cause, Head, LogRecord, Segment};
-use crate::format::{Geometry, Kind, RECORDS_PER_PAGE};
+pub use super::segment::{Cause, Footer, Head, LogRecord, Segment};
+use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE};
 use crate::step::{Frame, Step};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +49,10 @@ pub struct Log {
     /// Most data pages in a segment.
     segment_blocks: u32,
     open: Option<Segment>,
+    /// Units whose dirty copies were written back, which the flash does not say yet: sequence, and the last slot that is meant.
+    destaged: VecDeque<(u64, u32)>,
+    /// Up to where a footer repeats the log and calls it durable.
+    witnessed: Place,
     dirty_blocks: u64,
     /// Whether a segment was appended after the last flush.
     unflushed: bool,
@@ -76,6 +82,8 @@ impl Log {
             flushed: (0, 0),
             segment_blocks: RECORDS_PER_PAGE as u32,
             open: None,
+            destaged: VecDeque::new(),
+            witnessed: Place::default(),
             dirty_blocks: 0,
             unflushed: false,
             now_us: 0,
@@ -141,6 +149,33 @@ impl Log {
             self.contents.place(block, slot);
             self.set_dirty(slot, dirty);
         }
+    }
+
+    /// Forgets all copies that the backend has too.
+    pub fn drop_clean(&mut self) {
+        for slot in 0..self.geometry.pages() {
+            if let Some(block) = self.contents.current(slot)
+                && !self.is_dirty(slot)
+            {
+                self.drop_slot(block, slot);
+            }
+        }
+    }
+
+    /// The dirty copies on the unit of `last`, up to that slot, were written back.
+    pub fn clean_up_to(&mut self, last: u32) {
+        if last < self.geometry.pages() {
+            self.slots_up_to(last).for_each(|slot| self.set_dirty(slot, false));
+        }
+    }
+
+    /// Whether no copy on the unit of `last`, up to that slot, is dirty.
+    pub fn is_clean_up_to(&self, last: u32) -> bool {
+        self.slots_up_to(last).all(|slot| !self.is_dirty(slot))
+    }
+
+    fn slots_up_to(&self, last: u32) -> std::ops::RangeInclusive<u32> {
+        last / self.geometry.unit_pages * self.geometry.unit_pages..=last
     }
 
     /// Tells the log the time, in microseconds.
@@ -321,6 +356,87 @@ impl Log {
         self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 }, old: None, copied: false });
     }
 
+    /// The last slot of the unit of `sequence` that is in a segment that was handed out for writing; none if no segment was.
+    pub fn last_slot(&self, sequence: u64) -> Option<u32> {
+        let page = if self.is_head(sequence) { self.page } else { self.geometry.segments_end() };
+        Some(self.geometry.slot(self.geometry.unit_of(sequence), page.checked_sub(1)?))
+    }
+
+    /// Remembers to say that the dirty copies on the unit of `sequence`, up to the slot `last`, were written back.
+    pub fn note_destaged(&mut self, sequence: u64, last: u32) {
+        self.destaged.retain(|&(noted, _)| noted != sequence && noted >= self.tail);
+        self.destaged.push_back((sequence, last));
+    }
+
+    /// Plans to say of all units that were written back that they were, as long as units are free.
+    pub fn say_destaged(&mut self, steps: &mut Vec<Step>) {
+        while !self.destaged.is_empty() && self.free_units() > 1 {
+            self.ensure_room(false, steps);
+            self.seal_open(steps);
+        }
+    }
+
+    /// Adds what is to be said of units that were written back, as far as there is room.
+    fn add_destaged(&mut self) {
+        while self.has_room_for_mark()
+            && let Some((sequence, last)) = self.destaged.pop_front()
+        {
+            if sequence >= self.tail {
+                let frame = Frame { number: 0, fill: 0 };
+                self.push(LogRecord {
+                    kind: Kind::UnitDestaged,
+                    block: 0,
+                    slot: last,
+                    frame,
+                    old: None,
+                    copied: false,
+                });
+            }
+        }
+    }
+
+    /// Where the log ends, without what waits in memory.
+    pub fn end(&self) -> Place {
+        match (self.head, self.page) {
+            (0 | 1, 0) => Place::default(),
+            // Of the newest unit nothing was written yet.
+            (head, 0) => Place { sequence: head - 1, page: self.previous_end },
+            (head, page) => Place { sequence: head, page },
+        }
+    }
+
+    /// Whether no durable footer repeats the log up to its end and calls it durable.
+    pub fn lacks_witness(&self) -> bool {
+        self.witnessed != self.end() || self.unflushed
+    }
+
+    /// Plans that the log is durable up to its end, and so is a footer that repeats the records of the head unit and says so: damage to
+    /// the last segment is then not taken for a write that was interrupted.
+    pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
+        self.flush(steps);
+        if self.witnessed != self.end() {
+            self.add_footer(steps);
+            self.flush(steps);
+        }
+    }
+
+    /// Plans a footer of the head unit, which is durable up to its last segment.
+    fn add_footer(&mut self, steps: &mut Vec<Step>) {
+        assert!(!self.unflushed && self.durable_end == self.page, "a flush of the end was planned");
+        let pages = self.unit_records.div_ceil(RECORDS_PER_PAGE).max(1) as u32;
+        self.metadata_pages += u64::from(pages);
+        self.witnessed = self.end();
+        steps.push(Step::Witness(Footer {
+            unit: self.geometry.unit_of(self.head),
+            sequence: self.head,
+            tail: self.tail,
+            previous_end: self.previous_end,
+            end: self.page,
+            pages,
+        }));
+        self.unflushed = true;
+    }
+
     /// Whether a mark can be added without beginning a segment for it.
     pub fn has_room_for_mark(&self) -> bool {
         self.open.as_ref().is_some_and(|open| self.records_left(open) > 0)
@@ -445,7 +561,6 @@ impl Log {
             page: self.page,
             data_pages: 0,
             records: Vec::new(),
-            ends_unit: false,
             needs_backend_flush: false,
         });
     }
@@ -463,13 +578,14 @@ impl Log {
         self.head += 1;
         (self.page, self.durable_end) = (0, 0);
         self.unit_records = 0;
+        self.witnessed = self.end();
         let unit = self.geometry.unit_of(self.head);
         self.units[unit as usize] = Unit { begun_us: self.now_us, ..Unit::default() };
         self.contents.clear(self.geometry.slot(unit, 0)..self.geometry.slot(unit + 1, 0));
     }
 
-    /// Hands the open segment out for writing, if there is one with records. When it is the unit's last, a flush follows: what
-    /// lies behind the head unit is durable.
+    /// Hands the open segment out for writing, if there is one with records. When it is the unit's last, a flush and the footer follow:
+    /// what lies behind the head unit is durable.
     pub fn seal(&mut self, steps: &mut Vec<Step>) {
         if self.open.as_ref().is_some_and(|open| !open.records.is_empty()) {
             self.seal_open(steps);
@@ -477,20 +593,17 @@ impl Log {
     }
 
     fn seal_open(&mut self, steps: &mut Vec<Step>) {
+        self.add_destaged();
         let mut segment = self.open.take().expect("a segment is open");
         (segment.tail, segment.durable_end) = (self.tail, self.durable_end);
         self.page = segment.page + 1 + segment.data_pages;
         self.unit_records += segment.records.len();
-        segment.ends_unit = self.unit_is_full();
         self.metadata_pages += 1;
-        if segment.ends_unit {
-            self.metadata_pages += u64::from(self.geometry.footer_pages());
-        }
-        let ends_unit = segment.ends_unit;
         steps.push(Step::Append(Box::new(segment)));
         self.unflushed = true;
-        if ends_unit {
+        if self.unit_is_full() {
             self.flush(steps);
+            self.add_footer(steps);
         }
     }
 

@@ -52,10 +52,25 @@ pub struct Segment {
     pub data_pages: u32,
     /// The records, in order.
     pub records: Vec<LogRecord>,
-    /// Whether the unit's footer is to be written too, because this is the unit's last segment.
-    pub ends_unit: bool,
     /// Whether the backend must be flushed before this may be written: it calls blocks clean that were just written there.
     pub needs_backend_flush: bool,
+}
+
+/// A footer of a unit, full or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The unit that it is on.
+    pub unit: u32,
+    /// The unit's sequence number.
+    pub sequence: u64,
+    /// The oldest sequence that still counts.
+    pub tail: u64,
+    /// Where the segments of the unit before this one end.
+    pub previous_end: u32,
+    /// The page after the last segment whose records it repeats; all before it is durable.
+    pub end: u32,
+    /// Its pages.
+    pub pages: u32,
 }
 
 /// The newest unit, as far as it is written.

@@ -7,6 +7,8 @@ use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
 
 use super::*;
+use crate::attach::memory::MemorySide;
+use crate::attach::{BackendSide, Pairing, Record};
 use crate::detach::{DetachError, Detached, detach};
 use crate::disk::memory::MemoryDisk;
 use crate::engine::{Engine, FLASH, Output, Settings};
@@ -15,10 +17,12 @@ use crate::flash::{format, write_superblock};
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;
+const PAIRING: Pairing = Pairing { backend: [9; 16], is_identified: false, discards: false };
 
 struct World {
     flash: MemoryDisk,
     backend: MemoryDisk,
+    side: MemorySide,
     superblock: Superblock,
     /// What each block was written as.
     newest: HashMap<u64, u8>,
@@ -33,9 +37,10 @@ fn world(writes: u64) -> World {
     let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
     let backend = MemoryDisk::new(VOLUME_BLOCKS as usize * BLOCK_BYTES);
     let volume_bytes = VOLUME_BLOCKS * BLOCK_BYTES as u64;
-    let (cache, state) = ([7; 16], State::InUse);
-    let mut superblock = Superblock { generation: 0, cache, backend: [9; 16], geometry: GEOMETRY, volume_bytes, state };
+    let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, volume_bytes);
     format(&flash, &mut superblock).unwrap();
+    let side = MemorySide::default();
+    side.write(&Record::new([7; 16], 1, true, None)).unwrap();
     let config = Config {
         geometry: GEOMETRY,
         policy: Spec::parse("lru").unwrap(),
@@ -71,7 +76,7 @@ fn world(writes: u64) -> World {
         }
     }
     submit(&mut engine, &flash, &backend, Operation::Flush, 0, Vec::new());
-    World { flash, backend, superblock, newest }
+    World { flash, backend, side, superblock, newest }
 }
 
 fn submit(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk, operation: Operation, block: u64, data: Vec<u8>) {
@@ -230,7 +235,8 @@ fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
     let world = world(60);
     let dirty = world.recovered().log.dirty_blocks();
     let mut told = (0, 0);
-    let detached = detach(&world.flash, &world.backend, &identity(), &mut |done, all| told = (done, all)).unwrap();
+    let detached =
+        detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |done, all| told = (done, all)).unwrap();
     assert_eq!(detached, Detached::Now { destaged_blocks: dirty });
     assert_eq!(told, (dirty, dirty));
     let contents = world.backend.contents();
@@ -240,7 +246,7 @@ fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
     }
     let report = world.check(true);
     assert!(report.is_sound() && report.findings[0].text.contains("is detached"), "{report:?}");
-    let again = detach(&world.flash, &world.backend, &identity(), &mut |_, _| ()).unwrap();
+    let again = detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |_, _| ()).unwrap();
     assert_eq!(again, Detached::Before);
 }
 
@@ -249,7 +255,7 @@ fn detaching_does_not_call_a_cache_detached_that_lost_a_block() {
     let world = world(60);
     let (block, slot) = world.slot(true);
     world.damage(slot);
-    let error = detach(&world.flash, &world.backend, &identity(), &mut |_, _| ()).unwrap_err();
+    let error = detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |_, _| ()).unwrap_err();
     assert!(matches!(&error, DetachError::Lost { blocks, .. } if blocks == &[block]), "{error}");
     let contents = world.backend.contents();
     for (&other, &byte) in world.newest.iter().filter(|(other, _)| **other != u64::from(block)) {
@@ -262,10 +268,10 @@ fn detaching_does_not_call_a_cache_detached_that_lost_a_block() {
 fn detaching_from_another_backend_is_refused_and_writes_nothing() {
     let world = world(20);
     let (flash, backend) = (world.flash.contents(), world.backend.contents());
-    let other = Identity { id: [8; 16], description: "another".to_owned() };
-    let error = detach(&world.flash, &world.backend, &other, &mut |_, _| ()).unwrap_err();
-    assert!(matches!(error, DetachError::OtherBackend { .. }), "{error}");
-    let error = detach(&world.flash, &MemoryDisk::new(4096), &identity(), &mut |_, _| ()).unwrap_err();
+    let other = Pairing { backend: [8; 16], ..PAIRING };
+    let error = detach(&world.flash, &world.backend, &world.side, &other, &mut |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("it is a cache of another backend"), "{error}");
+    let error = detach(&world.flash, &MemoryDisk::new(4096), &world.side, &PAIRING, &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, DetachError::BackendTooSmall { found: 4096, .. }), "{error}");
     assert!(world.flash.contents() == flash && world.backend.contents() == backend);
 }

@@ -49,6 +49,10 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
     key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
+    key("state-directory", None, |server, value| {
+        server.state_directory = value.path()?;
+        Ok(())
+    }),
 ];
 
 /// Keys of `[api]`.
@@ -105,6 +109,7 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.backend = value.path()?;
         Ok(())
     }),
+    key("backend-id", None, |volume, value| Ok(volume.backend_id = Some(value.text()?))),
     key("size", None, |volume, value| Ok(volume.size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
     key("flash", None, |volume, value| {
         volume.flash = value.path()?;

@@ -22,6 +22,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
+use crate::attach::stores::default_state_directory;
 use crate::manage::KEYS as SETTABLE;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
@@ -35,6 +36,8 @@ pub struct ServerConfig {
     pub listen: Vec<String>,
     /// The file that every request is recorded to, if any.
     pub record: Option<PathBuf>,
+    /// Where the records of backends are kept that have no room for their own.
+    pub state_directory: PathBuf,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
@@ -263,6 +266,7 @@ impl ServerConfig {
         let mut config = ServerConfig {
             listen: Vec::new(),
             record: None,
+            state_directory: default_state_directory(),
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),
@@ -275,6 +279,7 @@ impl ServerConfig {
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::unset();
             origin.apply(Section::Volume(number), VOLUME_KEYS, &mut volume)?;
+            volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
         }
         consistency::check(&config, origin)?;
@@ -321,6 +326,9 @@ impl VolumeConfig {
             direct_io: false,
             drive_writes_per_day: None,
             warranty_years: 0.0,
+            backend_id: None,
+            state_directory: default_state_directory(),
+            discard_cache: false,
             unsafe_ignore_flushes: false,
             backend_delay_us: 0,
         }

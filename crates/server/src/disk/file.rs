@@ -160,7 +160,7 @@ impl FileDisk {
         self.note.as_deref()
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 

@@ -1,16 +1,18 @@
 //! What tells one backend from another across restarts, so that a cache is never put in front of the wrong one.
 //!
-//! A regular file carries a random UUID in the extended attribute `user.flashwise.backend`, given to it on first use. Where the
-//! file system keeps no such attributes, or the file is opened for reading only and has none yet, it is known by the numbers of
-//! its file system and inode. Moving or renaming a file keeps its identity; so does a copy made with its attributes, which is
-//! why a copy must not be used in place of its original.
+//! A regular file carries a random UUID in the extended attribute `user.flashwise.backend`, given to it on first use. Moving or
+//! renaming a file keeps its identity; a copy made with its attributes shares it, which [`attach`](crate::attach) finds out by other
+//! means. Where the file system keeps no such attributes there is nothing to go by: numbers of file systems and inodes change with
+//! each mount of a FUSE, NFS or temporary file system.
 //!
 //! A block device is known by the first of these that sysfs (sysfs-block in the kernel's ABI documentation) tells of it: the UUID of a
 //! device mapper or RAID device, the UUID of a partition, the world wide name or serial number of a disk, the identity of the
-//! whole disk and the place of a partition on it, the file behind a loop device and the place in it, the label of a network
-//! block device. Failing all, by its path and size.
+//! whole disk and the place of a partition on it, the identity of the file behind a loop device and the place in it, the label of a
+//! network block device.
+//!
+//! Failing all, an operator names the backend, by the key `backend-id`.
 
-use std::fs::Metadata;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,7 +21,6 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use uuid::Uuid;
 
-use super::Disk;
 use super::file::FileDisk;
 
 /// The extended attribute that holds a file's UUID, as text.
@@ -43,54 +44,72 @@ impl Identity {
     }
 }
 
-/// The identity of an open disk; gives one to a regular file that has none.
-pub fn identity(disk: &FileDisk) -> io::Result<Identity> {
-    let metadata = disk.file().metadata()?;
-    if !disk.is_device() {
-        return file_identity(disk, &metadata);
-    }
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    let sysfs = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-    Ok(device_identity(&sysfs).unwrap_or_else(|| {
-        let description = format!("block device {} of {} bytes", disk.path().display(), disk.size());
-        Identity::from_description(description)
-    }))
+/// Why a backend has no identity.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum IdentityError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(
+        "{path}: nothing tells it from another: {what}; give it a name of its own by backend-id, and keep that as long as it has a cache"
+    )]
+    Unknown { path: String, what: &'static str },
 }
 
-fn file_identity(disk: &FileDisk, metadata: &Metadata) -> io::Result<Identity> {
+/// The identity of an open disk; gives one to a regular file that has none. `given`: an operator's name for it, or a UUID, which
+/// counts more than what the disk says.
+pub fn identity(disk: &FileDisk, given: Option<&str>) -> Result<Identity, IdentityError> {
+    if let Some(given) = given {
+        let description = format!("backend-id {given}");
+        return Ok(match Uuid::try_parse(given) {
+            Ok(uuid) => Identity { id: uuid.into_bytes(), description },
+            Err(_) => Identity::from_description(description),
+        });
+    }
+    let unknown = |what| IdentityError::Unknown { path: disk.path().display().to_string(), what };
+    if !disk.is_device() {
+        let no_attributes = "its file system keeps no extended attributes, or it cannot be given one";
+        return file_identity(disk.file(), disk.path(), disk.is_read_only())?.ok_or_else(|| unknown(no_attributes));
+    }
+    let metadata = disk.file().metadata()?;
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let sysfs = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    device_identity(&sysfs).ok_or_else(|| unknown("the system knows neither a serial number nor a UUID of it"))
+}
+
+/// The identity of a file; `None` where it can have none.
+fn file_identity(file: &File, path: &Path, read_only: bool) -> io::Result<Option<Identity>> {
     let failed = |error: Errno| {
-        io::Error::new(error.kind(), format!("{}: extended attribute {ATTRIBUTE}: {error}", disk.path().display()))
+        io::Error::new(error.kind(), format!("{}: extended attribute {ATTRIBUTE}: {error}", path.display()))
     };
     let mut value = [0; 64];
     loop {
-        match rustix::fs::fgetxattr(disk.file(), ATTRIBUTE, &mut value) {
-            Ok(length) => return parse(disk, &value[..length]),
-            Err(Errno::RANGE) => return parse(disk, b"more than 64 bytes"),
-            Err(Errno::NODATA) if !disk.is_read_only() => {}
-            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => break,
+        match rustix::fs::fgetxattr(file, ATTRIBUTE, &mut value) {
+            Ok(length) => return parse(path, &value[..length]).map(Some),
+            Err(Errno::RANGE) => return parse(path, b"more than 64 bytes").map(Some),
+            Err(Errno::NODATA) if !read_only => {}
+            Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(None),
             Err(error) => return Err(failed(error)),
         }
         let uuid = Uuid::new_v4().to_string();
-        match rustix::fs::fsetxattr(disk.file(), ATTRIBUTE, uuid.as_bytes(), XattrFlags::CREATE) {
+        match rustix::fs::fsetxattr(file, ATTRIBUTE, uuid.as_bytes(), XattrFlags::CREATE) {
             // It must not be lost in a crash that the cache's own header survives.
-            Ok(()) => disk.file().sync_all()?,
+            Ok(()) => file.sync_all()?,
             Err(Errno::EXIST) => {}
-            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::DQUOT) => break,
+            Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => return Ok(None),
             Err(error) => return Err(failed(error)),
         }
     }
-    let description = format!("file with inode {} on device {}", metadata.ino(), metadata.dev());
-    Ok(Identity::from_description(description))
 }
 
-fn parse(disk: &FileDisk, value: &[u8]) -> io::Result<Identity> {
+fn parse(path: &Path, value: &[u8]) -> io::Result<Identity> {
     match Uuid::try_parse_ascii(value) {
         Ok(uuid) => Ok(Identity { id: uuid.into_bytes(), description: format!("file with {ATTRIBUTE} {uuid}") }),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
                 "{}: extended attribute {ATTRIBUTE} is {:?}, expected a UUID; remove it if no cache belongs to this file",
-                disk.path().display(),
+                path.display(),
                 String::from_utf8_lossy(value)
             ),
         )),
@@ -130,9 +149,11 @@ fn describe(sysfs: &Path) -> Option<String> {
     if let Some(description) = named.iter().find_map(|(name, kind)| Some(format!("{kind} {}", attribute(name)?))) {
         return Some(description);
     }
-    if let Some(file) = attribute("loop/backing_file") {
+    if let Some(path) = attribute("loop/backing_file") {
         let offset = attribute("loop/offset").unwrap_or_else(|| "0".to_owned());
-        return Some(format!("loop device over {file} at {offset}"));
+        let file = File::open(&path).ok()?;
+        let behind = file_identity(&file, Path::new(&path), false).ok()??;
+        return Some(format!("loop device at {offset} of {}", behind.description));
     }
     attribute("backend").map(|backend| format!("network block device {backend}"))
 }
@@ -158,10 +179,14 @@ mod tests {
         assert_eq!(described(&[("wwid", "eui.01"), ("device/serial", "S1")]).unwrap(), "disk eui.01");
         assert_eq!(described(&[("dm/uuid", "LVM-a"), ("serial", "S1")]).unwrap(), "device mapper LVM-a");
         assert_eq!(described(&[("dm/uuid", ""), ("serial", "S1")]).unwrap(), "disk with serial number S1");
+        let behind = tempfile::NamedTempFile::with_prefix("a b").unwrap();
+        let path = behind.path().to_str().unwrap();
+        let uuid = file_identity(behind.as_file(), behind.path(), false).unwrap().unwrap().description;
         assert_eq!(
-            described(&[("loop/backing_file", "/a b"), ("loop/offset", "512")]).unwrap(),
-            "loop device over /a b at 512"
+            described(&[("loop/backing_file", path), ("loop/offset", "512")]).unwrap(),
+            format!("loop device at 512 of {uuid}")
         );
+        assert_eq!(described(&[("loop/backing_file", "/gone (deleted)")]), None);
         assert_eq!(described(&[("size", "8")]), None);
     }
 
@@ -183,26 +208,29 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (a, b, c) = (directory.path().join("a"), directory.path().join("b"), directory.path().join("c"));
         let options = Options::default();
-        let first = identity(&FileDisk::create(&a, 8192, Allocation::Sparse, options).unwrap()).unwrap();
-        let other = identity(&FileDisk::create(&b, 8192, Allocation::Sparse, options).unwrap()).unwrap();
+        let first = identity(&FileDisk::create(&a, 8192, Allocation::Sparse, options).unwrap(), None).unwrap();
+        let other = identity(&FileDisk::create(&b, 8192, Allocation::Sparse, options).unwrap(), None).unwrap();
         assert_ne!(first.id, other.id);
         std::fs::rename(&a, &c).unwrap();
         std::fs::write(&c, [7; 12288]).unwrap();
-        let again = identity(&FileDisk::open(&c, Options { read_only: true, ..options }).unwrap()).unwrap();
+        let again = identity(&FileDisk::open(&c, Options { read_only: true, ..options }).unwrap(), None).unwrap();
         assert_eq!(first, again);
         assert!(again.description.contains(&Uuid::from_bytes(again.id).to_string()), "{}", again.description);
     }
 
     #[test]
-    fn a_read_only_file_without_the_attribute_is_known_by_its_inode_and_is_not_given_one() {
+    fn a_file_that_can_be_given_no_identity_needs_a_name_from_its_operator() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, [1; 4096]).unwrap();
         let disk = FileDisk::open(&path, Options { read_only: true, page_cache: PageCache::Use }).unwrap();
-        let first = identity(&disk).unwrap();
-        let inode = std::fs::metadata(&path).unwrap().ino();
-        assert!(first.description.starts_with(&format!("file with inode {inode} ")), "{}", first.description);
-        assert_eq!(first, identity(&disk).unwrap());
+        let error = identity(&disk, None).unwrap_err().to_string();
+        assert!(error.contains("nothing tells it from another") && error.contains("backend-id"), "{error}");
+        let named = identity(&disk, Some("rack 7")).unwrap();
+        assert_eq!(named, identity(&disk, Some("rack 7")).unwrap());
+        assert_ne!(named.id, identity(&disk, Some("rack 8")).unwrap().id);
+        let uuid = Uuid::new_v4();
+        assert_eq!(identity(&disk, Some(&uuid.to_string())).unwrap().id, uuid.into_bytes());
     }
 
     #[test]
@@ -211,8 +239,7 @@ mod tests {
         let path = directory.path().join("a");
         let disk = FileDisk::create(&path, 4096, Allocation::Sparse, Options::default()).unwrap();
         rustix::fs::fsetxattr(disk.file(), ATTRIBUTE, b"mine", XattrFlags::CREATE).unwrap();
-        let error = identity(&disk).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let error = identity(&disk, None).unwrap_err();
         assert!(error.to_string().contains("is \"mine\", expected a UUID"), "{error}");
     }
 }

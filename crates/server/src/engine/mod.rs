@@ -332,6 +332,11 @@ impl Engine {
         self.plan_background(|cache, steps| cache.tick(now_us, steps));
     }
 
+    /// Starts what a server that ends in order leaves behind.
+    pub fn close(&mut self, now_us: u64) {
+        self.plan_background(|cache, steps| cache.close(now_us, steps));
+    }
+
     /// Starts to write back everything that is dirty.
     pub fn destage_all(&mut self, now_us: u64) {
         self.plan_background(|cache, steps| cache.destage_all(now_us, steps));
@@ -497,6 +502,10 @@ impl Engine {
                 self.appends.push((first, first + segment.data_pages, id));
                 trust = Some(Bond::Trusts);
             }
+            Step::Witness(_) => {
+                self.last_log.replace(id).into_iter().for_each(&mut after);
+                trust = Some(Bond::Follows);
+            }
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
@@ -568,7 +577,7 @@ impl Engine {
                 self.appends.retain(|&(.., append)| append != id);
                 self.last_log.take_if(|last| *last == id);
             }
-            Step::ResetUnit { .. } => {
+            Step::ResetUnit { .. } | Step::Witness(_) => {
                 self.last_log.take_if(|last| *last == id);
             }
             Step::FlushFlash { .. } => {

@@ -1,7 +1,7 @@
 //! Performing single steps, and what follows when one ends or fails.
 
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
-use flashwise_core::layout::containers::Segment;
+use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
 
 use super::hazard::StepId;
@@ -144,6 +144,12 @@ impl Engine {
                 }
                 self.append(id, segment);
             }
+            Step::Witness(footer) => {
+                if doomed || self.cache.has_flash_failed() {
+                    return Some(false);
+                }
+                self.append_footer(id, footer);
+            }
             &Step::ResetUnit { unit } => {
                 if doomed || self.cache.has_flash_failed() {
                     return Some(false);
@@ -200,7 +206,7 @@ impl Engine {
         self.outgoing.push(Part { disk, operation, offset, length, buffers, step });
     }
 
-    /// Writes a segment: its header with its data, and the unit's footer if it is the last.
+    /// Writes a segment: its header with its data.
     fn append(&mut self, id: StepId, segment: &Segment) {
         let geometry = self.cache.config().geometry;
         let header = Header {
@@ -212,6 +218,7 @@ impl Engine {
             durable_end: segment.durable_end,
             page: segment.page,
             data_pages: segment.data_pages,
+            footer_pages: 0,
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
@@ -236,7 +243,12 @@ impl Engine {
                     }
                 }
             }
-            records.push(Record { kind, block: record.block, slot: record.slot, crc });
+            let mut slot = record.slot;
+            if kind == Kind::UnitDestaged && !self.cache.log().is_clean_up_to(slot) {
+                // A copy came back meanwhile whose successor could not be read. Slot 0 means no copy.
+                (kind, slot) = (Kind::Destaged, 0);
+            }
+            records.push(Record { kind, block: record.block, slot, crc });
         }
         encode_metadata(Role::Segment, &header, &records, self.memory.page_mut(header_frame));
         if segment.page == 0 {
@@ -245,24 +257,31 @@ impl Engine {
         self.unit_records.extend(records);
         let length = (1 + u64::from(segment.data_pages)) * BLOCK;
         self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, joined(buffers));
-        if segment.ends_unit {
-            self.append_footer(id, segment, header);
-        }
     }
 
-    fn append_footer(&mut self, id: StepId, segment: &Segment, header: Header) {
+    /// Writes a footer with the records of the unit so far, all of which is durable.
+    fn append_footer(&mut self, id: StepId, footer: &Footer) {
         let geometry = self.cache.config().geometry;
         let first_frame = self.places.count() + 1;
-        let pages = geometry.footer_pages();
-        let end = segment.page + 1 + segment.data_pages;
+        let &Footer { unit, sequence, tail, previous_end, end, pages } = footer;
         for page in 0..pages {
-            let header = Header { page: geometry.segments_end() + page, data_pages: end, ..header };
+            let header = Header {
+                cache: self.settings.cache,
+                epoch: self.settings.epoch,
+                sequence,
+                tail,
+                previous_end,
+                page: geometry.segments_end() + page,
+                data_pages: end,
+                durable_end: end,
+                footer_pages: pages,
+            };
             let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
             let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());
             let records = &self.unit_records[from..to];
             encode_metadata(Role::Footer, &header, records, self.memory.page_mut(first_frame + page));
         }
-        let slot = geometry.slot(segment.unit, geometry.segments_end());
+        let slot = geometry.slot(unit, geometry.segments_end());
         let buffer = self.memory.buffer(first_frame, pages);
         let length = u64::from(pages) * BLOCK;
         self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, vec![buffer]);
@@ -395,7 +414,7 @@ impl Engine {
                     self.cache.record_failed(record, segment.sequence);
                 }
             }
-            Step::FlushFlash { .. } | Step::ResetUnit { .. } => self.flash_failed(),
+            Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
             Step::FlushBackend => {
                 self.faults.backend_write_errors += 1;
                 self.unreported_error = true;

@@ -57,6 +57,12 @@ pub struct VolumeConfig {
     pub drive_writes_per_day: Option<f64>,
     /// The years of that warranty.
     pub warranty_years: f64,
+    /// An operator's name for the backend, where nothing else tells it from another, or a copy stands in for it.
+    pub backend_id: Option<String>,
+    /// Where the records of backends are kept that have no room for their own.
+    pub state_directory: PathBuf,
+    /// Whether an operator has given up what a cache holds that is not here.
+    pub discard_cache: bool,
     /// Flushes are answered and not done: to show that the tests of durability find lost data. Loses data.
     pub unsafe_ignore_flushes: bool,
     /// Every read and write of the backend takes this long, one at a time: stands for a disk in benchmarks.

@@ -4,14 +4,12 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use flashwise_core::cache::Cache;
-use flashwise_core::format::State;
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
 use super::{Inner, SPARE_FRAMES, Volume, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::Export;
-use crate::flash::write_superblock;
 
 impl Volume {
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
@@ -92,9 +90,7 @@ impl Volume {
 
     /// From now on, what the flash holds counts no more.
     fn mark_detached(&self) -> Result<(), VolumeError> {
-        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
-        superblock.state = State::Detached;
-        write_superblock(&*self.flash, &mut superblock)
-            .map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
+        let detached = self.attachment().detach(&*self.flash, &*self.side);
+        detached.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
 }

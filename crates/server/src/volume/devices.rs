@@ -1,16 +1,18 @@
-//! A volume's devices: opened, and paired by the superblock on the flash.
+//! A volume's devices, and what is wanted of the pair.
 
 use std::io;
 use std::sync::Arc;
 
-use flashwise_core::format::{Geometry, State, Superblock};
+use flashwise_core::cache::Mode;
+use flashwise_core::format::{Geometry, PageError};
 use uuid::Uuid;
 
 use super::{BLOCK, VolumeConfig, VolumeError};
+use crate::attach::{AttachError, Pairing, Refusal, Wanted};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
-use crate::flash::{self, FlashError, read_superblock};
+use crate::flash::{FlashError, SCAN_THREADS};
 
 fn page_cache(config: &VolumeConfig) -> PageCache {
     if config.direct_io { PageCache::AvoidIfPossible } else { PageCache::Use }
@@ -29,8 +31,11 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
     Ok(Arc::new(disk))
 }
 
-/// Opens the flash, or makes its file; `true`: it was just made.
-pub(super) fn open_flash(config: &VolumeConfig) -> Result<(Arc<FileDisk>, bool), VolumeError> {
+/// Opens the flash, or makes its file once `may_make` has nothing against an empty one.
+pub(super) fn open_flash(
+    config: &VolumeConfig,
+    may_make: impl FnOnce() -> Result<(), VolumeError>,
+) -> Result<Arc<FileDisk>, VolumeError> {
     let options = Options { read_only: false, page_cache: page_cache(config) };
     let error = |error| VolumeError::Flash { volume: config.name.clone(), error };
     if !config.flash.exists() {
@@ -39,8 +44,8 @@ pub(super) fn open_flash(config: &VolumeConfig) -> Result<(Arc<FileDisk>, bool),
             return Err(error(io::Error::new(io::ErrorKind::NotFound, missing)));
         };
         check_flash_size(config, size)?;
-        let disk = FileDisk::create(&config.flash, size, Allocation::Full, options).map_err(error)?;
-        return Ok((Arc::new(disk), true));
+        may_make()?;
+        return Ok(Arc::new(FileDisk::create(&config.flash, size, Allocation::Full, options).map_err(error)?));
     }
     let disk = FileDisk::open(&config.flash, options).map_err(error)?;
     check_flash_size(config, disk.size().min(config.flash_size_bytes.unwrap_or(u64::MAX)))?;
@@ -51,7 +56,7 @@ pub(super) fn open_flash(config: &VolumeConfig) -> Result<(Arc<FileDisk>, bool),
             format!("{}: it has {} bytes, the configuration says {expected}", config.flash.display(), disk.size());
         return Err(error(io::Error::new(io::ErrorKind::InvalidInput, message)));
     }
-    Ok((Arc::new(disk), false))
+    Ok(Arc::new(disk))
 }
 
 fn check_flash_size(config: &VolumeConfig, found: u64) -> Result<(), VolumeError> {
@@ -70,72 +75,37 @@ fn geometry(config: &VolumeConfig, flash_bytes: u64) -> Geometry {
     Geometry { units: u32::try_from(bytes / unit).unwrap_or(u32::MAX), unit_pages: (unit / BLOCK) as u32 }
 }
 
-pub(super) fn new_superblock(
-    config: &VolumeConfig,
-    flash: &FileDisk,
-    identity: &Identity,
-    size_bytes: u64,
-) -> Result<Superblock, VolumeError> {
-    let mut superblock = Superblock {
-        generation: 0,
-        cache: Uuid::new_v4().into_bytes(),
-        backend: identity.id,
-        geometry: geometry(config, flash.size()),
-        volume_bytes: size_bytes,
-        state: State::InUse,
-    };
-    flash::format(flash, &mut superblock).map_err(|error| VolumeError::Flash { volume: config.name.clone(), error })?;
-    Ok(superblock)
+/// What a start wants of the cache.
+pub(super) fn wanted(config: &VolumeConfig, flash_bytes: u64, backend: [u8; 16], volume_bytes: u64) -> Wanted {
+    Wanted {
+        pairing: Pairing { backend, is_identified: config.backend_id.is_some(), discards: config.discard_cache },
+        new_cache: Uuid::new_v4().into_bytes(),
+        geometry: geometry(config, flash_bytes),
+        volume_bytes,
+        writes_back: config.write_mode == Mode::WriteBack,
+        threads: SCAN_THREADS,
+    }
 }
 
-/// The superblock of a flash that was used before; `None` if it is blank or was detached.
-pub(super) fn existing_superblock(
-    config: &VolumeConfig,
-    flash: &FileDisk,
-    identity: &Identity,
-    size_bytes: u64,
-) -> Result<Option<Superblock>, VolumeError> {
+/// Why a cache was not attached, with the names that users know.
+pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachError) -> VolumeError {
     let (volume, path) = (config.name.clone(), config.flash.display().to_string());
-    let superblock = match read_superblock(flash) {
-        Ok(superblock) => superblock,
-        Err(FlashError::NoSuperblock(flashwise_core::format::PageError::Magic)) => {
-            return match flash::is_blank(flash) {
-                Ok(true) => Ok(None),
-                Ok(false) => Err(VolumeError::Foreign { volume, path }),
-                Err(error) => Err(VolumeError::Flash { volume, error }),
-            };
-        }
-        Err(error) => return Err(VolumeError::Cache { volume, path, error }),
-    };
-    if superblock.state == State::Detached {
-        return Ok(None);
-    }
-    if superblock.backend != identity.id {
-        return Err(VolumeError::OtherBackend {
+    match error {
+        AttachError::Flash(FlashError::NoSuperblock(PageError::Magic)) => VolumeError::Foreign { volume, path },
+        AttachError::Flash(error) => VolumeError::Cache { volume, path, error },
+        AttachError::Refused(Refusal::OtherBackend { found, expected }) => VolumeError::OtherBackend {
             volume,
             path,
             backend: config.backend.display().to_string(),
-            found: Uuid::from_bytes(superblock.backend),
-            expected: Uuid::from_bytes(identity.id),
+            found,
+            expected,
             what: identity.description.clone(),
-        });
+        },
+        AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
+        AttachError::Side(error) => VolumeError::Backend { volume, error },
+        AttachError::Geometry { what, found, expected } => {
+            let (found, expected) = (format!("{found} bytes"), format!("{expected} bytes"));
+            VolumeError::Geometry { volume, path, what, found, expected }
+        }
     }
-    let refuse = |what, found: u64, expected: u64| {
-        let (volume, path) = (volume.clone(), path.clone());
-        let (found, expected) = (format!("{found} bytes"), format!("{expected} bytes"));
-        Err(VolumeError::Geometry { volume, path, what, found, expected })
-    };
-    let unit_bytes = u64::from(superblock.geometry.unit_pages) * BLOCK;
-    if unit_bytes != config.erase_unit_bytes {
-        return refuse("erase unit", unit_bytes, config.erase_unit_bytes);
-    }
-    let expected = geometry(config, flash.size());
-    if superblock.geometry != expected {
-        let bytes = |geometry: Geometry| u64::from(geometry.pages()) * BLOCK;
-        return refuse("flash size", bytes(superblock.geometry), bytes(expected));
-    }
-    if superblock.volume_bytes > size_bytes {
-        return refuse("volume size", superblock.volume_bytes, size_bytes);
-    }
-    Ok(Some(superblock))
 }

@@ -5,6 +5,8 @@ use std::io;
 use flashwise_core::format::Geometry;
 use uuid::Uuid;
 
+use crate::attach::Refusal;
+use crate::disk::identity::IdentityError;
 use crate::flash::FlashError;
 
 /// Why a volume cannot be opened or closed.
@@ -34,6 +36,13 @@ pub enum VolumeError {
          give its own backend, or wipe the flash if what it holds is not needed"
     )]
     OtherBackend { volume: String, path: String, backend: String, found: Uuid, expected: Uuid, what: String },
+    #[error(
+        "volume '{volume}': flash '{path}': {refusal}, or start without what is only there, which is then lost, by \
+         --discard-cache {volume}"
+    )]
+    Refused { volume: String, path: String, refusal: Refusal },
+    #[error("volume '{volume}': backend {error}")]
+    Unidentified { volume: String, error: IdentityError },
     #[error(
         "volume '{volume}': the flash '{path}' is a cache of {found}, the configuration says {expected}; \
          keep the old {what}, or detach the cache first"

@@ -25,15 +25,17 @@ use std::time::{Duration, Instant};
 
 use flashwise_core::admission::{self, Admission};
 use flashwise_core::cache::{self, Cache};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
+use crate::attach::stores::side_of;
+use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty};
 use crate::disk::file::FileDisk;
-use crate::disk::identity::identity;
+use crate::disk::identity::{IdentityError, identity};
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
-use crate::flash::{FlashError, SCAN_THREADS, cache_tag, recover_log, write_superblock};
+use crate::flash::cache_tag;
 use crate::latency::Latencies;
 use crate::record::Recorder;
 
@@ -41,7 +43,7 @@ pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 
 use self::config::cache_config;
-use self::devices::{existing_superblock, new_superblock, open_backend, open_flash};
+use self::devices::{open_backend, open_flash, refused, wanted};
 use self::extents::overlay;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -83,10 +85,20 @@ pub struct Volume {
     ended: Condvar,
     flash: Arc<FileDisk>,
     backend: Arc<FileDisk>,
-    superblock: Mutex<Superblock>,
+    attachment: Mutex<Attachment>,
+    /// Where the backend keeps what it knows of its cache.
+    side: Box<dyn BackendSide>,
     latencies: Latencies,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
+}
+
+/// The devices of a volume, which belong together.
+struct Pair {
+    flash: Arc<FileDisk>,
+    backend: Arc<FileDisk>,
+    side: Box<dyn BackendSide>,
+    attachment: Attachment,
 }
 
 /// What is known of the work of opening a volume.
@@ -113,38 +125,33 @@ impl Volume {
     pub fn open(config: VolumeConfig) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let mut opened = Opened::default();
         let backend = open_backend(&config)?;
-        let (flash, fresh) = open_flash(&config)?;
+        let volume = || config.name.clone();
+        let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
+            IdentityError::Io(error) => VolumeError::Backend { volume: volume(), error },
+            error => VolumeError::Unidentified { volume: volume(), error },
+        })?;
+        let side = side_of(backend.clone(), identity.id, &config.state_directory)
+            .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        let refuse = |error| refused(&config, &identity, error);
+        let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
         opened.notes.extend([&backend, &flash].into_iter().filter_map(|disk| disk.note().map(str::to_owned)));
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
-        let identity =
-            identity(&backend).map_err(|error| VolumeError::Backend { volume: config.name.clone(), error })?;
-        let mut superblock = match fresh {
-            true => None,
-            false => existing_superblock(&config, &flash, &identity, size_bytes)?,
-        };
-        if superblock.is_none() {
-            opened.formatted = true;
-            superblock = Some(new_superblock(&config, &flash, &identity, size_bytes)?);
-        }
-        let mut superblock = superblock.expect("made above if it was missing");
-        opened.crashed = !opened.formatted && superblock.state == State::InUse;
         let started = Instant::now();
-        let error =
-            |error| VolumeError::Cache { volume: config.name.clone(), path: config.flash.display().to_string(), error };
-        let recovered = recover_log(&*flash, &superblock, SCAN_THREADS, &|_| ()).map_err(error)?;
-        opened.recovery = started.elapsed();
+        let wanted = wanted(&config, flash.size(), identity.id, size_bytes);
+        let Attached { attachment, recovered, formatted, crashed, notes } =
+            attach(&*flash, &*side, &wanted, &|_| ()).map_err(refuse)?;
+        opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
+        (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
         if recovered.log.free_units() == 0 {
-            return Err(VolumeError::LogFull { volume: config.name.clone(), path: config.flash.display().to_string() });
+            return Err(VolumeError::LogFull { volume: volume(), path: config.flash.display().to_string() });
         }
-        superblock.volume_bytes = size_bytes;
-        superblock.state = State::InUse;
-        write_superblock(&*flash, &mut superblock).map_err(|io| error(FlashError::Io(io)))?;
         opened.cached_blocks = recovered.log.len() as u64;
         opened.dirty_blocks = recovered.log.dirty_blocks();
         opened.lost_blocks = recovered.lost.len() as u64;
+        let superblock = attachment.superblock();
         let cache = Cache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
         let settings = Settings {
-            cache: cache_tag(&superblock),
+            cache: cache_tag(superblock),
             epoch: recovered.epoch,
             retries: 2,
             discard: config.discard,
@@ -152,18 +159,11 @@ impl Volume {
             answers_flushes_at_once: config.unsafe_ignore_flushes,
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
-        let volume = Volume::start(config, engine, flash, backend, superblock, size_bytes)?;
+        let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment }, size_bytes)?;
         Ok((volume, opened))
     }
 
-    fn start(
-        config: VolumeConfig,
-        engine: Engine,
-        flash: Arc<FileDisk>,
-        backend: Arc<FileDisk>,
-        superblock: Superblock,
-        size_bytes: u64,
-    ) -> Result<Arc<Volume>, VolumeError> {
+    fn start(config: VolumeConfig, engine: Engine, pair: Pair, size_bytes: u64) -> Result<Arc<Volume>, VolumeError> {
         let inner = Inner {
             engine,
             waiting: VecDeque::new(),
@@ -179,12 +179,13 @@ impl Volume {
             inner: Mutex::new(inner),
             ended: Condvar::new(),
             transfers: OnceLock::new(),
-            superblock: Mutex::new(superblock),
+            attachment: Mutex::new(pair.attachment),
+            side: pair.side,
             latencies: Latencies::default(),
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
-            flash,
-            backend,
+            flash: pair.flash,
+            backend: pair.backend,
             config,
         });
         let error = |error| VolumeError::Flash { volume: volume.config.name.clone(), error };
@@ -355,11 +356,19 @@ impl Volume {
         }
         let refused = std::mem::take(&mut inner.waiting);
         let detached = inner.state == "detached";
-        let failed = flushed.is_err() || inner.engine.cache().has_flash_failed();
+        if flushed.is_ok() && !detached {
+            inner.engine.close(self.now_us());
+        }
         self.dispatch(inner);
         for (_, done) in refused {
             done(Err(Error::ShuttingDown));
         }
+        let inner = self.freeze();
+        let cache = inner.engine.cache();
+        let failed = flushed.is_err() || cache.has_flash_failed();
+        let end = cache.log().end();
+        let may_be_dirty = cache.blocks_to_write_back() > 0 || !cache.lost_blocks().is_empty();
+        drop(inner);
         drop(self.stop.lock().expect("no thread panics with the timer").take());
         if detached || failed {
             return match failed {
@@ -367,9 +376,22 @@ impl Volume {
                 false => Ok(()),
             };
         }
-        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
-        superblock.state = State::Clean;
-        write_superblock(&*self.flash, &mut superblock).map_err(|error| VolumeError::Flash { volume: volume(), error })
+        self.attachment()
+            .close(&*self.flash, &*self.side, end, may_be_dirty)
+            .map_err(|error| VolumeError::Flash { volume: volume(), error })
+    }
+
+    fn attachment(&self) -> MutexGuard<'_, Attachment> {
+        self.attachment.lock().expect("no thread panics with the attachment")
+    }
+
+    /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
+    pub fn allow_dirty(&self) -> Result<(), VolumeError> {
+        if self.lock().state == "detached" {
+            return Ok(());
+        }
+        let allowed = self.attachment().allow_dirty(&*self.flash, &*self.side);
+        allowed.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
 
     /// Blocks that are not on the backend yet.
@@ -403,10 +425,8 @@ impl Volume {
             return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
-        let mut superblock = self.superblock.lock().expect("no thread panics with the superblock");
-        superblock.volume_bytes = size_bytes;
-        write_superblock(&*self.flash, &mut superblock)
-            .map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
+        let written = self.attachment().set_volume_bytes(&*self.flash, size_bytes);
+        written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
     }

@@ -94,6 +94,16 @@ impl FakeDisk {
         self.inner.lock().unwrap().lives = lives;
     }
 
+    /// Whether it has failed because of that.
+    pub fn is_dead(&self) -> bool {
+        self.inner.lock().unwrap().lives == 0
+    }
+
+    /// Counts an operation of something that fails with the disk.
+    pub fn operate(&self) -> io::Result<()> {
+        self.inner.lock().unwrap().operate(0)
+    }
+
     /// The number of the last write: a flush that is asked for now covers no later one.
     pub fn writes(&self) -> u64 {
         self.inner.lock().unwrap().writes

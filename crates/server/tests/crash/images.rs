@@ -9,7 +9,7 @@ use flashwise_server::engine::FLASH;
 use crate::fake_disk::Loss;
 use crate::planted::metadata;
 use crate::random::Random;
-use crate::world::{Outcome, Setup, World, no_crash};
+use crate::world::{Devices, Outcome, Setup, World, no_crash};
 
 /// A world whose log went round, with everything flushed.
 fn flushed_world(seed: u64) -> World {
@@ -26,13 +26,13 @@ fn flushed_world(seed: u64) -> World {
 
 /// A copy of the world, whose device holds what `change` makes of it, after a power failure that lost all that was not flushed.
 fn reopened(world: &World, change: impl FnOnce(&crate::fake_disk::FakeDisk)) -> Outcome<World> {
-    let disks = world.disks.each_ref().map(|disk| disk.fork());
-    disks.iter().for_each(|disk| disk.crash(Loss::Everything, &mut Random(1)));
-    change(&disks[FLASH]);
+    let devices = Devices { disks: world.disks.each_ref().map(|disk| disk.fork()), record: world.record.fork() };
+    devices.disks.iter().for_each(|disk| disk.crash(Loss::Everything, &mut Random(1)));
+    change(&devices.disks[FLASH]);
     let mut model = world.model.lock().unwrap().clone();
     model.crashed();
     model.set_faults(true);
-    World::open(world.setup.clone(), disks, model, Random(5), 1 << 40)
+    World::open(world.setup.clone(), devices, model, Random(5), 1 << 40)
 }
 
 #[test]
@@ -173,7 +173,15 @@ fn mutate(
                         match field {
                             7 => record.slot = value as u32,
                             8 => record.block = (value as u32).min(1000),
-                            _ => record.kind = random.pick(&[Kind::Void, Kind::Dirty, Kind::Lost, Kind::Destaged]),
+                            _ => {
+                                record.kind = random.pick(&[
+                                    Kind::Void,
+                                    Kind::Dirty,
+                                    Kind::Lost,
+                                    Kind::Destaged,
+                                    Kind::UnitDestaged,
+                                ])
+                            }
                         }
                     }
                 }

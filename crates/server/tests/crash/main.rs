@@ -6,12 +6,14 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod fake_disk;
+mod fake_side;
 mod faults;
 mod images;
 mod model;
 mod planted;
 mod random;
 mod scripts;
+mod starts;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::format::{BLOCK_BYTES, Kind, MetadataPage, Page, Role, decode_metadata, encode_metadata};
+use flashwise_core::format::{
+    BLOCK_BYTES, Header, Kind, MetadataPage, Page, Role, Superblock, decode_metadata, encode_metadata,
+};
 
 use crate::fake_disk::{FakeDisk, Filter};
 use crate::random::Random;
@@ -33,6 +35,16 @@ pub enum Planted {
     ResetEarly,
     /// What is read from flash is not compared with its checksum, and a bit is wrong.
     IgnoreChecksums,
+    /// The backend's side does not count starts.
+    SkipCounting,
+    /// The flash's side does not.
+    SkipCountingOnFlash,
+    /// The backend's side does not note orderly ends.
+    SkipClosing,
+    /// No footer is a witness.
+    SkipWitness,
+    /// Of two whole copies of the superblock the older one holds.
+    TrustOlderSuperblock,
     /// The engine answers flushes at once.
     AnswerFlushesAtOnce,
 }
@@ -52,6 +64,31 @@ pub fn forget_filter(only: Option<u64>) -> Filter {
             encode_metadata(role, &header, &records, page);
         }
     }))
+}
+
+/// Superblocks that do not count starts.
+pub fn uncounted_filter() -> Filter {
+    Arc::new(Mutex::new(|page: &mut Page| {
+        if let Ok(superblock) = Superblock::decode(page) {
+            *page = Superblock { attach: superblock.attach.min(2), ..superblock }.encode();
+        }
+    }))
+}
+
+/// Footers that vouch for nothing.
+pub fn witness_filter() -> Filter {
+    Arc::new(Mutex::new(|page: &mut Page| {
+        if let Ok(MetadataPage { header, records }) = decode_metadata(Role::Footer, page) {
+            encode_metadata(Role::Footer, &Header { durable_end: 0, ..header }, &records, page);
+        }
+    }))
+}
+
+/// Puts the older copy of the superblock in the place of the newest, as if that were not looked at.
+pub fn trust_older(flash: &FakeDisk) {
+    let copies = [0, 1].map(|page| Superblock::decode(&flash.page(page)).map_or(0, |superblock| superblock.generation));
+    let newest = usize::from(copies[1] > copies[0]);
+    flash.set_page(newest, flash.page(1 - newest));
 }
 
 /// All metadata pages of the log that are durable, newest sequence first.

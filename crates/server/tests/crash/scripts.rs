@@ -5,7 +5,6 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
 use flashwise_server::engine::FLASH;
 use flashwise_server::export::Operation;
-use flashwise_server::flash::{read_superblock, recover_log};
 
 use crate::model::SECTOR_BYTES;
 use crate::random::Random;
@@ -160,7 +159,7 @@ impl World {
                 let zeroes = Operation::WriteZeroes { may_punch_holes: false, only_if_fast: false };
                 self.submit(zeroes, bytes(block), bytes(count), false);
             }
-            Mode(mode) => self.engine.cache_mut().set_mode(mode),
+            Mode(mode) => self.set_mode(mode),
             Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap(), None),
             Admission(rule) => {
                 let admission = self.setup.admission(rule);
@@ -193,20 +192,17 @@ impl World {
 
 /// After a power failure, recovery itself is interrupted three times, at each of its own operations.
 fn interrupt_recovery(world: &World, random: &mut Random) -> Outcome<()> {
-    let (mut disks, model) = world.disks_after_crash(false, random);
+    let (mut devices, model) = world.devices_after_crash(false, random);
     for _ in 0..3 {
-        let flash = &disks[FLASH];
-        flash.set_lives(1 + random.below(40));
-        if let Ok(superblock) = read_superblock(flash) {
-            // It fails with the disk, or was done.
-            let _ = recover_log(flash, &superblock, 1, &|_| ());
-        }
-        flash.set_lives(u64::MAX);
-        disks = disks.each_ref().map(|disk| disk.fork());
+        devices.disks[FLASH].set_lives(1 + random.below(60));
+        // It fails with the disk, or was done.
+        let _ = devices.attach(&world.setup, false);
+        devices.disks[FLASH].set_lives(u64::MAX);
+        devices = devices.fork();
         let loss = random.pick(&[crate::fake_disk::Loss::Everything, crate::fake_disk::Loss::Sectors]);
-        disks[FLASH].crash(loss, random);
+        devices.disks[FLASH].crash(loss, random);
     }
-    let mut recovered = World::open(world.setup.clone(), disks, model, Random(random.next()), u64::from(u32::MAX))?;
+    let mut recovered = World::open(world.setup.clone(), devices, model, Random(random.next()), u64::from(u32::MAX))?;
     recovered.verify_recovered()?;
     recovered.verify_detached()
 }

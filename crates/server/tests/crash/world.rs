@@ -1,20 +1,23 @@
 //! A volume on fake disks: requests, transfers in any order, faults and power failures, all from one seed.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, Mode, admission};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, State, Superblock, decode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::Spec;
+use flashwise_server::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
-use flashwise_server::engine::{Engine, FLASH, Output, Settings};
+use flashwise_server::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use flashwise_server::export::{Error, Operation, Request};
-use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log, write_superblock};
+use flashwise_server::flash::cache_tag;
 
 use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
+use crate::fake_side::{FakeRecord, FakeSide};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
-use crate::planted::{Planted, distort, forget_filter, metadata};
+use crate::planted::{Planted, distort, forget_filter, metadata, uncounted_filter, witness_filter};
 use crate::random::Random;
 
 pub const VOLUME_BLOCKS: usize = 120;
@@ -150,10 +153,50 @@ struct InFlight {
     stalled: bool,
 }
 
+/// What outlives a server.
+pub struct Devices {
+    /// By number: flash and backend.
+    pub disks: [FakeDisk; 2],
+    /// What the backend knows of its cache.
+    pub record: FakeRecord,
+}
+
+impl Devices {
+    pub fn fork(&self) -> Devices {
+        Devices { disks: self.disks.each_ref().map(FakeDisk::fork), record: self.record.fork() }
+    }
+
+    pub fn side(&self) -> FakeSide<'_> {
+        FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] }
+    }
+
+    /// What a server does first. `discards`: an operator gives up what is only on a cache that is not here.
+    pub fn attach(&self, setup: &Setup, discards: bool) -> Result<Attached, AttachError> {
+        let wanted = Wanted {
+            pairing: Pairing { backend: [9; 16], is_identified: false, discards },
+            new_cache: new_cache(),
+            geometry: setup.geometry,
+            volume_bytes: (VOLUME_BLOCKS * BLOCK_BYTES) as u64,
+            writes_back: setup.mode == Mode::WriteBack,
+            threads: 1,
+        };
+        attach(&self.disks[FLASH], &self.side(), &wanted, &|_| ())
+    }
+}
+
+/// A UUID that no other cache has.
+fn new_cache() -> [u8; 16] {
+    static CACHES: AtomicU64 = AtomicU64::new(1);
+    let number = CACHES.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+    [number, number].concat().try_into().unwrap()
+}
+
 pub struct World {
     pub setup: Setup,
     /// By number: flash and backend.
     pub disks: [FakeDisk; 2],
+    pub record: FakeRecord,
+    pub attachment: Attachment,
     pub engine: Engine,
     pub model: Shared,
     pub random: Random,
@@ -186,37 +229,32 @@ impl World {
         let flash = FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES);
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
         let backend = FakeDisk::new(VOLUME_BLOCKS, BLOCK_BYTES);
-        let mut superblock = Superblock {
-            generation: 0,
-            cache: [7; 16],
-            backend: [9; 16],
-            geometry: setup.geometry,
-            volume_bytes: (VOLUME_BLOCKS * BLOCK_BYTES) as u64,
-            state: State::InUse,
+        let planted = |bug: Planted| setup.planted == Some(bug);
+        let record = FakeRecord {
+            skips_counting: planted(Planted::SkipCounting),
+            skips_closing: planted(Planted::SkipClosing),
+            ..FakeRecord::default()
         };
-        format(&flash, &mut superblock).unwrap();
         match setup.planted {
             Some(Planted::SkipForgets) => flash.set_filter(forget_filter(None)),
             Some(Planted::SkipOneForget(number)) => flash.set_filter(forget_filter(Some(number))),
+            Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
+            Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
             _ => {}
         }
         let model = Model::new(VOLUME_BLOCKS, !setup.faults.is_empty());
-        World::open(setup, [flash, backend], model, Random(seed), 1).unwrap()
+        World::open(setup, Devices { disks: [flash, backend], record }, model, Random(seed), 1).unwrap()
     }
 
-    pub fn open(setup: Setup, disks: [FakeDisk; 2], model: Model, random: Random, next_tag: u64) -> Outcome<World> {
-        let flash = &disks[FLASH];
-        let mut superblock = read_superblock(flash).map_err(|error| format!("superblock: {error}"))?;
-        if superblock.state == State::Detached {
-            superblock.cache[0] += 1;
-            format(flash, &mut superblock).unwrap();
-        }
-        let recovered = recover_log(flash, &superblock, 1, &|_| ()).map_err(|error| format!("recovery: {error}"))?;
+    pub fn open(setup: Setup, devices: Devices, model: Model, random: Random, next_tag: u64) -> Outcome<World> {
+        let opened = devices.attach(&setup, false);
+        let Attached { attachment, recovered, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
         recovered.log.check();
+        let Devices { disks, record } = devices;
         let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
         let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
         let settings = Settings {
-            cache: cache_tag(&superblock),
+            cache: cache_tag(attachment.superblock()),
             epoch,
             retries: setup.retries,
             discard: true,
@@ -227,6 +265,8 @@ impl World {
         Ok(World {
             setup,
             disks,
+            record,
+            attachment,
             engine,
             model: Arc::new(Mutex::new(model)),
             random,
@@ -377,13 +417,65 @@ impl World {
 
     fn change_settings(&mut self) {
         let random = &mut self.random;
-        let cache = self.engine.cache_mut();
         if random.chance(2) {
-            cache.set_mode(random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]));
+            let mode = random.pick(&[Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround]);
+            self.set_mode(mode);
         } else {
             let admission = self.setup.admission(random.pick(&ADMISSIONS));
+            let cache = self.engine.cache_mut();
             cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap(), admission);
         }
+    }
+
+    /// A copy of what would outlive it.
+    pub fn devices(&self) -> Devices {
+        Devices { disks: self.disks.each_ref().map(FakeDisk::fork), record: self.record.fork() }
+    }
+
+    /// Everything was written back: gives the flash up.
+    pub fn give_up(self) -> Outcome<(Devices, Model)> {
+        let World { disks, record, mut attachment, model, .. } = self;
+        let devices = Devices { disks, record };
+        attachment.detach(&devices.disks[FLASH], &devices.side()).map_err(|error| error.to_string())?;
+        let model = model.lock().unwrap().clone();
+        Ok((devices, model))
+    }
+
+    /// Some seconds in which no one asks for anything.
+    pub fn idle(&mut self) -> Outcome<()> {
+        for _ in 0..5 {
+            self.now_us += 1_000_000;
+            self.engine.advance(self.now_us);
+            self.collect();
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Changes the mode as a server does.
+    pub fn set_mode(&mut self, mode: Mode) {
+        if mode == Mode::WriteBack {
+            let side = FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] };
+            self.attachment.allow_dirty(&self.disks[FLASH], &side).unwrap();
+        }
+        self.engine.cache_mut().set_mode(mode);
+    }
+
+    /// Ends in order; what outlives it.
+    pub fn close(&mut self) -> Outcome<(Devices, Model)> {
+        self.settle()?;
+        self.engine.close(self.now_us);
+        self.collect();
+        self.settle()?;
+        let cache = self.engine.cache();
+        let may_be_dirty = cache.blocks_to_write_back() > 0 || !cache.lost_blocks().is_empty();
+        let (end, failed) = (cache.log().end(), cache.has_flash_failed());
+        let devices = self.devices();
+        if !failed {
+            self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty).unwrap();
+        }
+        let model = self.model.lock().unwrap().clone();
+        Ok((devices, model))
     }
 
     /// Transfers that can end.
@@ -527,8 +619,9 @@ impl World {
     }
 
     /// The disks and the model after a power failure at this moment.
-    pub fn disks_after_crash(&self, killed: bool, random: &mut Random) -> ([FakeDisk; 2], Model) {
-        let disks = self.disks.each_ref().map(FakeDisk::fork);
+    pub fn devices_after_crash(&self, killed: bool, random: &mut Random) -> (Devices, Model) {
+        let devices = self.devices();
+        let disks = &devices.disks;
         for InFlight { transfer, .. } in &self.in_flight {
             let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
             if changes && random.chance(2) {
@@ -537,7 +630,7 @@ impl World {
             }
         }
         let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
-        for disk in &disks {
+        for disk in disks {
             disk.crash(if killed { Loss::Process } else { random.pick(&losses) }, random);
         }
         let mut model = self.model.lock().unwrap().clone();
@@ -546,14 +639,14 @@ impl World {
             let Geometry { unit_pages, .. } = self.setup.geometry;
             distort(planted, &disks[FLASH], self.setup.geometry.pages() as usize, unit_pages as usize, random);
         }
-        (disks, model)
+        (devices, model)
     }
 
     /// The world after a power failure at this moment; this one goes on as if nothing had happened.
     pub fn crashed(&self, random: &mut Random) -> Outcome<World> {
         let killed = random.chance(7);
-        let (disks, model) = self.disks_after_crash(killed, random);
-        let mut world = World::open(self.setup.clone(), disks, model, Random(random.next()), self.next_tag)?;
+        let (devices, model) = self.devices_after_crash(killed, random);
+        let mut world = World::open(self.setup.clone(), devices, model, Random(random.next()), self.next_tag)?;
         world.killed = killed;
         Ok(world)
     }
@@ -684,9 +777,8 @@ impl World {
             if due > 0 {
                 return Err(format!("{due} blocks that the flash holds are not written back"));
             }
-            let mut superblock = read_superblock(&self.disks[FLASH]).map_err(|error| format!("superblock: {error}"))?;
-            superblock.state = State::Detached;
-            write_superblock(&self.disks[FLASH], &mut superblock).unwrap();
+            let side = FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] };
+            self.attachment.detach(&self.disks[FLASH], &side).unwrap();
             self.destage(Engine::destage_rest)?;
         }
         let lost = self.lost();

@@ -9,7 +9,7 @@ use flashwise_core::policy::Spec;
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
 use flashwise_server::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use flashwise_server::export::{Operation, Request};
-use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log};
+use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log, settle};
 
 use crate::fake_disk::{FakeDisk, Loss};
 use crate::random::Random;
@@ -77,14 +77,7 @@ impl Replay {
         let flash = FakeDisk::new(GEOMETRY.pages() as usize, SECTOR_BYTES);
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
         let backend = FakeDisk::new(size as usize / BLOCK_BYTES, BLOCK_BYTES);
-        let mut superblock = Superblock {
-            generation: 0,
-            cache: [7; 16],
-            backend: [9; 16],
-            geometry: GEOMETRY,
-            volume_bytes: size,
-            state: State::InUse,
-        };
+        let mut superblock = Superblock::new([7; 16], [9; 16], GEOMETRY, size);
         format(&flash, &mut superblock).unwrap();
         Replay::open(setup, [flash, backend], vec![0; size as usize], seed).unwrap()
     }
@@ -96,6 +89,7 @@ impl Replay {
         if !recovered.lost.is_empty() {
             return Err(format!("{} blocks are lost, and no device failed", recovered.lost.len()));
         }
+        settle(&disks[FLASH], &recovered).map_err(|error| format!("settling: {error}"))?;
         let settings = Settings {
             cache: cache_tag(&superblock),
             epoch: recovered.epoch,

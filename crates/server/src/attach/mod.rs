@@ -1,0 +1,476 @@
+//! Attaching a cache to its backend: both sides know each other, and no start takes an older, a foreign or an empty flash for the
+//! newest while data may be on another that was not written back.
+//!
+//! The superblock on the flash and the [`Record`] on the backend's side name the cache and count its starts. A start writes
+//!
+//! 1. the superblock, with the next number, and with the one that the backend is known to have as `attach_confirmed`,
+//! 2. the record, with the next number,
+//! 3. the superblock, which now calls it confirmed,
+//!
+//! before it serves anyone. Wherever it is interrupted, the two differ by no more than the next start makes up for. A flash with a lower
+//! number than the record is an older copy of it, a record with a lower one than `attach_confirmed` an older copy of the backend. An
+//! orderly end writes the superblock, then the record with the superblock's generation and with what the backend looks like: what it
+//! was changed without the cache is noticed at the next start.
+
+pub mod memory;
+mod side;
+pub mod stores;
+
+use std::io;
+
+use flashwise_core::format::{Geometry, PageError, Place, State, Superblock};
+use flashwise_core::recovery::Recovered;
+use uuid::Uuid;
+
+pub use self::side::{BackendSide, Closed, Record, Stamp, Writes};
+use crate::disk::Disk;
+use crate::flash::{FlashError, format, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock};
+
+/// Why a cache is not attached to a backend: an operator has to decide.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Refusal {
+    #[error(
+        "there is no cache on it, and the backend belongs to cache {expected}, which may hold data that was not written back; give the \
+         flash with that cache"
+    )]
+    Missing { expected: Uuid },
+    #[error(
+        "it holds cache {found}, the backend belongs to cache {expected}, and data that was not written back may be on {}; give the \
+         flash with cache {expected}",
+        place(*.on_found, *.on_expected)
+    )]
+    OtherCache { found: Uuid, expected: Uuid, on_found: bool, on_expected: bool },
+    #[error(
+        "it is an older copy of cache {cache}: it was attached {found} times{}, the backend says {expected}{}; what it holds is out \
+         of date, and the newest may hold data that was not written back; give the newest",
+        ended(*.found_closed),
+        ended(*.expected_closed)
+    )]
+    Older { cache: Uuid, found: u64, found_closed: bool, expected: u64, expected_closed: bool },
+    #[error(
+        "the backend is an older copy: cache {cache} was attached {expected} times, the backend says {found}; data that was not written \
+         back to the newest may be on this flash; give the newest backend"
+    )]
+    BackendOlder { cache: Uuid, found: u64, expected: u64 },
+    #[error(
+        "the backend is a copy of the file that cache {cache} belongs to (its inode was {expected} and is {found}), and the cache may \
+         hold data that was not written back; give the original or, if it was moved here and is used no more, say so once by \
+         backend-id = \"{backend}\""
+    )]
+    Copy { cache: Uuid, backend: Uuid, found: u64, expected: u64 },
+    #[error(
+        "it is a cache of another backend: it belongs to {found}, and this one is {expected}; give its own backend"
+    )]
+    OtherBackend { found: Uuid, expected: Uuid },
+}
+
+fn place(on_found: bool, on_expected: bool) -> &'static str {
+    match (on_found, on_expected) {
+        (true, true) => "both",
+        (true, false) => "the first",
+        _ => "the second",
+    }
+}
+
+fn ended(closed: bool) -> &'static str {
+    if closed { " and ended in order" } else { "" }
+}
+
+/// Why a cache cannot be attached.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum AttachError {
+    #[error(transparent)]
+    Flash(#[from] FlashError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the backend's record of its cache: {0}")]
+    Side(io::Error),
+    #[error("it is a cache of {found}, expected {expected}")]
+    Geometry { what: &'static str, found: u64, expected: u64 },
+}
+
+/// Which backend a cache should belong to.
+#[derive(Clone, Copy, Debug)]
+pub struct Pairing {
+    /// The backend.
+    pub backend: [u8; 16],
+    /// Whether an operator has said that it is the right one, copy or not.
+    pub is_identified: bool,
+    /// Whether an operator has given up what a cache holds that is not here.
+    pub discards: bool,
+}
+
+/// What a start wants of its cache.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The backend.
+    pub pairing: Pairing,
+    /// The UUID of a cache that is made anew.
+    pub new_cache: [u8; 16],
+    /// How the flash is divided.
+    pub geometry: Geometry,
+    /// Size of the volume in bytes.
+    pub volume_bytes: u64,
+    /// Whether data may become newer than the backend's.
+    pub writes_back: bool,
+    /// Threads that read the cache.
+    pub threads: u32,
+}
+
+/// A cache that was attached.
+#[derive(Debug)]
+pub struct Attached {
+    /// Both sides.
+    pub attachment: Attachment,
+    /// What the cache holds.
+    pub recovered: Recovered,
+    /// Whether it was made anew.
+    pub formatted: bool,
+    /// Whether its last run did not end in order.
+    pub crashed: bool,
+    /// What an operator should know.
+    pub notes: Vec<String>,
+}
+
+/// What is to be done with what was found.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// A cache is made anew; why, if something is given up for it.
+    New(Option<String>),
+    /// The cache is used; why only its dirty blocks are, if that is so.
+    Resume(Option<String>),
+}
+
+/// Whether a backend may be used with a flash that holds no cache, which is asked before one is made.
+pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<(), AttachError> {
+    let record = side.read().map_err(AttachError::Side)?;
+    judge_empty(record.as_ref(), discards)?;
+    Ok(())
+}
+
+fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refusal> {
+    match record {
+        Some(Record { cache, may_be_dirty: true, .. }) if !discards => Err(Refusal::Missing { expected: *cache }),
+        Some(Record { cache, may_be_dirty: true, .. }) => Ok(Verdict::New(Some(format!(
+            "cache {cache} was discarded: what it held and was not written back is lost"
+        )))),
+        _ => Ok(Verdict::New(None)),
+    }
+}
+
+/// What the superblock on the flash and the backend's record have to do with each other. `now`: what the backend looks like.
+fn judge(
+    found: Option<&Superblock>,
+    record: Option<&Record>,
+    inode: Option<u64>,
+    now: &Stamp,
+    pairing: &Pairing,
+) -> Result<Verdict, Refusal> {
+    let is_of_record = |found: &Superblock| record.is_some_and(|record| record.cache == Uuid::from_bytes(found.cache));
+    // Formatting was interrupted: nothing was ever put into it.
+    let never_begun = |found: &Superblock| found.attach == 1 && found.attach_confirmed == 0 && !is_of_record(found);
+    let Some(found) = found.filter(|found| !never_begun(found)) else {
+        return judge_empty(record, pairing.discards);
+    };
+    if found.state == State::Detached {
+        return if is_of_record(found) { Ok(Verdict::New(None)) } else { judge_empty(record, pairing.discards) };
+    }
+    if found.backend != pairing.backend {
+        let (found, expected) = (Uuid::from_bytes(found.backend), Uuid::from_bytes(pairing.backend));
+        return Err(Refusal::OtherBackend { found, expected });
+    }
+    let Some(record) = record else {
+        // Version 1 kept none.
+        let unknown = (found.attach > 0).then(|| "the backend has no record of the cache".to_owned());
+        return Ok(Verdict::Resume(unknown));
+    };
+    let cache = Uuid::from_bytes(found.cache);
+    // What is lost, or would be, if the flash is not used as it is.
+    let give_up = |may_be_dirty: bool, refusal: Refusal, what: &str| {
+        if may_be_dirty && !pairing.discards {
+            return Err(refusal);
+        }
+        let lost =
+            if may_be_dirty { "; what was not written back is lost" } else { "; nothing was left to write back" };
+        Ok(Verdict::New(Some(format!("the cache was dropped, as {what}{lost}"))))
+    };
+    if !is_of_record(found) {
+        let (on_found, on_expected) = (found.may_be_dirty, record.may_be_dirty);
+        let refusal = Refusal::OtherCache { found: cache, expected: record.cache, on_found, on_expected };
+        return give_up(on_found || on_expected, refusal, "the backend was used with another since");
+    }
+    if let (Some(expected), Some(inode)) = (record.inode, inode)
+        && expected != inode
+        && !pairing.is_identified
+    {
+        let backend = Uuid::from_bytes(pairing.backend);
+        let refusal = Refusal::Copy { cache, backend, found: inode, expected };
+        return give_up(
+            record.may_be_dirty || found.may_be_dirty,
+            refusal,
+            "the backend is a copy of the file that it belonged to",
+        );
+    }
+    let is_closed_later = found.attach == record.attach
+        && record.closed.as_ref().is_some_and(|closed| closed.generation != found.generation);
+    if found.attach < record.attach || is_closed_later {
+        let refusal = Refusal::Older {
+            cache,
+            found: found.attach,
+            found_closed: found.state == State::Clean,
+            expected: record.attach,
+            expected_closed: record.closed.is_some(),
+        };
+        return give_up(record.may_be_dirty, refusal, "it is older than the backend");
+    }
+    if found.attach > record.attach && found.attach_confirmed != record.attach {
+        let refusal = Refusal::BackendOlder { cache, found: record.attach, expected: found.attach_confirmed };
+        return give_up(record.may_be_dirty || found.may_be_dirty, refusal, "the backend is older than it");
+    }
+    let changes = record.closed.as_ref().and_then(|closed| now.changes(&closed.stamp));
+    Ok(Verdict::Resume(changes.map(|changes| format!("the backend was changed without it ({changes})"))))
+}
+
+/// What the flash holds; `None` if it is blank.
+fn examine(flash: &dyn Disk) -> Result<Option<Superblock>, FlashError> {
+    match read_superblock(flash) {
+        Err(FlashError::NoSuperblock(PageError::Magic)) if is_blank(flash)? => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Where the copy of the superblock that was written last, at an orderly end, is damaged, the record knows what it said.
+fn make_up(flash: &dyn Disk, found: &Superblock, record: Option<&Record>) -> io::Result<Superblock> {
+    let closed = record.filter(|record| (record.cache.into_bytes(), record.attach) == (found.cache, found.attach));
+    let closed = closed.and_then(|record| Some((record, record.closed.as_ref()?)));
+    match closed.filter(|(_, closed)| closed.generation == found.generation + 1) {
+        Some((record, closed)) if read_copies(flash)?.iter().any(Result::is_err) => Ok(Superblock {
+            generation: closed.generation,
+            state: State::Clean,
+            durable: Place { sequence: closed.end_sequence, page: closed.end_page },
+            may_be_dirty: record.may_be_dirty,
+            ..found.clone()
+        }),
+        _ => Ok(found.clone()),
+    }
+}
+
+/// The pair as it is: the superblock, none where the flash is blank; and what is to be done with it.
+fn find(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    found: Option<Superblock>,
+    record: Option<&Record>,
+    pairing: &Pairing,
+) -> Result<(Option<Superblock>, Verdict), AttachError> {
+    let now = side.stamp().map_err(AttachError::Side)?;
+    let Some(found) = found else { return Ok((None, judge(None, record, side.inode(), &now, pairing)?)) };
+    let made_up = make_up(flash, &found, record).map_err(FlashError::Io)?;
+    let verdict = judge(Some(&made_up), record, side.inode(), &now, pairing)?;
+    // What is written next goes to the place of a damaged copy, not of the one that is whole.
+    Ok((Some(Superblock { generation: found.generation, ..made_up }), verdict))
+}
+
+/// The superblock of a cache that belongs to the backend and is the newest; for who writes it back without a server.
+pub fn paired_superblock(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+) -> Result<Superblock, AttachError> {
+    let found = read_superblock(flash)?;
+    let record = side.read().map_err(AttachError::Side)?;
+    let (superblock, verdict) = find(flash, side, Some(found), record.as_ref(), pairing)?;
+    let superblock = superblock.expect("what was found stays");
+    match verdict {
+        Verdict::Resume(_) => Ok(superblock),
+        // What the flash holds is out of date, or was never begun, and no one would miss it.
+        Verdict::New(_) => Ok(Superblock { state: State::Detached, ..superblock }),
+    }
+}
+
+/// Attaches the cache on a flash to a backend: finds out whether they belong together, recovers what the cache holds or formats it, and
+/// counts the start on both sides.
+pub fn attach(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    wanted: &Wanted,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<Attached, AttachError> {
+    let record = side.read().map_err(AttachError::Side)?;
+    let holds_nothing = |error: &dyn std::fmt::Display| {
+        format!("the cache was dropped, as it is damaged ({error}); nothing was left to write back")
+    };
+    let found = match examine(flash) {
+        Err(error @ FlashError::Damaged(..)) if record.as_ref().is_some_and(|record| !record.may_be_dirty) => {
+            return create(flash, side, wanted, vec![holds_nothing(&error)]);
+        }
+        found => found?,
+    };
+    let why = match find(flash, side, found, record.as_ref(), &wanted.pairing)? {
+        (Some(superblock), Verdict::Resume(why)) => {
+            check_geometry(&superblock, wanted)?;
+            let may_be_dirty = superblock.may_be_dirty || record.as_ref().is_some_and(|record| record.may_be_dirty);
+            return match recover_log(flash, &superblock, wanted.threads, progress) {
+                Ok(recovered) => resume(flash, side, wanted, superblock, record, recovered, why),
+                Err(FlashError::Recovery(error)) if !may_be_dirty => {
+                    create(flash, side, wanted, vec![holds_nothing(&error)])
+                }
+                Err(error) => Err(error.into()),
+            };
+        }
+        (_, Verdict::New(why)) => why,
+        (None, Verdict::Resume(_)) => unreachable!("a flash without a cache is formatted"),
+    };
+    create(flash, side, wanted, why.into_iter().collect())
+}
+
+fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError> {
+    let block = flashwise_core::format::BLOCK_BYTES as u64;
+    let unit = |geometry: &Geometry| u64::from(geometry.unit_pages) * block;
+    let bytes = |geometry: &Geometry| u64::from(geometry.pages()) * block;
+    let compared = [
+        ("erase unit", unit(&found.geometry), unit(&wanted.geometry)),
+        ("flash size", bytes(&found.geometry), bytes(&wanted.geometry)),
+        // A volume may have grown.
+        ("volume size", found.volume_bytes, wanted.volume_bytes.max(found.volume_bytes)),
+    ];
+    match compared.into_iter().find(|(_, found, expected)| found != expected) {
+        Some((what, found, expected)) => Err(AttachError::Geometry { what, found, expected }),
+        None if found.volume_bytes > wanted.volume_bytes => {
+            let (found, expected) = (found.volume_bytes, wanted.volume_bytes);
+            Err(AttachError::Geometry { what: "volume size", found, expected })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Makes a cache anew.
+fn create(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    wanted: &Wanted,
+    notes: Vec<String>,
+) -> Result<Attached, AttachError> {
+    let mut superblock =
+        Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
+    superblock.may_be_dirty = wanted.writes_back;
+    format(flash, &mut superblock).map_err(FlashError::Io)?;
+    let recovered = recover_log(flash, &superblock, wanted.threads, &|_| ())?;
+    let attachment = Attachment::count(flash, side, superblock)?;
+    Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
+}
+
+fn resume(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    wanted: &Wanted,
+    mut superblock: Superblock,
+    record: Option<Record>,
+    mut recovered: Recovered,
+    changed: Option<String>,
+) -> Result<Attached, AttachError> {
+    settle(flash, &recovered).map_err(FlashError::Io)?;
+    let crashed = superblock.state == State::InUse;
+    let mut notes = Vec::new();
+    if let Some(changed) = changed {
+        let clean = recovered.log.len() as u64 - recovered.log.dirty_blocks();
+        notes.push(format!("{clean} clean blocks of the cache were dropped, as {changed}"));
+        superblock.clean_from = recovered.end;
+        recovered.log.drop_clean();
+    }
+    superblock.volume_bytes = wanted.volume_bytes;
+    superblock.state = State::InUse;
+    superblock.durable = recovered.end;
+    superblock.may_be_dirty = wanted.writes_back || recovered.log.dirty_blocks() > 0 || !recovered.lost.is_empty();
+    // A cache that the backend does not know yet has begun all the same.
+    superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
+    superblock.attach = superblock.attach.max(1) + 1;
+    write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
+    let attachment = Attachment::count(flash, side, superblock)?;
+    Ok(Attached { attachment, recovered, formatted: false, crashed, notes })
+}
+
+/// A cache and its backend while they are used: what the superblock and the record say.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    superblock: Superblock,
+    record: Record,
+}
+
+impl Attachment {
+    /// Lets the backend's side count the start that the superblock has counted, and then the superblock know of it.
+    fn count(flash: &dyn Disk, side: &dyn BackendSide, mut superblock: Superblock) -> Result<Attachment, AttachError> {
+        let Superblock { cache, attach, may_be_dirty, .. } = superblock;
+        let record = Record::new(cache, attach, may_be_dirty, side.inode());
+        side.write(&record).map_err(AttachError::Side)?;
+        superblock.attach_confirmed = attach;
+        write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
+        Ok(Attachment { superblock, record })
+    }
+
+    /// Both sides of a cache that no server uses, as its superblock has them.
+    pub fn of(superblock: Superblock, inode: Option<u64>) -> Attachment {
+        let record = Record::new(superblock.cache, superblock.attach, superblock.may_be_dirty, inode);
+        Attachment { superblock, record }
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The volume has another size.
+    pub fn set_volume_bytes(&mut self, flash: &dyn Disk, volume_bytes: u64) -> io::Result<()> {
+        self.superblock.volume_bytes = volume_bytes;
+        write_superblock(flash, &mut self.superblock)
+    }
+
+    /// From now on, data may become newer than the backend's.
+    pub fn allow_dirty(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
+        if !self.record.may_be_dirty {
+            let mut record = self.record.clone();
+            record.may_be_dirty = true;
+            side.write(&record)?;
+            self.record = record;
+        }
+        if !self.superblock.may_be_dirty {
+            self.superblock.may_be_dirty = true;
+            write_superblock(flash, &mut self.superblock)?;
+        }
+        Ok(())
+    }
+
+    /// The run has ended in order: everything is durable, the log ends at `end`.
+    pub fn close(
+        &mut self,
+        flash: &dyn Disk,
+        side: &dyn BackendSide,
+        end: Place,
+        may_be_dirty: bool,
+    ) -> io::Result<()> {
+        self.superblock.state = State::Clean;
+        (self.superblock.durable, self.superblock.may_be_dirty) = (end, may_be_dirty);
+        write_superblock(flash, &mut self.superblock)?;
+        let generation = self.superblock.generation;
+        let closed = Closed { generation, end_sequence: end.sequence, end_page: end.page, stamp: side.stamp()? };
+        (self.record.may_be_dirty, self.record.closed) = (may_be_dirty, Some(closed));
+        side.write(&self.record)
+    }
+
+    /// Everything was written back: the backend alone is whole. One of both sides is enough to know it: where the flash cannot be
+    /// written any more, the backend takes it for an older copy.
+    pub fn detach(&mut self, flash: &dyn Disk, side: &dyn BackendSide) -> io::Result<()> {
+        self.superblock.state = State::Detached;
+        let marked = write_superblock(flash, &mut self.superblock);
+        self.abandon(side).or(marked)
+    }
+
+    /// The flash is given up as it is: the backend alone is whole from now on, and knows it.
+    pub fn abandon(&mut self, side: &dyn BackendSide) -> io::Result<()> {
+        self.record.attach += 1;
+        (self.record.may_be_dirty, self.record.closed) = (false, None);
+        side.write(&self.record)
+    }
+}
