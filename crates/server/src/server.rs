@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::config::{ServerConfig, TlsMode};
 use crate::export::Exports;
 use crate::manage::{Address, AddressError, Api, ApiError};
-use crate::managed::Volumes;
+use crate::managed::{Load, Volumes};
 use crate::nbd;
 use crate::record::{RecordError, Recorder};
 use crate::volume::{Opened, Volume, VolumeError};
@@ -127,11 +127,15 @@ fn serve(
     let nbd = nbd::Server::start(&addresses, exports, options)?;
     let api = match config.api.address() {
         Some(address) => {
-            let counters = nbd.counters().clone();
-            let connections = Box::new(move || counters.connections.load(Ordering::Relaxed));
+            let (counters, budget) = (nbd.counters().clone(), nbd.budget().clone());
+            let load = Box::new(move || Load {
+                connections: counters.connections.load(Ordering::Relaxed),
+                request_memory_bytes: budget.used_bytes() as u64,
+                request_memory_bytes_max: budget.bytes_max() as u64,
+            });
             let listening = nbd.uris("").iter().map(ToString::to_string).collect();
             let volumes = volumes.iter().map(|(volume, _)| volume.clone()).collect();
-            let volumes = Volumes::new(volumes, listening, connections, recorder.clone());
+            let volumes = Volumes::new(volumes, listening, load, recorder.clone());
             Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
         }
         None => None,
@@ -162,5 +166,6 @@ fn options(config: &ServerConfig) -> Result<nbd::Options, ServerError> {
         handshake_time_max: Duration::from_micros(config.limits.handshake_time_max_us),
         requests_in_flight_max: config.limits.requests_in_flight_max,
         bytes_in_flight_max: config.limits.bytes_in_flight_max,
+        memory_max: config.limits.memory_max,
     })
 }

@@ -89,6 +89,10 @@ pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
         server.limits.bytes_in_flight_max = value.size(32 << 20, 1 << 40)? as usize;
         Ok(())
     }),
+    key("memory-max", Some("512MiB"), |server, value| {
+        server.limits.memory_max = value.size(64 << 20, 1 << 40)? as usize;
+        Ok(())
+    }),
     key("handshake-time-max", Some("60s"), |server, value| {
         server.limits.handshake_time_max_us = value.duration_us()?;
         Ok(())

@@ -95,6 +95,8 @@ pub struct Limits {
     pub requests_in_flight_max: usize,
     /// Most bytes that one connection's requests and answers hold.
     pub bytes_in_flight_max: usize,
+    /// Most bytes that the requests and answers of all connections hold.
+    pub memory_max: usize,
     /// How long a client may take to open an export.
     pub handshake_time_max_us: u64,
 }

@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::budget::Budget;
 use super::connection::{Control, serve};
 use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::tls::Tls;
+use super::transmission::PAYLOAD_BYTES_MAX;
 use super::uri::{Address, Uri};
 use crate::export::Exports;
 
@@ -30,6 +32,8 @@ pub struct Options {
     pub requests_in_flight_max: usize,
     /// Most bytes that one connection's requests hold, and their answers; at least the longest request.
     pub bytes_in_flight_max: usize,
+    /// Most bytes that all connections' requests hold, and their answers; at least two of the longest request.
+    pub memory_max: usize,
 }
 
 impl Default for Options {
@@ -40,6 +44,7 @@ impl Default for Options {
             handshake_time_max: Duration::from_secs(60),
             requests_in_flight_max: 128,
             bytes_in_flight_max: 64 << 20,
+            memory_max: 512 << 20,
         }
     }
 }
@@ -72,6 +77,7 @@ struct Shared {
     exports: Exports,
     options: Options,
     counters: Arc<Counters>,
+    budget: Arc<Budget>,
     registry: Mutex<Registry>,
     changed: Condvar,
     stopping: AtomicBool,
@@ -99,9 +105,12 @@ impl Server {
             listeners.extend(Listener::bind(address)?);
         }
         let addresses = listeners.iter().map(Listener::address).collect::<Result<_, _>>()?;
+        let budget =
+            Arc::new(Budget::new(options.memory_max.max(2 * PAYLOAD_BYTES_MAX as usize), options.connections_max));
         let shared = Arc::new(Shared {
             exports,
             options,
+            budget,
             counters: Arc::default(),
             registry: Mutex::default(),
             changed: Condvar::new(),
@@ -132,6 +141,11 @@ impl Server {
     /// What it has done so far.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.shared.counters
+    }
+
+    /// The memory that requests and answers of all connections share.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.shared.budget
     }
 
     /// Stops: no more clients are accepted, what they have sent is answered, and connections end. Requests that are not answered
@@ -236,7 +250,7 @@ fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            serve(&control, &shared.exports, &shared.options, &shared.counters);
+            serve(&control, &shared.exports, &shared.options, &shared.budget, &shared.counters);
         })?
     };
     registry.connections.insert(id, (control, thread));
