@@ -5,6 +5,8 @@
 use flashwise_core::cache::Mode;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
+use tracing::level_filters::LevelFilter;
+
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::volume::VolumeConfig;
@@ -49,6 +51,19 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
     key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
+    key("log-level", Some("warn"), |server, value| {
+        server.log_level = value.word(&LOG_LEVELS)?;
+        Ok(())
+    }),
+];
+
+/// The words of the key `log-level`.
+const LOG_LEVELS: [(&str, LevelFilter); 5] = [
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
 ];
 
 /// Keys of `[api]`.

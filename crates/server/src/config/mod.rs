@@ -5,9 +5,11 @@
 //! | `keys.rs` | every key, its default and what it sets |
 //! | `value.rs` | what values may look like |
 //! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
+//! | `changes.rs` | what a configuration says that another does not |
 //! | `consistency.rs` | what must hold between keys |
 //! | `files.rs` | what must hold of the files and devices that are named |
 
+mod changes;
 mod consistency;
 mod document;
 mod files;
@@ -22,6 +24,8 @@ use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::manage::KEYS as SETTABLE;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
@@ -35,6 +39,8 @@ pub struct ServerConfig {
     pub listen: Vec<String>,
     /// The file that every request is recorded to, if any.
     pub record: Option<PathBuf>,
+    /// What is told on standard error: what is at least as grave.
+    pub log_level: LevelFilter,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
@@ -43,6 +49,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The volumes, at least one.
     pub volumes: Vec<VolumeConfig>,
+    /// What it was made of.
+    given: Tables,
 }
 
 /// The management API.
@@ -265,10 +273,12 @@ impl ServerConfig {
         let mut config = ServerConfig {
             listen: Vec::new(),
             record: None,
+            log_level: LevelFilter::OFF,
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),
             volumes: Vec::new(),
+            given: origin.tables.clone(),
         };
         origin.apply(Section::Server, SERVER_KEYS, &mut config)?;
         origin.apply(Section::Api, API_KEYS, &mut config)?;

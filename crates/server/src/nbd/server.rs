@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustls::ServerConfig;
 
 use super::budget::Budget;
 use super::connection::{Control, serve};
@@ -34,6 +35,8 @@ pub struct Options {
     pub bytes_in_flight_max: usize,
     /// Most bytes that all connections' requests hold, and their answers; at least two of the longest request.
     pub memory_max: usize,
+    /// A client that neither takes nor sends a byte of what it asked for in so long is cut off, if another one waits for its memory.
+    pub stall_time_max: Duration,
 }
 
 impl Default for Options {
@@ -45,6 +48,7 @@ impl Default for Options {
             requests_in_flight_max: 128,
             bytes_in_flight_max: 64 << 20,
             memory_max: 512 << 20,
+            stall_time_max: Duration::from_secs(30),
         }
     }
 }
@@ -75,7 +79,7 @@ struct Registry {
 
 struct Shared {
     exports: Exports,
-    options: Options,
+    options: RwLock<Options>,
     counters: Arc<Counters>,
     budget: Arc<Budget>,
     registry: Mutex<Registry>,
@@ -87,6 +91,11 @@ struct Shared {
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().expect("no thread panics with the table of connections")
+    }
+
+    /// What it allows now.
+    fn options(&self) -> Options {
+        self.options.read().expect("no thread panics with the options").clone()
     }
 }
 
@@ -109,7 +118,7 @@ impl Server {
             Arc::new(Budget::new(options.memory_max.max(2 * PAYLOAD_BYTES_MAX as usize), options.connections_max));
         let shared = Arc::new(Shared {
             exports,
-            options,
+            options: RwLock::new(options),
             budget,
             counters: Arc::default(),
             registry: Mutex::default(),
@@ -133,9 +142,18 @@ impl Server {
 
     /// How clients reach an export, one URI for each address.
     pub fn uris(&self, export: &str) -> Vec<Uri> {
-        let encrypted = matches!(self.shared.options.tls, Tls::Required(_));
+        let encrypted = matches!(self.shared.options().tls, Tls::Required(_));
         let uri = |address: &Address| Uri { encrypted, address: address.clone(), export: export.to_owned() };
         self.addresses.iter().map(uri).collect()
+    }
+
+    /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
+    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+        let mut options = self.shared.options.write().expect("no thread panics with the options");
+        match &mut options.tls {
+            Tls::Off => {}
+            Tls::Allowed(current) | Tls::Required(current) => *current = config,
+        }
     }
 
     /// What it has done so far.
@@ -237,8 +255,9 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Gives a client its thread, unless there are too many.
 fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
+    let options = shared.options();
     let mut registry = shared.registry();
-    if registry.connections.len() >= shared.options.connections_max {
+    if registry.connections.len() >= options.connections_max {
         Counters::add(&shared.counters.connections_refused, 1);
         return Ok(());
     }
@@ -250,7 +269,7 @@ fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            serve(&control, &shared.exports, &shared.options, &shared.budget, &shared.counters);
+            serve(&control, &shared.exports, &options, &shared.budget, &shared.counters);
         })?
     };
     registry.connections.insert(id, (control, thread));

@@ -33,8 +33,6 @@ const INPUT_BYTES_MAX: usize = 128 << 10;
 const REQUEST_OVERHEAD_BYTES: usize = 512;
 /// A client that is silent for so long needs no buffers.
 const SILENCE: Duration = Duration::from_secs(1);
-/// A client that neither takes nor sends a byte of what it asked for in so long is cut off if another one waits for its memory.
-const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Data of a write that is at least as long is received where it stays.
 const DIRECT_BYTES_MIN: usize = 32 << 10;
 /// Unsent replies that are sent before all received requests are looked at.
@@ -97,6 +95,7 @@ pub struct Transmission<'a> {
     terms: Terms,
     requests_in_flight_max: usize,
     bytes_in_flight_max: usize,
+    stall_time_max: Duration,
     account: Account,
     counters: &'a Counters,
     tally: Tally,
@@ -145,6 +144,7 @@ impl<'a> Transmission<'a> {
             terms,
             requests_in_flight_max,
             bytes_in_flight_max: bytes_in_flight_max + requests_in_flight_max * REQUEST_OVERHEAD_BYTES,
+            stall_time_max: options.stall_time_max,
             account,
             counters,
             tally: Tally::default(),
@@ -246,16 +246,16 @@ impl<'a> Transmission<'a> {
             return Ok(());
         }
         let awaits_client = write || matches!(self.expected, Expected::Data { .. });
-        let patience = match (alone && !self.resting, awaits_client) {
-            (true, _) => Some(SILENCE),
-            (false, true) => Some(STALL_TIME_MAX),
+        let patience = match (awaits_client, alone && !self.resting) {
+            (true, _) => Some(self.stall_time_max),
+            (false, true) => Some(SILENCE),
             (false, false) => None,
         };
         let deadline = patience.map(|patience| Instant::now() + patience);
         let ready = self.transport.wait(read, write, completions.bell(), deadline);
         completions.wake_up(ready.as_ref().is_ok_and(|ready| ready.rung));
         if ready.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return self.stalled(patience == Some(STALL_TIME_MAX));
+            return self.stalled(awaits_client);
         }
         if ready?.readable { self.receive(Patience::Now) } else { Ok(()) }
     }
@@ -263,9 +263,7 @@ impl<'a> Transmission<'a> {
     /// What to do when the client was silent, or stalled what it asked for.
     fn stalled(&mut self, asked: bool) -> io::Result<()> {
         if asked && self.account.is_in_the_way() {
-            tracing::warn!(
-                "a client was cut off: it took and sent nothing for 30 s while others waited for its memory"
-            );
+            tracing::warn!("a client was cut off: it took and sent nothing while others waited for its memory");
             Counters::add(&self.counters.connections_broken, 1);
             return Err(io::ErrorKind::TimedOut.into());
         }
