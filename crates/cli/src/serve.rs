@@ -1,5 +1,7 @@
 //! `flashwise serve`: runs the cache until it is told to end.
 
+use std::ffi::c_int;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,15 +16,20 @@ use flashwise_server::server::Server;
 use flashwise_server::volume::{Opened, Volume};
 use flashwise_sim::human;
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::failure::Misuse;
 
 /// Serve volumes over NBD through a flash cache
 ///
 /// Volumes come from a configuration file, or one volume from flags. SIGTERM and SIGINT flush everything and end the server; a
-/// second signal ends it at once, which is as safe as a power failure.
+/// second signal ends it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// A configuration in TOML; docs/flashwise.toml shows every key
@@ -142,11 +149,54 @@ impl VolumeFlags {
     }
 }
 
+/// Tells the operator. Where nobody listens any more, such as on a terminal that was closed, the server goes on.
+macro_rules! say {
+    ($($text:tt)*) => {
+        drop(writeln!(std::io::stderr(), $($text)*))
+    };
+}
+
+/// Signals that would end the process, and with it what waits in memory, and that have no meaning for the server.
+const IGNORED: [c_int; 4] = [SIGUSR1, SIGUSR2, SIGALRM, SIGXFSZ];
+
 /// How long clients' requests may take to be answered when the server ends.
 const GRACE: Duration = Duration::from_secs(30);
 
 impl Serve {
     pub fn run(&self) -> anyhow::Result<()> {
+        let config = self.config()?;
+        let log = Log::start(config.log_level)?;
+        // Before anything is opened, so that no signal goes unheard.
+        let ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, ending.clone()).context("signals")?;
+            signal_hook::flag::register(signal, ending.clone()).context("signals")?;
+        }
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP].iter().chain(&IGNORED)).context("signals")?;
+        let server = Server::start(&config)?;
+        tell(&server);
+        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
+        notify(&[
+            NotifyState::Ready,
+            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
+        ]);
+        for signal in signals.forever() {
+            match signal {
+                SIGTERM | SIGINT => break,
+                SIGHUP => self.reload(&server, &log),
+                _ => say!("flashwise: {} means nothing here, ignored", signal_name(signal).unwrap_or("a signal")),
+            }
+        }
+        notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
+        say!("flashwise: flushing");
+        let stopped = server.stop(GRACE);
+        drop(watchdog);
+        stopped?;
+        say!("flashwise: everything is flushed, ended");
+        Ok(())
+    }
+
+    fn config(&self) -> anyhow::Result<ServerConfig> {
         let mut config = match &self.config {
             Some(path) => ServerConfig::read(path)?,
             None if self.volume.backend.is_none() && self.volume.flash.is_none() => {
@@ -157,38 +207,50 @@ impl Serve {
             None => ServerConfig::from_flags(self.volume.flags())?,
         };
         for name in &self.discard_cache {
+            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
             let Some(volume) = config.volumes.iter_mut().find(|volume| volume.name == *name) else {
-                let names: Vec<&str> = config.volumes.iter().map(|volume| volume.name.as_str()).collect();
-                return Err(Misuse(format!(
-                    "--discard-cache: no volume '{name}', expected one of: {}",
-                    names.join(", ")
-                ))
-                .into());
+                let what = format!("--discard-cache: no volume '{name}', expected one of: {}", names.join(", "));
+                return Err(Misuse(what).into());
             };
             volume.discard_cache = true;
         }
-        // Before anything is opened, so that no signal goes unheard.
-        let ending = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register_conditional_shutdown(signal, 1, ending.clone()).context("signals")?;
-            signal_hook::flag::register(signal, ending.clone()).context("signals")?;
+        Ok(config)
+    }
+
+    /// Takes over what can change while the server runs. Where the configuration is wrong, all stays as it was.
+    fn reload(&self, server: &Server, log: &Log) {
+        let now = NotifyState::monotonic_usec_now().into_iter();
+        notify(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
+        match self.config() {
+            Ok(config) => {
+                log.set_level(config.log_level);
+                say!("flashwise: SIGHUP: the log level is {}", config.log_level);
+                server.reload(&config).iter().for_each(|line| say!("flashwise: SIGHUP: {line}"));
+            }
+            Err(error) => say!("flashwise: SIGHUP: nothing is reloaded: {error:#}"),
         }
-        let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals")?;
-        let server = Server::start(&config)?;
-        tell(&server);
-        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
-        notify(&[
-            NotifyState::Ready,
-            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
-        ]);
-        signals.forever().next();
-        notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
-        eprintln!("flashwise: flushing");
-        let stopped = server.stop(GRACE);
-        drop(watchdog);
-        stopped?;
-        eprintln!("flashwise: everything is flushed, ended");
-        Ok(())
+        notify(&[NotifyState::Ready]);
+    }
+}
+
+/// What the parts of the server tell of themselves, on standard error.
+struct Log {
+    filter: reload::Handle<LevelFilter, Registry>,
+}
+
+impl Log {
+    fn start(level: LevelFilter) -> anyhow::Result<Log> {
+        let (filter, handle) = reload::Layer::new(level);
+        // Errors of writing go nowhere: standard error, where they would be told, is what cannot be written.
+        let told = fmt::layer().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false);
+        let told = told.log_internal_errors(false);
+        tracing_subscriber::registry().with(filter).with(told).try_init().context("the log")?;
+        Ok(Log { filter: handle })
+    }
+
+    fn set_level(&self, level: LevelFilter) {
+        // Fails only where the log is gone.
+        let _ = self.filter.modify(|current| *current = level);
     }
 }
 
@@ -196,12 +258,12 @@ impl Serve {
 fn tell(server: &Server) {
     for (volume, opened) in server.volumes() {
         let name = &volume.config().name;
-        opened.notes.iter().for_each(|note| eprintln!("flashwise: {note}"));
-        eprintln!("flashwise: volume {name}: {}", found(opened));
-        server.uris(name).iter().for_each(|uri| eprintln!("flashwise: volume {name} is served at {uri}"));
+        opened.notes.iter().for_each(|note| say!("flashwise: {note}"));
+        say!("flashwise: volume {name}: {}", found(opened));
+        server.uris(name).iter().for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
     }
     if let Some(address) = server.api() {
-        eprintln!("flashwise: the management API is at {address}");
+        say!("flashwise: the management API is at {address}");
     }
 }
 
@@ -219,7 +281,7 @@ fn found(opened: &Opened) -> String {
 /// Tells the service manager, where there is one that listens; what it makes of that is its affair.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        eprintln!("flashwise: the service manager cannot be told: {error}");
+        say!("flashwise: the service manager cannot be told: {error}");
     }
 }
 

@@ -43,7 +43,9 @@ const LOST_MAX: usize = 10;
 
 fn page(status: &ServerStatus) -> String {
     let connections = human::counted(status.connections, "connection");
-    let mut page = format!("flashwise {}, process {}, {connections}\n", status.version, status.pid);
+    let (held, held_max) = (status.request_memory_bytes as f64, status.request_memory_bytes_max as f64);
+    let memory = format!("{} of {} for requests", human::bytes(held), human::bytes(held_max));
+    let mut page = format!("flashwise {}, process {}, {connections}, {memory}\n", status.version, status.pid);
     for uri in &status.listening {
         let _ = writeln!(page, "listening at {uri}");
     }

@@ -262,7 +262,8 @@ fn tcp_stub(answers: &[(u16, &str)]) -> (String, Receiver<String>) {
     (address, stub(answers, move || Box::new(listener.accept().unwrap().0)))
 }
 
-const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "listening": ["nbd+unix:///?socket=/run/nbd.sock"],
+const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "request_memory_bytes": 5242880,
+ "request_memory_bytes_max": 536870912, "listening": ["nbd+unix:///?socket=/run/nbd.sock"],
  "recording": {"path": "/srv/today.zst", "recorded_requests": 81234, "dropped_requests": 12, "error": null},
  "volumes": [{"name": "data", "size_bytes": 10737418240, "backend": "/srv/data.img", "flash": "/dev/nvme0n1p4", "policy": "larc",
  "admission": "adaptive:target=20ms", "admission_choice": "p=0.25", "admission_threshold": 0.25, "admission_decisions": 7,

@@ -18,6 +18,7 @@ pub mod managed;
 pub mod memory;
 pub mod nbd;
 pub mod record;
+mod reload;
 pub mod server;
 pub mod status;
 pub mod volume;

@@ -15,10 +15,21 @@ use crate::volume::Volume;
 pub struct Volumes {
     volumes: Vec<Arc<Volume>>,
     listening: Vec<String>,
-    connections: Box<dyn Fn() -> u64 + Send + Sync>,
+    load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
+}
+
+/// What clients take of a server at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Connections that are open.
+    pub connections: u64,
+    /// Memory of their requests and answers.
+    pub request_memory_bytes: u64,
+    /// Most of it that they may have.
+    pub request_memory_bytes_max: u64,
 }
 
 struct Detaching {
@@ -28,14 +39,14 @@ struct Detaching {
 }
 
 impl Volumes {
-    /// Volumes that clients reach at `listening`; `connections` says how many are connected.
+    /// Volumes that clients reach at `listening`; `load` says what these take.
     pub fn new(
         volumes: Vec<Arc<Volume>>,
         listening: Vec<String>,
-        connections: Box<dyn Fn() -> u64 + Send + Sync>,
+        load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
     ) -> Volumes {
-        Volumes { volumes, listening, connections, recorder, detaching: Mutex::default() }
+        Volumes { volumes, listening, load, recorder, detaching: Mutex::default() }
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
@@ -53,10 +64,13 @@ impl Volumes {
 
 impl Managed for Volumes {
     fn status(&self) -> ServerStatus {
+        let load = (self.load)();
         ServerStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            connections: (self.connections)(),
+            connections: load.connections,
+            request_memory_bytes: load.request_memory_bytes,
+            request_memory_bytes_max: load.request_memory_bytes_max,
             listening: self.listening.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
             volumes: self.volumes.iter().map(|volume| volume.status()).collect(),

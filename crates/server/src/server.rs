@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::config::{ServerConfig, TlsMode};
 use crate::export::Exports;
 use crate::manage::{Address, AddressError, Api, ApiError};
-use crate::managed::Volumes;
+use crate::managed::{Load, Volumes};
 use crate::nbd;
 use crate::record::{RecordError, Recorder};
 use crate::volume::{Opened, Volume, VolumeError};
@@ -38,6 +38,7 @@ pub enum ServerError {
 
 /// A running server.
 pub struct Server {
+    config: ServerConfig,
     api: Option<Api>,
     nbd: nbd::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
@@ -52,13 +53,26 @@ impl Server {
         let mut volumes = Vec::new();
         let started = open_volumes(config, &mut volumes).and_then(|()| serve(config, options, token, &volumes));
         match started {
-            Ok((nbd, api, recorder)) => Ok(Server { api, nbd, volumes, recorder }),
+            Ok((nbd, api, recorder)) => Ok(Server { config: config.clone(), api, nbd, volumes, recorder }),
             Err(error) => {
                 // Of what goes wrong now, the first cause is the one to tell.
                 volumes.iter().for_each(|(volume, _)| drop(volume.close()));
                 Err(error)
             }
         }
+    }
+
+    /// What it was started with.
+    pub(crate) fn config(&self) -> &ServerConfig {
+        &self.config
+    }
+
+    pub(crate) fn nbd(&self) -> &nbd::Server {
+        &self.nbd
+    }
+
+    pub(crate) fn api_server(&self) -> Option<&Api> {
+        self.api.as_ref()
     }
 
     /// The volumes, and how each was opened.
@@ -127,11 +141,15 @@ fn serve(
     let nbd = nbd::Server::start(&addresses, exports, options)?;
     let api = match config.api.address() {
         Some(address) => {
-            let counters = nbd.counters().clone();
-            let connections = Box::new(move || counters.connections.load(Ordering::Relaxed));
+            let (counters, budget) = (nbd.counters().clone(), nbd.budget().clone());
+            let load = Box::new(move || Load {
+                connections: counters.connections.load(Ordering::Relaxed),
+                request_memory_bytes: budget.used_bytes() as u64,
+                request_memory_bytes_max: budget.bytes_max() as u64,
+            });
             let listening = nbd.uris("").iter().map(ToString::to_string).collect();
             let volumes = volumes.iter().map(|(volume, _)| volume.clone()).collect();
-            let volumes = Volumes::new(volumes, listening, connections, recorder.clone());
+            let volumes = Volumes::new(volumes, listening, load, recorder.clone());
             Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
         }
         None => None,
@@ -139,22 +157,27 @@ fn serve(
     Ok((nbd, api, recorder))
 }
 
-fn token(config: &ServerConfig) -> Result<Option<String>, ServerError> {
+/// What the token file holds, if there is one.
+pub(crate) fn token(config: &ServerConfig) -> Result<Option<String>, ServerError> {
     let Some(path) = &config.api.token_file else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
     Ok(Some(text.trim().to_owned()))
 }
 
+/// The files of TLS, unless it is off.
+pub(crate) fn tls_files(config: &ServerConfig) -> Option<nbd::TlsFiles> {
+    let tls = &config.tls;
+    let (certificate, key) = (tls.certificate.clone()?, tls.key.clone()?);
+    let client_authorities = tls.client_authorities.clone();
+    (tls.mode != TlsMode::Off).then_some(nbd::TlsFiles { certificate, key, client_authorities })
+}
+
 fn options(config: &ServerConfig) -> Result<nbd::Options, ServerError> {
-    let tls = match (config.tls.mode, &config.tls.certificate, &config.tls.key) {
-        (TlsMode::Off, _, _) => nbd::Tls::Off,
-        (mode, Some(certificate), Some(key)) => {
-            let client_authorities = config.tls.client_authorities.clone();
-            let files = nbd::TlsFiles { certificate: certificate.clone(), key: key.clone(), client_authorities };
-            let loaded = files.load()?;
-            if mode == TlsMode::Required { nbd::Tls::Required(loaded) } else { nbd::Tls::Allowed(loaded) }
-        }
-        _ => unreachable!("a configuration with TLS has a certificate and a key"),
+    let tls = match (config.tls.mode, tls_files(config)) {
+        (TlsMode::Off, _) => nbd::Tls::Off,
+        (TlsMode::Required, Some(files)) => nbd::Tls::Required(files.load()?),
+        (TlsMode::Allowed, Some(files)) => nbd::Tls::Allowed(files.load()?),
+        (_, None) => unreachable!("a configuration with TLS has a certificate and a key"),
     };
     Ok(nbd::Options {
         tls,
@@ -162,5 +185,7 @@ fn options(config: &ServerConfig) -> Result<nbd::Options, ServerError> {
         handshake_time_max: Duration::from_micros(config.limits.handshake_time_max_us),
         requests_in_flight_max: config.limits.requests_in_flight_max,
         bytes_in_flight_max: config.limits.bytes_in_flight_max,
+        memory_max: config.limits.memory_max,
+        ..nbd::Options::default()
     })
 }

@@ -170,6 +170,10 @@ pub struct ServerStatus {
     pub pid: u32,
     /// Connections that are open.
     pub connections: u64,
+    /// Memory that requests and answers of all connections hold, in bytes.
+    pub request_memory_bytes: u64,
+    /// Most of it that they may hold, in bytes: `memory-max`.
+    pub request_memory_bytes_max: u64,
     /// Where clients connect, as NBD URIs.
     pub listening: Vec<String>,
     /// The recording of its requests, if it makes one.

@@ -5,6 +5,8 @@
 use flashwise_core::cache::Mode;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
+use tracing::level_filters::LevelFilter;
+
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::volume::VolumeConfig;
@@ -53,6 +55,19 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         server.state_directory = value.path()?;
         Ok(())
     }),
+    key("log-level", Some("warn"), |server, value| {
+        server.log_level = value.word(&LOG_LEVELS)?;
+        Ok(())
+    }),
+];
+
+/// The words of the key `log-level`.
+const LOG_LEVELS: [(&str, LevelFilter); 5] = [
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
 ];
 
 /// Keys of `[api]`.
@@ -91,6 +106,10 @@ pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
     }),
     key("bytes-in-flight-max", Some("64MiB"), |server, value| {
         server.limits.bytes_in_flight_max = value.size(32 << 20, 1 << 40)? as usize;
+        Ok(())
+    }),
+    key("memory-max", Some("512MiB"), |server, value| {
+        server.limits.memory_max = value.size(64 << 20, 1 << 40)? as usize;
         Ok(())
     }),
     key("handshake-time-max", Some("60s"), |server, value| {

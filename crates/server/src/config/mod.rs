@@ -5,9 +5,11 @@
 //! | `keys.rs` | every key, its default and what it sets |
 //! | `value.rs` | what values may look like |
 //! | `document.rs` | TOML, taken apart into tables, keys and values with their lines |
+//! | `changes.rs` | what a configuration says that another does not |
 //! | `consistency.rs` | what must hold between keys |
 //! | `files.rs` | what must hold of the files and devices that are named |
 
+mod changes;
 mod consistency;
 mod document;
 mod files;
@@ -21,6 +23,8 @@ use std::path::{Path, PathBuf};
 use flashwise_core::cache::Mode;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
+
+use tracing::level_filters::LevelFilter;
 
 use crate::attach::stores::default_state_directory;
 use crate::manage::KEYS as SETTABLE;
@@ -38,6 +42,8 @@ pub struct ServerConfig {
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,
+    /// What is told on standard error: what is at least as grave.
+    pub log_level: LevelFilter,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
@@ -46,6 +52,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// The volumes, at least one.
     pub volumes: Vec<VolumeConfig>,
+    /// What it was made of.
+    given: Tables,
 }
 
 /// The management API.
@@ -98,6 +106,8 @@ pub struct Limits {
     pub requests_in_flight_max: usize,
     /// Most bytes that one connection's requests and answers hold.
     pub bytes_in_flight_max: usize,
+    /// Most bytes that the requests and answers of all connections hold.
+    pub memory_max: usize,
     /// How long a client may take to open an export.
     pub handshake_time_max_us: u64,
 }
@@ -267,10 +277,12 @@ impl ServerConfig {
             listen: Vec::new(),
             record: None,
             state_directory: default_state_directory(),
+            log_level: LevelFilter::OFF,
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),
             volumes: Vec::new(),
+            given: origin.tables.clone(),
         };
         origin.apply(Section::Server, SERVER_KEYS, &mut config)?;
         origin.apply(Section::Api, API_KEYS, &mut config)?;

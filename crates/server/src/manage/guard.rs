@@ -5,6 +5,7 @@
 //! requests whose answers they cannot read, which the `Origin` header gives away.
 
 use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -16,7 +17,7 @@ use super::routes::Failure;
 #[derive(Debug)]
 pub struct Guard {
     /// The token that requests must bear.
-    pub token: Option<String>,
+    pub token: Option<RwLock<String>>,
     /// Whether the `Host` header must name this machine.
     pub checks_host: bool,
 }
@@ -52,6 +53,7 @@ impl Guard {
             scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)
         });
         // Takes as long wherever the first wrong byte is.
+        let token = token.read().unwrap_or_else(PoisonError::into_inner);
         given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes())))
     }
 }
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_passes() {
-        let guard = Guard { token: Some("sesame".to_owned()), checks_host: false };
+        let guard = Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false };
         for (header, status) in [
             ("Bearer sesame", 200),
             ("bearer sesame", 200),

@@ -212,6 +212,14 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     let mut connections =
         encoder.encode_descriptor("connections", "Connections that are open", None, MetricType::Gauge)?;
     connections.encode_gauge(&status.connections)?;
+    let memory = [
+        ("request_memory", "Memory that requests and answers of all connections hold", status.request_memory_bytes),
+        ("request_memory_limit", "Most of it that they may hold", status.request_memory_bytes_max),
+    ];
+    for (name, help, bytes) in memory {
+        let unit = Some(&Unit::Bytes);
+        encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&bytes)?;
+    }
     if let Some(recording) = &status.recording {
         let counts = [
             ("recorded_requests", "Requests that were taken down in the recording", recording.recorded_requests),

@@ -11,7 +11,7 @@ mod routes;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -113,15 +113,19 @@ pub struct Api {
     serving: Option<JoinHandle<()>>,
     stopping: watch::Sender<bool>,
     address: Address,
+    guard: Arc<Guard>,
+}
+
+fn check_token(token: &str) -> Result<(), ApiError> {
+    let good = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if good { Ok(()) } else { Err(ApiError::BadToken) }
 }
 
 impl Api {
     /// Listens on an address and serves from then on. Those who ask must bear the token, if there is one; without one the address
     /// must be a Unix socket or loopback.
     pub fn start(address: &Address, token: Option<String>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-            return Err(ApiError::BadToken);
-        }
+        token.iter().try_for_each(|token| check_token(token))?;
         let listen_error = |source| ApiError::Listen { address: address.to_string(), source };
         let resolved = address.resolved().map_err(listen_error)?;
         if token.is_none()
@@ -138,19 +142,29 @@ impl Api {
             Listener::Unix(..) => address.clone(),
         };
         let checks_host = token.is_none() && matches!(address, Address::Tcp(..));
-        let router = routes::router(server, Guard { token, checks_host });
+        let guard = Arc::new(Guard { token: token.map(RwLock::new), checks_host });
+        let router = routes::router(server, guard.clone());
         let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
         let (stopping, stopped) = watch::channel(false);
         let context = runtime.enter();
         let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
         drop(context);
         let serving = runtime.spawn(connections::serve(accepting, router, stopped));
-        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address })
+        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard })
     }
 
     /// Where it listens, with the port that was chosen where 0 was asked for.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Asks for another token from now on, where one is asked for.
+    pub fn set_token(&self, token: String) -> Result<(), ApiError> {
+        check_token(&token)?;
+        if let Some(current) = &self.guard.token {
+            *current.write().unwrap_or_else(PoisonError::into_inner) = token;
+        }
+        Ok(())
     }
 
     /// Stops listening, and waits some seconds for what is being answered. Not to be called by what it manages.

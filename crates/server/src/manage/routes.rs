@@ -293,7 +293,7 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
 }
 
 /// All routes.
-pub fn router(server: Arc<dyn Managed>, guard: Guard) -> Router {
+pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/flush", post(flush_all))
@@ -306,7 +306,7 @@ pub fn router(server: Arc<dyn Managed>, guard: Guard) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(server)
-        .layer(middleware::from_fn_with_state(Arc::new(guard), guarded))
+        .layer(middleware::from_fn_with_state(guard, guarded))
 }
 
 #[derive(OpenApi)]

@@ -8,13 +8,14 @@ use std::time::Instant;
 
 use rustix::net::{Shutdown, shutdown};
 
+use super::budget::{Account, Budget};
 use super::completions::Completions;
 use super::counters::Counters;
 use super::handshake::{Handshake, OPTION_BYTES_MAX, Session, Step};
 use super::output::Output;
 use super::protocol::greeting;
 use super::server::Options;
-use super::session::Transmission;
+use super::session::{INPUT_BYTES_MIN, Transmission};
 use super::tls::Tls;
 use super::transport::{Patience, Transport};
 use crate::export::Exports;
@@ -75,17 +76,36 @@ impl Control {
 pub struct Input {
     bytes: Vec<u8>,
     start: usize,
+    /// Whether the last bytes that came filled the buffer: there may be more.
+    filled: bool,
 }
 
 impl Input {
     /// Room for `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
-        Self { bytes: Vec::with_capacity(capacity), start: 0 }
+        Self { bytes: Vec::with_capacity(capacity), start: 0, filled: false }
     }
 
     /// What was not looked at yet.
     pub fn available(&self) -> &[u8] {
         &self.bytes[self.start..]
+    }
+
+    /// How much there is room for.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether a larger buffer would have taken more.
+    pub fn is_too_small(&self) -> bool {
+        self.filled
+    }
+
+    /// Makes room for `capacity` bytes, or for those that are there, if they are more.
+    pub fn resize(&mut self, capacity: usize) {
+        let mut bytes = Vec::with_capacity(capacity.max(self.available().len()));
+        bytes.extend_from_slice(self.available());
+        *self = Self { bytes, start: 0, filled: false };
     }
 
     /// Forgets the first `length` bytes.
@@ -107,7 +127,9 @@ impl Input {
             self.start = 0;
         }
         assert!(self.bytes.len() < self.bytes.capacity(), "a message fits into the buffer");
-        transport.receive(&mut self.bytes, patience)
+        let received = transport.receive(&mut self.bytes, patience);
+        self.filled = self.bytes.len() == self.bytes.capacity();
+        received
     }
 }
 
@@ -115,13 +137,14 @@ impl Input {
 const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;
 
 /// Serves one client until it goes.
-pub fn serve(control: &Control, exports: &Exports, options: &Options, counters: &Counters) {
+pub fn serve(control: &Control, exports: &Exports, options: &Options, budget: &Arc<Budget>, counters: &Counters) {
     let mut transport = Transport::new(Arc::clone(&control.socket));
     let mut input = Input::new(HANDSHAKE_INPUT_BYTES);
     match haggle(control, &mut transport, &mut input, exports, options) {
         Ok(Some(session)) => {
-            let mut transmission = Transmission::new(control, transport, session, options, counters);
-            transmission.run(input.available());
+            input.resize(INPUT_BYTES_MIN);
+            let account = Account::new(budget, control.completions());
+            Transmission::new(control, transport, session, options, account, counters, input).run();
         }
         Ok(None) => transport.close(),
         Err(_) => {

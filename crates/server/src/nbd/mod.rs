@@ -8,6 +8,7 @@
 //! | `transmission.rs` | what to do with a request, and its answer in bytes | sockets |
 //! | `output.rs` | bytes on their way to a client | what they mean |
 //! | `completions.rs` | answers on their way from an export to a connection | the protocol |
+//! | `budget.rs` | the memory that all connections share | what it is used for |
 //! | `polling.rs` | looking for a request for a moment before sleeping | what comes |
 //! | `transport.rs` | a client's socket, plain or under TLS | the protocol |
 //! | `session.rs` | the transmission phase of a connection | listeners, other connections |
@@ -18,6 +19,7 @@
 //! | `uri.rs` | NBD URIs | sockets |
 //! | `counters.rs` | what a server has done | why |
 
+mod budget;
 mod completions;
 mod connection;
 mod counters;
@@ -33,6 +35,7 @@ pub mod transmission;
 mod transport;
 mod uri;
 
+pub use budget::Budget;
 pub use counters::Counters;
 pub use listener::ListenError;
 pub use server::{Options, Server, StartError};

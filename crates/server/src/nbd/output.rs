@@ -27,6 +27,19 @@ impl Output {
         self.length
     }
 
+    /// Memory that what is not sent yet takes, with the part of a piece that is sent.
+    pub fn held_bytes(&self) -> usize {
+        self.length + self.sent
+    }
+
+    /// Gives up what is kept to be used again.
+    pub fn trim(&mut self) {
+        self.spare = Vec::new();
+        if self.gathered.is_empty() {
+            self.gathered = Vec::new();
+        }
+    }
+
     /// Whether all is sent.
     pub fn is_empty(&self) -> bool {
         self.length == 0

@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustls::ServerConfig;
 
+use super::budget::Budget;
 use super::connection::{Control, serve};
 use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::tls::Tls;
+use super::transmission::PAYLOAD_BYTES_MAX;
 use super::uri::{Address, Uri};
 use crate::export::Exports;
 
@@ -30,6 +33,10 @@ pub struct Options {
     pub requests_in_flight_max: usize,
     /// Most bytes that one connection's requests hold, and their answers; at least the longest request.
     pub bytes_in_flight_max: usize,
+    /// Most bytes that all connections' requests hold, and their answers; at least two of the longest request.
+    pub memory_max: usize,
+    /// A client that neither takes nor sends a byte of what it asked for in so long is cut off, if another one waits for its memory.
+    pub stall_time_max: Duration,
 }
 
 impl Default for Options {
@@ -40,6 +47,8 @@ impl Default for Options {
             handshake_time_max: Duration::from_secs(60),
             requests_in_flight_max: 128,
             bytes_in_flight_max: 64 << 20,
+            memory_max: 512 << 20,
+            stall_time_max: Duration::from_secs(30),
         }
     }
 }
@@ -70,8 +79,9 @@ struct Registry {
 
 struct Shared {
     exports: Exports,
-    options: Options,
+    options: RwLock<Options>,
     counters: Arc<Counters>,
+    budget: Arc<Budget>,
     registry: Mutex<Registry>,
     changed: Condvar,
     stopping: AtomicBool,
@@ -81,6 +91,11 @@ struct Shared {
 impl Shared {
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().expect("no thread panics with the table of connections")
+    }
+
+    /// What it allows now.
+    fn options(&self) -> Options {
+        self.options.read().expect("no thread panics with the options").clone()
     }
 }
 
@@ -99,9 +114,12 @@ impl Server {
             listeners.extend(Listener::bind(address)?);
         }
         let addresses = listeners.iter().map(Listener::address).collect::<Result<_, _>>()?;
+        let budget =
+            Arc::new(Budget::new(options.memory_max.max(2 * PAYLOAD_BYTES_MAX as usize), options.connections_max));
         let shared = Arc::new(Shared {
             exports,
-            options,
+            options: RwLock::new(options),
+            budget,
             counters: Arc::default(),
             registry: Mutex::default(),
             changed: Condvar::new(),
@@ -124,14 +142,28 @@ impl Server {
 
     /// How clients reach an export, one URI for each address.
     pub fn uris(&self, export: &str) -> Vec<Uri> {
-        let encrypted = matches!(self.shared.options.tls, Tls::Required(_));
+        let encrypted = matches!(self.shared.options().tls, Tls::Required(_));
         let uri = |address: &Address| Uri { encrypted, address: address.clone(), export: export.to_owned() };
         self.addresses.iter().map(uri).collect()
+    }
+
+    /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
+    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+        let mut options = self.shared.options.write().expect("no thread panics with the options");
+        match &mut options.tls {
+            Tls::Off => {}
+            Tls::Allowed(current) | Tls::Required(current) => *current = config,
+        }
     }
 
     /// What it has done so far.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.shared.counters
+    }
+
+    /// The memory that requests and answers of all connections share.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.shared.budget
     }
 
     /// Stops: no more clients are accepted, what they have sent is answered, and connections end. Requests that are not answered
@@ -223,8 +255,9 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Gives a client its thread, unless there are too many.
 fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
+    let options = shared.options();
     let mut registry = shared.registry();
-    if registry.connections.len() >= shared.options.connections_max {
+    if registry.connections.len() >= options.connections_max {
         Counters::add(&shared.counters.connections_refused, 1);
         return Ok(());
     }
@@ -236,7 +269,7 @@ fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            serve(&control, &shared.exports, &shared.options, &shared.counters);
+            serve(&control, &shared.exports, &options, &shared.budget, &shared.counters);
         })?
     };
     registry.connections.insert(id, (control, thread));

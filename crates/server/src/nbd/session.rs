@@ -4,19 +4,21 @@
 //! together. An export that answers later does so through [`Completions`](super::completions::Completions), which wakes this
 //! thread up if it sleeps.
 //!
-//! Memory is bounded by what is set aside when a request is accepted: the data of a write, the answer of a read. While too much is
-//! set aside or unsent, no request is accepted, and the client's bytes stay in its socket.
+//! Memory is bounded by what is set aside when a request is accepted: the data of a write, the answer of a read. It comes out of a
+//! [budget](super::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
+//! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::budget::Account;
 use super::completions::{Asked, Completed};
 use super::connection::{Control, Input};
 use super::counters::Counters;
 use super::handshake::Session;
 use super::output::Output;
 use super::polling::Polling;
-use super::protocol::{REQUEST_BYTES, error, put_block_status_chunk};
+use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::server::Options;
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
@@ -24,8 +26,13 @@ use super::transmission::{
 use super::transport::{Patience, Transport};
 use crate::export::{Operation, Request};
 
-/// Size of the buffer that requests are received into.
-const INPUT_BYTES: usize = 128 << 10;
+/// Size of the buffer that requests are received into, at first and where the client fills it.
+pub const INPUT_BYTES_MIN: usize = 4 << 10;
+const INPUT_BYTES_MAX: usize = 128 << 10;
+/// What a request takes beside its data: what the server knows of it, and the header of its answer.
+const REQUEST_OVERHEAD_BYTES: usize = 512;
+/// A client that is silent for so long needs no buffers.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Data of a write that is at least as long is received where it stays.
 const DIRECT_BYTES_MIN: usize = 32 << 10;
 /// Unsent replies that are sent before all received requests are looked at.
@@ -61,6 +68,16 @@ enum Pause {
     Over,
 }
 
+/// Memory that is set aside for a request until its answer is sent. What a refused write has for data is never kept.
+fn reserved_bytes(command: &Command, verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Perform(Operation::Read | Operation::Write) => command.length as usize + REQUEST_OVERHEAD_BYTES,
+        Verdict::Extents(extents_max) => extents_max * size_of::<Descriptor>() + REQUEST_OVERHEAD_BYTES,
+        Verdict::Perform(_) | Verdict::Refuse(..) => REQUEST_OVERHEAD_BYTES,
+        Verdict::Disconnect | Verdict::End => 0,
+    }
+}
+
 /// Counts of this connection that are not in the server's counters yet.
 #[derive(Default)]
 struct Tally {
@@ -78,6 +95,8 @@ pub struct Transmission<'a> {
     terms: Terms,
     requests_in_flight_max: usize,
     bytes_in_flight_max: usize,
+    stall_time_max: Duration,
+    account: Account,
     counters: &'a Counters,
     tally: Tally,
     input: Input,
@@ -87,6 +106,8 @@ pub struct Transmission<'a> {
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
+    /// Whether its buffers are given up.
+    resting: bool,
     /// Whether more is received.
     open: bool,
     /// Whether the client is gone, so that answers go nowhere.
@@ -94,13 +115,15 @@ pub struct Transmission<'a> {
 }
 
 impl<'a> Transmission<'a> {
-    /// The start of transmission.
+    /// The start of transmission; `input` has bytes that came with the handshake.
     pub fn new(
         control: &'a Control,
         transport: Transport,
         session: Session,
         options: &Options,
+        account: Account,
         counters: &'a Counters,
+        input: Input,
     ) -> Self {
         let (block_bytes_min, _, block_bytes_max) = session.export.block_sizes();
         assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
@@ -112,30 +135,37 @@ impl<'a> Transmission<'a> {
             structured: session.structured,
             allocation: session.allocation,
         };
+        let requests_in_flight_max = options.requests_in_flight_max.max(1);
+        let bytes_in_flight_max = options.bytes_in_flight_max.max(PAYLOAD_BYTES_MAX as usize);
         Self {
             control,
             transport,
             session,
             terms,
-            requests_in_flight_max: options.requests_in_flight_max.max(1),
-            bytes_in_flight_max: options.bytes_in_flight_max.max(PAYLOAD_BYTES_MAX as usize),
+            requests_in_flight_max,
+            bytes_in_flight_max: bytes_in_flight_max + requests_in_flight_max * REQUEST_OVERHEAD_BYTES,
+            stall_time_max: options.stall_time_max,
+            account,
             counters,
             tally: Tally::default(),
-            input: Input::new(INPUT_BYTES),
+            input,
             expected: Expected::Request,
             output: Output::default(),
             polling: Polling::default(),
             completed: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
+            resting: false,
             open: true,
             gone: false,
         }
     }
 
-    /// Serves until the client goes and all its requests are answered. `received` are bytes that came with the handshake.
-    pub fn run(&mut self, received: &[u8]) {
-        self.input.extend(received);
+    /// Serves until the client goes and all its requests are answered.
+    pub fn run(&mut self) {
+        if !self.transport.encrypted() && self.transport.set_patience(SILENCE).is_err() {
+            self.lose();
+        }
         while !self.control.is_abandoned() {
             self.collect();
             let pause = if self.open { self.process() } else { Pause::Over };
@@ -144,6 +174,7 @@ impl<'a> Transmission<'a> {
             }
             let unsent = self.output.length();
             self.send();
+            self.settle();
             self.tell();
             if !self.open && self.requests_in_flight == 0 && (self.gone || !self.transport.has_more(&self.output)) {
                 break;
@@ -166,6 +197,10 @@ impl<'a> Transmission<'a> {
     fn wait(&mut self, starved: bool) -> io::Result<()> {
         let read = starved && self.open;
         let write = !self.gone && self.transport.has_more(&self.output);
+        if write {
+            // What waits for a slow client is all that it holds.
+            self.output.trim();
+        }
         let since = Instant::now();
         if read && !write && self.poll()? {
             return Ok(());
@@ -192,8 +227,12 @@ impl<'a> Transmission<'a> {
 
     fn sleep(&mut self, read: bool, write: bool) -> io::Result<()> {
         let alone = read && !write && self.requests_in_flight == 0;
-        if alone && !self.transport.encrypted() {
-            return self.receive(Patience::Wait);
+        if alone && !self.resting && !self.transport.encrypted() {
+            let received = self.receive(Patience::Wait);
+            if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                self.rest();
+            }
+            return received;
         }
         if read && self.transport.encrypted() {
             // Bytes may have come out of the socket already.
@@ -206,9 +245,47 @@ impl<'a> Transmission<'a> {
         if !completions.fall_asleep() {
             return Ok(());
         }
-        let ready = self.transport.wait(read, write, completions.bell(), None);
+        let awaits_client = write || matches!(self.expected, Expected::Data { .. });
+        let patience = match (awaits_client, alone && !self.resting) {
+            (true, _) => Some(self.stall_time_max),
+            (false, true) => Some(SILENCE),
+            (false, false) => None,
+        };
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let ready = self.transport.wait(read, write, completions.bell(), deadline);
         completions.wake_up(ready.as_ref().is_ok_and(|ready| ready.rung));
+        if ready.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            return self.stalled(awaits_client);
+        }
         if ready?.readable { self.receive(Patience::Now) } else { Ok(()) }
+    }
+
+    /// What to do when the client was silent, or stalled what it asked for.
+    fn stalled(&mut self, asked: bool) -> io::Result<()> {
+        if asked && self.account.is_in_the_way() {
+            tracing::warn!("a client was cut off: it took and sent nothing while others waited for its memory");
+            Counters::add(&self.counters.connections_broken, 1);
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.rest();
+        Ok(())
+    }
+
+    /// Gives up the buffers, until the client says something.
+    fn rest(&mut self) {
+        self.resting = true;
+        self.input.resize(INPUT_BYTES_MIN);
+        self.account.drop_buffers();
+        self.output.trim();
+        self.completed = Vec::new();
+    }
+
+    /// Makes the buffer larger that the client has filled, if there is memory for that.
+    fn grow_input(&mut self) {
+        let capacity = (2 * self.input.capacity()).min(INPUT_BYTES_MAX);
+        if capacity > self.input.capacity() && self.account.grow_buffers(capacity) {
+            self.input.resize(capacity);
+        }
     }
 
     fn receive(&mut self, patience: Patience) -> io::Result<()> {
@@ -223,8 +300,14 @@ impl<'a> Transmission<'a> {
                 }
                 count
             }
-            _ => self.input.receive(&mut self.transport, patience)?,
+            _ => {
+                if self.input.is_too_small() {
+                    self.grow_input();
+                }
+                self.input.receive(&mut self.transport, patience)?
+            }
         };
+        self.resting = false;
         if count == 0 {
             self.open = false;
         }
@@ -279,6 +362,17 @@ impl<'a> Transmission<'a> {
                 && self.bytes_in_flight + self.output.length() + reserved_bytes > self.bytes_in_flight_max)
     }
 
+    /// Takes memory for a request; what was sent since it was last given back may be enough.
+    fn take(&mut self, bytes: usize) -> bool {
+        self.settle();
+        self.account.take(bytes)
+    }
+
+    /// Gives back the memory of what is answered and sent.
+    fn settle(&mut self) {
+        self.account.keep(self.bytes_in_flight + self.output.held_bytes());
+    }
+
     /// Takes one request from the received bytes.
     fn request(&mut self) -> Option<Pause> {
         let Some(header) = self.input.available().first_chunk::<REQUEST_BYTES>() else { return Some(Pause::Starved) };
@@ -289,18 +383,15 @@ impl<'a> Transmission<'a> {
             _ if self.control.is_stopping() => Verdict::Refuse(error::NBD_ESHUTDOWN, "the server is shutting down"),
             verdict => verdict,
         };
-        let reserved_bytes = match verdict {
-            Verdict::Perform(Operation::Read | Operation::Write) => command.length as usize,
-            _ => 0,
-        };
-        if self.is_full(reserved_bytes) {
+        let reserved_bytes = reserved_bytes(&command, verdict);
+        if self.is_full(reserved_bytes) || (reserved_bytes > 0 && !self.take(reserved_bytes)) {
             return Some(Pause::Full);
         }
         self.input.consume(REQUEST_BYTES);
         self.tally.requests += 1;
         match verdict {
             Verdict::Perform(Operation::Write) => {
-                self.bytes_in_flight += command.length as usize;
+                self.bytes_in_flight += reserved_bytes;
                 self.expected = Expected::Data { command, data: Vec::with_capacity(command.length as usize) };
             }
             Verdict::Perform(operation) => {
@@ -326,7 +417,7 @@ impl<'a> Transmission<'a> {
 
     fn submit(&mut self, command: &Command, operation: Operation, data: Vec<u8>) {
         let reads = operation == Operation::Read;
-        let reserved_bytes = if reads { command.length as usize } else { data.len() };
+        let reserved_bytes = reserved_bytes(command, Verdict::Perform(operation));
         let asked =
             Asked { cookie: command.cookie, offset: command.offset, length: command.length, reads, reserved_bytes };
         let force_unit_access = command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0;

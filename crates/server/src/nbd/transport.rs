@@ -3,11 +3,12 @@
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 use rustls::{ServerConfig, ServerConnection};
 
@@ -16,7 +17,7 @@ use super::output::Output;
 /// Whether receiving waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// It does; only for sockets without TLS.
+    /// It does, as long as was set; only for sockets without TLS.
     Wait,
     /// It fails with [`io::ErrorKind::WouldBlock`].
     Now,
@@ -49,6 +50,11 @@ impl Transport {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
         self.tls = Some(Box::new(tls));
         Ok(())
+    }
+
+    /// Makes receiving with [`Patience::Wait`] fail with [`io::ErrorKind::WouldBlock`] when nothing comes for so long.
+    pub fn set_patience(&self, time: Duration) -> io::Result<()> {
+        Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(time))?)
     }
 
     /// Whether it goes over TLS.

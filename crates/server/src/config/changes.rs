@@ -1,0 +1,55 @@
+//! What a configuration says that another does not.
+
+use std::collections::BTreeSet;
+
+use super::document::{Entry, Tables};
+use super::{Section, ServerConfig};
+
+/// Keys that a running server takes over when it is told to, by table.
+const RELOADED: [(&str, &str); 5] = [
+    ("", "log-level"),
+    ("[api] ", "token-file"),
+    ("[tls] ", "certificate"),
+    ("[tls] ", "key"),
+    ("[tls] ", "client-authorities"),
+];
+
+impl ServerConfig {
+    /// The keys whose values differ from those of a `newer` configuration and that a running server does not take over, such as
+    /// `[limits] connections-max`.
+    pub fn needs_restart(&self, newer: &ServerConfig) -> Vec<String> {
+        let (old, new) = (&self.given, &newer.given);
+        let sections =
+            [("", Section::Server), ("[api] ", Section::Api), ("[tls] ", Section::Tls), ("[limits] ", Section::Limits)];
+        let mut found = Vec::new();
+        for (table, section) in sections {
+            let differing = differing(old.entries(section), new.entries(section));
+            let kept = differing.into_iter().filter(|key| !RELOADED.contains(&(table, *key)));
+            found.extend(kept.map(|key| format!("{table}{key}")));
+        }
+        let names: BTreeSet<&str> =
+            self.volumes.iter().chain(&newer.volumes).map(|volume| volume.name.as_str()).collect();
+        for name in names {
+            match (volume(old, self, name), volume(new, newer, name)) {
+                (Some(old), Some(new)) => {
+                    found.extend(differing(old, new).into_iter().map(|key| format!("[[volume]] '{name}' {key}")));
+                }
+                _ => found.push(format!("[[volume]] '{name}'")),
+            }
+        }
+        found
+    }
+}
+
+fn volume<'a>(tables: &'a Tables, config: &ServerConfig, name: &str) -> Option<&'a [Entry]> {
+    let number = config.volumes.iter().position(|volume| volume.name == name)?;
+    Some(tables.entries(Section::Volume(number)))
+}
+
+/// Keys that only one of two tables has, or with another value.
+fn differing<'a>(old: &'a [Entry], new: &'a [Entry]) -> BTreeSet<&'a str> {
+    let value =
+        |entries: &'a [Entry], key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
+    let keys = old.iter().chain(new).map(|entry| entry.key.as_str());
+    keys.filter(|key| value(old, key) != value(new, key)).collect()
+}

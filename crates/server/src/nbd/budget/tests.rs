@@ -1,0 +1,173 @@
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+/// A connection as far as a budget knows it.
+struct Connection {
+    account: Account,
+    completions: Arc<Completions>,
+}
+
+impl Connection {
+    fn new(budget: &Arc<Budget>) -> Connection {
+        let completions = Arc::new(Completions::new().unwrap());
+        Connection { account: Account::new(budget, &completions), completions }
+    }
+
+    /// Whether its bell rang since it was asked last.
+    fn is_rung(&self) -> bool {
+        rustix::io::read(self.completions.bell(), &mut [0; 8]).is_ok()
+    }
+
+    /// Takes `bytes`, waiting as long as it needs.
+    fn take_patiently(&mut self, bytes: usize) {
+        while !self.account.take(bytes) {
+            poll(&mut [PollFd::from_borrowed_fd(self.completions.bell().as_fd(), PollFlags::IN)], None).unwrap();
+            self.is_rung();
+        }
+    }
+}
+
+/// A pool of `bytes`, of which connections have nothing for themselves.
+fn pool(bytes: usize) -> Arc<Budget> {
+    Arc::new(Budget::new(bytes, usize::MAX))
+}
+
+#[test]
+fn a_connection_may_hold_a_quarter_of_what_is_free() {
+    // h <= (512 - h) / 4, so h <= 512 / 5 = 102.4.
+    let budget = pool(512 * MIB);
+    let mut alone = Connection::new(&budget);
+    assert_eq!((0..512).filter(|_| alone.account.take(MIB)).count(), 102);
+    assert_eq!(budget.used_bytes(), 102 * MIB);
+    // Free are 410: h <= (410 - h) / 4, so h <= 82.
+    let mut other = Connection::new(&budget);
+    assert_eq!((0..512).filter(|_| other.account.take(MIB)).count(), 82);
+    alone.account.keep(10 * MIB);
+    other.account.keep(0);
+    assert_eq!(budget.used_bytes(), 10 * MIB);
+    drop((alone, other));
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+/// 4,096 connections have 512 MiB / 4 / 4,096 = 32 KiB each for themselves.
+#[test]
+fn whoever_takes_all_they_can_leave_small_requests_of_others_alone() {
+    for request_bytes in [4 << 10, 256 << 10, MIB, 32 * MIB] {
+        let budget = Arc::new(Budget::new(512 * MIB, 4096));
+        let mut hogs: Vec<Connection> = (0..4095).map(|_| Connection::new(&budget)).collect();
+        for hog in &mut hogs {
+            while hog.account.take(request_bytes) {}
+        }
+        assert!((384 * MIB..=512 * MIB).contains(&budget.used_bytes()), "{}", budget.used_bytes());
+        let mut modest = Connection::new(&budget);
+        for _ in 0..3 {
+            assert!((0..8).all(|_| modest.account.take(4 << 10)), "beside requests of {request_bytes} bytes");
+            assert!(!modest.account.take(40 * MIB));
+            modest.account.keep(0);
+        }
+        drop(hogs);
+        assert_eq!(budget.used_bytes(), 32 << 10);
+    }
+}
+
+/// 15 times 32 MiB leave 32, which is the reserve: one more would leave nothing to others.
+#[test]
+fn a_long_request_waits_for_its_turn_and_others_go_on() {
+    let budget = pool(512 * MIB);
+    let mut hogs: Vec<Connection> = (0..15).map(|_| Connection::new(&budget)).collect();
+    for hog in &mut hogs {
+        hog.take_patiently(32 * MIB);
+        hog.is_rung();
+    }
+    let mut first = Connection::new(&budget);
+    let mut second = Connection::new(&budget);
+    assert!(!first.account.take(32 * MIB));
+    assert!(!second.account.take(16 * MIB));
+    let mut modest = Connection::new(&budget);
+    for _ in 0..1000 {
+        assert!(modest.account.take(MIB), "others go on");
+        modest.account.keep(0);
+    }
+    assert!(!first.account.take(32 * MIB) && !first.is_rung());
+    hogs.pop();
+    assert!(first.is_rung() && first.account.take(32 * MIB), "the one that has waited longest is admitted");
+    assert!(!second.is_rung() && !second.account.take(16 * MIB));
+    hogs.pop();
+    assert!(second.is_rung() && second.account.take(16 * MIB));
+    drop((first, second, hogs, modest));
+    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+}
+
+#[test]
+fn who_goes_or_wants_something_else_leaves_the_queue_to_those_behind() {
+    let budget = pool(64 * MIB);
+    let mut hog = Connection::new(&budget);
+    hog.take_patiently(40 * MIB);
+    let mut waiting: Vec<Connection> = (0..3).map(|_| Connection::new(&budget)).collect();
+    waiting.iter_mut().for_each(|connection| assert!(!connection.account.take(32 * MIB)));
+    drop(waiting.remove(0));
+    assert!(waiting[0].account.take(MIB), "a refusal needs less than what was asked for");
+    waiting[0].account.keep(0);
+    hog.account.keep(0);
+    assert!(waiting[1].is_rung() && waiting[1].account.take(32 * MIB));
+    // Admitted, and gone before it knew.
+    assert!(!waiting[0].account.take(32 * MIB));
+    waiting[1].account.keep(0);
+    assert_eq!(budget.used_bytes(), 32 * MIB);
+    drop(waiting);
+    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+}
+
+#[test]
+fn buffers_take_no_more_than_half() {
+    let budget = pool(64 * MIB);
+    let mut connections: Vec<Connection> = (0..64).map(|_| Connection::new(&budget)).collect();
+    assert_eq!(connections.iter_mut().filter_map(|one| one.account.grow_buffers(MIB).then_some(())).count(), 32);
+    assert!(connections[0].account.grow_buffers(MIB), "it has that");
+    assert!(!connections[0].account.grow_buffers(2 * MIB));
+    connections.iter_mut().for_each(|one| one.account.drop_buffers());
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+/// Each waits for memory as a connection does. A wake-up that is lost leaves one waiting for ever.
+#[test]
+fn nobody_waits_for_ever() {
+    let budget = Arc::new(Budget::new(64 * MIB, 160));
+    std::thread::scope(|scope| {
+        for number in 0..16_u64 {
+            let budget = &budget;
+            scope.spawn(move || {
+                let mut state = number + 1;
+                let mut connection = Connection::new(budget);
+                for _ in 0..3000 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let bytes = match (state >> 33) % 4 {
+                        0 => 32 * MIB,
+                        1 => 1 + (state >> 40) as usize % (32 * MIB),
+                        _ => 1 + (state >> 40) as usize % MIB,
+                    };
+                    connection.take_patiently(bytes);
+                    assert!(budget.used_bytes() <= budget.bytes_max());
+                    if (state >> 36).is_multiple_of(3) {
+                        std::thread::yield_now();
+                    }
+                    match (state >> 38) % 8 {
+                        // Another connection takes its place.
+                        0 => {
+                            connection = Connection::new(budget);
+                            let _ = connection.account.take(bytes);
+                            connection = Connection::new(budget);
+                        }
+                        _ => connection.account.keep(0),
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((budget.used_bytes(), budget.lock().len()), (0, 0));
+}
