@@ -1,12 +1,12 @@
 //! What the management API manages: the volumes of a server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::manage::{Changes, DetachProgress, ManageError, Managed};
 use crate::record::Recorder;
-use crate::status::ServerStatus;
+use crate::status::{ServerStatus, VolumeStatus};
 use crate::volume::Volume;
 
 /// The volumes of a server, as the API sees them.
@@ -17,6 +17,8 @@ pub struct Volumes {
     recorder: Option<Arc<Recorder>>,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
+    /// Keys of settings that differ from the configuration's, or did, by the volume's name.
+    changed: Mutex<HashMap<String, BTreeSet<&'static str>>>,
 }
 
 struct Detaching {
@@ -33,7 +35,7 @@ impl Volumes {
         connections: Box<dyn Fn() -> u64 + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
     ) -> Volumes {
-        Volumes { volumes, listening, connections, recorder, detaching: Mutex::default() }
+        Volumes { volumes, listening, connections, recorder, detaching: Mutex::default(), changed: Mutex::default() }
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
@@ -42,6 +44,17 @@ impl Volumes {
             name: name.to_owned(),
             volumes: self.volumes.iter().map(|volume| volume.config().name.clone()).collect(),
         })
+    }
+
+    fn changed(&self) -> std::sync::MutexGuard<'_, HashMap<String, BTreeSet<&'static str>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status_of(&self, volume: &Volume) -> VolumeStatus {
+        let mut status = volume.status();
+        let changed = self.changed();
+        status.changed_settings = changed.get(&status.name).into_iter().flatten().map(|&key| key.to_owned()).collect();
+        status
     }
 
     fn detaching(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Detaching>>> {
@@ -57,7 +70,7 @@ impl Managed for Volumes {
             connections: (self.connections)(),
             listening: self.listening.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
-            volumes: self.volumes.iter().map(|volume| volume.status()).collect(),
+            volumes: self.volumes.iter().map(|volume| self.status_of(volume)).collect(),
         }
     }
 
@@ -148,6 +161,8 @@ impl Managed for Volumes {
                 cache.set_sequential((bytes / 4096) as u32);
             }
             Ok(())
-        })
+        })?;
+        self.changed().entry(name.to_owned()).or_default().extend(changes.keys());
+        Ok(())
     }
 }

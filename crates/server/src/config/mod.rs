@@ -23,6 +23,7 @@ use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
 use crate::manage::KEYS as SETTABLE;
+use crate::record;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
 use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
@@ -33,8 +34,10 @@ use value::{Problem, Value};
 pub struct ServerConfig {
     /// Where NBD clients connect, as NBD URIs without an export.
     pub listen: Vec<String>,
-    /// The file that every request is recorded to, if any.
+    /// What every request is recorded to, if anything: the path that the files are [named](crate::record::segments::Names) after.
     pub record: Option<PathBuf>,
+    /// What the recording may take.
+    pub record_limits: record::Limits,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
@@ -263,6 +266,7 @@ impl ServerConfig {
         let mut config = ServerConfig {
             listen: Vec::new(),
             record: None,
+            record_limits: record::Limits { segment_bytes_max: 0, total_bytes_max: 0 },
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),
