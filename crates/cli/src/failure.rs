@@ -1,10 +1,11 @@
-//! How the program ends: 0, 2 where it was misused, 1 where it failed.
+//! How the program ends: 0, 1 where it failed, 2 where trying again cannot mend it: it was misused, or what it was given is wrong.
 
 use std::process::ExitCode;
 
 use flashwise_array::ArrayError;
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_server::server::ServerError;
 use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;
@@ -46,6 +47,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
+        || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
         || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
         || error.is::<SizeError>()
         || error.is::<OptionError>()

@@ -1,6 +1,7 @@
 //! The options that say how traces are read, shared by all commands that read one.
 
 use clap::Args;
+use flashwise_sim::concat::{join, join_with_requests};
 use flashwise_sim::error::TraceError;
 use flashwise_sim::formats::FormatSpec;
 use flashwise_sim::normalise::{self, Settings};
@@ -43,7 +44,21 @@ impl InputOptions {
         Ok(trace)
     }
 
-    /// The same, with the trace's requests as they came.
+    /// Opens traces as one, one after another.
+    pub fn open_joined(&self, paths: &[String]) -> Result<Trace, TraceError> {
+        let trace = join(paths, &self.settings(), &reading(paths))?;
+        warn_of_passed_over(trace.name(), trace.description());
+        Ok(trace)
+    }
+
+    /// The same, with their requests as they came.
+    pub fn open_joined_with_requests(&self, paths: &[String]) -> Result<(Trace, RequestFile), TraceError> {
+        let opened = join_with_requests(paths, &self.settings(), &reading(paths))?;
+        warn_of_passed_over(opened.0.name(), opened.0.description());
+        Ok(opened)
+    }
+
+    /// The same as [`open`](Self::open), with the trace's requests as they came.
     pub fn open_with_requests(&self, path: &str) -> Result<(Trace, RequestFile), TraceError> {
         let opened = normalise::open_with_requests(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_passed_over(opened.0.name(), opened.0.description());

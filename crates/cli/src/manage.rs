@@ -49,8 +49,10 @@ impl Set {
                 return Err(Misuse(format!("{key} is given twice")).into());
             }
         }
-        self.api.client()?.patch(&volume_path(&self.volume, ""), &Value::Object(change))?;
-        println!("Set {} of volume {}.", self.settings.join(", "), self.volume);
+        self.api.client()?.patch(&volume_path(&self.volume, ""), &Value::Object(change.clone()))?;
+        println!("Set {} of volume {}, until the server is started again.", self.settings.join(", "), self.volume);
+        let keys: Vec<&str> = change.keys().map(String::as_str).collect();
+        println!("To keep it, set {} in the configuration too.", keys.join(", "));
         Ok(())
     }
 }

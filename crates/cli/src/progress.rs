@@ -43,6 +43,13 @@ impl Progress for Bar {
     fn advance(&self, amount: u64) {
         self.0.inc(amount);
     }
+
+    fn ends_early(&self, path: &str, rows: u64) {
+        let rows = flashwise_sim::human::count(rows);
+        self.0.suspend(|| {
+            eprintln!("flashwise: {path}: its end is missing, as where a server is killed; {rows} rows were read")
+        });
+    }
 }
 
 impl Drop for Bar {

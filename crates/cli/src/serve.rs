@@ -71,6 +71,9 @@ pub struct VolumeFlags {
     /// Memory for the read and the write buffer [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     ram: Option<String>,
+    /// The share of that for the write buffer [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    write_buffer_share: Option<String>,
     /// The replacement policy, as listed by `flashwise policies` [default: larc]
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
@@ -92,12 +95,33 @@ pub struct VolumeFlags {
     /// Written data reaches the backend before the write is answered, and not the flash
     #[arg(long)]
     write_around: bool,
-    /// The volume's name, which clients can open it by [default: the backend's file name]
+    /// The share of the flash that is kept free of wanted blocks [default: 10%]
+    #[arg(long, value_name = "SHARE")]
+    over_provision: Option<String>,
+    /// The cleaner begins to write dirty blocks back when they fill more than this share of the flash [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    dirty_high: Option<String>,
+    /// It stops at this share [default: 40%]
+    #[arg(long, value_name = "SHARE")]
+    dirty_low: Option<String>,
+    /// Blocks that have been dirty for longer than this are written back [default: 15min]
+    #[arg(long, value_name = "DURATION")]
+    dirty_age: Option<String>,
+    /// Written data stays in memory no longer than this, flushed by the client or not [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    commit_age: Option<String>,
+    /// Sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
+    #[arg(long, value_name = "SIZE")]
+    sequential_bypass: Option<String>,
+    /// The volume's name, which clients can open it by [default: the backend's file name without its extension]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Drive writes per day that the flash is rated for
     #[arg(long, value_name = "NUMBER")]
     drive_writes_per_day: Option<String>,
+    /// The years of that warranty [default: 5]
+    #[arg(long, value_name = "YEARS")]
+    warranty_years: Option<String>,
     /// Where clients connect, as an NBD URI: nbd+unix:///?socket=PATH, nbd://HOST:PORT; can be given many times
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
@@ -107,9 +131,15 @@ pub struct VolumeFlags {
     /// The file that holds the token that clients of the API must show
     #[arg(long, value_name = "FILE")]
     api_token_file: Option<String>,
-    /// Record every request to a file that `flashwise simulate` reads
+    /// Record every request for `flashwise simulate`: FILE.csv.zst stands for FILE.000001.csv.zst and so on, a new one for each start
     #[arg(long, value_name = "FILE")]
     record: Option<String>,
+    /// A file of the recording that would become larger than this is followed by another [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    record_segment_size: Option<String>,
+    /// Recording stops when its files, those of earlier starts included, take this [default: 10GiB]
+    #[arg(long, value_name = "SIZE")]
+    record_size_max: Option<String>,
 }
 
 impl VolumeFlags {
@@ -125,11 +155,19 @@ impl VolumeFlags {
             ("flash-size", &self.flash_size),
             ("erase-unit", &self.erase_unit),
             ("ram", &self.ram),
+            ("write-buffer-share", &self.write_buffer_share),
             ("policy", &self.policy),
             ("admission", &self.admission),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
+            ("over-provision", &self.over_provision),
+            ("dirty-high", &self.dirty_high),
+            ("dirty-low", &self.dirty_low),
+            ("dirty-age", &self.dirty_age),
+            ("commit-age", &self.commit_age),
+            ("sequential-bypass", &self.sequential_bypass),
             ("drive-writes-per-day", &self.drive_writes_per_day),
+            ("warranty-years", &self.warranty_years),
         ]);
         let modes = [
             (self.write_back, "write-back"),
@@ -142,7 +180,12 @@ impl VolumeFlags {
         volume.extend(name.map(|name| ("name", name)));
         Flags {
             listen: self.listen.clone(),
-            server: given(&[("record", &self.record), ("state-directory", &self.state_directory)]),
+            server: given(&[
+                ("record", &self.record),
+                ("record-segment-size", &self.record_segment_size),
+                ("record-size-max", &self.record_size_max),
+                ("state-directory", &self.state_directory),
+            ]),
             api: given(&[("listen", &self.api), ("token-file", &self.api_token_file)]),
             volume,
         }
@@ -262,6 +305,9 @@ fn tell(server: &Server) {
         say!("flashwise: volume {name}: {}", found(opened));
         server.uris(name).iter().for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
     }
+    if let Some(recording) = server.recording() {
+        eprintln!("flashwise: requests are recorded to {recording}");
+    }
     if let Some(address) = server.api() {
         say!("flashwise: the management API is at {address}");
     }
@@ -314,5 +360,50 @@ impl Drop for Watchdog {
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the watchdog does not panic");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_server::config::keys::{API_KEYS, SERVER_KEYS, VOLUME_KEYS};
+
+    use super::*;
+
+    /// The flags that stand for values of one key.
+    const WRITE_MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
+
+    fn default_of(flag: &str) -> Option<Option<&'static str>> {
+        let of_api = match flag {
+            "api" => Some("listen"),
+            flag => flag.strip_prefix("api-"),
+        };
+        if let Some(name) = of_api {
+            return API_KEYS.iter().find(|key| key.name == name).map(|key| key.default);
+        }
+        let server = SERVER_KEYS.iter().map(|key| (key.name, key.default));
+        let mut keys = server.chain(VOLUME_KEYS.iter().map(|key| (key.name, key.default)));
+        keys.find(|(name, _)| *name == flag).map(|(_, default)| default)
+    }
+
+    #[test]
+    fn every_flag_is_a_key_and_shows_its_default() {
+        let command = VolumeFlags::augment_args(clap::Command::new("serve"));
+        let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for argument in command.get_arguments() {
+            let flag = argument.get_long().unwrap();
+            if WRITE_MODES.contains(&flag) {
+                continue;
+            }
+            let default = default_of(flag).unwrap_or_else(|| panic!("--{flag} is no key"));
+            let help = argument.get_help().unwrap().to_string();
+            let shown = help.split_once("[default: ").map(|(_, rest)| rest.trim_end_matches(']'));
+            if default.is_some() {
+                assert_eq!(shown, default, "--{flag}");
+            }
+        }
+        // Those that a volume from flags has to do without are few and known.
+        let without = VOLUME_KEYS.iter().map(|key| key.name).filter(|name| !flags.contains(name));
+        let expected = ["write-mode", "discard", "direct-io", "unsafe-ignore-flushes", "backend-delay"];
+        assert_eq!(without.collect::<Vec<_>>(), expected);
     }
 }

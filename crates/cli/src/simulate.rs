@@ -37,6 +37,9 @@ pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<String>,
+    /// Take the traces for one, each after the one before: the segments that a server records, in order
+    #[arg(long)]
+    join: bool,
     #[command(flatten)]
     input: InputOptions,
     /// A policy or algorithm with its options, as listed by `flashwise policies`: lru, larc:fill=ghost, m+, c:buffers=8; can be given
@@ -171,8 +174,15 @@ impl Simulate {
         }
     }
 
+    fn open(&self) -> anyhow::Result<Vec<Trace>> {
+        Ok(match self.join {
+            true => vec![self.input.open_joined(&self.traces)?],
+            false => self.traces.iter().map(|path| self.input.open(path)).collect::<Result<_, _>>()?,
+        })
+    }
+
     fn run_policies(&self) -> anyhow::Result<()> {
-        let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let traces = self.open()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
         if self.html.is_some() && !policies.iter().any(|policy| policy.info().offline) {
@@ -192,7 +202,7 @@ impl Simulate {
 
     /// Policies behind admission rules, before an array of cache and storage devices.
     fn run_array(&self) -> anyhow::Result<()> {
-        let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let traces = self.open()?;
         let mut policies = self.policies()?;
         match policies.iter().find(|policy| policy.info().offline) {
             Some(policy) if !self.policies.is_empty() => {
@@ -261,8 +271,10 @@ impl Simulate {
             let what = "--html: a report compares policies, expected --admission once at most";
             return Err(Misuse(what.to_owned()).into());
         }
-        let opened =
-            self.traces.iter().map(|path| self.input.open_with_requests(path)).collect::<Result<Vec<_>, _>>()?;
+        let opened = match self.join {
+            true => vec![self.input.open_joined_with_requests(&self.traces)?],
+            false => self.traces.iter().map(|path| self.input.open_with_requests(path)).collect::<Result<_, _>>()?,
+        };
         let (traces, requests): (Vec<Trace>, Vec<RequestFile>) = opened.into_iter().unzip();
         let mut policies = self.policies()?;
         if self.policies.is_empty() {
@@ -305,7 +317,7 @@ impl Simulate {
         if self.epoch.is_some() {
             return Err(Misuse("--epoch: figures over time are not there where wear is simulated".to_owned()).into());
         }
-        let traces = self.traces.iter().map(|path| self.input.open(path)).collect::<Result<Vec<_>, _>>()?;
+        let traces = self.open()?;
         let jobs = self.algorithm_jobs(&traces)?;
         let asked = jobs.len();
         let jobs = with_references(jobs);

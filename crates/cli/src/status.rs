@@ -60,12 +60,14 @@ fn page(status: &ServerStatus) -> String {
 
 fn recorded(recording: &RecordingStatus) -> String {
     let requests = human::counted(recording.recorded_requests, "request");
-    let mut text = format!("recording to {}: {requests}", recording.path);
+    let [size, most] = [recording.size_bytes, recording.size_bytes_max].map(|bytes| human::bytes(bytes as f64));
+    let path = recording.segment.as_ref().unwrap_or(&recording.path);
+    let mut text = format!("recording to {path}: {requests}; {size} of {most} in all segments");
     if recording.dropped_requests > 0 {
         let _ = write!(text, ", {} MISSING", human::count(recording.dropped_requests));
     }
     if let Some(error) = &recording.error {
-        let _ = write!(text, "; {error}");
+        let _ = write!(text, "; {}: {error}", recording.state.to_uppercase());
     }
     text
 }
@@ -106,7 +108,8 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.written_blocks)));
     line("flash writes", flash_writes(volume));
     line("wear", wear(volume));
-    line("cached", format!("{} of {}", blocks(volume.cached_blocks), blocks(volume.capacity_blocks)));
+    let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
+    line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
     line(
         "dirty",
         format!("{}, of which {} wait in RAM", human::bytes(volume.dirty_bytes as f64), blocks(volume.buffered_blocks)),
@@ -123,6 +126,10 @@ fn volume_page(volume: &VolumeStatus) -> String {
     );
     line("memory", human::bytes(volume.memory_bytes as f64));
     line("failures", failures(volume));
+    if !volume.changed_settings.is_empty() {
+        let changed = volume.changed_settings.join(", ");
+        line("changed", format!("{changed}; the next start takes the configuration's again"));
+    }
     if !volume.lost_blocks.is_empty() {
         let named: Vec<String> = volume.lost_blocks.iter().take(LOST_MAX).map(u64::to_string).collect();
         let more = if volume.lost_blocks.len() > LOST_MAX { ", ..." } else { "" };

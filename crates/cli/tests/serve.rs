@@ -170,6 +170,11 @@ fn misuse_ends_with_2_and_says_what_to_do() {
         flags("--backend", "missing.img"),
         flags("--size", "10GB"),
         flags("--size", "1GiB"),
+        flags("--record", "missing/requests.csv"),
+        flags("--record-size-max", "64KiB"),
+        flags("--dirty-high", "30%"),
+        flags("--commit-age", "5"),
+        flags("--write-buffer-share", "150%"),
         flags("--flash-size", "128KiB"),
         flags("--policy", "fif"),
         flags("--admission", "size:max=64KB"),
@@ -192,6 +197,58 @@ fn misuse_ends_with_2_and_says_what_to_do() {
         format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
     });
     insta::assert_snapshot!(errors.join("\n\n"));
+}
+
+/// What trying again cannot mend: systemd gives up, by `RestartPreventExitStatus=2`.
+#[test]
+fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
+    let folder = folder();
+    let path = folder.path();
+    serve(path).end();
+    let with = |flag: &str, value: &str| -> Vec<String> {
+        let mut arguments: Vec<String> = FLAGS.iter().chain(&[URI]).map(|&argument| argument.to_owned()).collect();
+        match arguments.iter().position(|argument| argument == flag) {
+            Some(at) => arguments[at + 1] = value.to_owned(),
+            None => arguments.extend([flag.to_owned(), value.to_owned()]),
+        }
+        arguments
+    };
+    let refused = |arguments: Vec<String>, code: i32, expected: &str| {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let error = fail(path, &arguments, code);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    };
+    std::fs::write(path.join("empty"), "").unwrap();
+    std::fs::write(path.join("foreign.img"), vec![7; 4 << 20]).unwrap();
+    std::fs::File::create(path.join("other.img")).unwrap().set_len(8 << 20).unwrap();
+    let name = "volume 'disk': ";
+    refused(with("--api", "0.0.0.0:0"), 2, "give it a token, or let it listen on 127.0.0.1");
+    refused(
+        [with("--api", "0.0.0.0:0"), vec!["--api-token-file".into(), "empty".into()]].concat(),
+        2,
+        "the token of the management API is empty",
+    );
+    refused(with("--api", "unix:missing/api.sock"), 2, "cannot listen on unix:missing/api.sock");
+    refused(with("--listen", "nbd+unix:///?socket=missing/nbd.sock"), 2, "cannot listen");
+    refused(with("--backend", "other.img"), 2, "volume 'other': the flash 'cache.img' is a cache of another backend");
+    refused(with("--flash", "foreign.img"), 2, "holds something that is not a cache");
+    refused(with("--flash-size", "2MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose flash size is "));
+    refused(with("--erase-unit", "128KiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose erase unit is "));
+    refused(with("--size", "4MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose volume size is "));
+    refused(with("--size", "16MiB"), 2, "volume 'disk', expected at most the size of its backend disk.img, 8MiB");
+    // The backend lost its end.
+    std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(4 << 20).unwrap();
+    refused(with("--ram", "1MiB"), 2, &format!("{name}the flash 'cache.img' is a cache whose volume size is "));
+    std::fs::File::options().write(true).open(path.join("disk.img")).unwrap().set_len(8 << 20).unwrap();
+
+    // What may go away by itself ends with 1.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap();
+    refused(with("--listen", &format!("nbd://{taken}")), 1, "address in use");
+    refused(with("--api", &taken.to_string()), 1, "cannot listen on ");
+    let server = serve(path);
+    refused(with("--listen", "nbd+unix:///?socket=other.sock"), 1, "in use by another process, or mounted");
+    server.end();
 }
 
 #[test]
@@ -264,7 +321,8 @@ fn tcp_stub(answers: &[(u16, &str)]) -> (String, Receiver<String>) {
 
 const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "request_memory_bytes": 5242880,
  "request_memory_bytes_max": 536870912, "listening": ["nbd+unix:///?socket=/run/nbd.sock"],
- "recording": {"path": "/srv/today.zst", "recorded_requests": 81234, "dropped_requests": 12, "error": null},
+ "recording": {"path": "/srv/today.zst", "segment": "/srv/today.000003.zst", "state": "full", "size_bytes": 10737000000,
+ "size_bytes_max": 10737418240, "recorded_requests": 81234, "dropped_requests": 12, "error": "move segments away"},
  "volumes": [{"name": "data", "size_bytes": 10737418240, "backend": "/srv/data.img", "flash": "/dev/nvme0n1p4", "policy": "larc",
  "admission": "adaptive:target=20ms", "admission_choice": "p=0.25", "admission_threshold": 0.25, "admission_decisions": 7,
  "write_mode": "write-back", "state": "ok", "uptime_seconds": 93784.5, "read_blocks": 200000, "written_blocks": 50000,
@@ -273,7 +331,7 @@ const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "reque
  "flash_written_bytes": 321536000, "erasures": 153, "flash_written_bytes_per_day": 296221736.5, "drive_writes_per_day": 0.28,
  "drive_writes_per_day_rated": 1.0, "lifetime_years": 17.9, "backend_read_blocks": 80000, "backend_written_blocks": 10,
  "destaged_blocks": 40000, "sequential_blocks": 1024, "bypassed_blocks": 30720, "flushes": 700, "flash_bytes": 1073741824, "capacity_blocks": 230000,
- "cached_blocks": 75000, "dirty_blocks": 5000, "dirty_bytes": 20971520, "buffered_blocks": 120, "lost_blocks": [7, 4711],
+ "flash_room_blocks": 250000, "changed_settings": ["dirty-high", "policy"], "cached_blocks": 75000, "dirty_blocks": 5000, "dirty_bytes": 20971520, "buffered_blocks": 120, "lost_blocks": [7, 4711],
  "memory_bytes": 150000000, "faults": {"flash_read_errors": 0, "flash_checksum_errors": 2, "flash_write_errors": 0,
  "backend_read_errors": 0, "backend_write_errors": 0, "failed_requests": 1}, "latencies": [{"operation": "read",
  "count": 12345, "mean_us": 250.4, "p50_us": 90, "p99_us": 4100, "p999_us": 12000, "max_us": 1500000},
@@ -305,7 +363,11 @@ fn flush_set_and_detach_ask_what_the_api_expects() {
     assert_eq!(out, "Flushed.\n");
     assert_eq!(asked.recv().unwrap(), "POST /v1/flush HTTP/1.1\r\nauthorization: Bearer secret\r\n");
     let out = succeed(path, &["set", "my disk", "dirty-high=60%", "policy=lru", "--api", &address]);
-    assert_eq!(out, "Set dirty-high=60%, policy=lru of volume my disk.\n");
+    assert_eq!(
+        out,
+        "Set dirty-high=60%, policy=lru of volume my disk, until the server is started again.\n\
+         To keep it, set dirty-high, policy in the configuration too.\n"
+    );
     let asked = asked.recv().unwrap();
     let (line, body) = asked.split_once("\r\n").unwrap();
     assert_eq!(line, "PATCH /v1/volumes/my%20disk HTTP/1.1");
@@ -347,6 +409,10 @@ fn what_a_server_refuses_is_told_in_its_own_words() {
 fn systemd_finds_nothing_wrong_with_the_unit() {
     let folder = folder();
     let unit = std::fs::read_to_string(project().join("packaging/flashwise.service")).unwrap();
+    // The code of what trying again cannot mend, an end of restarts, and a place for what has to be kept.
+    for line in ["RestartPreventExitStatus=2", "StartLimitBurst=20", "StateDirectory=flashwise"] {
+        assert!(unit.lines().any(|found| found == line), "{line}");
+    }
     let unit = unit.replace("/usr/bin/flashwise", env!("CARGO_BIN_EXE_flashwise"));
     let path = folder.path().join("flashwise.service");
     std::fs::write(&path, unit).unwrap();

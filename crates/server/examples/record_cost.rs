@@ -1,10 +1,10 @@
-//! What recording a request costs the thread that asks for it: `record_cost [FILE]`, `trace.zst` in the temporary directory if none
-//! is given.
+//! What recording a request costs the thread that asks for it: `record_cost [FILE]`, segments of `trace.zst` in the temporary
+//! directory if none is given.
 
 use std::time::{Duration, Instant};
 
 use flashwise_server::export::{Operation, Request};
-use flashwise_server::record::Recorder;
+use flashwise_server::record::{Limits, Recorder};
 
 const REQUESTS: u64 = 4_000_000;
 /// So many are recorded at once, then as long is waited as 1,000,000 a second takes.
@@ -13,7 +13,8 @@ const BURST: u64 = 10_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let temporary = std::env::temp_dir().join("trace.zst").display().to_string();
     let path = std::env::args().nth(1).unwrap_or(temporary);
-    let recorder = Recorder::start(&path, &["volume".to_owned()])?;
+    let limits = Limits { segment_bytes_max: 1 << 30, total_bytes_max: 10 << 30 };
+    let recorder = Recorder::start(path.as_ref(), limits, &["volume".to_owned()])?;
     let mut spent = Duration::ZERO;
     for burst in 0..REQUESTS / BURST {
         let begun = Instant::now();

@@ -27,6 +27,13 @@ pub enum FlashError {
     Recovery(#[from] RecoveryError<io::Error>),
 }
 
+impl FlashError {
+    /// Whether trying again cannot mend it: it is what the device holds, not that it cannot be read now.
+    pub fn is_permanent(&self) -> bool {
+        !matches!(self, FlashError::Io(_) | FlashError::Recovery(RecoveryError::Read(_)))
+    }
+}
+
 /// Both copies of the superblock.
 pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageError>>> {
     let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);

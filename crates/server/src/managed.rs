@@ -1,6 +1,6 @@
 //! What the management API manages: the volumes of a server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use flashwise_core::cache::Mode;
 
 use crate::manage::{Changes, DetachProgress, ManageError, Managed};
 use crate::record::Recorder;
-use crate::status::ServerStatus;
+use crate::status::{ServerStatus, VolumeStatus};
 use crate::volume::Volume;
 
 /// The volumes of a server, as the API sees them.
@@ -19,6 +19,8 @@ pub struct Volumes {
     recorder: Option<Arc<Recorder>>,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
+    /// Keys of settings that differ from the configuration's, or did, by the volume's name.
+    changed: Mutex<HashMap<String, BTreeSet<&'static str>>>,
 }
 
 /// What clients take of a server at a moment.
@@ -46,7 +48,7 @@ impl Volumes {
         load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
     ) -> Volumes {
-        Volumes { volumes, listening, load, recorder, detaching: Mutex::default() }
+        Volumes { volumes, listening, load, recorder, detaching: Mutex::default(), changed: Mutex::default() }
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
@@ -55,6 +57,17 @@ impl Volumes {
             name: name.to_owned(),
             volumes: self.volumes.iter().map(|volume| volume.config().name.clone()).collect(),
         })
+    }
+
+    fn changed(&self) -> std::sync::MutexGuard<'_, HashMap<String, BTreeSet<&'static str>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn status_of(&self, volume: &Volume) -> VolumeStatus {
+        let mut status = volume.status();
+        let changed = self.changed();
+        status.changed_settings = changed.get(&status.name).into_iter().flatten().map(|&key| key.to_owned()).collect();
+        status
     }
 
     fn detaching(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Detaching>>> {
@@ -73,7 +86,7 @@ impl Managed for Volumes {
             request_memory_bytes_max: load.request_memory_bytes_max,
             listening: self.listening.clone(),
             recording: self.recorder.as_ref().map(|recorder| recorder.status()),
-            volumes: self.volumes.iter().map(|volume| volume.status()).collect(),
+            volumes: self.volumes.iter().map(|volume| self.status_of(volume)).collect(),
         }
     }
 
@@ -167,6 +180,8 @@ impl Managed for Volumes {
                 cache.set_sequential((bytes / 4096) as u32);
             }
             Ok(())
-        })
+        })?;
+        self.changed().entry(name.to_owned()).or_default().extend(changes.keys());
+        Ok(())
     }
 }

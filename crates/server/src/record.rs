@@ -1,47 +1,63 @@
-//! Records every request in a file that `flashwise simulate` and `flashwise trace` read, so that a live workload can be asked
+//! Records every request in files that `flashwise simulate` and `flashwise trace` read, so that a live workload can be asked
 //! "what if".
 //!
 //! Source: this project's trace format `flashwise`: a header line, then `time_us,volume,op,offset,length,flags` a line, compressed
 //! with zstd (RFC 8878) where the path ends in `.zst`. Whoever records pays for one push to a queue of fixed size: a thread
-//! formats and writes. What the queue has no room for is dropped and counted, never waited for. The file is flushed every second,
-//! so that a killed server loses no more than that.
+//! formats and writes. What the queue has no room for is dropped and counted, never waited for. What is recorded is in a file
+//! that is whole within two seconds, so that a killed server loses no more than that; [`segments`] has the files.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+pub mod segments;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use flashwise_core::quantity::ByteSize;
 
 use crate::export::{Operation, Request};
 use crate::latency::{OPERATION_NAMES, operation_index};
 use crate::status::RecordingStatus;
-
-/// The first line of a recording.
-pub const HEADER: &str = "time_us,volume,op,offset,length,flags";
+pub use segments::Limits;
+use segments::Segments;
 
 /// Requests that can wait to be written, which take 10 MiB: those of 0.9 s at 300,000 a second, where the writing thread has to wait
 /// for a processor.
 const QUEUE_REQUESTS: usize = 1 << 18;
 /// The queue is looked at so often.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What was written reaches the file within this time.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-const ZSTD_LEVEL: i32 = 3;
-const BUFFER_BYTES: usize = 256 << 10;
+/// What was recorded is written within this time, ...
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+/// ... or once its lines are this long: the smallest segment has room for three of them.
+const PIECE_BYTES: usize = 256 << 10;
+/// Smallest limit of a segment and of all of them.
+pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
 
 /// Why a recording cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RecordError {
-    #[error("cannot record to {path}: {source}")]
-    Create { path: String, source: io::Error },
+    #[error("cannot record to {}: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
     #[error("cannot record volume '{name}': found a comma, quote or control character in its name, expected none")]
     Name { name: String },
+    #[error("cannot record to {}: no thread: {source}", path.display())]
+    Thread { path: PathBuf, source: io::Error },
     #[error("the recording {path} ends early: {error}; {dropped} requests are missing")]
     Write { path: String, error: String, dropped: u64 },
+}
+
+impl RecordError {
+    /// Whether trying again cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            RecordError::Folder { .. } | RecordError::Name { .. } => true,
+            RecordError::Thread { .. } | RecordError::Write { .. } => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,17 +73,26 @@ struct Row {
 /// What recording threads and the writing thread share.
 #[derive(Debug)]
 struct Shared {
-    path: String,
-    volumes: usize,
+    path: PathBuf,
+    limits: Limits,
+    volumes: Vec<String>,
     queue: ArrayQueue<Row>,
     dropped: AtomicU64,
     written: AtomicU64,
-    flushed: AtomicU64,
     finishing: AtomicBool,
-    error: Mutex<Option<String>>,
+    files: Mutex<Files>,
 }
 
-/// Records requests to a file until it is [finished](Self::finish) or dropped.
+/// What is known of the files.
+#[derive(Clone, Debug, Default)]
+struct Files {
+    segment: Option<PathBuf>,
+    bytes: u64,
+    is_full: bool,
+    error: Option<String>,
+}
+
+/// Records requests until it is [finished](Self::finish) or dropped.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<Shared>,
@@ -75,28 +100,29 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a recording of requests to these volumes at `path`, in the place of the file that may be there.
-    pub fn start(path: &str, volumes: &[String]) -> Result<Recorder, RecordError> {
-        Recorder::to(path, volumes, |path| Ok(Box::new(File::create(path)?)))
+    /// Begins a recording of requests to these volumes, in a new [segment](segments::Names) beside those that are there.
+    pub fn start(path: &Path, limits: Limits, volumes: &[String]) -> Result<Recorder, RecordError> {
+        let segments = Segments::new(path, limits);
+        Recorder::to(path, limits, volumes, segments)
     }
 
     fn to(
-        path: &str,
+        path: &Path,
+        limits: Limits,
         volumes: &[String],
-        create: impl FnOnce(&str) -> io::Result<Box<dyn Write + Send>>,
+        segments: io::Result<Segments>,
     ) -> Result<Recorder, RecordError> {
         let breaks_lines = |letter: char| matches!(letter, ',' | '"') || letter.is_control();
         if let Some(name) = volumes.iter().find(|name| name.contains(breaks_lines)) {
             return Err(RecordError::Name { name: name.clone() });
         }
-        let error = |source| RecordError::Create { path: path.to_owned(), source };
-        let file = create(path).map_err(error)?;
-        let mut recording = Recording::new(file, path.ends_with(".zst"), volumes.to_vec()).map_err(error)?;
-        recording.flush().map_err(error)?;
-        let shared = Arc::new(Shared::new(path, volumes.len(), QUEUE_REQUESTS));
+        let segments = segments.map_err(|source| RecordError::Folder { path: path.to_owned(), source })?;
+        let shared = Arc::new(Shared::new(path, limits, volumes, QUEUE_REQUESTS));
+        shared.tell(&segments);
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("flashwise-record".to_owned());
-        let writer = thread.spawn(move || for_thread.write_all(recording)).map_err(error)?;
+        let writer = thread.spawn(move || for_thread.write_all(segments));
+        let writer = writer.map_err(|source| RecordError::Thread { path: path.to_owned(), source })?;
         Ok(Recorder { shared, writer: Mutex::new(Some(writer)) })
     }
 
@@ -105,7 +131,8 @@ impl Recorder {
     /// orders them.
     #[inline]
     pub fn record(&self, time_us: u64, volume: u32, request: &Request) {
-        assert!((volume as usize) < self.shared.volumes, "volume {volume} was not named when the recording began");
+        let named = self.shared.volumes.len();
+        assert!((volume as usize) < named, "volume {volume} was not named when the recording began");
         let Request { operation, offset, length, force_unit_access, .. } = *request;
         let row = Row { time_us, volume, operation, force_unit_access, offset, length };
         if self.shared.queue.push(row).is_err() {
@@ -113,12 +140,17 @@ impl Recorder {
         }
     }
 
+    /// What its files are called, with NUMBER for the number.
+    pub fn pattern(&self) -> String {
+        segments::Names::of(&self.shared.path).pattern()
+    }
+
     /// How it goes.
     pub fn status(&self) -> RecordingStatus {
         self.shared.status()
     }
 
-    /// Writes what waits and ends the file; does nothing the second time. What is recorded later is lost.
+    /// Writes what waits and ends the recording; does nothing the second time. What is recorded later is lost.
     ///
     /// # Errors
     /// Writing failed at some time since the start.
@@ -130,9 +162,11 @@ impl Recorder {
             writer.join().expect("writing a recording does not panic");
         }
         let status = self.status();
-        match status.error {
-            None => Ok(status),
-            Some(error) => Err(RecordError::Write { path: status.path, error, dropped: status.dropped_requests }),
+        match (status.state.as_str(), status.error.clone()) {
+            ("failed", Some(error)) => {
+                Err(RecordError::Write { path: status.path, error, dropped: status.dropped_requests })
+            }
+            _ => Ok(status),
         }
     }
 }
@@ -145,73 +179,116 @@ impl Drop for Recorder {
 }
 
 impl Shared {
-    fn new(path: &str, volumes: usize, queue_requests: usize) -> Shared {
+    fn new(path: &Path, limits: Limits, volumes: &[String], queue_requests: usize) -> Shared {
         Shared {
             path: path.to_owned(),
-            volumes,
+            limits,
+            volumes: volumes.to_vec(),
             queue: ArrayQueue::new(queue_requests),
             dropped: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            flushed: AtomicU64::new(0),
             finishing: AtomicBool::new(false),
-            error: Mutex::new(None),
+            files: Mutex::default(),
         }
     }
 
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn status(&self) -> RecordingStatus {
+        let Files { segment, bytes, is_full, error } = self.files().clone();
+        let full = || {
+            let most = ByteSize::new(self.limits.total_bytes_max);
+            format!("its segments have reached record-size-max, {most}; move some away, or set a larger one")
+        };
+        let state = match (&error, is_full) {
+            (Some(_), _) => "failed",
+            (None, true) => "full",
+            (None, false) => "recording",
+        };
         RecordingStatus {
-            path: self.path.clone(),
+            path: self.path.display().to_string(),
+            segment: segment.map(|path| path.display().to_string()),
+            state: state.to_owned(),
+            size_bytes: bytes,
+            size_bytes_max: self.limits.total_bytes_max,
             recorded_requests: self.written.load(Ordering::Relaxed),
             dropped_requests: self.dropped.load(Ordering::Relaxed),
-            error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            error: error.or_else(|| is_full.then(full)),
+        }
+    }
+
+    /// Makes known how it is with the files, in the log too if that has changed.
+    fn tell(&self, segments: &Segments) {
+        let mut files = self.files();
+        let was_full = files.is_full;
+        files.segment = segments.last_path().map(Path::to_owned);
+        (files.bytes, files.is_full) = (segments.bytes(), segments.is_full());
+        let is_full = files.is_full;
+        drop(files);
+        let path = self.path.display();
+        match (was_full, is_full) {
+            (false, true) => {
+                let why = self.status().error.unwrap_or_default();
+                eprintln!("flashwise: the recording {path} stops: {why}");
+            }
+            (true, false) => eprintln!("flashwise: the recording {path} goes on: it has room again"),
+            _ => {}
         }
     }
 
     /// The writing thread.
-    fn write_all(&self, mut recording: Recording) {
-        let ended = self.write_until_finished(&mut recording).and_then(|()| recording.finish());
-        match ended {
-            Ok(()) => self.flushed.store(self.written.load(Ordering::Relaxed), Ordering::Release),
-            Err(error) => {
-                *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-                // Those that were not flushed may be in the file or not: they count as missing.
-                let flushed = self.flushed.load(Ordering::Relaxed);
-                let unsure = self.written.swap(flushed, Ordering::Relaxed) - flushed;
-                self.dropped.fetch_add(unsure, Ordering::Relaxed);
-                self.drop_until_finished();
+    fn write_all(&self, mut segments: Segments) {
+        let mut piece = Piece::default();
+        if let Err(error) = self.write_until_finished(&mut segments, &mut piece) {
+            self.dropped.fetch_add(piece.rows, Ordering::Relaxed);
+            eprintln!("flashwise: the recording {} ends: {error}", self.path.display());
+            self.files().error = Some(error.to_string());
+            self.drop_until_finished();
+        }
+    }
+
+    fn write_until_finished(&self, segments: &mut Segments, piece: &mut Piece) -> io::Result<()> {
+        let mut written_at = Instant::now();
+        loop {
+            // Looked at first, so that nothing that was recorded before it was set is left behind.
+            let finishing = self.finishing.load(Ordering::Acquire);
+            let mut taken = 0;
+            // Not until it is empty: under a steady stream it would never be.
+            while taken < self.queue.capacity()
+                && let Some(row) = self.queue.pop()
+            {
+                piece.add(&row, &self.volumes[row.volume as usize])?;
+                taken += 1;
+                if piece.lines.len() >= PIECE_BYTES {
+                    self.append(segments, piece)?;
+                }
+            }
+            let ends = finishing && self.queue.is_empty();
+            if ends || written_at.elapsed() >= WRITE_INTERVAL {
+                written_at = Instant::now();
+                self.append(segments, piece)?;
+            }
+            if ends {
+                return Ok(());
+            }
+            if taken < self.queue.capacity() / 4 && !finishing {
+                thread::park_timeout(PAUSE);
             }
         }
     }
 
-    fn write_until_finished(&self, recording: &mut Recording) -> io::Result<()> {
-        let mut flushed_at = Instant::now();
-        loop {
-            // Looked at first, so that nothing that was recorded before it was set is left behind.
-            let finishing = self.finishing.load(Ordering::Acquire);
-            let mut written = 0;
-            // Not until it is empty: under a steady stream it would never be.
-            while written < self.queue.capacity()
-                && let Some(row) = self.queue.pop()
-            {
-                // Counted first, so that one that fails is missing.
-                self.written.fetch_add(1, Ordering::Relaxed);
-                recording.write(&row)?;
-                written += 1;
-            }
-            if finishing && self.queue.is_empty() {
-                return Ok(());
-            }
-            if flushed_at.elapsed() >= FLUSH_INTERVAL {
-                flushed_at = Instant::now();
-                if self.written.load(Ordering::Relaxed) > self.flushed.load(Ordering::Relaxed) {
-                    recording.flush()?;
-                    self.flushed.store(self.written.load(Ordering::Relaxed), Ordering::Release);
-                }
-            }
-            if written < self.queue.capacity() / 4 && !finishing {
-                thread::park_timeout(PAUSE);
-            }
+    /// Writes a piece, if it has lines.
+    fn append(&self, segments: &mut Segments, piece: &mut Piece) -> io::Result<()> {
+        if piece.rows == 0 {
+            return Ok(());
         }
+        let count = if segments.append(&piece.lines)? { &self.written } else { &self.dropped };
+        count.fetch_add(piece.rows, Ordering::Relaxed);
+        piece.clear();
+        self.tell(segments);
+        Ok(())
     }
 
     /// After a failure: what comes is dropped.
@@ -229,34 +306,25 @@ impl Shared {
     }
 }
 
-enum Output {
-    Plain(BufWriter<Box<dyn Write + Send>>),
-    Compressed(zstd::Encoder<'static, BufWriter<Box<dyn Write + Send>>>),
+/// Lines that are not written yet.
+#[derive(Debug, Default)]
+struct Piece {
+    lines: Vec<u8>,
+    rows: u64,
 }
 
-/// The file.
-struct Recording {
-    output: Output,
-    volumes: Vec<String>,
-    line: Vec<u8>,
-}
-
-impl Recording {
-    fn new(file: Box<dyn Write + Send>, compressed: bool, volumes: Vec<String>) -> io::Result<Recording> {
-        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
-        let output =
-            if compressed { Output::Compressed(zstd::Encoder::new(file, ZSTD_LEVEL)?) } else { Output::Plain(file) };
-        let mut recording = Recording { output, volumes, line: Vec::new() };
-        writeln!(recording.line, "{HEADER}")?;
-        recording.put_line()?;
-        Ok(recording)
+impl Piece {
+    fn clear(&mut self) {
+        self.lines.clear();
+        self.rows = 0;
     }
 
-    fn write(&mut self, row: &Row) -> io::Result<()> {
-        let volume = &self.volumes[row.volume as usize];
+    fn add(&mut self, row: &Row, volume: &str) -> io::Result<()> {
+        // Counted first, so that one that fails is missing.
+        self.rows += 1;
         let operation = OPERATION_NAMES[operation_index(row.operation)];
         let Row { time_us, offset, length, .. } = row;
-        write!(self.line, "{time_us},{volume},{operation},{offset},{length},")?;
+        write!(self.lines, "{time_us},{volume},{operation},{offset},{length},")?;
         let (no_hole, only_if_fast) = match row.operation {
             Operation::WriteZeroes { may_punch_holes, only_if_fast } => (!may_punch_holes, only_if_fast),
             _ => (false, false),
@@ -264,59 +332,33 @@ impl Recording {
         let mut joint = "";
         for (flag, word) in [(row.force_unit_access, "fua"), (no_hole, "no-hole"), (only_if_fast, "fast-zero")] {
             if flag {
-                write!(self.line, "{joint}{word}")?;
+                write!(self.lines, "{joint}{word}")?;
                 joint = "+";
             }
         }
-        self.line.push(b'\n');
-        self.put_line()
-    }
-
-    fn put_line(&mut self) -> io::Result<()> {
-        match &mut self.output {
-            Output::Plain(output) => output.write_all(&self.line)?,
-            Output::Compressed(output) => output.write_all(&self.line)?,
-        }
-        self.line.clear();
+        self.lines.push(b'\n');
         Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match &mut self.output {
-            Output::Plain(output) => output.flush(),
-            Output::Compressed(output) => output.flush(),
-        }
-    }
-
-    fn finish(self) -> io::Result<()> {
-        match self.output {
-            Output::Plain(mut output) => output.flush(),
-            Output::Compressed(output) => output.finish()?.flush(),
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::segments::{HEADER, Names};
     use super::*;
+
+    const UNLIMITED: Limits = Limits { segment_bytes_max: u64::MAX, total_bytes_max: u64::MAX };
 
     fn request(operation: Operation, offset: u64) -> Request {
         let force_unit_access = operation == Operation::Write;
         Request { operation, offset, length: 4096, force_unit_access, data: Vec::new() }
     }
 
-    /// A file that takes the header and then fails.
-    struct Full {
-        header: bool,
-    }
+    /// A file on a device without room.
+    struct Full;
 
     impl Write for Full {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if std::mem::replace(&mut self.header, false) {
-                Ok(bytes.len())
-            } else {
-                Err(io::ErrorKind::StorageFull.into())
-            }
+        fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -329,47 +371,46 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         // No thread takes anything out of the queue of four before all six are recorded.
-        let shared = Arc::new(Shared::new(path.to_str().unwrap(), 1, 4));
+        let shared = Arc::new(Shared::new(&path, UNLIMITED, &["a".to_owned()], 4));
         let recorder = Recorder { shared: Arc::clone(&shared), writer: Mutex::new(None) };
         for number in 0..6 {
             recorder.record(number, 0, &request(Operation::Read, 4096 * number));
         }
         assert_eq!(recorder.status().dropped_requests, 2);
-        let file = Box::new(File::create(&path).unwrap());
         shared.finishing.store(true, Ordering::Release);
-        shared.write_all(Recording::new(file, false, vec!["a".to_owned()]).unwrap());
+        shared.write_all(Segments::new(&path, UNLIMITED).unwrap());
         let status = recorder.finish().unwrap();
         assert_eq!((status.recorded_requests, status.dropped_requests), (4, 2));
         let lines = (0..4).map(|number| format!("{number},a,read,{},4096,\n", 4096 * number)).collect::<String>();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{HEADER}\n{lines}"));
+        assert_eq!(std::fs::read_to_string(Names::of(&path).path(1)).unwrap(), format!("{HEADER}\n{lines}"));
     }
 
     #[test]
     fn where_writing_fails_every_request_is_missing_and_said_to_be() {
-        for path in ["trace", "trace.zst"] {
-            // The magic number of zstd is written with the header.
-            let recorder = Recorder::to(path, &["a".to_owned()], |_| Ok(Box::new(Full { header: true }))).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["trace", "trace.zst"] {
+            let path = folder.path().join(name);
+            let segments = Segments::with(&path, UNLIMITED, |_| Ok(Box::new(Full)));
+            let recorder = Recorder::to(&path, UNLIMITED, &["a".to_owned()], segments).unwrap();
             for number in 0..10 {
                 recorder.record(number, 0, &request(Operation::Write, 0));
             }
             let error = recorder.finish().unwrap_err().to_string();
-            let expected = format!("the recording {path} ends early: no storage space; 10 requests are missing");
-            assert_eq!(error, expected);
+            let path = path.display();
+            assert_eq!(error, format!("the recording {path} ends early: no storage space; 10 requests are missing"));
             let status = recorder.status();
             assert_eq!((status.recorded_requests, status.dropped_requests), (0, 10));
-            assert_eq!(status.error.as_deref(), Some("no storage space"));
+            assert_eq!((status.state.as_str(), status.error.as_deref()), ("failed", Some("no storage space")));
         }
     }
 
     #[test]
     fn what_cannot_be_recorded_is_refused_at_the_start() {
         for name in ["a,b", "a\nb", "\"a\""] {
-            let error = Recorder::start("/dev/null", &[name.to_owned()]).unwrap_err().to_string();
-            assert!(error.starts_with("cannot record volume '"), "{error}");
+            let error = Recorder::start(Path::new("/tmp/trace"), UNLIMITED, &[name.to_owned()]).unwrap_err();
+            assert!(error.to_string().starts_with("cannot record volume '") && error.is_permanent(), "{error}");
         }
-        let error = Recorder::start("/nowhere/trace", &[]).unwrap_err().to_string();
-        assert!(error.starts_with("cannot record to /nowhere/trace: "), "{error}");
-        let error = Recorder::start("/dev/full", &[]).unwrap_err().to_string();
-        assert!(error.starts_with("cannot record to /dev/full: "), "{error}");
+        let error = Recorder::start(Path::new("/nowhere/trace"), UNLIMITED, &[]).unwrap_err();
+        assert!(error.to_string().starts_with("cannot record to /nowhere/trace: ") && error.is_permanent(), "{error}");
     }
 }

@@ -36,6 +36,32 @@ pub enum ServerError {
     Record(#[from] RecordError),
 }
 
+impl ServerError {
+    /// Whether trying again cannot mend it: the configuration has to change, or what the devices hold.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            ServerError::Volume(error) => error.is_permanent(),
+            ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) | ServerError::Token { .. } => true,
+            ServerError::Nbd(nbd::StartError::Listen(error)) => match error {
+                nbd::ListenError::InUse { .. } => false,
+                nbd::ListenError::NotASocket { .. } => true,
+                nbd::ListenError::Io { source, .. } => is_of_the_address(source),
+            },
+            ServerError::Nbd(nbd::StartError::Io(_)) => false,
+            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken) => true,
+            ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
+            ServerError::Api(ApiError::Threads { .. }) => false,
+            ServerError::Record(error) => error.is_permanent(),
+        }
+    }
+}
+
+/// Whether no program can listen there: the folder of a socket is missing, its path is too long, or the port is for others.
+fn is_of_the_address(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput)
+}
+
 /// A running server.
 pub struct Server {
     config: ServerConfig,
@@ -85,6 +111,11 @@ impl Server {
         self.nbd.uris(volume).iter().map(ToString::to_string).collect()
     }
 
+    /// What the files of the recording are called, if there is one, with NUMBER for the number.
+    pub fn recording(&self) -> Option<String> {
+        self.recorder.as_ref().map(|recorder| recorder.pattern())
+    }
+
     /// Where the management API listens, if it does.
     pub fn api(&self) -> Option<&Address> {
         self.api.as_ref().map(Api::address)
@@ -128,7 +159,7 @@ fn serve(
     let recorder = match &config.record {
         Some(path) => {
             let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-            let recorder = Arc::new(Recorder::start(&path.to_string_lossy(), &names)?);
+            let recorder = Arc::new(Recorder::start(path, config.record_limits, &names)?);
             volumes.iter().zip(0..).for_each(|((volume, _), number)| volume.record(recorder.clone(), number));
             Some(recorder)
         }

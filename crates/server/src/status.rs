@@ -79,7 +79,9 @@ pub struct VolumeStatus {
     pub flash_bytes: u64,
     /// Most blocks that the policy may keep on flash.
     pub capacity_blocks: u64,
-    /// Blocks with a copy on flash.
+    /// Most blocks that fit on flash: those that the policy keeps, and those that it gave up and that are not overwritten yet.
+    pub flash_room_blocks: u64,
+    /// Blocks with a copy on flash, kept by the policy or not: at most `flash_room_blocks`.
     pub cached_blocks: u64,
     /// Blocks on flash that are newer than the backend's.
     pub dirty_blocks: u64,
@@ -95,6 +97,8 @@ pub struct VolumeStatus {
     pub faults: FaultsStatus,
     /// Requests by kind, with how long they took.
     pub latencies: Vec<LatencyStatus>,
+    /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
+    pub changed_settings: Vec<String>,
 }
 
 /// Failures of devices since the volume was opened.
@@ -151,13 +155,21 @@ pub struct LatencyBucket {
 /// What a server records of its requests, for `flashwise simulate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecordingStatus {
-    /// The file.
+    /// The path of the configuration, which the segments are named after.
     pub path: String,
-    /// Requests that were taken down.
+    /// The segment that was written to last; absent before this start's first.
+    pub segment: Option<String>,
+    /// `recording`; `full`: nothing is written until segments were taken away; `failed`.
+    pub state: String,
+    /// What all segments take, those of earlier starts included.
+    pub size_bytes: u64,
+    /// The most that they may take.
+    pub size_bytes_max: u64,
+    /// Requests of this start that are in the segments.
     pub recorded_requests: u64,
-    /// Requests that are missing in the file because writing it could not keep up or failed.
+    /// Requests of this start that are missing there: writing could not keep up, failed, or there was no room.
     pub dropped_requests: u64,
-    /// Why writing the file failed, if it did.
+    /// Why nothing is written, if that is so.
     pub error: Option<String>,
 }
 

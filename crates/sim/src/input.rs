@@ -18,6 +18,7 @@ pub struct Input<'a> {
     reader: Box<dyn BufRead + Send + 'a>,
     /// Where compressed data ended in the middle, as an error that nobody was told of.
     cut: Option<TraceError>,
+    progress: &'a (dyn Progress + 'a),
 }
 
 impl<'a> Input<'a> {
@@ -49,12 +50,19 @@ impl<'a> Input<'a> {
                 break;
             }
         }
-        Ok(Input { path: path.to_owned(), reader, cut: None })
+        Ok(Input { path: path.to_owned(), reader, cut: None, progress })
     }
 
     /// What errors call this input.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Tells who follows the work that the end is missing after `rows`, if compressed data is cut off or the last line `is_unfinished`.
+    pub fn tell_of_cut(&self, is_unfinished: bool, rows: u64) {
+        if is_unfinished || self.cut.is_some() {
+            self.progress.ends_early(&self.path, rows);
+        }
     }
 
     /// Fills as much of `buffer` as the input has left; returns how much that is.

@@ -78,12 +78,7 @@ pub fn open_with_requests(
     progress: &dyn Progress,
 ) -> Result<(Trace, RequestFile), TraceError> {
     let requests = Requests::open(path, settings, progress)?;
-    let block_size_bytes = requests.block_size_bytes(settings)?;
-    if block_size_bytes != BLOCK_BYTES as u64 {
-        let found = ByteSize::new(block_size_bytes).to_string();
-        let (expected, other) = (ByteSize::new(BLOCK_BYTES as u64).to_string(), "the whole cache".to_owned());
-        return Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other });
-    }
+    check_block_size(path, requests.block_size_bytes(settings)?)?;
     let mut writer = RequestWriter::new()?;
     let trace = match requests {
         Requests::Normalised(trace, _) => {
@@ -99,7 +94,18 @@ pub fn open_with_requests(
     Ok((trace, writer.finish(path)?))
 }
 
-fn temporary_file() -> Result<File, TraceError> {
+/// Refuses blocks that are not those of a cache.
+pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), TraceError> {
+    if block_size_bytes == BLOCK_BYTES as u64 {
+        return Ok(());
+    }
+    let found = ByteSize::new(block_size_bytes).to_string();
+    let (expected, other) = (ByteSize::new(BLOCK_BYTES as u64).to_string(), "the whole cache".to_owned());
+    Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other })
+}
+
+/// A file that is gone when it is closed.
+pub(crate) fn temporary_file() -> Result<File, TraceError> {
     tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })
 }
 
@@ -131,13 +137,13 @@ fn write_normalised<W: Write>(
 }
 
 /// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
-/// number of its first record.
+/// number of its first record. Returns whether the last line is not finished, where that may be.
 pub fn parse(
     input: &mut Input,
     head: Vec<u8>,
     parser: &dyn Parse,
     mut consume: impl FnMut(Batch, u64) -> Result<(), TraceError>,
-) -> Result<(), TraceError> {
+) -> Result<bool, TraceError> {
     let workers = thread::available_parallelism().map_or(1, |cores| cores.get()).clamp(1, 8);
     thread::scope(|scope| {
         let (chunks_in, chunks): (Sender<(u64, Vec<u8>)>, Receiver<_>) = bounded(2 * workers);
@@ -172,13 +178,14 @@ pub fn parse(
     })
 }
 
-/// Sends the input in numbered chunks of whole records. Stops early when nobody receives.
+/// Sends the input in numbered chunks of whole records. Stops early when nobody receives. Returns whether the last line is not
+/// finished, where that may be.
 fn read_chunks(
     input: &mut Input,
     head: Vec<u8>,
     parser: &dyn Parse,
     chunks: &Sender<(u64, Vec<u8>)>,
-) -> Result<(), TraceError> {
+) -> Result<bool, TraceError> {
     let mut rest = head;
     let mut first_byte = 0;
     for number in 0.. {
@@ -208,11 +215,12 @@ fn read_chunks(
         rest = chunk[end..].to_vec();
         chunk.truncate(end);
         first_byte += end as u64;
+        let is_unfinished = last && parser.may_be_cut() && chunk.last().is_some_and(|&byte| byte != b'\n');
         if chunks.send((number, chunk)).is_err() || last {
-            break;
+            return Ok(is_unfinished);
         }
     }
-    Ok(())
+    unreachable!("the input ends")
 }
 
 /// Turns requests into the rows of a trace file.

@@ -4,6 +4,9 @@
 pub trait Progress: Sync {
     /// `amount` more is done.
     fn advance(&self, amount: u64);
+
+    /// The end of the recording at `path` is missing, as where its server was killed; its `rows` before that were read.
+    fn ends_early(&self, _path: &str, _rows: u64) {}
 }
 
 /// Reports to nobody.

@@ -205,7 +205,7 @@ impl Original {
         let sample = Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES };
         let parser = self.format.parser(&sample, block_size_bytes)?;
         let framing = parser.framing();
-        let mut broken_off = false;
+        let (mut broken_off, mut rows) = (false, 0);
         let parsed = normalise::parse(input, self.head, &*parser, |batch, first_record| {
             if let Some((record, malformed)) = batch.malformed.first()
                 && !self.lenient
@@ -214,11 +214,16 @@ impl Original {
                 let (found, expected) = (malformed.found.clone(), malformed.expected.clone());
                 return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
             }
+            rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
             broken_off = consume(batch)?.is_break();
             // Parsing ends at an error only; this one is taken back below.
             if broken_off { Err(TraceError::Empty { path: path.clone() }) } else { Ok(()) }
         });
-        if broken_off { Ok(()) } else { parsed }
+        if broken_off {
+            return Ok(());
+        }
+        input.tell_of_cut(parsed?, rows);
+        Ok(())
     }
 }
 

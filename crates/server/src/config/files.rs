@@ -6,11 +6,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flashwise_core::quantity::ByteSize;
+use rustix::fs::Access;
 
 use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::record::segments::Names;
 use crate::volume::VolumeConfig;
 
 /// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
@@ -43,6 +45,12 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
         let id = FileId::of(record).map_err(|error| refuse(format!("found {}: {error}", record.display())))?;
         if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
             return Err(refuse(format!("found {}, which is {other}; expected a file of its own", record.display())));
+        }
+        let names = Names::of(record);
+        let access = rustix::fs::access(names.folder(), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK);
+        if let Err(error) = access {
+            let folder = names.folder().display();
+            return Err(refuse(format!("found {}, but no file can be made in {folder}: {error}", record.display())));
         }
     }
     Ok(())
@@ -127,7 +135,10 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
     };
     match volume.size_bytes {
         Some(size) if bytes < size => {
-            Err(("size", format!("found {}, expected at most the size of {backend}, {}", shown(size), shown(bytes))))
+            let (name, size, most) = (&volume.name, shown(size), shown(bytes));
+            let problem =
+                format!("found {size} for volume '{name}', expected at most the size of its backend {backend}, {most}");
+            Err(("size", problem))
         }
         None if bytes == 0 => Err(("backend", format!("found {backend}, which is empty; expected the volume's bytes"))),
         None if bytes > VOLUME_BYTES_MAX => {

@@ -9,6 +9,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
+use crate::record::LIMIT_BYTES_MIN;
 use crate::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
@@ -44,6 +45,9 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Most RAM of a volume: its frames have numbers of 32 bits.
 const RAM_BYTES_MAX: u64 = 8 << 40;
 
+/// Largest limit of a recording.
+const RECORD_BYTES_MAX: u64 = 1 << 50;
+
 /// Keys before the first table.
 pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
     key("listen", None, |server, value| {
@@ -51,6 +55,14 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
     key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
+    key("record-segment-size", Some("1GiB"), |server, value| {
+        server.record_limits.segment_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
+        Ok(())
+    }),
+    key("record-size-max", Some("10GiB"), |server, value| {
+        server.record_limits.total_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
+        Ok(())
+    }),
     key("state-directory", None, |server, value| {
         server.state_directory = value.path()?;
         Ok(())

@@ -28,6 +28,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::attach::stores::default_state_directory;
 use crate::manage::KEYS as SETTABLE;
+use crate::record;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
 use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
@@ -38,12 +39,14 @@ use value::{Problem, Value};
 pub struct ServerConfig {
     /// Where NBD clients connect, as NBD URIs without an export.
     pub listen: Vec<String>,
-    /// The file that every request is recorded to, if any.
+    /// What every request is recorded to, if anything: the path that the files are [named](crate::record::segments::Names) after.
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,
     /// What is told on standard error: what is at least as grave.
     pub log_level: LevelFilter,
+    /// What the recording may take.
+    pub record_limits: record::Limits,
     /// The management API.
     pub api: Api,
     /// Encryption of NBD connections.
@@ -278,6 +281,7 @@ impl ServerConfig {
             record: None,
             state_directory: default_state_directory(),
             log_level: LevelFilter::OFF,
+            record_limits: record::Limits { segment_bytes_max: 0, total_bytes_max: 0 },
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),

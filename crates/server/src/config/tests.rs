@@ -108,6 +108,8 @@ fn what_is_left_out_has_the_documented_default() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.listen, ["nbd://localhost"]);
     assert_eq!(config.api.address(), Some("127.0.0.1:9470"));
+    let recording = config.record_limits;
+    assert_eq!((recording.segment_bytes_max, recording.total_bytes_max), (1 << 30, 10 << 30));
     assert_eq!((config.limits.connections_max, config.limits.bytes_in_flight_max), (4096, 64 << 20));
     assert_eq!((config.limits.requests_in_flight_max, config.limits.handshake_time_max_us), (128, 60_000_000));
     let volume = &config.volumes[0];

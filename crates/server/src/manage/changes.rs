@@ -45,6 +45,20 @@ impl Changes {
         Changes::of(&object)
     }
 
+    /// The keys of what is to change.
+    pub fn keys(&self) -> Vec<&'static str> {
+        let given = [
+            self.policy.is_some(),
+            self.admission.is_some(),
+            self.write_mode.is_some(),
+            self.dirty_high.is_some(),
+            self.dirty_low.is_some(),
+            self.dirty_age_us.is_some(),
+            self.sequential_bytes.is_some(),
+        ];
+        KEYS.into_iter().zip(given).filter(|(_, given)| *given).map(|(key, _)| key).collect()
+    }
+
     fn of(object: &Map<String, Value>) -> Result<Changes, String> {
         let mut changes = Changes::default();
         for (key, value) in object {
@@ -140,6 +154,7 @@ mod tests {
             br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through", "dirty-high": 0.5, "dirty-low": "25%",
             "dirty-age": "30s", "sequential-bypass": "1MiB"}"#;
         let changes = Changes::parse(json).unwrap();
+        assert_eq!(changes.keys(), KEYS);
         assert_eq!(changes.policy.unwrap().to_string(), "larc:fill=ghost");
         assert_eq!(changes.admission.unwrap().unwrap().to_string(), "size:max=8KiB");
         assert_eq!(changes.write_mode, Some(Mode::WriteThrough));
@@ -147,6 +162,7 @@ mod tests {
         assert_eq!((changes.dirty_age_us, changes.sequential_bytes), (Some(30_000_000), Some(1 << 20)));
         let changes = Changes::parse(br#"{"sequential-bypass": 0}"#).unwrap();
         assert_eq!((changes.sequential_bytes, changes.dirty_high), (Some(0), None));
+        assert_eq!(changes.keys(), ["sequential-bypass"]);
         assert!(changes.policy.is_none() && changes.write_mode.is_none() && changes.admission.is_none());
         assert!(matches!(Changes::parse(br#"{"admission": "none"}"#).unwrap().admission, Some(None)));
     }

@@ -123,7 +123,10 @@ const METRICS: &[Metric] = &[
     gauge!("capacity", Some(Unit::Bytes), "Most blocks that the policy may keep on flash", |v| in_bytes(
         v.capacity_blocks
     )),
-    gauge!("cached", Some(Unit::Bytes), "Blocks with a copy on flash", |v| in_bytes(v.cached_blocks)),
+    gauge!("flash_room", Some(Unit::Bytes), "Most blocks that fit on flash", |v| in_bytes(v.flash_room_blocks)),
+    gauge!("cached", Some(Unit::Bytes), "Blocks with a copy on flash, kept by the policy or not", |v| in_bytes(
+        v.cached_blocks
+    )),
     gauge!("flash_dirty", Some(Unit::Bytes), "Blocks on flash that are newer than the backend's", |v| {
         in_bytes(v.dirty_blocks)
     }),
@@ -132,6 +135,9 @@ const METRICS: &[Metric] = &[
     }),
     gauge!("write_buffer", Some(Unit::Bytes), "Blocks that wait in the write buffer", |v| in_bytes(v.buffered_blocks)),
     gauge!("lost_blocks", None, "Blocks whose only copy was lost", |v| Some(v.lost_blocks.len() as f64)),
+    gauge!("changed_settings", None, "Settings that were changed since the server was started", |v| {
+        Some(v.changed_settings.len() as f64)
+    }),
     gauge!("memory", Some(Unit::Bytes), "Memory that the process takes", |v| Some(v.memory_bytes as f64)),
     Metric {
         name: "flash_errors",
@@ -228,6 +234,16 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         for (name, help, count) in counts {
             counter(&mut encoder.encode_descriptor(name, help, None, MetricType::Counter)?, count)?;
         }
+        let is_writing = u64::from(recording.state == "recording");
+        let (active, size) =
+            ("Whether requests are written to the recording", "What all segments of the recording take");
+        encoder.encode_descriptor("recording_active", active, None, MetricType::Gauge)?.encode_gauge(&is_writing)?;
+        let bytes = Some(&Unit::Bytes);
+        let mut metric = encoder.encode_descriptor("recording_size", size, bytes, MetricType::Gauge)?;
+        metric.encode_gauge(&recording.size_bytes)?;
+        let most = "The most that they may take";
+        let mut metric = encoder.encode_descriptor("recording_size_max", most, bytes, MetricType::Gauge)?;
+        metric.encode_gauge(&recording.size_bytes_max)?;
     }
     let mut about = encoder.encode_descriptor("volume", "What the volume is made of", None, MetricType::Info)?;
     for volume in &status.volumes {

@@ -44,7 +44,7 @@ pub enum VolumeError {
     #[error("volume '{volume}': backend {error}")]
     Unidentified { volume: String, error: IdentityError },
     #[error(
-        "volume '{volume}': the flash '{path}' is a cache of {found}, the configuration says {expected}; \
+        "volume '{volume}': the flash '{path}' is a cache whose {what} is {found}, the {what} is now to be {expected}; \
          keep the old {what}, or detach the cache first"
     )]
     Geometry { volume: String, path: String, what: &'static str, found: String, expected: String },
@@ -60,4 +60,25 @@ pub enum VolumeError {
     NotDestaged { volume: String, dirty_blocks: u64 },
     #[error("volume '{volume}': it was closed")]
     Closed { volume: String },
+}
+
+impl VolumeError {
+    /// Whether trying again cannot mend it: the configuration has to change, or what the devices hold.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            VolumeError::Backend { error, .. } | VolumeError::Flash { error, .. } => {
+                error.kind() == io::ErrorKind::PermissionDenied
+            }
+            VolumeError::Cache { error, .. } => error.is_permanent(),
+            VolumeError::BackendTooSmall { .. }
+            | VolumeError::FlashTooSmall { .. }
+            | VolumeError::Foreign { .. }
+            | VolumeError::OtherBackend { .. }
+            | VolumeError::Refused { .. }
+            | VolumeError::Unidentified { .. }
+            | VolumeError::Geometry { .. }
+            | VolumeError::LogFull { .. } => true,
+            VolumeError::Lost { .. } | VolumeError::NotDestaged { .. } | VolumeError::Closed { .. } => false,
+        }
+    }
 }

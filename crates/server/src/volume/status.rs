@@ -43,6 +43,7 @@ impl Volume {
             flushes: figures.flushes,
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
             capacity_blocks: config.capacity_blocks() as u64,
+            flash_room_blocks: config.data_pages(),
             cached_blocks: log.len() as u64,
             dirty_blocks: log.dirty_blocks(),
             dirty_bytes: cache.blocks_to_write_back() * BLOCK,

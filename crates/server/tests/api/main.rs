@@ -241,6 +241,7 @@ fn every_figure_of_a_volume_is_a_metric() {
             Value::Null if key == "admission_choice" => vec![json!("other")],
             Value::Number(_) | Value::Null => vec![json!(1)],
             Value::Array(_) if key == "lost_blocks" => vec![json!([5])],
+            Value::Array(_) if key == "changed_settings" => vec![json!(["policy"])],
             Value::Array(_) => {
                 vec![
                     json!([{"operation": "read", "count": 1, "mean_us": 1.0, "p50_us": 1, "p99_us": 1, "p999_us": 1, "max_us": 1}]),
@@ -346,9 +347,19 @@ fn every_described_route_is_there() {
 
 #[test]
 fn a_recording_is_in_status_and_metrics() {
-    let recording =
-        RecordingStatus { path: "trace.zst".to_owned(), recorded_requests: 5, dropped_requests: 2, error: None };
+    let recording = RecordingStatus {
+        path: "trace.zst".to_owned(),
+        state: "recording".to_owned(),
+        size_bytes: 1000,
+        size_bytes_max: 9000,
+        recorded_requests: 5,
+        dropped_requests: 2,
+        ..RecordingStatus::default()
+    };
     let text = encode_metrics(&ServerStatus { recording: Some(recording), ..ServerStatus::default() });
     assert!(text.contains("\nflashwise_recorded_requests_total 5\n"), "{text}");
     assert!(text.contains("\nflashwise_dropped_requests_total 2\n"), "{text}");
+    assert!(text.contains("\nflashwise_recording_active 1\n"), "{text}");
+    assert!(text.contains("\nflashwise_recording_size_bytes 1000\n"), "{text}");
+    assert!(text.contains("\nflashwise_recording_size_max_bytes 9000\n"), "{text}");
 }
