@@ -129,6 +129,11 @@ pub fn scan(
 /// Threads that read a cache at its start: enough to keep a device busy.
 pub const SCAN_THREADS: u32 = 8;
 
+/// The log of a cache that was just formatted: no unit was begun, so none is read.
+pub fn fresh_log(superblock: &Superblock) -> Result<Recovered, FlashError> {
+    Ok(recover(superblock.geometry, cache_tag(superblock), &[], |_, _| Ok(()))?)
+}
+
 /// Recovers the log of a cache, and wipes what an interrupted run left behind its end.
 pub fn recover_log(
     flash: &dyn Disk,
