@@ -28,12 +28,13 @@ use flashwise_core::cache::{self, Cache};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
 
 use crate::disk::file::FileDisk;
+use crate::disk::health::{Change, Health};
 use crate::disk::identity::identity;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
-use crate::flash::{FlashError, SCAN_THREADS, cache_tag, recover_log, write_superblock};
+use crate::flash::{FlashError, SCAN_THREADS, cache_tag, fresh_log, recover_log, write_superblock};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 
@@ -41,7 +42,7 @@ pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 
 use self::config::cache_config;
-use self::devices::{existing_superblock, new_superblock, open_backend, open_flash};
+use self::devices::{existing_superblock, new_superblock, open_backend, open_flash, tail_note};
 use self::extents::overlay;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -69,6 +70,8 @@ struct Inner {
     closed: bool,
     state: &'static str,
     failed_requests: u64,
+    /// Of the flash and of the backend.
+    health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
 }
 
@@ -114,7 +117,8 @@ impl Volume {
         let mut opened = Opened::default();
         let backend = open_backend(&config)?;
         let (flash, fresh) = open_flash(&config)?;
-        opened.notes.extend([&backend, &flash].into_iter().filter_map(|disk| disk.note().map(str::to_owned)));
+        opened.notes.extend([&backend, &flash].into_iter().flat_map(|disk| disk.notes().to_owned()));
+        opened.notes.extend(tail_note(&config, backend.size()));
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let identity =
             identity(&backend).map_err(|error| VolumeError::Backend { volume: config.name.clone(), error })?;
@@ -131,7 +135,11 @@ impl Volume {
         let started = Instant::now();
         let error =
             |error| VolumeError::Cache { volume: config.name.clone(), path: config.flash.display().to_string(), error };
-        let recovered = recover_log(&*flash, &superblock, SCAN_THREADS, &|_| ()).map_err(error)?;
+        let recovered = match opened.formatted {
+            true => fresh_log(&superblock),
+            false => recover_log(&*flash, &superblock, SCAN_THREADS, &|_| ()),
+        };
+        let recovered = recovered.map_err(error)?;
         opened.recovery = started.elapsed();
         if recovered.log.free_units() == 0 {
             return Err(VolumeError::LogFull { volume: config.name.clone(), path: config.flash.display().to_string() });
@@ -171,6 +179,7 @@ impl Volume {
             closed: false,
             state: "ok",
             failed_requests: 0,
+            health: Default::default(),
             recorder: None,
         };
         let (stop, stopped) = mpsc::channel();
@@ -286,13 +295,28 @@ impl Volume {
     fn completed(&self, batch: &mut Vec<Completion>) {
         let mut inner = self.lock();
         for completion in batch.drain(..) {
-            if let Err(error) = &completion.result {
-                tracing::warn!(volume = self.config.name, %error, "a transfer failed");
-            }
+            self.note_health(&mut inner, &completion);
             inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
         }
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
+    }
+
+    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
+    fn note_health(&self, inner: &mut Inner, completion: &Completion) {
+        let (disk, operation) = inner.engine.transfer_of(completion.tag);
+        let now = Instant::now();
+        let health = &mut inner.health[disk];
+        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
+        match (health.ended(operation, &completion.result, now), &completion.result) {
+            (Some(Change::Failure), Err(error)) => tracing::warn!(volume, device, %error, "a transfer failed"),
+            (Some(Change::Failed), _) => {
+                let reason = health.failure(now).unwrap_or_default();
+                tracing::error!(volume, device, reason, "the device has failed");
+            }
+            (Some(Change::Recovered), _) => tracing::warn!(volume, device, "the device works again"),
+            _ => {}
+        }
     }
 
     fn admit_waiting(&self, inner: &mut Inner) {
