@@ -140,8 +140,9 @@ impl Part {
     /// Makes room for more numbers.
     fn grow(&mut self, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
         let twice = 2 * self.len;
+        let made_for = (self.buckets.len() as f64 * WAYS as f64 * LOAD) as usize;
         let capacity = match self.expected {
-            expected if self.len >= expected => self.len + self.len / 4,
+            expected if self.len >= expected => made_for + made_for / 4,
             // Not to grow again by a little.
             expected if 4 * twice > 3 * expected => expected,
             _ => twice,
@@ -397,7 +398,7 @@ mod tests {
     fn entries_stay_near_where_they_belong_in_a_table_that_stays_full() {
         let mut table = Table::with_capacity(30_000, 30_000);
         (1..=30_000).for_each(|number| table.insert(good_hash(number), number, good_hash));
-        let past = |table: &Table| buckets(&table).map(|bucket| u64::from(bucket.passed)).sum::<u64>();
+        let past = |table: &Table| buckets(table).map(|bucket| u64::from(bucket.passed)).sum::<u64>();
         let before = past(&table);
         for round in 0..300_000_u32 {
             let (old, new) = (1 + round, 30_001 + round);
