@@ -90,6 +90,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
     let mut line = |what: &str, text: String| {
         let _ = writeln!(page, "  {what:<14}{text}");
     };
+    if let Some(reason) = &volume.state_reason {
+        line("failed", reason.clone());
+    }
     line("backend", volume.backend.clone());
     line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
     line("admission", admission(volume));

@@ -25,6 +25,8 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+use bytemuck::Zeroable;
+
 use crate::index::Index;
 use crate::prefetch::prefetch;
 
@@ -37,18 +39,37 @@ pub struct List(pub u8);
 pub struct NodeId(u32);
 
 /// Packed: the list takes one byte, and one line of the processor's cache has most nodes whole.
-#[derive(Clone, Copy)]
+///
+/// A node of zeroes is [`FREE`]: the nodes of slots that no block was ever in are memory that was never written, which takes none.
+#[derive(Clone, Copy, Zeroable)]
 #[repr(C, packed)]
 struct Node<K> {
     prev: u32,
     next: u32,
-    list: List,
+    /// The list's number, all bits flipped.
+    list_flipped: u8,
     key: K,
+}
+
+impl<K> Node<K> {
+    fn new(key: K, prev: u32, next: u32, list: List) -> Self {
+        Node { prev, next, list_flipped: !list.0, key }
+    }
+
+    #[inline]
+    fn list(&self) -> List {
+        List(!self.list_flipped)
+    }
+
+    #[inline]
+    fn set_list(&mut self, list: List) {
+        self.list_flipped = !list.0;
+    }
 }
 
 impl<K: Copy + std::fmt::Debug> std::fmt::Debug for Node<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Node { prev, next, list, key } = *self;
+        let (Node { prev, next, key, .. }, list) = (*self, self.list());
         write!(f, "{key:?} on {list:?} between {prev} and {next}")
     }
 }
@@ -82,8 +103,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
     /// No blocks yet, on `list_count` lists.
     pub fn new(index: I, list_count: u8) -> Self {
         assert!(list_count <= UNLISTED.0, "{list_count} lists");
-        let head =
-            |list: u8| Node { key: I::Key::default(), prev: u32::from(list), next: u32::from(list), list: List(list) };
+        let head = |list: u8| Node::new(I::Key::default(), u32::from(list), u32::from(list), List(list));
         Blocks {
             index,
             nodes: (0..list_count).map(head).collect(),
@@ -121,7 +141,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         if self.has_slots()
             && let Some(node) = self.slot_node_of(key)
         {
-            assert_eq!(self.nodes[node as usize].list, UNLISTED, "{key:?} is remembered already");
+            assert_eq!(self.nodes[node as usize].list(), UNLISTED, "{key:?} is remembered already");
             self.data[node as usize] = data;
             self.join(list, after, node);
             return NodeId(node);
@@ -137,7 +157,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
     #[inline]
     fn join(&mut self, list: List, after: u32, node: u32) {
         self.link_after(after, node);
-        self.nodes[node as usize].list = list;
+        self.nodes[node as usize].set_list(list);
         self.lens[usize::from(list.0)] += 1;
     }
 
@@ -158,7 +178,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
             let loose = self.nodes.len() - self.slots as usize;
             self.reserve(loose / 8 + LOOSE_NODES_MIN);
         }
-        self.nodes.push(Node { key, prev: 0, next: 0, list: FREE });
+        self.nodes.push(Node::new(key, 0, 0, FREE));
         self.data.push(data);
         node
     }
@@ -171,7 +191,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
     /// Gives back a loose node whose block is not indexed.
     #[inline]
     fn free(&mut self, node: u32) {
-        self.nodes[node as usize].list = FREE;
+        self.nodes[node as usize].set_list(FREE);
         self.nodes[node as usize].next = self.free;
         self.free = node;
     }
@@ -204,7 +224,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.lens[usize::from(list.0)] -= 1;
         let key = self.nodes[node.0 as usize].key;
         if self.is_slot(node.0) {
-            self.nodes[node.0 as usize].list = UNLISTED;
+            self.nodes[node.0 as usize].set_list(UNLISTED);
             return key;
         }
         let Blocks { index, nodes, .. } = self;
@@ -220,7 +240,7 @@ impl<I: Index, T> Blocks<I, T> {
     pub fn find(&self, key: I::Key) -> Option<NodeId> {
         match self.indexed(key) {
             0 => None,
-            node if self.has_slots() && self.nodes[node as usize].list == UNLISTED => None,
+            node if self.has_slots() && self.nodes[node as usize].list() == UNLISTED => None,
             node => Some(NodeId(node)),
         }
     }
@@ -269,7 +289,7 @@ impl<I: Index, T> Blocks<I, T> {
     /// The list that `node` is on.
     #[inline]
     pub fn list(&self, node: NodeId) -> List {
-        self.nodes[node.0 as usize].list
+        self.nodes[node.0 as usize].list()
     }
 
     /// What the policy keeps of the block of `node`.
@@ -361,7 +381,7 @@ impl<I: Index, T> Blocks<I, T> {
     fn set_list(&mut self, node: NodeId, list: List) {
         let from = self.list(node);
         if from != list {
-            self.nodes[node.0 as usize].list = list;
+            self.nodes[node.0 as usize].set_list(list);
             self.lens[usize::from(from.0)] -= 1;
             self.lens[usize::from(list.0)] += 1;
         }
@@ -433,7 +453,7 @@ impl<I: Index, T> Blocks<I, T> {
         while node != u32::from(list.0) {
             let Node { key, prev, next, .. } = self.nodes[node as usize];
             assert_eq!(prev, previous, "the links of {list:?} disagree at {key:?}");
-            assert_eq!(self.nodes[node as usize].list, list, "{key:?} is linked on {list:?} but names another");
+            assert_eq!(self.nodes[node as usize].list(), list, "{key:?} is linked on {list:?} but names another");
             assert_eq!(self.find(key), Some(NodeId(node)), "{key:?} is listed but not indexed");
             (previous, node, len) = (node, next, len + 1);
             assert!(len <= self.nodes.len(), "{list:?} does not end");
@@ -446,7 +466,7 @@ impl<I: Index, T> Blocks<I, T> {
     fn check_states(&self, remembered: usize) {
         let (mut listed, mut placed, mut free) = (0, 0, 0);
         for node in self.lens.len()..self.nodes.len() {
-            let (list, key) = (self.nodes[node].list, self.nodes[node].key);
+            let (list, key) = (self.nodes[node].list(), self.nodes[node].key);
             let (is_slot, indexed) = (self.is_slot(node as u32), self.indexed(key) as usize == node);
             match list {
                 FREE => free += usize::from(!is_slot),

@@ -3,15 +3,16 @@
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash};
 
+use bytemuck::Zeroable;
 use rustc_hash::FxBuildHasher;
 
 use crate::prefetch::prefetch;
 use crate::table::Table;
 
 /// What can name a block.
-pub trait Key: Copy + Eq + Hash + Debug + Default + Send + 'static {}
+pub trait Key: Copy + Eq + Hash + Debug + Default + Zeroable + Send + 'static {}
 
-impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static> Key for K {}
+impl<K: Copy + Eq + Hash + Debug + Default + Zeroable + Send + 'static> Key for K {}
 
 /// Maps block keys to node numbers. Node number 0 means "not there".
 ///
@@ -104,7 +105,7 @@ impl<K> Hashed<K> {
         Hashed { table: Table::new(), key: std::marker::PhantomData }
     }
 
-    /// An empty index that has room for `capacity` blocks, with nodes up to `node_max`.
+    /// An empty index that will hold `capacity` blocks, with nodes up to `node_max`; more of either are no error.
     pub fn with_capacity(capacity: usize, node_max: u32) -> Self {
         Hashed { table: Table::with_capacity(capacity, node_max), key: std::marker::PhantomData }
     }

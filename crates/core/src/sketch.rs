@@ -52,15 +52,18 @@ pub(crate) fn mix(mut h: u64) -> u64 {
     h ^ (h >> 31)
 }
 
-/// A cache line of counters: row i has the two words from 2i, 32 counters.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Line([u64; 8]);
+/// Words of a cache line of counters: row i has the two from 2i, 32 counters.
+const LINE_WORDS: usize = 8;
 
 /// Approximate counts of recent accesses.
 #[derive(Clone, Debug)]
 pub struct Sketch {
-    lines: Vec<Line>,
+    /// Lines of counters, from `first`, where a line of the processor's cache begins. Memory with an alignment of its own would be
+    /// filled with zeroes, and all of it taken at once.
+    words: Vec<u64>,
+    first: usize,
+    /// A power of two.
+    lines: usize,
     /// Empty if there is none.
     doorkeeper: Vec<u64>,
     /// Accesses counted in this sample, those before the reset by half.
@@ -73,14 +76,16 @@ impl Sketch {
     /// An empty sketch for a cache of `capacity` blocks, reset when `sample` accesses are counted.
     pub fn new(capacity: usize, sample: u64, doorkeeper: bool) -> Self {
         let lines = capacity.div_ceil(8).next_power_of_two();
-        let words = if doorkeeper { (sample / 2 / 8).max(1).next_power_of_two() as usize } else { 0 };
-        Sketch { lines: vec![Line::default(); lines], doorkeeper: vec![0; words], sampled: 0, sample: sample.max(2) }
+        let doorkeeper_words = if doorkeeper { (sample / 2 / 8).max(1).next_power_of_two() as usize } else { 0 };
+        let words = vec![0_u64; (lines + 1) * LINE_WORDS];
+        let first = words.as_ptr().align_offset(LINE_WORDS * size_of::<u64>());
+        Sketch { words, first, lines, doorkeeper: vec![0; doorkeeper_words], sampled: 0, sample: sample.max(2) }
     }
 
     /// How often `block` was accessed, approximately.
     #[inline]
     pub fn estimate(&self, block: BlockHash) -> u64 {
-        let line = &self.lines[self.line(block)].0;
+        let line = &self.words[self.line(block)..][..LINE_WORDS];
         let counter = |row| {
             let (word, shift) = place(block, row);
             line[word] >> shift & COUNTER_MAX
@@ -116,7 +121,7 @@ impl Sketch {
     #[inline]
     fn count(&mut self, block: BlockHash) {
         let at = self.line(block);
-        let line = &mut self.lines[at].0;
+        let line = &mut self.words[at..][..LINE_WORDS];
         for row in 0..ROWS {
             let (word, shift) = place(block, row);
             if line[word] >> shift & COUNTER_MAX < COUNTER_MAX {
@@ -128,16 +133,17 @@ impl Sketch {
     /// Halves all counts, rounding down.
     #[cold]
     fn reset(&mut self) {
-        for word in self.lines.iter_mut().flat_map(|line| &mut line.0) {
+        for word in &mut self.words {
             *word = *word >> 1 & !(LOW_BITS << 3);
         }
         self.doorkeeper.fill(0);
         self.sampled /= 2;
     }
 
+    /// The first word of the block's line.
     #[inline]
     fn line(&self, block: BlockHash) -> usize {
-        (block.0 >> 32) as usize & (self.lines.len() - 1)
+        self.first + ((block.0 >> 32) as usize & (self.lines - 1)) * LINE_WORDS
     }
 
     #[inline]
@@ -160,7 +166,7 @@ impl Sketch {
     /// A hint that `block` will be counted soon.
     #[inline]
     pub fn prefetch(&self, block: BlockHash) {
-        prefetch(&self.lines, self.line(block));
+        prefetch(&self.words, self.line(block));
         if !self.doorkeeper.is_empty() {
             prefetch(&self.doorkeeper, self.doorkeeper_place(block).0);
         }
@@ -203,11 +209,7 @@ mod tests {
     fn the_doorkeeper_has_the_first_access_and_forgets_it_at_the_reset() {
         let mut sketch = Sketch::new(100, 8, true);
         assert_eq!(add(&mut sketch, &[1, 1, 1, 1, 1, 2]), [5, 1, 0]);
-        assert_eq!(
-            sketch.lines.iter().flat_map(|line| line.0).map(u64::count_ones).sum::<u32>(),
-            4,
-            "four counters are 4"
-        );
+        assert_eq!(sketch.words.iter().map(|word| word.count_ones()).sum::<u32>(), 4, "four counters are 4");
         // The eighth access: (4 + 1) / 2 counted, nothing in the doorkeeper.
         assert_eq!(add(&mut sketch, &[1, 3]), [2, 0, 0]);
     }

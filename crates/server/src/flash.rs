@@ -144,6 +144,11 @@ pub fn scan(
 /// Threads that read a cache at its start: enough to keep a device busy.
 pub const SCAN_THREADS: u32 = 8;
 
+/// The log of a cache that was just formatted: no unit was begun, so none is read.
+pub fn fresh_log(superblock: &Superblock) -> Result<Recovered, FlashError> {
+    Ok(recover(superblock.geometry, Known::of(superblock), &[], |_, _| Ok(()))?)
+}
+
 /// Finds out what the log of a cache holds. Writes nothing: before anything is, [`settle`] is called.
 pub fn recover_log(
     flash: &dyn Disk,

@@ -11,6 +11,9 @@ use crate::disk::Buffer;
 /// on a frame while another one changes it.
 #[derive(Debug)]
 pub struct Memory {
+    /// What was allocated.
+    allocation: NonNull<u8>,
+    /// Its first byte that is aligned.
     start: NonNull<u8>,
     frames: usize,
 }
@@ -26,13 +29,17 @@ impl Memory {
         assert!(frames > 0, "memory of no frames");
         let layout = Memory::layout(frames);
         // SAFETY: the layout is not empty.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Memory { start, frames }
+        let allocation = unsafe { alloc_zeroed(layout) };
+        let Some(allocation) = NonNull::new(allocation) else { handle_alloc_error(layout) };
+        // SAFETY: the allocation has room for the frames and for less than one more before them.
+        let start = unsafe { allocation.add(allocation.align_offset(BLOCK_BYTES)) };
+        Memory { allocation, start, frames }
     }
 
+    /// Room for the frames wherever it begins. What is allocated with an alignment of its own, the standard library fills with zeroes,
+    /// so that all of it takes memory at once; other memory is zeroed by never having been used, and takes none until it is.
     fn layout(frames: usize) -> Layout {
-        Layout::from_size_align(frames * BLOCK_BYTES, BLOCK_BYTES).expect("memory that fits the address space")
+        Layout::array::<u8>((frames + 1) * BLOCK_BYTES).expect("memory that fits the address space")
     }
 
     fn at(&self, frame: u32) -> *mut u8 {
@@ -78,6 +85,6 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated with the same layout.
-        unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.frames)) }
+        unsafe { dealloc(self.allocation.as_ptr(), Memory::layout(self.frames)) }
     }
 }

@@ -26,8 +26,11 @@ pub struct VolumeStatus {
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
-    /// `ok`; `flash-failed`: reads are served, writes refused; `detaching`; `detached`.
+    /// `ok`; `flash-failed`: reads are served, writes refused; `backend-failed`: all its reads, all its writes or all its flushes have
+    /// failed for at least 5 seconds, until one succeeds; `detaching`; `detached`.
     pub state: String,
+    /// Which device failed, with the last error, and since when for a backend; absent while none has.
+    pub state_reason: Option<String>,
     /// Seconds since the volume was opened.
     pub uptime_seconds: f64,
     /// Blocks that clients read.

@@ -29,11 +29,17 @@ fn run(program: &str, arguments: &[&str]) -> String {
 
 impl Loop {
     fn new(size: usize, sector: u32) -> Self {
+        Loop::at(size, sector, 0)
+    }
+
+    /// A device that begins at byte `offset` of its file.
+    fn at(size: usize, sector: u32, offset: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, vec![0xaa; size]).unwrap();
-        let sector = sector.to_string();
-        let device = run("losetup", &["--find", "--show", "--sector-size", &sector, file.to_str().unwrap()]);
+        let (sector, offset) = (sector.to_string(), offset.to_string());
+        let arguments = ["--find", "--show", "--sector-size", &sector, "--offset", &offset, file.to_str().unwrap()];
+        let device = run("losetup", &arguments);
         Self { device: device.into(), file, _directory: directory }
     }
 }
@@ -131,4 +137,31 @@ fn a_loop_device_is_known_by_the_file_behind_it() {
     );
     assert_eq!(first, identity(&open(&device.device).unwrap(), None).unwrap());
     assert_ne!(first.id, identity(&open(&other.device).unwrap(), None).unwrap().id);
+}
+
+#[test]
+fn a_device_that_begins_within_a_block_gets_a_remark() {
+    let device = Loop::at(1 << 20, 512, 512);
+    let notes = open(&device.device).unwrap().notes().to_owned();
+    let expected =
+        format!("{}: begins at byte 512 of its file, which is no multiple of 4096: ", device.device.display());
+    assert!(notes.len() == 1 && notes[0].starts_with(&expected), "{notes:?}");
+    assert_eq!(open(&Loop::at(1 << 20, 512, 8192).device).unwrap().notes(), [] as [String; 0]);
+}
+
+#[test]
+fn a_partition_that_begins_within_a_block_gets_a_remark() {
+    let device = Loop::new(4 << 20, 512);
+    let disk = device.device.to_str().unwrap();
+    for (number, start, misaligned) in [("1", "63", true), ("2", "4096", false)] {
+        run("addpart", &[disk, number, start, "2048"]);
+        let partition = PathBuf::from(format!("{disk}p{number}"));
+        let notes = open(&partition).map(|disk| disk.notes().to_owned());
+        run("delpart", &[disk, number]);
+        let notes = notes.unwrap();
+        let remark =
+            format!("{}: begins at sector 63 of its disk, byte 32256, which is no multiple", partition.display());
+        assert_eq!(notes.iter().any(|note| note.starts_with(&remark)), misaligned, "{notes:?}");
+        assert_eq!(notes.is_empty(), !misaligned, "{notes:?}");
+    }
 }

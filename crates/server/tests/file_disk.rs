@@ -48,6 +48,17 @@ fn contents(disk: &FileDisk) -> Vec<u8> {
 }
 
 #[test]
+fn no_file_is_made_below_dev() {
+    let path = std::path::Path::new("/dev/flashwise-no-such-disk");
+    let error = FileDisk::create(path, 1 << 20, Allocation::Sparse, Options::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "/dev/flashwise-no-such-disk: there is no such device, and no file is made below /dev"
+    );
+    assert!(!path.exists());
+}
+
+#[test]
 fn a_second_opener_is_refused_until_the_first_is_gone() {
     let (_directory, path) = place();
     let disk = FileDisk::create(&path, 8192, Allocation::Sparse, Options::default()).unwrap();
@@ -118,7 +129,7 @@ fn the_page_cache_is_bypassed_only_where_the_size_allows_it() {
     for (size, direct) in [(4096, true), (8192, true), (8192 + 100, false), (100, false)] {
         let disk = filled(&path, size, PageCache::AvoidIfPossible);
         assert_eq!(disk.is_direct(), direct, "{size} bytes");
-        assert_eq!(disk.note().is_some(), !direct, "{size} bytes");
+        assert_eq!(!disk.notes().is_empty(), !direct, "{size} bytes");
     }
     // Reading a hole needs no alignment, so that trying it out does not tell.
     std::fs::remove_file(&path).unwrap();

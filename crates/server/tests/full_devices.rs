@@ -1,4 +1,5 @@
-//! Backends and flash that run out of space: what clients are told, and what becomes of what they wrote. Needs root, for tmpfs.
+//! Backends and flash that run out of space or fail: what clients are told, and what becomes of what they wrote. Needs root, for tmpfs
+//! and loop devices.
 #![cfg(feature = "device-tests")]
 #![allow(clippy::unwrap_used)]
 
@@ -7,13 +8,15 @@ mod mounted;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use flashwise_core::cache::Mode;
 use flashwise_server::export::{Error, Export, Operation, Request};
 use flashwise_server::volume::{Volume, VolumeConfig, VolumeError};
-use mounted::{Mount, run, text};
+use mounted::{Device, Mount, run, text};
 
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -222,4 +225,93 @@ fn a_flash_that_failed_counts_while_blocks_are_lost() {
     for version in written - 10..written {
         assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
     }
+}
+
+/// Far longer than it takes until a device counts as failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A backend that fails all that is asked of it while `broken` exists: nbdkit with its error filter, as a loop device.
+struct Breakable {
+    device: Device,
+    _nbdkit: Nbdkit,
+    broken: PathBuf,
+}
+
+/// Ends after the device over it.
+struct Nbdkit(Child);
+
+impl Breakable {
+    fn new(directory: &Path) -> Breakable {
+        let (socket, broken) = (directory.join("nbd.sock"), directory.join("broken"));
+        let nbdkit = Command::new("nbdkit")
+            .args([
+                "--foreground",
+                "--unix",
+                text(&socket),
+                "--filter=error",
+                "memory",
+                "64M",
+                "error=EIO",
+                "error-rate=100%",
+            ])
+            .arg(format!("error-file={}", broken.display()))
+            .spawn()
+            .expect("nbdkit runs");
+        let started = Instant::now();
+        while !socket.exists() {
+            assert!(started.elapsed() < PATIENCE, "nbdkit does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let device = Device::new(directory, &format!("nbd+unix:///?socket={}", socket.display()));
+        Breakable { device, _nbdkit: Nbdkit(nbdkit), broken }
+    }
+}
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works_again() {
+    let mut setting = Setting::new();
+    let backend = Breakable::new(setting.directory.path());
+    setting.config.backend = backend.device.device.clone().into();
+    setting.config.write_mode = Mode::WriteThrough;
+    let volume = setting.open();
+    write(&volume, 1).unwrap();
+    assert_eq!((volume.status().state.as_str(), volume.status().state_reason), ("ok", None));
+
+    File::create(&backend.broken).unwrap();
+    let started = Instant::now();
+    while volume.status().state != "backend-failed" {
+        assert_eq!(write(&volume, 2), Err(Error::Io));
+        assert!(started.elapsed() < PATIENCE, "{:?}", volume.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let reason = volume.status().state_reason.unwrap();
+    let expected = "backend: all writes have failed for ";
+    assert!(reason.starts_with(expected) && reason.contains(text(&setting.config.backend)), "{reason}");
+    assert!(reason.contains("Input/output error") || reason.contains("I/O error"), "{reason}");
+    assert!(read(&volume, 1) == Ok(content(1)), "what is cached is served");
+
+    std::fs::remove_file(&backend.broken).unwrap();
+    write(&volume, 2).unwrap();
+    assert_eq!((volume.status().state.as_str(), volume.status().state_reason), ("ok", None));
+    assert!(read(&volume, 2) == Ok(content(2)));
+}
+
+#[test]
+fn the_end_of_a_backend_that_makes_no_whole_block_is_told_of_at_the_start() {
+    let setting = Setting::new();
+    File::create(&setting.config.backend).unwrap().set_len(8 * MIB + 512).unwrap();
+    let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(volume.size(), 8 * MIB);
+    let expected = format!(
+        "{}: its size of 8389120 bytes is no multiple of 4096; its last 512 bytes are not part of the volume",
+        setting.config.backend.display()
+    );
+    assert!(opened.notes.contains(&expected), "{:?}", opened.notes);
 }

@@ -1,5 +1,8 @@
 //! The table of a policy's blocks as the directory of a log.
 
+use bytemuck::Zeroable;
+use bytemuck::allocation::zeroed_vec;
+
 use super::{Blocks, FREE, LOOSE_NODES_MIN, Node, NodeId, SUPERSEDED, UNLISTED, is_current};
 use crate::directory::{Directory, Moved};
 use crate::index::Index;
@@ -13,7 +16,8 @@ impl<I: Index, T: Default> Blocks<I, T> {
 
     /// Gives the block of `from` the node `to`, on whose list it takes the same place.
     fn move_node(&mut self, from: u32, to: u32) -> Option<Moved> {
-        let Node { key, prev, next, list } = self.nodes[from as usize];
+        let Node { key, prev, next, .. } = self.nodes[from as usize];
+        let list = self.nodes[from as usize].list();
         self.nodes[to as usize] = self.nodes[from as usize];
         let Blocks { index, nodes, .. } = self;
         index.replace(key, from, to, |node| nodes[node as usize].key);
@@ -27,15 +31,18 @@ impl<I: Index, T: Default> Blocks<I, T> {
     }
 }
 
-impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
+impl<I: Index, T: Default + Zeroable> Directory<I::Key> for Blocks<I, T> {
     fn set_slots(&mut self, slots: u32) {
         assert!(I::SERVES_LOG, "blocks in a log are found by an index that serves one");
         assert_eq!(self.nodes.len(), self.lens.len(), "slots are laid out before the first block");
         self.slots = slots;
-        self.reserve(slots as usize + LOOSE_NODES_MIN);
+        // Memory that is zeroed by never having been used: what no block was put into takes none.
         let nodes = self.nodes.len() + slots as usize;
-        self.nodes.resize(nodes, Node { key: I::Key::default(), prev: 0, next: 0, list: FREE });
-        self.data.resize_with(nodes, T::default);
+        let heads = std::mem::replace(&mut self.nodes, zeroed_vec(nodes + LOOSE_NODES_MIN));
+        self.nodes.truncate(nodes);
+        self.nodes[..heads.len()].copy_from_slice(&heads);
+        self.data = zeroed_vec(nodes + LOOSE_NODES_MIN);
+        self.data.truncate(nodes);
     }
 
     #[inline]
@@ -47,12 +54,12 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
     #[inline]
     fn block_at(&self, slot: u32) -> Option<I::Key> {
         let node = self.node_of(slot) as usize;
-        (self.nodes[node].list != FREE).then(|| self.nodes[node].key)
+        (self.nodes[node].list() != FREE).then(|| self.nodes[node].key)
     }
 
     #[inline]
     fn is_current(&self, slot: u32) -> bool {
-        is_current(self.nodes[self.node_of(slot) as usize].list)
+        is_current(self.nodes[self.node_of(slot) as usize].list())
     }
 
     fn knows(&self, block: I::Key) -> bool {
@@ -69,14 +76,14 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         if from == 0 {
             self.placed += 1;
             self.nodes[to as usize].key = block;
-            self.nodes[to as usize].list = UNLISTED;
+            self.nodes[to as usize].set_list(UNLISTED);
             let Blocks { index, nodes, .. } = self;
             index.insert(block, to, |node| nodes[node as usize].key);
             return None;
         }
         let moved = self.move_node(from, to);
         if self.is_slot(from) {
-            self.nodes[from as usize].list = SUPERSEDED;
+            self.nodes[from as usize].set_list(SUPERSEDED);
         } else {
             self.placed += 1;
             self.free(from);
@@ -89,7 +96,7 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
         self.placed -= 1;
         let from = self.node_of(slot);
         let key = self.nodes[from as usize].key;
-        let moved = if self.nodes[from as usize].list == UNLISTED {
+        let moved = if self.nodes[from as usize].list() == UNLISTED {
             let Blocks { index, nodes, .. } = self;
             index.remove(key, |node| nodes[node as usize].key);
             None
@@ -97,13 +104,13 @@ impl<I: Index, T: Default> Directory<I::Key> for Blocks<I, T> {
             let to = self.take_free(key, T::default());
             self.move_node(from, to)
         };
-        self.nodes[from as usize].list = SUPERSEDED;
+        self.nodes[from as usize].set_list(SUPERSEDED);
         moved
     }
 
     fn clear(&mut self, slot: u32) {
         assert!(!self.is_current(slot), "slot {slot} holds a block");
         let node = self.node_of(slot) as usize;
-        self.nodes[node].list = FREE;
+        self.nodes[node].set_list(FREE);
     }
 }

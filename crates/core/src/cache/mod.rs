@@ -229,8 +229,9 @@ impl std::ops::Sub for Figures {
 fn build_policy(config: &Config) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
     if let Some(Admission { rule, setting }) = &config.admission {
-        // What a rule remembers has an index like the policy's, and need not be as large.
-        return rule.build(policy, Hashed::new(), capacity, setting, Boxed);
+        // What a rule remembers has an index like the policy's, under numbers that need not be as large.
+        let index = Hashed::with_capacity(config.data_pages() as usize, 0);
+        return rule.build(policy, index, capacity, setting, Boxed);
     }
     // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
     let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);

@@ -108,7 +108,7 @@ impl Log {
         let slots = self.geometry.pages();
         let mut contents = Contents::with_policy(policy, slots);
         // Those that were superseded first, since a block may have a newer copy.
-        for slot in 0..slots {
+        for slot in self.slots_in_use() {
             if let Some(block) = self.contents.block_at(slot)
                 && self.contents.current(slot).is_none()
             {
@@ -116,12 +116,19 @@ impl Log {
                 contents.supersede(slot);
             }
         }
-        for slot in 0..slots {
+        for slot in self.slots_in_use() {
             if let Some(block) = self.contents.current(slot) {
                 contents.place(block, slot);
             }
         }
         self.contents = contents;
+    }
+
+    /// The slots of the units that count: no block is in another.
+    fn slots_in_use(&self) -> impl Iterator<Item = u32> {
+        let geometry = self.geometry;
+        let units = self.sequences().map(move |sequence| geometry.unit_of(sequence));
+        units.flat_map(move |unit| geometry.slot(unit, 0)..geometry.slot(unit, geometry.unit_pages))
     }
 
     /// The policy, which a log in a cache has.

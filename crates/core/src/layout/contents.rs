@@ -130,12 +130,10 @@ impl Contents {
 pub struct SlotTable {
     /// Slots by the block in them.
     slot_of: Table,
-    /// The block in each slot, current or not.
-    block_at: Vec<u32>,
+    /// The block in each slot, current or not, all bits flipped: slots that were never used are memory of zeroes that was never
+    /// written, which takes none.
+    block_at_flipped: Vec<u32>,
 }
-
-/// No block.
-const NONE: u32 = u32::MAX;
 
 #[inline]
 fn hash(block: u32) -> u64 {
@@ -145,7 +143,7 @@ fn hash(block: u32) -> u64 {
 impl SlotTable {
     /// A directory of `slots` slots, all clear.
     pub fn new(slots: u32) -> SlotTable {
-        SlotTable { slot_of: Table::with_capacity(slots as usize, slots), block_at: vec![NONE; slots as usize] }
+        SlotTable { slot_of: Table::with_capacity(slots as usize, slots), block_at_flipped: vec![0; slots as usize] }
     }
 }
 
@@ -161,12 +159,14 @@ impl Directory<u32> for SlotTable {
     #[inline]
     fn slot_of(&self, block: u32) -> Option<u32> {
         // Slot 0, which stands for none here, is the superblock's.
-        Some(self.slot_of.find(hash(block), |slot| self.block_at[slot as usize] == block)).filter(|&slot| slot != 0)
+        let is_there = |slot: u32| self.block_at_flipped[slot as usize] == !block;
+        Some(self.slot_of.find(hash(block), is_there)).filter(|&slot| slot != 0)
     }
 
     #[inline]
     fn block_at(&self, slot: u32) -> Option<u32> {
-        Some(self.block_at[slot as usize]).filter(|&block| block != NONE)
+        // No block has the number whose bits are all set.
+        Some(self.block_at_flipped[slot as usize]).filter(|&flipped| flipped != 0).map(|flipped| !flipped)
     }
 
     #[inline]
@@ -183,18 +183,18 @@ impl Directory<u32> for SlotTable {
         if let Some(old) = self.slot_of(block) {
             let _ = self.supersede(old);
         }
-        self.block_at[slot as usize] = block;
-        let SlotTable { slot_of, block_at } = self;
-        slot_of.insert(hash(block), slot, |slot| hash(block_at[slot as usize]));
+        self.block_at_flipped[slot as usize] = !block;
+        let SlotTable { slot_of, block_at_flipped } = self;
+        slot_of.insert(hash(block), slot, |slot| hash(!block_at_flipped[slot as usize]));
         None
     }
 
     fn supersede(&mut self, slot: u32) -> Option<Moved> {
-        let SlotTable { slot_of, block_at } = self;
+        let SlotTable { slot_of, block_at_flipped } = self;
         let found = slot_of.remove(
-            hash(block_at[slot as usize]),
+            hash(!block_at_flipped[slot as usize]),
             |number| number == slot,
-            |number| hash(block_at[number as usize]),
+            |number| hash(!block_at_flipped[number as usize]),
         );
         assert!(found, "slot {slot} holds no block");
         None
@@ -202,6 +202,6 @@ impl Directory<u32> for SlotTable {
 
     fn clear(&mut self, slot: u32) {
         assert!(!self.is_current(slot), "slot {slot} holds a block");
-        self.block_at[slot as usize] = NONE;
+        self.block_at_flipped[slot as usize] = 0;
     }
 }

@@ -3,9 +3,7 @@
 //! Source: Cheng, Douglis, Shilane, Trachtman, Wallace, Desnoyers, Li: Erasing Belady's limitations: in search of flash cache
 //! offline optimality. USENIX ATC 2016, section 4.1 (in-RAM write buffer with updates in place).
 
-use crate::index::{Hashed, Index};
-use std::fmt::Debug;
-use std::hash::Hash;
+use crate::index::{Hashed, Index, Key};
 
 /// Why a block is written to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +44,7 @@ fn key_of<K: Copy>(blocks: &[Vec<K>], unit_pages: u32, node: u32) -> K {
     blocks[(place / unit_pages) as usize][(place % unit_pages) as usize]
 }
 
-impl<K: Copy + Eq + Hash + Debug + Default + Send + 'static, T: Copy> OpenUnits<K, T> {
+impl<K: Key, T: Copy> OpenUnits<K, T> {
     /// `count` open units of `unit_pages` pages, all empty.
     pub fn new(count: u32, unit_pages: u32) -> Self {
         assert!(unit_pages > 0 && count.checked_mul(unit_pages).is_some_and(|pages| pages < u32::MAX));

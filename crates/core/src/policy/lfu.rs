@@ -40,7 +40,7 @@ struct Run {
 }
 
 /// A place in [`Lfu::runs`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable)]
 struct RunId(u32);
 
 /// The run of frequency 0, which holds no block and closes the circle of runs: the lowest is above it, the highest below.

@@ -50,7 +50,7 @@ const LIFE_TIME_MAX: u64 = 1 << 30;
 type Time = u32;
 
 /// What is remembered of a block.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Block {
     /// Access frequency. It saturates, above 2^(m - 1), where `QueueNum` has long stopped to grow.
     f: u16,

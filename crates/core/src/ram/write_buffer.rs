@@ -109,7 +109,13 @@ pub struct WriteBuffer<F> {
 impl<F: Copy> WriteBuffer<F> {
     /// An empty buffer for `capacity_blocks`. One for 0 is always full: nothing can be inserted, and nothing popped for it.
     pub fn new(capacity_blocks: usize) -> Self {
-        WriteBuffer { capacity_blocks, len: 0, writes: 0, chunks: Blocks::new(Hashed::new(), 1), heap: Vec::new() }
+        WriteBuffer {
+            capacity_blocks,
+            len: 0,
+            writes: 0,
+            chunks: Blocks::new(Hashed::with_capacity(capacity_blocks, 0), 1),
+            heap: Vec::new(),
+        }
     }
 
     /// The frame of `block`, if it is here: a read, which does not count.

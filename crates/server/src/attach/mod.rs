@@ -24,7 +24,9 @@ use uuid::Uuid;
 
 pub use self::side::{BackendSide, Closed, Record, Stamp, Writes};
 use crate::disk::Disk;
-use crate::flash::{FlashError, format, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock};
+use crate::flash::{
+    FlashError, format, fresh_log, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock,
+};
 
 /// Why a cache is not attached to a backend: an operator has to decide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -357,7 +359,7 @@ fn create(
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    let recovered = recover_log(flash, &superblock, wanted.threads, &|_| ())?;
+    let recovered = fresh_log(&superblock)?;
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
 }

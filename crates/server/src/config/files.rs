@@ -12,6 +12,7 @@ use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::disk::device;
 use crate::record::segments::Names;
 use crate::volume::VolumeConfig;
 
@@ -117,16 +118,32 @@ fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, Ke
     if !metadata.is_file() && !metadata.file_type().is_block_device() {
         return Err(found("which is neither; expected a regular file or a block device".to_owned()));
     }
+    if metadata.file_type().is_block_device() {
+        device::check_zones(&device::sysfs(metadata.rdev())).map_err(found)?;
+    }
     match size(path, &metadata) {
         Ok(bytes) => Ok(Some((bytes, metadata))),
         Err(error) => Err(found(format!("whose size cannot be found: {error}"))),
     }
 }
 
+/// No file is made where a device should be.
+fn refuse_missing_device(key: &'static str, path: &Path) -> Result<(), KeyProblem> {
+    if !device::names_a_device(path) {
+        return Ok(());
+    }
+    let problem = format!(
+        "found {}, which does not exist; expected a device that does: no file is made below /dev",
+        path.display()
+    );
+    Err((key, problem))
+}
+
 fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let backend = volume.backend.display();
     let Some((bytes, _)) = examine("backend", &volume.backend)? else {
+        refuse_missing_device("backend", &volume.backend)?;
         let problem = format!(
             "found {backend}, which does not exist; expected a regular file or a block device; `truncate --size SIZE FILE` \
              makes an empty one"
@@ -153,7 +170,11 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
 fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let flash = volume.flash.display();
-    match (examine("flash", &volume.flash)?, volume.flash_size_bytes) {
+    let examined = examine("flash", &volume.flash)?;
+    if examined.is_none() {
+        refuse_missing_device("flash", &volume.flash)?;
+    }
+    match (examined, volume.flash_size_bytes) {
         (None, None) => {
             let problem =
                 format!("is missing; {flash} does not exist yet, expected how large to make it, such as 1GiB");

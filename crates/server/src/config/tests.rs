@@ -234,7 +234,7 @@ fn flags(folder: &tempfile::TempDir, volume: &[(&'static str, &str)]) -> Flags {
 #[test]
 fn files_that_cannot_be_used_are_refused_by_flag_and_path() {
     let folder = folder();
-    let rows: [&[(&'static str, &str)]; 10] = [
+    let rows: [&[(&'static str, &str)]; 12] = [
         &[("backend", "missing.img"), ("flash-size", "64MiB")],
         &[("backend", "folder"), ("flash-size", "64MiB")],
         &[("size", "2MiB"), ("flash-size", "64MiB")],
@@ -245,6 +245,8 @@ fn files_that_cannot_be_used_are_refused_by_flag_and_path() {
         &[("flash", "same.img"), ("flash-size", "64MiB")],
         &[("flash", "missing/new.img"), ("flash-size", "64MiB")],
         &[("flash-size", "16MiB")],
+        &[("backend", "/dev/no-such-disk"), ("flash-size", "64MiB")],
+        &[("flash", "/dev/no-such-disk"), ("flash-size", "64MiB")],
     ];
     let errors = rows.map(|volume| {
         let error = ServerConfig::from_flags(flags(&folder, volume)).unwrap_err().to_string();

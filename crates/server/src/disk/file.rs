@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, SeekFrom, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{ALIGNMENT, Disk, discard, length_on_disk};
+use super::{ALIGNMENT, Disk, device, discard, length_on_disk};
 use crate::export::Extent;
 
 /// Whether reads and writes go through the page cache.
@@ -55,7 +55,7 @@ pub struct FileDisk {
     size: AtomicU64,
     is_device: bool,
     direct: bool,
-    note: Option<String>,
+    notes: Vec<String>,
     options: Options,
 }
 
@@ -95,8 +95,12 @@ impl FileDisk {
         Self::from_file(file, path, options)
     }
 
-    /// Creates, opens and locks a regular file of `size` bytes, all zeroes. Leaves no file behind if it fails.
+    /// Creates, opens and locks a regular file of `size` bytes, all zeroes. Leaves no file behind if it fails. Makes none below /dev.
     pub fn create(path: &Path, size: u64, allocation: Allocation, options: Options) -> io::Result<Self> {
+        if device::names_a_device(path) {
+            let message = format!("{}: there is no such device, and no file is made below /dev", path.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| named(path, "cannot be created", error))?;
         let disk = set_size(&file, path, size, allocation).and_then(|()| Self::from_file(file, path, options));
@@ -118,11 +122,14 @@ impl FileDisk {
             size: AtomicU64::new(size),
             is_device,
             direct: false,
-            note: None,
+            notes: Vec::new(),
             options,
         };
         if options.page_cache != PageCache::Use {
             disk.bypass_page_cache()?;
+        }
+        if is_device && let Some(note) = device::alignment_note(&device::sysfs(metadata.rdev())) {
+            disk.notes.push(format!("{}: {note}", path.display()));
         }
         Ok(disk)
     }
@@ -155,9 +162,10 @@ impl FileDisk {
         self.options.read_only
     }
 
-    /// Why reads and writes go through the page cache although they should not: a line for people.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// Remarks, lines for people: that reads and writes go through the page cache although they should not, and why; that the device is
+    /// not aligned.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -196,7 +204,7 @@ impl FileDisk {
             let message = format!("{}: {reason}; allow the page cache or move it elsewhere", self.path.display());
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
-        self.note = Some(format!("{}: {reason}; it is used", self.path.display()));
+        self.notes.push(format!("{}: {reason}; it is used", self.path.display()));
         Ok(())
     }
 
@@ -467,6 +475,7 @@ fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> {
 fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
     let unusable = |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
     let size = if metadata.file_type().is_block_device() {
+        device::check_zones(&device::sysfs(metadata.rdev())).map_err(unusable)?;
         let sector = rustix::fs::ioctl_blksszget(file).map_err(|error| named(path, "sector size", error.into()))?;
         if sector as usize > ALIGNMENT {
             return Err(unusable(format!("has sectors of {sector} bytes, expected at most {ALIGNMENT}")));

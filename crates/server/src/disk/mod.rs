@@ -8,8 +8,10 @@ use crate::export::Extent;
 
 mod buffers;
 mod completions;
+pub mod device;
 mod discard;
 pub mod file;
+pub mod health;
 pub mod identity;
 pub mod memory;
 pub mod pool;

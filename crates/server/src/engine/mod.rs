@@ -599,6 +599,12 @@ impl Engine {
         }
     }
 
+    /// The disk and the operation of a transfer that has not ended.
+    pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation) {
+        let part = &self.groups[&tag][0];
+        (part.disk, part.operation)
+    }
+
     /// Is told that a transfer ended; `Err` is what clients are told if that cannot be mended.
     pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");

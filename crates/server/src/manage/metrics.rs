@@ -169,7 +169,7 @@ fn in_bytes(blocks: u64) -> Option<f64> {
 }
 
 /// States that a volume can be in.
-const STATES: [&str; 4] = ["ok", "flash-failed", "detaching", "detached"];
+const STATES: [&str; 5] = ["ok", "flash-failed", "backend-failed", "detaching", "detached"];
 
 /// Labels in order.
 struct Labels<'a>(&'a [(&'a str, &'a str)]);
@@ -270,6 +270,16 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
             let labels = [("volume", volume.name.as_str()), ("state", known)];
             state.encode_family(&Labels(&labels))?.encode_gauge(&u64::from(volume.state == known))?;
         }
+    }
+    let mut failed =
+        encoder.encode_descriptor("failed_device", "The device that has failed", None, MetricType::Info)?;
+    for volume in status.volumes.iter().filter(|volume| volume.state_reason.is_some()) {
+        // What it failed with changes with every request: too much for a label.
+        let reason = volume.state_reason.as_deref().unwrap_or_default();
+        let device = reason.split_once(':').map_or(reason, |(device, _)| device);
+        failed
+            .encode_family(&Labels(&[("volume", volume.name.as_str())]))?
+            .encode_info(&Labels(&[("device", device)]))?;
     }
     Ok(())
 }

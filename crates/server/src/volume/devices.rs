@@ -31,6 +31,17 @@ pub(super) fn open_backend(config: &VolumeConfig) -> Result<Arc<FileDisk>, Volum
     Ok(Arc::new(disk))
 }
 
+/// A remark about what of a backend of `found` bytes is not part of the volume because it makes no whole block.
+pub(super) fn tail_note(config: &VolumeConfig, found: u64) -> Option<String> {
+    let tail = found % BLOCK;
+    (tail > 0 && config.size_bytes.is_none()).then(|| {
+        format!(
+            "{}: its size of {found} bytes is no multiple of {BLOCK}; its last {tail} bytes are not part of the volume",
+            config.backend.display()
+        )
+    })
+}
+
 /// Opens the flash, or makes its file once `may_make` has nothing against an empty one.
 pub(super) fn open_flash(
     config: &VolumeConfig,

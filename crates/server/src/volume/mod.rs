@@ -30,6 +30,7 @@ use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use crate::attach::stores::side_of;
 use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty};
 use crate::disk::file::FileDisk;
+use crate::disk::health::{Change, Health};
 use crate::disk::identity::{IdentityError, identity};
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
@@ -43,7 +44,7 @@ pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 
 use self::config::cache_config;
-use self::devices::{open_backend, open_flash, refused, wanted};
+use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
 use self::extents::overlay;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -71,6 +72,8 @@ struct Inner {
     closed: bool,
     state: &'static str,
     failed_requests: u64,
+    /// Of the flash and of the backend.
+    health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
 }
 
@@ -134,7 +137,8 @@ impl Volume {
             .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
         let refuse = |error| refused(&config, &identity, error);
         let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
-        opened.notes.extend([&backend, &flash].into_iter().filter_map(|disk| disk.note().map(str::to_owned)));
+        opened.notes.extend([&backend, &flash].into_iter().flat_map(|disk| disk.notes().to_owned()));
+        opened.notes.extend(tail_note(&config, backend.size()));
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let started = Instant::now();
         let wanted = wanted(&config, flash.size(), identity.id, size_bytes);
@@ -171,6 +175,7 @@ impl Volume {
             closed: false,
             state: "ok",
             failed_requests: 0,
+            health: Default::default(),
             recorder: None,
         };
         let (stop, stopped) = mpsc::channel();
@@ -287,13 +292,28 @@ impl Volume {
     fn completed(&self, batch: &mut Vec<Completion>) {
         let mut inner = self.lock();
         for completion in batch.drain(..) {
-            if let Err(error) = &completion.result {
-                tracing::warn!(volume = self.config.name, %error, "a transfer failed");
-            }
+            self.note_health(&mut inner, &completion);
             inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
         }
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
+    }
+
+    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
+    fn note_health(&self, inner: &mut Inner, completion: &Completion) {
+        let (disk, operation) = inner.engine.transfer_of(completion.tag);
+        let now = Instant::now();
+        let health = &mut inner.health[disk];
+        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
+        match (health.ended(operation, &completion.result, now), &completion.result) {
+            (Some(Change::Failure), Err(error)) => tracing::warn!(volume, device, %error, "a transfer failed"),
+            (Some(Change::Failed), _) => {
+                let reason = health.failure(now).unwrap_or_default();
+                tracing::error!(volume, device, reason, "the device has failed");
+            }
+            (Some(Change::Recovered), _) => tracing::warn!(volume, device, "the device works again"),
+            _ => {}
+        }
     }
 
     fn admit_waiting(&self, inner: &mut Inner) {

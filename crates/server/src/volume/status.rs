@@ -1,6 +1,9 @@
 //! What a volume says of itself.
 
-use super::{BLOCK, Volume};
+use std::time::Instant;
+
+use super::{BLOCK, Inner, Volume};
+use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
 use crate::status::{FaultsStatus, Rating, VolumeStatus};
 
@@ -10,7 +13,7 @@ impl Volume {
         let inner = self.lock();
         let (engine, cache) = (&inner.engine, inner.engine.cache());
         let (figures, faults, log, config) = (cache.figures(), engine.faults(), cache.log(), cache.config());
-        let state = if cache.has_flash_failed() { "flash-failed" } else { inner.state };
+        let (state, state_reason) = state(&inner);
         let mut status = VolumeStatus {
             name: self.config.name.clone(),
             size_bytes: self.size(),
@@ -23,6 +26,7 @@ impl Volume {
             admission_decisions: cache.decision().map_or(0, |decision| decision.number),
             write_mode: config.mode.name().to_owned(),
             state: state.to_owned(),
+            state_reason,
             read_blocks: figures.read_blocks,
             written_blocks: figures.written_blocks,
             ram_read_hits: figures.ram_read_hits,
@@ -68,6 +72,20 @@ impl Volume {
             .map(|drive_writes_per_day| Rating { drive_writes_per_day, warranty_years: self.config.warranty_years });
         status.set_wear(self.opened.elapsed().as_secs_f64(), rating);
         status
+    }
+}
+
+/// What state it is in, and why if a device failed.
+fn state(inner: &Inner) -> (&'static str, Option<String>) {
+    let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
+    if inner.engine.cache().has_flash_failed() {
+        let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
+        let reasons: Vec<_> = flash.into_iter().chain(backend).collect();
+        return ("flash-failed", Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
+    }
+    match (inner.state, backend) {
+        ("ok" | "detached", Some(reason)) => ("backend-failed", Some(reason)),
+        (state, reason) => (state, reason),
     }
 }
 

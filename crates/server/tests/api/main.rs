@@ -238,7 +238,7 @@ fn every_figure_of_a_volume_is_a_metric() {
     let mut figures = 0;
     for (key, value) in plain.as_object().unwrap() {
         let changed = match value {
-            Value::Null if key == "admission_choice" => vec![json!("other")],
+            Value::Null if key == "admission_choice" || key == "state_reason" => vec![json!("other")],
             Value::Number(_) | Value::Null => vec![json!(1)],
             Value::Array(_) if key == "lost_blocks" => vec![json!([5])],
             Value::Array(_) if key == "changed_settings" => vec![json!(["policy"])],

@@ -1,0 +1,144 @@
+//! What must be known of a block device before it is used: its zones, where it begins, and whether it is one at all.
+//!
+//! Source: sysfs-block in the kernel's ABI documentation. Sectors are of 512 bytes there, whatever the device's are.
+
+use std::path::{Path, PathBuf};
+
+use super::ALIGNMENT;
+
+const SECTOR: u64 = 512;
+
+/// Where sysfs tells of the device of this number.
+pub fn sysfs(rdev: u64) -> PathBuf {
+    Path::new("/sys/dev/block").join(format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev)))
+}
+
+fn attribute(folder: &Path, name: &str) -> Option<String> {
+    let value = std::fs::read_to_string(folder.join(name)).ok()?.trim().to_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// The disk that a partition is on, or the device itself.
+fn whole_disk(sysfs: &Path) -> PathBuf {
+    let parent = || Some(sysfs.canonicalize().ok()?.parent()?.to_owned());
+    let is_partition = sysfs.join("partition").exists();
+    is_partition.then(parent).flatten().unwrap_or_else(|| sysfs.to_owned())
+}
+
+/// Refuses a device that can be written in order only: log and backend are written anywhere. `Err` goes on where a sentence has named
+/// the device.
+pub fn check_zones(sysfs: &Path) -> Result<(), String> {
+    match attribute(&whole_disk(sysfs), "queue/zoned") {
+        Some(zoned) if zoned == "host-managed" => Err(format!(
+            "which has zones that must be written in order (queue/zoned in sysfs is '{zoned}'); \
+             expected a device that is written anywhere ('none' or 'host-aware')"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A remark about a device that does not begin where a block of 4,096 bytes of its disk does.
+pub fn alignment_note(sysfs: &Path) -> Option<String> {
+    let number = |folder: &Path, name| attribute(folder, name)?.parse::<i64>().ok();
+    let disk = whole_disk(sysfs);
+    let offset = number(sysfs, "alignment_offset").unwrap_or(0);
+    let begins = match (number(sysfs, "start"), number(sysfs, "loop/offset")) {
+        // The disk's own blocks may begin elsewhere than its sectors do; then `alignment_offset` tells.
+        (Some(start), _) if disk != sysfs && number(&disk, "alignment_offset").unwrap_or(0) == 0 => {
+            let bytes = start as u64 * SECTOR;
+            (!bytes.is_multiple_of(ALIGNMENT as u64))
+                .then(|| format!("begins at sector {start} of its disk, byte {bytes}"))
+        }
+        (_, Some(bytes)) if !(bytes as u64).is_multiple_of(ALIGNMENT as u64) => {
+            Some(format!("begins at byte {bytes} of its file"))
+        }
+        _ => None,
+    };
+    let begins = begins.or_else(|| {
+        (offset != 0).then(|| format!("begins {offset} bytes off its disk's blocks (alignment_offset in sysfs)"))
+    })?;
+    Some(format!(
+        "{begins}, which is no multiple of {ALIGNMENT}: each block of the volume lies in two of the disk's, so that writes are slow \
+         and may be torn by a power failure; a partition that begins at 1 MiB is aligned"
+    ))
+}
+
+/// Whether only a device can be meant by `path`, so that no file must be made there: it is below `/dev`, and not in its directory for
+/// files, `/dev/shm`.
+pub fn names_a_device(path: &Path) -> bool {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // The folder that there is: that of a device that is missing may be missing too.
+    let folder = absolute.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
+    folder.starts_with("/dev") && !folder.starts_with("/dev/shm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sysfs(attributes: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, value) in attributes {
+            let path = directory.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("{value}\n")).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn a_device_whose_host_must_manage_its_zones_is_refused_and_so_are_its_partitions() {
+        let zoned = |model| sysfs(&[("queue/zoned", model), ("p1/partition", "1"), ("p1/start", "2048")]);
+        for model in ["none", "host-aware"] {
+            let root = zoned(model);
+            assert_eq!(check_zones(root.path()), Ok(()));
+            assert_eq!(check_zones(&root.path().join("p1")), Ok(()));
+        }
+        assert_eq!(check_zones(sysfs(&[("size", "8")]).path()), Ok(()), "a kernel that knows no zones");
+        let root = zoned("host-managed");
+        for path in [root.path().to_owned(), root.path().join("p1")] {
+            let problem = check_zones(&path).unwrap_err();
+            assert!(problem.contains("'host-managed'") && problem.contains("'none' or 'host-aware'"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_begins_within_a_block_gets_a_remark_with_the_numbers() {
+        let disk = |shift: &str, start: &str, offset: &str| {
+            let root = sysfs(&[
+                ("alignment_offset", shift),
+                ("p1/partition", "1"),
+                ("p1/start", start),
+                ("p1/alignment_offset", offset),
+            ]);
+            alignment_note(&root.path().join("p1"))
+        };
+        assert_eq!(disk("0", "2048", "0"), None);
+        let note = disk("0", "63", "0").unwrap();
+        assert!(
+            note.starts_with("begins at sector 63 of its disk, byte 32256, which is no multiple of 4096"),
+            "{note}"
+        );
+        let note = disk("0", "2048", "3584").unwrap();
+        assert!(note.starts_with("begins 3584 bytes off its disk's blocks"), "{note}");
+        // A disk whose blocks begin at its sector 7, for partitions that begin at sector 63.
+        assert_eq!(disk("3584", "63", "0"), None);
+        let root = sysfs(&[("loop/offset", "512")]);
+        assert!(alignment_note(root.path()).unwrap().starts_with("begins at byte 512 of its file"));
+        assert_eq!(alignment_note(sysfs(&[("loop/offset", "8192"), ("alignment_offset", "0")]).path()), None);
+    }
+
+    #[test]
+    fn a_path_below_dev_names_a_device_and_the_directory_for_shared_memory_does_not() {
+        for device in ["/dev/sdz9", "/dev/disk/by-id/none", "/dev/../dev/sdz9", "/tmp/../dev/mapper/x"] {
+            assert!(names_a_device(Path::new(device)), "{device}");
+        }
+        for file in ["/tmp/dev/x", "cache.img", "/dev/shm/cache.img", "/development/x"] {
+            assert!(!names_a_device(Path::new(file)), "{file}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("devices");
+        std::os::unix::fs::symlink("/dev", &link).unwrap();
+        assert!(names_a_device(&link.join("sdz9")));
+    }
+}
