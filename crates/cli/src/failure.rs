@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use flashwise_array::ArrayError;
 use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
+use flashwise_server::detach::DetachError;
 use flashwise_server::server::ServerError;
 use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
@@ -48,6 +49,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
         || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
+        || error.downcast_ref::<DetachError>().is_some_and(DetachError::is_misuse)
         || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
         || error.is::<SizeError>()
         || error.is::<OptionError>()

@@ -39,8 +39,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(Box<simulate::Simulate>),
-    Pareto(pareto::Pareto),
-    Serve(serve::Serve),
+    Pareto(Box<pareto::Pareto>),
+    Serve(Box<serve::Serve>),
     Status(status::Status),
     Flush(manage::Flush),
     Set(manage::Set),

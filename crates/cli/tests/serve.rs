@@ -258,8 +258,8 @@ fn failures_end_with_1() {
     let server = serve(path);
     server.end();
     std::fs::copy(path.join("disk.img"), path.join("copy.img")).unwrap();
-    let error = fail(path, &["detach", "--backend", "copy.img", "--flash", "cache.img"], 1);
-    assert!(error.contains("flash cache.img: it is a cache of backend "), "{error}");
+    let error = fail(path, &["detach", "--backend", "copy.img", "--flash", "cache.img"], 2);
+    assert!(error.contains("flash cache.img and backend copy.img: it is a cache of another backend"), "{error}");
     let error = fail(path, &["detach", "--backend", "disk.img", "--flash", "copy.img"], 1);
     assert!(error.contains("flash copy.img: no superblock of a cache"), "{error}");
     let error = fail(path, &["check", "--flash", "missing.img"], 1);

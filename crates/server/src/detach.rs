@@ -36,6 +36,13 @@ pub enum DetachError {
     Lost { path: String, blocks: Vec<u32> },
 }
 
+impl DetachError {
+    /// Whether other devices were given than those that belong together.
+    pub fn is_misuse(&self) -> bool {
+        matches!(self, DetachError::Pair { error: AttachError::Refused(_), .. } | DetachError::BackendTooSmall { .. })
+    }
+}
+
 fn listed(blocks: &[u32]) -> String {
     let named: Vec<String> = blocks.iter().take(10).map(u32::to_string).collect();
     format!("{}{}", named.join(", "), if blocks.len() > 10 { ", ..." } else { "" })

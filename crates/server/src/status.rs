@@ -26,7 +26,8 @@ pub struct VolumeStatus {
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
-    /// `ok`; `flash-failed`: reads are served, writes refused; `backend-failed`: all its reads, all its writes or all its flushes have
+    /// `ok`; `flash-failed`: reads are served, writes refused; `without-flash`: the flash
+    /// failed, nothing was only there, and the volume goes on without it; `backend-failed`: all its reads, all its writes or all its flushes have
     /// failed for at least 5 seconds, until one succeeds; `detaching`; `detached`.
     pub state: String,
     /// Which device failed, with the last error, and since when for a backend; absent while none has.

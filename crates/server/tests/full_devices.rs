@@ -152,6 +152,45 @@ fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
     volume
 }
 
+/// The flash has no room for all of what is written through, or read: nothing is only there.
+#[test]
+fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
+    for (mode, reads) in
+        [(Mode::WriteThrough, false), (Mode::WriteThrough, true), (Mode::WriteAround, true), (Mode::WriteBack, true)]
+    {
+        let mut setting = Setting::new();
+        File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
+        setting.config.write_mode = mode;
+        setting.config.ram_bytes = 0;
+        setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 2);
+        let volume = setting.open();
+        for block in 0..1_200 {
+            match reads {
+                true => assert!(read(&volume, block) == Ok(vec![0; BLOCK as usize]), "{mode:?}, block {block}"),
+                false => write(&volume, block).unwrap_or_else(|error| panic!("{mode:?}, block {block}: {error}")),
+            }
+            if block % 100 == 0 {
+                volume.flush().unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+            }
+        }
+        let started = std::time::Instant::now();
+        while volume.status().state != "without-flash" {
+            assert!(started.elapsed().as_secs() < 60, "{mode:?}: {:?}", volume.status().state);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(volume.status().state_reason.unwrap().contains("flash: "));
+        (0..300).for_each(|block| write(&volume, block).unwrap());
+        volume.flush().unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        // What the flash still holds is out of date, which the backend knows.
+        setting.enlarge("flash");
+        let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(opened.formatted, "{opened:?}");
+        (0..300).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "{mode:?}, block {block}"));
+    }
+}
+
 /// The flash fails on what reads bring in, while acknowledged writes wait in memory: they are not on it, and detaching saves them.
 #[test]
 fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
@@ -279,6 +318,9 @@ fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works
     let mut setting = Setting::new();
     let backend = Breakable::new(setting.directory.path());
     setting.config.backend = backend.device.device.clone().into();
+    // The file behind it keeps no attributes.
+    setting.config.backend_id = Some("breakable".to_owned());
+    setting.config.state_directory = setting.directory.path().join("state");
     setting.config.write_mode = Mode::WriteThrough;
     let volume = setting.open();
     write(&volume, 1).unwrap();

@@ -65,6 +65,7 @@ impl Live {
             discard: true,
             spare_frames: 16,
             answers_flushes_at_once: false,
+            ..Settings::default()
         };
         Live {
             engine: Engine::new(cache, settings, recovered.checksums, recovered.head_records),

@@ -138,6 +138,12 @@ impl Cache {
         self.flash_failed = true;
     }
 
+    /// Whether no block's newest data is only on flash, or lost: a flash that failed can be given up.
+    pub fn can_give_up_flash(&self) -> bool {
+        let nothing_dirty = self.log.dirty_blocks() == 0 || self.durable_dirty_blocks() == 0;
+        nothing_dirty && self.lost_blocks().is_empty()
+    }
+
     /// Whether the flash device can no longer be written.
     pub fn has_flash_failed(&self) -> bool {
         self.flash_failed

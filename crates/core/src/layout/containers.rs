@@ -160,7 +160,7 @@ impl Log {
 
     /// Forgets all copies that the backend has too.
     pub fn drop_clean(&mut self) {
-        for slot in 0..self.geometry.pages() {
+        for slot in self.slots_in_use().collect::<Vec<_>>() {
             if let Some(block) = self.contents.current(slot)
                 && !self.is_dirty(slot)
             {

@@ -63,6 +63,7 @@ fn world(writes: u64) -> World {
         discard: false,
         spare_frames: 0,
         answers_flushes_at_once: false,
+        ..Settings::default()
     };
     let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
     let mut engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());

@@ -34,7 +34,7 @@ pub const BACKEND: usize = 1;
 const TRANSFER_BLOCKS: usize = 256;
 
 /// How the engine behaves, beyond the cache's own configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// First 8 bytes of the cache's UUID.
     pub cache: u64,
@@ -42,6 +42,11 @@ pub struct Settings {
     pub epoch: u64,
     /// Transfers that fail are tried again so many times.
     pub retries: u8,
+    /// A dirty block that is about to be moved and cannot be read is read again so many times, whenever
+    /// [`read_again`](Engine::read_again) says so, before it counts as lost.
+    pub patience: u8,
+    /// Whether requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
+    pub holds_failed: bool,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
     /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
@@ -72,6 +77,8 @@ struct Running {
     /// The first failure of its transfers.
     error: Option<Error>,
     retries: u8,
+    /// Further tries after some time.
+    patience: u8,
 }
 
 /// What becomes of a step that waits for another one, if that fails.
@@ -97,6 +104,9 @@ struct Client {
     error: Option<Error>,
     started_us: u64,
     operation: Operation,
+    offset: u64,
+    length: u64,
+    force_unit_access: bool,
 }
 
 /// What a plan's steps share.
@@ -175,8 +185,14 @@ pub struct Engine {
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     last_backend_flush: Option<StepId>,
-    /// A flush or an acknowledged write failed and no client has heard of it yet.
+    /// A flush of the flash failed and no client has heard of it yet.
+    unreported_flash_error: bool,
+    /// A flush of the backend or an acknowledged write failed and no client has heard of it yet.
     unreported_error: bool,
+    /// Reads that are tried again later.
+    postponed: Vec<Part>,
+    /// Requests that failed with the flash.
+    held: Vec<(Request, Done)>,
     unit_records: Vec<Record>,
     outgoing: Vec<Part>,
     /// Parts that are not joined with others, because together they failed.
@@ -205,6 +221,9 @@ pub struct Output {
     pub answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     /// What was answered.
     pub answered: Vec<Answered>,
+    /// Requests that failed because the flash failed, and are to be answered or made again, where
+    /// [`holds_failed`](Settings::holds_failed) is set.
+    pub held: Vec<(Request, Done)>,
 }
 
 impl Engine {
@@ -236,7 +255,10 @@ impl Engine {
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
+            unreported_flash_error: false,
             unreported_error: false,
+            postponed: Vec::new(),
+            held: Vec::new(),
             unit_records: head_records,
             outgoing: Vec::new(),
             alone: Vec::new(),
@@ -296,6 +318,9 @@ impl Engine {
             error: None,
             started_us: now_us,
             operation,
+            offset,
+            length,
+            force_unit_access,
         };
         let number = match self.free_clients.pop() {
             Some(number) => {
@@ -412,6 +437,7 @@ impl Engine {
             transfers: 0,
             error: None,
             retries: self.settings.retries,
+            patience: self.settings.patience,
         };
         let id = match self.free_steps.pop() {
             Some(id) => {
@@ -627,6 +653,23 @@ impl Engine {
         self.hand_out(&mut output.transfers);
         output.answers.append(&mut self.answers);
         output.answered.append(&mut self.answered);
+        output.held.append(&mut self.held);
+    }
+
+    /// Tries those reads again that failed and were put off.
+    pub fn read_again(&mut self) {
+        self.outgoing.append(&mut self.postponed);
+    }
+
+    /// Requests that fail from now on are answered.
+    pub fn stop_holding(&mut self) {
+        self.settings.holds_failed = false;
+    }
+
+    /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
+    pub fn succeed(&mut self, before: &Engine) {
+        self.unreported_error |= before.unreported_error;
+        self.faults = before.faults;
     }
 
     fn answer_if_complete(&mut self, number: u32) {
@@ -637,7 +680,11 @@ impl Engine {
         let mut client = self.clients[number as usize].take().expect("checked above");
         self.free_clients.push(number);
         let done = client.done.take().expect("a request is answered once");
-        let Client { operation, started_us, error, reply, .. } = client;
+        let Client { operation, offset, length, force_unit_access, data, started_us, error, reply, .. } = client;
+        if error.is_some() && self.settings.holds_failed && self.cache.has_flash_failed() {
+            self.held.push((Request { operation, offset, length, force_unit_access, data }, done));
+            return;
+        }
         self.answered.push(Answered { operation, started_us, failed: error.is_some() });
         self.answers.push((done, error.map_or(Ok(reply), Err)));
     }

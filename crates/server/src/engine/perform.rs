@@ -179,7 +179,9 @@ impl Engine {
                 return Some(true);
             }
             Step::AwaitFlushes => {
-                let failed = std::mem::take(&mut self.unreported_error) || doomed;
+                let failed = std::mem::take(&mut self.unreported_error)
+                    | std::mem::take(&mut self.unreported_flash_error)
+                    | doomed;
                 return Some(!failed);
             }
             Step::Fail => return Some(false),
@@ -296,6 +298,13 @@ impl Engine {
             self.outgoing.push(part);
             return;
         }
+        if result.is_err() && self.step(id).patience > 0 && self.moves_dirty(id) {
+            let retries = self.settings.retries;
+            let running = self.step(id);
+            (running.patience, running.retries) = (running.patience - 1, retries);
+            self.postponed.push(part);
+            return;
+        }
         let running = self.step(id);
         running.transfers -= 1;
         running.error = running.error.or(result.err());
@@ -307,6 +316,23 @@ impl Engine {
             return;
         }
         self.finish(id, result);
+    }
+
+    /// Whether a step reads a dirty block that is about to be moved: it would be lost. It is listed from now on, and said to be.
+    fn moves_dirty(&mut self, id: StepId) -> bool {
+        let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
+        let running = step(id);
+        let Step::ReadFlash { block, slot, dirty: true, .. } = running.step else { return false };
+        let moves = running.dependents.iter().any(|&(next, _)| matches!(step(next).step, Step::Append(_)));
+        if moves {
+            tracing::warn!(
+                block,
+                "the only copy of a block cannot be read from flash; it is tried again before it counts as lost"
+            );
+            self.faults.flash_read_errors += 1;
+            self.cache.set_unreadable(block, slot, true);
+        }
+        moves
     }
 
     /// Whether what was read from flash has the checksum that it should have.
@@ -426,7 +452,7 @@ impl Engine {
 
     fn flash_failed(&mut self) {
         self.faults.flash_write_errors += 1;
-        self.unreported_error = true;
+        self.unreported_flash_error = true;
         self.cache.flash_failed();
     }
 

@@ -45,8 +45,15 @@ impl World {
             sequential_blocks: 0,
             segment_blocks: RECORDS_PER_PAGE as u32,
         };
-        let settings =
-            Settings { cache: 1, epoch: 1, retries: 0, discard: false, spare_frames, answers_flushes_at_once: false };
+        let settings = Settings {
+            cache: 1,
+            epoch: 1,
+            retries: 0,
+            discard: false,
+            spare_frames,
+            answers_flushes_at_once: false,
+            ..Settings::default()
+        };
         let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
         let engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);

@@ -169,7 +169,7 @@ fn in_bytes(blocks: u64) -> Option<f64> {
 }
 
 /// States that a volume can be in.
-const STATES: [&str; 5] = ["ok", "flash-failed", "backend-failed", "detaching", "detached"];
+const STATES: [&str; 6] = ["ok", "flash-failed", "without-flash", "backend-failed", "detaching", "detached"];
 
 /// Labels in order.
 struct Labels<'a>(&'a [(&'a str, &'a str)]);

@@ -7,16 +7,61 @@ use flashwise_core::cache::Cache;
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
-use super::{Inner, SPARE_FRAMES, Volume, VolumeError};
+use super::{DETACHED, Inner, SPARE_FRAMES, Volume, VolumeError, WITHOUT_FLASH, is_without_flash};
 use crate::engine::{Engine, Settings};
-use crate::export::Export;
+use crate::export::{Error, Export};
 
 impl Volume {
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
     pub fn detach(&self) -> Result<(), VolumeError> {
+        self.detach_into(DETACHED)
+    }
+
+    /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else requests that
+    /// failed are answered so, until an operator detaches it.
+    pub(super) fn go_on_without_flash(&self) {
         {
             let mut inner = self.lock();
-            if inner.state == "detached" {
+            let failed = inner.engine.cache().has_flash_failed();
+            if !failed || inner.state != "ok" || inner.closed || std::mem::replace(&mut inner.flash_given_up, true) {
+                return;
+            }
+        }
+        // What is under way may still be lost with the flash.
+        let inner = self.freeze();
+        let can_go_on = inner.engine.cache().can_give_up_flash();
+        self.thaw(inner);
+        let volume = &self.config.name;
+        let gone_on = can_go_on.then(|| self.detach_into(WITHOUT_FLASH));
+        let mut inner = self.lock();
+        let held = std::mem::take(&mut inner.held);
+        match gone_on {
+            Some(Ok(())) => {
+                tracing::error!(volume, "the flash failed; nothing was only there, and the volume goes on without it");
+                held.into_iter().rev().for_each(|held| inner.waiting.push_front(held));
+                self.admit_waiting(&mut inner);
+                self.dispatch(inner);
+                return;
+            }
+            Some(Err(error)) => {
+                tracing::error!(volume, %error, "the flash failed, and the volume cannot go on without it");
+                inner.state = "ok";
+            }
+            None => tracing::error!(
+                volume,
+                "the flash failed, and data is only there: writes are refused until the volume is detached"
+            ),
+        }
+        inner.engine.stop_holding();
+        inner.failed_requests += held.len() as u64;
+        self.dispatch(inner);
+        held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
+    }
+
+    fn detach_into(&self, state: &'static str) -> Result<(), VolumeError> {
+        {
+            let mut inner = self.lock();
+            if is_without_flash(inner.state) {
                 return Ok(());
             }
             inner.state = "detaching";
@@ -38,7 +83,7 @@ impl Volume {
                 return Err(VolumeError::Closed { volume: self.config.name.clone() });
             }
             if dirty_blocks == 0 {
-                return self.give_up_flash(inner);
+                return self.give_up_flash(inner, state);
             }
             if !marked && cache.has_flash_failed() && cache.durable_dirty_blocks() == 0 {
                 // The rest is in memory alone, and may go to the backend once nothing older on flash counts any more.
@@ -57,7 +102,7 @@ impl Volume {
         }
     }
 
-    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>) -> Result<(), VolumeError> {
+    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: &'static str) -> Result<(), VolumeError> {
         let marked = self.check_none_lost(inner.engine.cache()).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);
@@ -74,9 +119,12 @@ impl Volume {
             discard: false,
             spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: false,
+            ..Settings::default()
         };
-        inner.engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
-        inner.state = "detached";
+        let mut engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
+        engine.succeed(&inner.engine);
+        inner.engine = engine;
+        inner.state = state;
         self.thaw(inner);
         Ok(())
     }

@@ -54,6 +54,11 @@ const STEPS_MAX: usize = 16_384;
 const SPARE_FRAMES: u32 = 2048;
 /// Reads that are tried without waiting, at most.
 const NOW_BYTES: u64 = 256 << 10;
+/// A dirty block that is about to be moved and cannot be read is read again so many times, at every [`TICK`].
+const READ_PATIENCE: u8 = 5;
+/// The states of a volume that goes on without its flash: it was asked to, or its flash failed.
+const DETACHED: &str = "detached";
+const WITHOUT_FLASH: &str = "without-flash";
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// Blocks that are asked about under one lock when extents are told.
@@ -72,6 +77,10 @@ struct Inner {
     closed: bool,
     state: &'static str,
     failed_requests: u64,
+    /// Whether it was decided what becomes of a flash that failed.
+    flash_given_up: bool,
+    /// Requests that failed with the flash, until that is decided.
+    held: Vec<(Request, Done)>,
     /// Of the flash and of the backend.
     health: [Health; 2],
     recorder: Option<(Arc<Recorder>, u32)>,
@@ -158,6 +167,8 @@ impl Volume {
             cache: cache_tag(superblock),
             epoch: recovered.epoch,
             retries: 2,
+            patience: READ_PATIENCE,
+            holds_failed: true,
             discard: config.discard,
             spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: config.unsafe_ignore_flushes,
@@ -175,6 +186,8 @@ impl Volume {
             closed: false,
             state: "ok",
             failed_requests: 0,
+            flash_given_up: false,
+            held: Vec::new(),
             health: Default::default(),
             recorder: None,
         };
@@ -245,6 +258,10 @@ impl Volume {
         let mut output = OUTPUT.take();
         loop {
             inner.engine.take_output(&mut output);
+            if !output.held.is_empty() {
+                inner.held.append(&mut output.held);
+                self.look_at_flash();
+            }
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
             if !output.answered.is_empty() {
                 self.latencies.record(&output.answered, self.now_us());
@@ -374,8 +391,9 @@ impl Volume {
         if std::mem::replace(&mut inner.closed, true) {
             return Ok(());
         }
-        let refused = std::mem::take(&mut inner.waiting);
-        let detached = inner.state == "detached";
+        let mut refused = std::mem::take(&mut inner.waiting);
+        refused.extend(std::mem::take(&mut inner.held));
+        let detached = is_without_flash(inner.state);
         if flushed.is_ok() && !detached {
             inner.engine.close(self.now_us());
         }
@@ -407,11 +425,19 @@ impl Volume {
 
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
     pub fn allow_dirty(&self) -> Result<(), VolumeError> {
-        if self.lock().state == "detached" {
+        if is_without_flash(self.lock().state) {
             return Ok(());
         }
         let allowed = self.attachment().allow_dirty(&*self.flash, &*self.side);
         allowed.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
+    }
+
+    /// Lets the volume's own thread see what became of the flash.
+    fn look_at_flash(&self) {
+        if let Some(looks) = &*self.stop.lock().expect("no thread panics with the timer") {
+            // Where the thread has ended, so has the volume.
+            let _ = looks.send(());
+        }
     }
 
     /// Blocks that are not on the backend yet.
@@ -445,7 +471,9 @@ impl Volume {
             return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
-        let written = self.attachment().set_volume_bytes(&*self.flash, size_bytes);
+        // The flash of a volume without one is of no concern any more.
+        let attached = !is_without_flash(self.lock().state);
+        let written = if attached { self.attachment().set_volume_bytes(&*self.flash, size_bytes) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
@@ -495,11 +523,27 @@ impl Export for Volume {
     }
 }
 
-fn tick(volume: &Weak<Volume>, stopped: &mpsc::Receiver<()>) {
-    while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(TICK) {
+/// Whether a volume in this state goes on without its flash.
+fn is_without_flash(state: &str) -> bool {
+    matches!(state, DETACHED | WITHOUT_FLASH)
+}
+
+/// What is due once in a while, and whenever someone asks to look at the flash.
+fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
+    loop {
+        let asked = match looks.recv_timeout(TICK) {
+            Ok(()) => true,
+            Err(mpsc::RecvTimeoutError::Timeout) => false,
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        };
         let Some(volume) = volume.upgrade() else { break };
+        volume.go_on_without_flash();
+        if asked {
+            continue;
+        }
         volume.follow_backend();
         let mut inner = volume.lock();
+        inner.engine.read_again();
         if !inner.frozen {
             inner.engine.advance(volume.now_us());
         }

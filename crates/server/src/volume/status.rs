@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{BLOCK, Inner, Volume};
+use super::{BLOCK, Inner, Volume, WITHOUT_FLASH};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
 use crate::status::{FaultsStatus, Rating, VolumeStatus};
@@ -78,10 +78,11 @@ impl Volume {
 /// What state it is in, and why if a device failed.
 fn state(inner: &Inner) -> (&'static str, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
-    if inner.engine.cache().has_flash_failed() {
+    if inner.engine.cache().has_flash_failed() || inner.state == WITHOUT_FLASH {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).collect();
-        return ("flash-failed", Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
+        let state = if inner.state == WITHOUT_FLASH { WITHOUT_FLASH } else { "flash-failed" };
+        return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
     match (inner.state, backend) {
         ("ok" | "detached", Some(reason)) => ("backend-failed", Some(reason)),

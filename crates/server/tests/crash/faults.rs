@@ -1,5 +1,6 @@
 //! Failures of the devices: what can still be read is right, what was lost is listed, nothing hangs, and all is well afterwards.
 
+use flashwise_core::cache::Mode;
 use flashwise_server::engine::{BACKEND, FLASH};
 
 use crate::random::Random;
@@ -131,4 +132,47 @@ fn random_faults_with_power_failures_lose_only_what_is_listed() {
         };
         run().unwrap_or_else(|error| panic!("{described}, after {} operations: {error}", world.operations));
     }
+}
+
+/// The blocks that are lost after a script, one of whose reads of the flash failed `tries` times in a row.
+fn lost_after(setup: &Setup, script: &[Action], number: u64, tries: u64) -> Outcome<usize> {
+    // Nothing can be written back, so that dirty blocks have to be moved.
+    let faults = vec![
+        fault(FLASH, Class::Read, number..number + tries, 1, Effect::Fail),
+        fault(BACKEND, Class::Write, 0..u64::MAX, 1, Effect::Fail),
+    ];
+    let mut world = World::new(Setup { faults, retries: (tries - 1) as u8, ..setup.clone() }, 7);
+    world.perform_script(script, &mut no_crash)?;
+    world.settle()?;
+    // What a client could not read is listed until it can.
+    world.setup.faults.clear();
+    world.idle()?;
+    world.verify_readable()?;
+    Ok(world.lost().len())
+}
+
+/// A copy that is about to be moved is read again after a while before it counts as lost: where the engine has no patience, and tries
+/// only once, blocks are lost.
+#[test]
+fn a_dirty_block_that_cannot_be_read_for_a_while_is_not_lost() {
+    // A quarter of the log is dirty, and overwriting a few blocks goes round it again and again.
+    let fill = [Action::Write(0, 30), Action::Flush];
+    let overwrite = (0..60).flat_map(|_| [Action::Write(30, 5), Action::Flush]);
+    let script: Vec<Action> = fill.into_iter().chain(overwrite).collect();
+    let (mut lost, mut runs) = (0, 0);
+    for setup in setups(Mode::WriteBack) {
+        let setup = Setup { depth: 1, sequential_blocks: 0, write_buffer_blocks: 0, ..setup };
+        let run = |number, tries| {
+            lost_after(&setup, &script, number, tries)
+                .unwrap_or_else(|error| panic!("{setup:?}, read {number}, {tries} tries: {error}"))
+        };
+        assert_eq!(run(u64::MAX - 9, 2), 0, "a backend that cannot be written loses nothing by itself");
+        for number in 0..60 {
+            lost += run(number, 1);
+            runs += 1;
+            assert_eq!(run(number, 2), 0, "{setup:?}: read {number}");
+        }
+    }
+    println!("{lost} blocks lost without patience in {runs} runs, none with it");
+    assert!(lost > 5);
 }

@@ -257,9 +257,11 @@ impl World {
             cache: cache_tag(attachment.superblock()),
             epoch,
             retries: setup.retries,
+            patience: setup.retries,
             discard: true,
             spare_frames: setup.spare_frames,
             answers_flushes_at_once: setup.planted == Some(Planted::AnswerFlushesAtOnce),
+            ..Settings::default()
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
         Ok(World {
@@ -408,7 +410,7 @@ impl World {
             at_transfer(self)?;
             self.complete_one();
         } else if self.in_flight.is_empty() {
-            return Err(format!("{} requests hang", self.outstanding.lock().unwrap()));
+            self.read_again()?;
         } else {
             self.end_stalls();
         }
@@ -585,12 +587,23 @@ impl World {
                 self.end_stalls();
             }
             if self.in_flight.is_empty() {
-                return Err("requests hang".to_owned());
+                self.read_again()?;
             }
             at_transfer(self)?;
             self.complete_one();
         }
         self.check()
+    }
+
+    /// Nothing is under way: reads that were put off are what is waited for.
+    fn read_again(&mut self) -> Outcome<()> {
+        self.engine.read_again();
+        self.collect();
+        let outstanding = *self.outstanding.lock().unwrap();
+        if self.in_flight.is_empty() && (outstanding > 0 || self.engine.running() > 0) {
+            return Err(format!("{outstanding} requests and {} steps hang", self.engine.running()));
+        }
+        Ok(())
     }
 
     fn end_stalls(&mut self) {
@@ -600,7 +613,10 @@ impl World {
 
     /// Lets everything that was begun end. `at_transfer` is called before each transfer.
     pub fn settle_with(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
-        while !self.in_flight.is_empty() {
+        while !self.in_flight.is_empty() || self.engine.running() > 0 {
+            if self.in_flight.is_empty() {
+                self.read_again()?;
+            }
             if self.running() == 0 {
                 self.end_stalls();
             }

@@ -97,6 +97,7 @@ impl Replay {
             discard: true,
             spare_frames: 16,
             answers_flushes_at_once: setup.ignores_flushes,
+            ..Settings::default()
         };
         let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
         Ok(Replay {
