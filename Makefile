@@ -8,6 +8,9 @@ FLASHWISE_KILLS ?= 1000
 # The nightly run of file systems at every flush; as root.
 FLASHWISE_FLUSH_POINTS ?= 5000
 
+# Power cuts of a real kernel in QEMU, half of them with ext4 and half with xfs.
+FLASHWISE_CUTS ?= 30
+
 # Two hours of a lightly loaded server, at full speed.
 FLASHWISE_SOAK_SECONDS ?= 600
 
@@ -15,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: crash kill file-systems soak fuzz bench-serve admission-table
+.PHONY: crash kill file-systems power-cuts soak fuzz bench-serve admission-table
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed
@@ -27,6 +30,9 @@ kill:
 file-systems:
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --features device-tests --test flush_points -- --nocapture recovers
+
+power-cuts:
+	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
 
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
