@@ -2,10 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_server::attach::stores::side_of;
+use flashwise_server::attach::{AttachError, Pairing, Refusal, paired_superblock};
 use flashwise_server::check::{Report, Severity, check, total_bytes};
 use flashwise_server::disk::Disk;
 use flashwise_server::disk::file::{FileDisk, Options};
@@ -41,15 +44,26 @@ impl Check {
         let flash = FileDisk::open(&self.flash, options)?;
         let backend = match &self.backend {
             Some(path) => {
-                let disk = FileDisk::open(path, options)?;
-                Some((identity(&disk, self.pair.backend_id())?, disk.size()))
+                let disk = Arc::new(FileDisk::open(path, options)?);
+                Some((identity(&disk, self.pair.backend_id())?, disk))
             }
             None => None,
         };
         let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&flash, self.data));
-        let backend = backend.as_ref().map(|(identity, bytes)| (identity, *bytes));
-        let report = check(&flash, backend, self.data, &|bytes| bar.advance(bytes))?;
+        let pair = backend.as_ref().map(|(identity, disk)| (identity, disk.size()));
+        let mut report = check(&flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
+        if let Some((identity, disk)) = backend {
+            let side = side_of(disk, identity.id, &self.pair.state_directory())?;
+            let is_identified = self.pair.backend_id().is_some();
+            let pairing = Pairing { backend: identity.id, is_identified, discards: false };
+            // Whatever else is wrong with them was found above.
+            if let Err(AttachError::Refused(refusal)) = paired_superblock(&flash, &*side, &pairing)
+                && !matches!(refusal, Refusal::OtherBackend { .. })
+            {
+                report.add_refusal(&refusal);
+            }
+        }
         let mut out = std::io::stdout().lock();
         if self.json {
             let mut json = serde_json::to_value(&report)?;

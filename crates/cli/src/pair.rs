@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_server::attach::stores::default_state_directory;
 use flashwise_server::volume::VolumeConfig;
 
 /// What a configuration says of a backend, for commands that work without one.
@@ -23,6 +24,11 @@ impl PairFlags {
         if let Some(directory) = &self.state_directory {
             volume.state_directory.clone_from(directory);
         }
+    }
+
+    /// Where records are kept.
+    pub fn state_directory(&self) -> PathBuf {
+        self.state_directory.clone().unwrap_or_else(default_state_directory)
     }
 
     /// The name that was given to the backend.

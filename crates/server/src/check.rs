@@ -14,6 +14,7 @@ use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::attach::Refusal;
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
 use crate::flash::{FlashError, cache_tag, read_superblock, recover_log};
@@ -102,6 +103,11 @@ impl Report {
     /// Whether there is no damage.
     pub fn is_sound(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity == Severity::Note)
+    }
+
+    /// Adds what a start would have against the flash and its backend as a pair.
+    pub fn add_refusal(&mut self, refusal: &Refusal) {
+        self.damage(format!("A start with this backend would be refused: {refusal}."));
     }
 
     fn note(&mut self, text: String) {

@@ -286,3 +286,22 @@ fn a_cache_that_was_closed_in_order_has_nothing_to_remark_but_what_a_start_finds
     assert_eq!(report.findings.len(), 1, "{report:?}");
     assert!(report.findings[0].text.starts_with("A start reads "), "{report:?}");
 }
+
+/// As after a power failure in the middle of the last write: nothing says that it was flushed, where it did not fill its unit.
+#[test]
+fn a_torn_end_is_told_and_checking_it_writes_nothing() {
+    let mut torn = 0;
+    for writes in 15..30 {
+        let world = world(writes);
+        let end = world.recovered().end;
+        world.damage(GEOMETRY.slot(GEOMETRY.unit_of(end.sequence), end.page - 1));
+        if world.recovered().leftovers.is_empty() {
+            continue;
+        }
+        torn += 1;
+        let report = world.check(true);
+        assert!(report.is_sound(), "{report:?}");
+        assert!(report.findings.iter().any(|finding| finding.text.contains("was torn by a crash")), "{report:?}");
+    }
+    assert!(torn > 5, "a start has something to wipe after {torn} of them");
+}

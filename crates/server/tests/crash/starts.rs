@@ -106,7 +106,7 @@ fn between(setup: &Setup, ended: Ended, older: &Devices, random: &mut Random, po
             Err(error) => Err(format!("a flash that nobody misses is refused: {error}")),
         }
     };
-    match random.below(4) {
+    match random.below(5) {
         // After a death, nothing tells a copy from the same run.
         0 if in_order && is_another(&older.disks[FLASH], &devices.disks[FLASH]) => {
             // An older copy of the flash takes its place.
@@ -124,6 +124,21 @@ fn between(setup: &Setup, ended: Ended, older: &Devices, random: &mut Random, po
             }
         }
         2 => {
+            // A bit in each copy of the superblock.
+            let damaged = devices.fork();
+            for page in 0..2 {
+                let mut bytes = damaged.disks[FLASH].page(page);
+                bytes[30 + random.below(60) as usize] ^= 1;
+                damaged.disks[FLASH].set_page(page, bytes);
+            }
+            match interrupted_start(setup, damaged, false, random, points) {
+                Ok(devices) if !holds_dirty => open(setup, devices, model.clone(), random)?.verify_recovered()?,
+                Err(error) if holds_dirty && error.contains("damaged in both of its copies") => {}
+                Ok(_) => return Err("a cache without a superblock is given up, dirty data and all".to_owned()),
+                Err(error) => return Err(error),
+            }
+        }
+        3 => {
             let devices = interrupted_start(setup, devices.fork(), false, random, points)?;
             open(setup, devices, model.clone(), random)?.verify_recovered()?;
         }
