@@ -13,8 +13,7 @@ fn superblock(bytes: &Page) {
         assert_eq!(Superblock::decode(&superblock.encode()), Ok(superblock));
     }
     let geometry = Geometry { units: Geometry::UNITS_MIN, unit_pages: Geometry::UNIT_PAGES_MIN };
-    let any =
-        Superblock { generation: 0, cache: [0; 16], backend: [0; 16], geometry, volume_bytes: 0, state: State::Clean };
+    let any = Superblock { state: State::Clean, ..Superblock::new([0; 16], [0; 16], geometry, 0) };
     let mut page = *bytes;
     page[..8].copy_from_slice(&any.encode()[..8]);
     page[12..16].copy_from_slice(&VERSION.to_le_bytes());
@@ -31,8 +30,17 @@ fn superblock(bytes: &Page) {
 
 fn metadata(role: Role, bytes: &Page) {
     let cache = 1;
-    let header =
-        Header { cache, epoch: 1, sequence: 1, tail: 1, previous_end: 0, page: 0, data_pages: 0, durable_end: 0 };
+    let header = Header {
+        cache,
+        epoch: 1,
+        sequence: 1,
+        tail: 1,
+        previous_end: 0,
+        page: 0,
+        data_pages: 0,
+        durable_end: 0,
+        footer_pages: 0,
+    };
     let mut empty: Page = [0; BLOCK_BYTES];
     encode_metadata(role, &header, &[], &mut empty);
     let mut page = *bytes;

@@ -5,17 +5,19 @@
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, Page, Record, Role, decode_metadata, encode_metadata};
 use flashwise_fuzz::log_writer::{GEOMETRY, LogWriter, found};
 use flashwise_server::check::check;
-use flashwise_server::flash::recover_log;
+use flashwise_server::flash::{recover_log, settle};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const DATA: [Kind; 3] = [Kind::Clean, Kind::Dirty, Kind::Void];
 const MARKS: [Kind; 4] = [Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
 
-fn records(program: &mut Unstructured, kinds: [Kind; 3], count_max: u8) -> Result<Vec<(Kind, u32)>> {
+fn records(program: &mut Unstructured, kinds: &[Kind], count_max: u8) -> Result<Vec<(Kind, u32)>> {
     let count = program.arbitrary::<u8>()? % (count_max + 1);
     (0..count)
-        .map(|_| program.arbitrary::<u8>().map(|byte| (kinds[byte as usize % 3], u32::from(byte / 3) % 16)))
+        .map(|_| {
+            program.arbitrary::<u8>().map(|byte| (kinds[usize::from(byte) % kinds.len()], u32::from(byte / 4) % 16))
+        })
         .collect()
 }
 
@@ -29,16 +31,17 @@ fn serve(program: &mut Unstructured, log: &mut LogWriter) -> Result<bool> {
         4 => log.advance_tail(program.arbitrary::<u8>()?.into()),
         5 => restart(log),
         6 => {
-            log.append(&records(program, DATA, 5)?, &records(program, MARKS, 3)?, true);
+            log.append(&records(program, &DATA, 5)?, &records(program, &MARKS, 3)?, true);
             restart(log);
         }
-        _ => log.append(&records(program, DATA, 5)?, &records(program, MARKS, 3)?, false),
+        _ => log.append(&records(program, &DATA, 5)?, &records(program, &MARKS, 3)?, false),
     }
     Ok(true)
 }
 
 fn restart(log: &mut LogWriter) {
     let recovered = recover_log(&log.flash, &log.superblock, 1, &|_| ()).expect("what a server wrote is recovered");
+    settle(&log.flash, &recovered).expect("memory is written");
     recovered.log.check();
     assert_eq!(found(&recovered), log.copies());
     assert!(recovered.epoch > log.written_epoch, "epochs rise");
@@ -73,7 +76,7 @@ fn change(program: &mut Unstructured, header: &mut Header, records: &mut Vec<Rec
         8 => records.truncate(value as usize),
         9 => records.extend_from_within(..records.len().min(252 - records.len()).min(value as usize)),
         _ if records.is_empty() => {}
-        10 => records[chosen].kind = [DATA, MARKS].as_flattened()[value as usize % 6],
+        10 => records[chosen].kind = [&DATA[..], &MARKS[..]].concat()[value as usize % 7],
         11 => records[chosen].block = value as u32,
         12 => records[chosen].slot = value as u32,
         _ => records[chosen].crc = value as u32,

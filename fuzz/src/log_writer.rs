@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, State, Superblock, encode_metadata,
-};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, Superblock, encode_metadata};
 use flashwise_core::recovery::Recovered;
 use flashwise_server::disk::Disk;
 use flashwise_server::disk::memory::MemoryDisk;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, Config, Mode};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Superblock};
 use flashwise_core::policy::Spec;
 use flashwise_server::disk::{Operation as DiskOperation, Transfer};
 use flashwise_server::engine::{BACKEND, Engine, FLASH, Output, Settings};
