@@ -143,10 +143,10 @@ impl Verifier {
         }
     }
 
-    /// Writes until `end`; what is not answered then never will be.
+    /// Writes until `end`, and until a flush was answered once; what is not answered then never will be.
     fn work(&mut self, client: &mut Client, end: Instant) -> std::io::Result<()> {
         let mut in_flight: HashMap<u64, Sent> = HashMap::new();
-        while Instant::now() < end {
+        while Instant::now() < end || self.flushes == 0 {
             while in_flight.len() < IN_FLIGHT {
                 let (cookie, sent) = self.send_one(client)?;
                 in_flight.insert(cookie, sent);
