@@ -43,6 +43,9 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     }
     if let Some(record) = &config.record {
         let refuse = |problem| origin.refuse(Section::Server, "record", problem);
+        if device::names_a_device(record) {
+            return Err(refuse(format!("found {}, which names a device; expected a file", record.display())));
+        }
         let id = FileId::of(record).map_err(|error| refuse(format!("found {}: {error}", record.display())))?;
         if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
             return Err(refuse(format!("found {}, which is {other}; expected a file of its own", record.display())));

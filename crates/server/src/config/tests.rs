@@ -289,6 +289,8 @@ fn a_file_used_by_two_volumes_or_for_the_record_is_refused() {
     ));
     let recorded =
         read(format!("listen = 'nbd://localhost'\nrecord = '{}'\n{}", at("disk.img"), volume("disk", "new.img")));
+    let device = read(format!("listen = 'nbd://localhost'\nrecord = '/dev/sdz9'\n{}", volume("disk", "new.img")));
+    assert!(device.ends_with("record: found /dev/sdz9, which names a device; expected a file"), "{device}");
     let token = read(format!(
         "listen = 'nbd://localhost'\n{}[api]\ntoken-file = '{}'\n",
         volume("disk", "new.img"),
