@@ -185,7 +185,8 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
         drop(volume);
         // What the flash still holds is out of date, which the backend knows.
         setting.enlarge("flash");
-        let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
         assert!(opened.formatted, "{opened:?}");
         (0..300).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "{mode:?}, block {block}"));
     }

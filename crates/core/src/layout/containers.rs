@@ -140,11 +140,11 @@ impl Log {
 
     /// Forgets all copies that the backend has too.
     pub fn drop_clean(&mut self) {
-        for slot in self.slots_in_use().collect::<Vec<_>>() {
-            if let Some(block) = self.contents.current(slot)
-                && !self.is_dirty(slot)
-            {
-                self.drop_slot(block, slot);
+        for sequence in self.sequences() {
+            for (block, slot) in self.blocks_in(sequence) {
+                if !self.is_dirty(slot) {
+                    self.drop_slot(block, slot);
+                }
             }
         }
     }
