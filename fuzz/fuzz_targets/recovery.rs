@@ -40,7 +40,7 @@ fn serve(program: &mut Unstructured, log: &mut LogWriter) -> Result<bool> {
 }
 
 fn restart(log: &mut LogWriter) {
-    let recovered = recover_log(&log.flash, &log.superblock, 1, &|_| ()).expect("what a server wrote is recovered");
+    let recovered = recover_log(&log.flash, &log.superblock, 1, &|_, _| ()).expect("what a server wrote is recovered");
     settle(&log.flash, &recovered).expect("memory is written");
     recovered.log.check();
     assert_eq!(found(&recovered), log.copies());
@@ -134,10 +134,10 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     check(&log.flash, None, true, &|_| ()).expect("memory is read");
-    if let Ok(recovered) = recover_log(&log.flash, &log.superblock, 1, &|_| ()) {
+    if let Ok(recovered) = recover_log(&log.flash, &log.superblock, 1, &|_, _| ()) {
         recovered.log.check();
         let again =
-            recover_log(&log.flash, &log.superblock, 1, &|_| ()).expect("what was recovered is recovered again");
+            recover_log(&log.flash, &log.superblock, 1, &|_, _| ()).expect("what was recovered is recovered again");
         assert_eq!(found(&again), found(&recovered));
     }
 });

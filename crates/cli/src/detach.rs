@@ -121,11 +121,13 @@ fn offline(volume: &VolumeConfig) -> anyhow::Result<()> {
     let identity = identity(&backend_disk, volume.backend_id.as_deref())?;
     let side = side_of(backend_disk.clone(), identity.id, &volume.state_directory)?;
     let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
+    let read = Bar::erase_units(format!("reading {}", flash.display()));
+    let reading = |done, all| read.set(done, all);
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);
     let bytes = |blocks| blocks * BLOCK_BYTES as u64;
     let mut progress = |done, all| bar.set(bytes(done), bytes(all));
-    let detached = detach(&flash_disk, &*backend_disk, &*side, &pairing, &mut progress)?;
-    drop(bar);
+    let detached = detach(&flash_disk, &*backend_disk, &*side, &pairing, &reading, &mut progress)?;
+    drop((read, bar));
     match detached {
         Detached::Now { destaged_blocks } => println!(
             "{} is detached: {} were written back, and {} alone is whole.",

@@ -25,6 +25,16 @@ impl Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} requests {eta}")
     }
 
+    /// A bar for erase units of a cache.
+    pub fn erase_units(what: String) -> Bar {
+        Self::new(what, 0, "{prefix} {wide_bar} {human_pos}/{human_len} erase units {eta}")
+    }
+
+    /// Says what is being done from now on.
+    pub fn rename(&self, what: String) {
+        self.0.set_prefix(what);
+    }
+
     /// Shows `done` of `total`, which may have changed.
     pub fn set(&self, done: u64, total: u64) {
         self.0.set_length(total);

@@ -25,6 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::failure::Misuse;
+use crate::progress::Bar;
 
 /// Serve volumes over NBD through a flash cache
 ///
@@ -216,7 +217,14 @@ impl Serve {
             signal_hook::flag::register(signal, ending.clone()).context("signals")?;
         }
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP].iter().chain(&IGNORED)).context("signals")?;
-        let server = Server::start(&config)?;
+        let bar = Bar::erase_units(String::new());
+        let server = Server::start(&config, &|volume, done, all| {
+            if done <= 1 {
+                bar.rename(format!("reading the cache of volume {volume}"));
+            }
+            bar.set(done, all);
+        })?;
+        drop(bar);
         tell(&server);
         let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
         notify(&[

@@ -32,6 +32,18 @@ pub trait Directory<K> {
     /// Puts `block` into `slot`, in which no block is; the copy that it has elsewhere is superseded.
     fn place(&mut self, block: K, slot: u32) -> Option<Moved>;
 
+    /// Makes room for the copies of `blocks` in all, where they are to come soon.
+    fn reserve(&mut self, blocks: usize);
+
+    /// Puts blocks into slots, in which none is. Nothing is known of the blocks yet, and each is there once.
+    fn place_new(&mut self, copies: &[(K, u32)]);
+
+    /// Notes that the copy of `block` that was in `slot` is superseded.
+    fn note_superseded(&mut self, block: K, slot: u32);
+
+    /// A hint that `block` will be looked up soon.
+    fn prefetch(&self, block: K);
+
     /// The block in `slot` has no copy any more.
     fn supersede(&mut self, slot: u32) -> Option<Moved>;
 

@@ -33,6 +33,9 @@ pub trait Index {
     /// Records that `key`, which `old` remembered, is remembered by `new`, which is not 0 and has the same key.
     fn replace(&mut self, key: Self::Key, old: u32, new: u32, key_of: impl Fn(u32) -> Self::Key);
 
+    /// Makes room for `keys` in all.
+    fn reserve(&mut self, keys: usize, key_of: impl Fn(u32) -> Self::Key);
+
     /// Forgets `key`, which is in the index.
     fn remove(&mut self, key: Self::Key, key_of: impl Fn(u32) -> Self::Key);
 
@@ -80,6 +83,8 @@ impl Index for Dense {
     fn replace(&mut self, key: u32, _old: u32, new: u32, _key_of: impl Fn(u32) -> u32) {
         self.node_of[key as usize] = new;
     }
+
+    fn reserve(&mut self, _keys: usize, _key_of: impl Fn(u32) -> u32) {}
 
     #[inline]
     fn remove(&mut self, key: u32, _key_of: impl Fn(u32) -> u32) {
@@ -135,6 +140,10 @@ impl<K: Key> Index for Hashed<K> {
     #[inline]
     fn replace(&mut self, key: K, old: u32, new: u32, key_of: impl Fn(u32) -> K) {
         self.table.replace(FxBuildHasher.hash_one(key), old, new, |node| FxBuildHasher.hash_one(key_of(node)));
+    }
+
+    fn reserve(&mut self, keys: usize, key_of: impl Fn(u32) -> K) {
+        self.table.reserve(keys, |node| FxBuildHasher.hash_one(key_of(node)));
     }
 
     #[inline]

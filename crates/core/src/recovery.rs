@@ -8,12 +8,17 @@
 //! it was written: what lies before the highest such page is believed too, and refused if it is damaged. Behind that page every
 //! segment is checked with its data, up to the first that is not whole: that and what follows was never flushed.
 //!
+//! The first page of each unit is enough to put them in order. Their footers are then read from the newest to the oldest, and dropped
+//! once applied.
+//!
 //! A footer that calls durable all that it repeats is a witness: it was written after a flush, while the server was idle or before
 //! it ended, and stands in for the headers before it. The superblock too knows a place up to which the log was durable.
 //!
 //! The log goes on right behind the last whole segment, in a new epoch. Within a unit epochs only rise, so that what an earlier run
 //! left further behind is not taken for a part of the log. What it left at the very place could become whole by chance, when the
 //! same data is written there again: it is to be wiped before anything is written.
+
+mod rebuild;
 
 use std::collections::HashMap;
 
@@ -22,6 +27,8 @@ use crate::format::{
     decode_metadata,
 };
 use crate::layout::containers::{Head, Log};
+
+use self::rebuild::Rebuild;
 
 /// Highest sequence that is believed: more units than can ever be written.
 const SEQUENCE_MAX: u64 = 1 << 62;
@@ -50,59 +57,87 @@ fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, records: &[
     })
 }
 
-/// What the first page and the footer of a unit say.
-#[derive(Clone, Debug)]
+/// A footer: its header, and the records that it repeats.
+pub type Footer = (Header, Vec<Record>);
+
+/// The footer of a unit, if there is one that is whole and belongs to it.
+pub fn footer_of(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> Option<Footer> {
+    decode_footer(bytes).filter(|(header, records)| {
+        belongs(geometry, cache, unit, header)
+            && header.page == geometry.segments_end()
+            && header.data_pages <= geometry.segments_end()
+            && are_in_order(geometry, unit, 1, header.data_pages, records)
+    })
+}
+
+/// The header of a unit's first page.
+fn first_header(geometry: Geometry, cache: u64, unit: u32, first: &Page) -> Result<Header, PageError> {
+    match decode_metadata(Role::Segment, first)?.header {
+        header if belongs(geometry, cache, unit, &header) && header.page == 0 => Ok(header),
+        _ => Err(PageError::Magic),
+    }
+}
+
+/// What the metadata of a unit says of it as a whole.
+#[derive(Clone, Copy, Debug)]
 pub struct UnitScan {
     unit: u32,
-    first: Result<MetadataPage, PageError>,
-    footer: Option<(Header, Vec<Record>)>,
+    /// What is wrong with the first page, if something is.
+    damage: Option<PageError>,
+    /// Sequence and epoch, if it has them. A first page that cannot be read is stood in for by the footer.
+    begun: Option<(u64, u64)>,
 }
 
 impl UnitScan {
     /// Reads a unit's first page and its footer, which is [`Geometry::footer_pages`] pages.
     pub fn new(geometry: Geometry, cache: u64, unit: u32, first: &Page, footer: &[u8]) -> UnitScan {
-        let first = match decode_metadata(Role::Segment, first) {
-            Ok(page) if !belongs(geometry, cache, unit, &page.header) || page.header.page != 0 => Err(PageError::Magic),
-            other => other,
+        let first = first_header(geometry, cache, unit, first);
+        let stand_in = || Some(footer_of(geometry, cache, unit, footer)?.0);
+        let header = first.ok().or_else(stand_in);
+        UnitScan { unit, damage: first.err(), begun: header.map(|header| (header.sequence, header.epoch)) }
+    }
+
+    /// Whether the unit was ever begun, as far as can be told. Recovery needs no scan of those that were not.
+    pub fn was_begun(&self) -> bool {
+        self.begun.is_some() || self.damage != Some(PageError::Magic)
+    }
+
+    fn sequence(&self) -> u64 {
+        self.begun.map_or(0, |(sequence, _)| sequence)
+    }
+
+    /// Whether a footer belongs to what the first page begins.
+    fn agrees(&self, (footer, _): &Footer) -> bool {
+        self.begun.is_some_and(|(sequence, epoch)| footer.sequence == sequence && footer.epoch >= epoch)
+    }
+}
+
+/// A unit that was read whole.
+struct WholeUnit<'a> {
+    geometry: Geometry,
+    cache: u64,
+    unit: u32,
+    bytes: &'a [u8],
+    /// Of the first page, or of the footer that stands in for it.
+    header: Option<Header>,
+    /// If it belongs to what the first page begins.
+    footer: Option<Footer>,
+}
+
+impl WholeUnit<'_> {
+    fn new(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> WholeUnit<'_> {
+        let first = first_header(geometry, cache, unit, page_of(bytes, 0)).ok();
+        let footer = footer_of(geometry, cache, unit, &bytes[geometry.segments_end() as usize * BLOCK_BYTES..]);
+        let header = first.or(footer.as_ref().map(|(header, _)| *header));
+        let agrees = |(footer, _): &Footer| {
+            header.is_some_and(|header| footer.sequence == header.sequence && footer.epoch >= header.epoch)
         };
-        let footer = decode_footer(footer).filter(|(header, records)| {
-            belongs(geometry, cache, unit, header)
-                && header.page == geometry.segments_end()
-                && header.data_pages <= geometry.segments_end()
-                && are_in_order(geometry, unit, 1, header.data_pages, records)
-        });
-        UnitScan { unit, first, footer }
-    }
-
-    /// What is wrong with the unit's first page, if something is.
-    pub fn damage(&self) -> Option<PageError> {
-        self.first.as_ref().err().copied()
-    }
-
-    /// The unit.
-    pub fn unit(&self) -> u32 {
-        self.unit
-    }
-
-    /// The unit's sequence number, if it has one. A first page that cannot be read is stood in for by the footer.
-    fn header(&self) -> Option<&Header> {
-        match (&self.first, &self.footer) {
-            (Ok(page), _) => Some(&page.header),
-            (Err(_), Some((header, _))) => Some(header),
-            (Err(_), None) => None,
-        }
-    }
-
-    /// The records of the footer, if it belongs to what the first page begins.
-    fn footer_records(&self) -> Option<&(Header, Vec<Record>)> {
-        let footer = self.footer.as_ref()?;
-        let header = self.header()?;
-        (footer.0.sequence == header.sequence && footer.0.epoch >= header.epoch).then_some(footer)
+        WholeUnit { geometry, cache, unit, bytes, header, footer: footer.filter(agrees) }
     }
 
     /// The footer, if all that it repeats was durable when it was written.
-    fn witness(&self) -> Option<&(Header, Vec<Record>)> {
-        self.footer_records().filter(|(footer, _)| is_witness(footer))
+    fn witness(&self) -> Option<&Footer> {
+        self.footer.as_ref().filter(|(footer, _)| is_witness(footer))
     }
 }
 
@@ -180,10 +215,21 @@ pub struct Recovered {
     pub leftovers: Vec<u32>,
 }
 
-/// The records of one unit that count, in order.
-struct UnitRecords {
-    sequence: u64,
-    records: Vec<Record>,
+impl Recovered {
+    /// What a cache holds that was just made.
+    pub fn empty(geometry: Geometry) -> Recovered {
+        Recovered {
+            log: Log::new(geometry),
+            lost: HashMap::new(),
+            checksums: vec![0; geometry.pages() as usize],
+            epoch: 1,
+            end: Place::default(),
+            units: 0,
+            torn: false,
+            head_records: Vec::new(),
+            leftovers: Vec::new(),
+        }
+    }
 }
 
 /// What is known of a log beside what its units say.
@@ -205,68 +251,98 @@ impl Known {
     }
 }
 
-/// Rebuilds the log from the scans of all of its units. `read_unit` reads a whole unit into the buffer, which is as long.
-pub fn recover<E>(
+/// Where the units of a log are read from.
+pub trait Units {
+    /// Why they cannot be.
+    type Error;
+
+    /// Reads a whole unit into `bytes`, which are as long.
+    fn read_unit(&self, unit: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Reads the footers of `units` and hands them to `each`, as [`footer_of`] has them and in this order, until it fails.
+    fn read_footers(
+        &self,
+        units: &[u32],
+        each: &mut dyn FnMut(Option<Footer>) -> Result<(), RecoveryError<Self::Error>>,
+    ) -> Result<(), RecoveryError<Self::Error>>;
+}
+
+/// Rebuilds the log from its units. `scans` are those of all of them, but for any that never [was begun](UnitScan::was_begun).
+pub fn recover<U: Units>(
     geometry: Geometry,
     known: Known,
-    scans: &[UnitScan],
-    mut read_unit: impl FnMut(u32, &mut [u8]) -> Result<(), E>,
-) -> Result<Recovered, RecoveryError<E>> {
-    let mut by_sequence: Vec<&UnitScan> = scans.iter().filter(|scan| scan.header().is_some()).collect();
-    let sequence_of = |scan: &UnitScan| scan.header().map_or(0, |header| header.sequence);
-    by_sequence.sort_unstable_by_key(|scan| sequence_of(scan));
-    let mut end = LogEnd { geometry, known, epoch: 0, torn: None, leftovers: Vec::new() };
-    end.epoch = scans.iter().filter_map(UnitScan::header).map(|header| header.epoch).max().unwrap_or(0);
+    mut scans: Vec<UnitScan>,
+    units: &U,
+) -> Result<Recovered, RecoveryError<U::Error>> {
+    scans.sort_unstable_by_key(UnitScan::sequence);
+    let mut by_sequence = &scans[scans.partition_point(|scan| scan.begun.is_none())..];
+    let mut end = LogEnd { geometry, known, units, epoch: 0, torn: None, leftovers: Vec::new() };
+    end.epoch = by_sequence.iter().filter_map(|scan| Some(scan.begun?.1)).max().unwrap_or(0);
     let mut buffer = vec![0; geometry.unit_pages as usize * BLOCK_BYTES];
-    let head = end.find_head(&mut by_sequence, &mut buffer, &mut read_unit)?;
+    let head = end.find_head(&mut by_sequence, &mut buffer)?;
     let head_sequence = head.as_ref().map_or(0, |head| head.first.sequence);
-    end.look_behind(head_sequence, &mut buffer, &mut read_unit)?;
+    end.look_behind(head_sequence, &mut buffer)?;
     if head_sequence < known.durable.sequence {
-        return Err(missing(geometry, scans, known.durable.sequence));
+        return Err(missing(geometry, &scans, known.durable.sequence));
     }
     let epoch = end.epoch + 1;
-    let mut checksums = vec![0; geometry.pages() as usize];
     let (leftovers, torn) = (end.leftovers, end.torn.is_some() || head.as_ref().is_some_and(|head| head.torn));
     let Some(HeadUnit { first, tail, end, records, .. }) = head else {
-        let log = Log::new(geometry);
-        let (lost, head_records, end) = (HashMap::new(), Vec::new(), Place::default());
-        return Ok(Recovered { log, lost, checksums, epoch, end, units: 0, torn, head_records, leftovers });
+        return Ok(Recovered { epoch, torn, leftovers, ..Recovered::empty(geometry) });
     };
-    let head = Head { sequence: first.sequence, end, previous_end: first.previous_end, records };
-    let mut units = vec![UnitRecords { sequence: head.sequence, records: head.records.clone() }];
-    let mut previous_end = head.previous_end;
-    for sequence in (tail..head.sequence).rev() {
-        let scan = by_sequence.pop().filter(|scan| sequence_of(scan) == sequence);
-        let Some(scan) = scan else { return Err(missing(geometry, scans, sequence)) };
-        let records = match scan.footer_records() {
-            Some((header, records)) if header.data_pages == previous_end => {
-                previous_end = header.previous_end;
-                records.clone()
+    // Behind the head, from the newest to the oldest.
+    let mut behind = Vec::new();
+    for sequence in (tail..first.sequence).rev() {
+        match by_sequence.split_last() {
+            Some((scan, older)) if scan.sequence() == sequence => {
+                behind.push(scan);
+                by_sequence = older;
             }
+            _ => return Err(missing(geometry, &scans, sequence)),
+        }
+    }
+    let head = Head { sequence: first.sequence, end, previous_end: first.previous_end, records };
+    let mut rebuild = Rebuild::new(Log::continued(geometry, tail, &head), known.clean_from);
+    rebuild.apply(head.sequence, &head.records);
+    let mut previous_end = head.previous_end;
+    let numbers: Vec<u32> = behind.iter().map(|scan| scan.unit).collect();
+    let mut scans = behind.into_iter();
+    units.read_footers(&numbers, &mut |footer| {
+        let scan = scans.next().expect("a footer for each unit");
+        let (header, records) = match footer.filter(|footer| scan.agrees(footer)) {
+            Some((header, records)) if header.data_pages == previous_end => (header, records),
             _ => {
-                read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
-                let walked = walk(geometry, known.cache, scan, &buffer, previous_end, previous_end);
-                let Some(first) = scan.header().filter(|_| walked.end == previous_end && walked.tail.is_some()) else {
-                    let what = format!("its segments end at page {}, not {previous_end}", walked.end);
-                    return Err(RecoveryError::UnitMissing { unit: scan.unit, sequence, what });
-                };
-                previous_end = first.previous_end;
-                walked.records
+                units.read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
+                walk_whole(&WholeUnit::new(geometry, known.cache, scan.unit, &buffer), scan.sequence(), previous_end)?
             }
         };
-        units.push(UnitRecords { sequence, records });
-    }
-    units.reverse();
-    let (log, lost) = apply(geometry, tail, &head, &units, known.clean_from, &mut checksums);
-    let units = units.len() as u32;
+        previous_end = header.previous_end;
+        rebuild.apply(scan.sequence(), &records);
+        Ok(())
+    })?;
+    let units = numbers.len() as u32 + 1;
+    let Rebuild { log, lost, checksums, .. } = rebuild;
     let end = Place { sequence: head.sequence, page: head.end };
     Ok(Recovered { log, lost, checksums, epoch, end, units, torn, head_records: head.records, leftovers })
+}
+
+/// The header and the records of a unit whose segments were flushed up to `end`, from the segments.
+fn walk_whole<E>(unit: &WholeUnit<'_>, sequence: u64, end: u32) -> Result<Footer, RecoveryError<E>> {
+    let walked = walk(unit, end, end);
+    match unit.header {
+        Some(header) if walked.end == end && walked.tail.is_some() => Ok((header, walked.records)),
+        _ => {
+            let what = format!("its segments end at page {}, not {end}", walked.end);
+            Err(RecoveryError::UnitMissing { unit: unit.unit, sequence, what })
+        }
+    }
 }
 
 /// The error for a unit that should be there.
 fn missing<E>(geometry: Geometry, scans: &[UnitScan], sequence: u64) -> RecoveryError<E> {
     let unit = geometry.unit_of(sequence);
-    let damage = scans.iter().find(|scan| scan.unit == unit).and_then(UnitScan::damage);
+    let scan = scans.iter().find(|scan| scan.unit == unit);
+    let damage = scan.map_or(Some(PageError::Magic), |scan| scan.damage);
     let what = damage.map_or("it holds another".to_owned(), |damage| damage.to_string());
     RecoveryError::UnitMissing { unit, sequence, what }
 }
@@ -281,9 +357,10 @@ struct HeadUnit {
 }
 
 /// Finds where the log ends, and what an interrupted run left behind it.
-struct LogEnd {
+struct LogEnd<'a, U> {
     geometry: Geometry,
     known: Known,
+    units: &'a U,
     /// The highest epoch seen.
     epoch: u64,
     /// The sequence of a unit of which no segment is whole.
@@ -291,18 +368,17 @@ struct LogEnd {
     leftovers: Vec<u32>,
 }
 
-impl LogEnd {
+impl<U: Units> LogEnd<'_, U> {
     /// The newest unit whose first segment is whole is the head. One further unit may have been begun.
-    fn find_head<E>(
+    fn find_head(
         &mut self,
-        by_sequence: &mut Vec<&UnitScan>,
+        by_sequence: &mut &[UnitScan],
         buffer: &mut [u8],
-        read_unit: &mut impl FnMut(u32, &mut [u8]) -> Result<(), E>,
-    ) -> Result<Option<HeadUnit>, RecoveryError<E>> {
-        let (geometry, cache) = (self.geometry, self.known.cache);
+    ) -> Result<Option<HeadUnit>, RecoveryError<U::Error>> {
+        let geometry = self.geometry;
         loop {
-            let scan = by_sequence.pop();
-            let sequence = scan.and_then(UnitScan::header).map_or(0, |header| header.sequence);
+            let scan = by_sequence.split_off_last();
+            let sequence = scan.map_or(0, UnitScan::sequence);
             // A unit is begun once the one before it is durable.
             if let Some(torn) = self.torn
                 && sequence + 1 != torn
@@ -311,14 +387,15 @@ impl LogEnd {
                 return Err(RecoveryError::UnitMissing { unit: geometry.unit_of(torn - 1), sequence: torn - 1, what });
             }
             let Some(scan) = scan else { return Ok(None) };
-            read_unit(scan.unit, buffer).map_err(RecoveryError::Read)?;
+            self.units.read_unit(scan.unit, buffer).map_err(RecoveryError::Read)?;
             let durable_end = self.traces(scan.unit, sequence, buffer);
-            let walked = walk(geometry, cache, scan, buffer, geometry.segments_end(), durable_end);
+            let unit = WholeUnit::new(geometry, self.known.cache, scan.unit, buffer);
+            let walked = walk(&unit, geometry.segments_end(), durable_end);
             if walked.end < durable_end {
                 return Err(RecoveryError::SegmentDamaged { unit: scan.unit, page: walked.end, durable_end });
             }
-            self.note_leftovers(scan, sequence, &walked, buffer);
-            if let (Some(&first), Some(tail)) = (scan.header(), walked.tail) {
+            self.note_leftovers(&unit, sequence, &walked);
+            if let (Some(first), Some(tail)) = (unit.header, walked.tail) {
                 return Ok(Some(HeadUnit { first, tail, end: walked.end, records: walked.records, torn: walked.torn }));
             }
             self.torn = Some(sequence);
@@ -327,30 +404,25 @@ impl LogEnd {
 
     /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found. A
     /// witness stays true.
-    fn note_leftovers(&mut self, scan: &UnitScan, sequence: u64, walked: &Walked, bytes: &[u8]) {
-        let header = |role, page| decode_metadata(role, page_of(bytes, page)).ok().map(|page| page.header);
+    fn note_leftovers(&mut self, unit: &WholeUnit<'_>, sequence: u64, walked: &Walked) {
+        let header = |role, page| decode_metadata(role, page_of(unit.bytes, page)).ok().map(|page| page.header);
         let segments_end = self.geometry.segments_end();
         let is_left = |header: &Header| header.cache == self.known.cache && header.sequence == sequence;
         if walked.end < segments_end && header(Role::Segment, walked.end).as_ref().is_some_and(is_left) {
-            self.leftovers.push(self.geometry.slot(scan.unit, walked.end));
+            self.leftovers.push(self.geometry.slot(unit.unit, walked.end));
         }
-        let right = scan.footer.as_ref().is_some_and(|(footer, records)| {
+        let right = unit.footer.as_ref().is_some_and(|(footer, records)| {
             footer.data_pages == walked.end && *records == walked.records && walked.tail.is_some()
         });
-        if !right && scan.witness().is_none() && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
-            self.leftovers.push(self.geometry.slot(scan.unit, segments_end));
+        if !right && unit.witness().is_none() && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
+            self.leftovers.push(self.geometry.slot(unit.unit, segments_end));
         }
     }
 
     /// Looks through the unit behind the head, of which a first page that cannot be read would tell nothing.
-    fn look_behind<E>(
-        &mut self,
-        head: u64,
-        buffer: &mut [u8],
-        read_unit: &mut impl FnMut(u32, &mut [u8]) -> Result<(), E>,
-    ) -> Result<(), RecoveryError<E>> {
+    fn look_behind(&mut self, head: u64, buffer: &mut [u8]) -> Result<(), RecoveryError<U::Error>> {
         let unit = self.geometry.unit_of(head + 1);
-        read_unit(unit, buffer).map_err(RecoveryError::Read)?;
+        self.units.read_unit(unit, buffer).map_err(RecoveryError::Read)?;
         let durable_end = self.traces(unit, head + 1, buffer);
         if durable_end > 0 {
             return Err(RecoveryError::SegmentDamaged { unit, page: 0, durable_end });
@@ -392,18 +464,19 @@ fn page_of(bytes: &[u8], page: u32) -> &Page {
 
 /// Walks the segments of a unit up to `limit`, from where a witness ends if there is one. Those up to `durable_end` were flushed: their
 /// data is checked when it is read. The data of others is checked here; the walk ends at the first that is not whole.
-fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u32, durable_end: u32) -> Walked {
+fn walk(unit: &WholeUnit<'_>, limit: u32, durable_end: u32) -> Walked {
+    let WholeUnit { geometry, cache, bytes, .. } = *unit;
     let mut walked = Walked { records: Vec::new(), end: 0, tail: None, torn: false };
-    let Some(first) = scan.header() else { return walked };
+    let Some(first) = &unit.header else { return walked };
     let mut epoch = first.epoch;
-    if let Some((witness, records)) = scan.witness().filter(|(witness, _)| witness.data_pages <= limit) {
+    if let Some((witness, records)) = unit.witness().filter(|(witness, _)| witness.data_pages <= limit) {
         epoch = witness.epoch;
         walked = Walked { records: records.clone(), end: witness.data_pages, tail: Some(witness.tail), torn: false };
     }
     while walked.end < limit {
         let page = page_of(bytes, walked.end);
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) else { break };
-        let continues = belongs(geometry, cache, scan.unit, &header) && goes_on(&header, first, epoch, walked.end);
+        let continues = belongs(geometry, cache, unit.unit, &header) && goes_on(&header, first, epoch, walked.end);
         let next = u64::from(walked.end) + 1 + u64::from(header.data_pages);
         if !continues || next > u64::from(limit) {
             break;
@@ -412,7 +485,7 @@ fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u3
         let is_right =
             |record: &Record| crc32c::crc32c(page_of(bytes, record.slot % geometry.unit_pages)) == record.crc;
         let mut copies = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
-        let in_order = are_in_order(geometry, scan.unit, walked.end + 1, next, &records);
+        let in_order = are_in_order(geometry, unit.unit, walked.end + 1, next, &records);
         let too_many = walked.records.len() + records.len() > geometry.unit_records_max();
         if !in_order || too_many || (next > durable_end && !copies.all(is_right)) {
             walked.torn = true;
@@ -424,63 +497,4 @@ fn walk(geometry: Geometry, cache: u64, scan: &UnitScan, bytes: &[u8], limit: u3
         walked.records.extend(records);
     }
     walked
-}
-
-/// Applies the records of all units, oldest first.
-fn apply(
-    geometry: Geometry,
-    tail: u64,
-    head: &Head,
-    units: &[UnitRecords],
-    clean_from: Place,
-    checksums: &mut [u32],
-) -> (Log, HashMap<u32, u64>) {
-    let mut log = Log::continued(geometry, tail, head);
-    let mut lost = HashMap::new();
-    // Until the place is reached from which clean copies count. Where only marks follow it in its unit, it is taken for a later one,
-    // which costs copies that the backend has too.
-    let mut before = units.first().is_some_and(|unit| unit.sequence <= clean_from.sequence);
-    for UnitRecords { sequence, records } in units {
-        if before && *sequence > clean_from.sequence {
-            log.drop_clean();
-            before = false;
-        }
-        for record in records {
-            let block = record.block;
-            if before
-                && *sequence == clean_from.sequence
-                && record.kind.has_data()
-                && record.slot % geometry.unit_pages >= clean_from.page
-            {
-                log.drop_clean();
-                before = false;
-            }
-            match record.kind {
-                Kind::Void => {}
-                Kind::Clean | Kind::Dirty => {
-                    lost.remove(&block);
-                    log.restore(block, Some((record.slot, record.kind == Kind::Dirty)));
-                    checksums[record.slot as usize] = record.crc;
-                }
-                Kind::Forget => {
-                    lost.remove(&block);
-                    log.restore(block, None);
-                }
-                Kind::Destaged => {
-                    if log.find(block) == Some(record.slot) {
-                        log.set_dirty(record.slot, false);
-                    }
-                }
-                Kind::UnitDestaged => log.clean_up_to(record.slot),
-                Kind::Lost => {
-                    log.restore(block, None);
-                    lost.insert(block, *sequence);
-                }
-            }
-        }
-    }
-    if before {
-        log.drop_clean();
-    }
-    (log, lost)
 }

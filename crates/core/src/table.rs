@@ -58,6 +58,15 @@ impl Table {
         Table { parts: vec![part; parts], len: 0 }
     }
 
+    /// Makes room for `numbers` in all, so that the table need not grow on the way there.
+    pub fn reserve(&mut self, numbers: usize, hash_of: impl Fn(u32) -> u64) {
+        // A part may have a little more than its share; see `LOAD_MAX`.
+        let share = (numbers + numbers / 16).div_ceil(self.parts.len());
+        for part in self.parts.iter_mut().filter(|part| part.room < share) {
+            part.grow(share, part.number_bits, &hash_of);
+        }
+    }
+
     /// Numbers in the table.
     pub fn len(&self) -> usize {
         self.len
@@ -137,15 +146,14 @@ impl Part {
         Part { buckets: Vec::new(), len: 0, room: 0, expected, number_bits }
     }
 
-    /// Makes room for more numbers.
-    fn grow(&mut self, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
-        let twice = 2 * self.len;
+    /// Makes room for so many numbers, or about as many.
+    fn grow(&mut self, wanted: usize, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
         let made_for = (self.buckets.len() as f64 * WAYS as f64 * LOAD) as usize;
         let capacity = match self.expected {
             expected if self.len >= expected => made_for + made_for / 4,
             // Not to grow again by a little.
-            expected if 4 * twice > 3 * expected => expected,
-            _ => twice,
+            expected if 4 * wanted > 3 * expected => expected,
+            _ => wanted,
         };
         let capacity = capacity.max(WAYS);
         let buckets = (capacity as f64 / (WAYS as f64 * LOAD)).ceil() as usize;
@@ -217,7 +225,7 @@ impl Part {
     fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         let bits = bits_of(number);
         if self.len == self.room {
-            self.grow(bits.max(self.number_bits), hash_of);
+            self.grow(2 * self.len, bits.max(self.number_bits), hash_of);
         } else if bits > self.number_bits {
             self.rebuild(self.buckets.len(), bits, hash_of);
         }

@@ -157,7 +157,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         backend_delay_us: 8_000,
         ..VolumeConfig::of("disk", &backend, &flash)
     };
-    let (volume, _) = Volume::open(config)?;
+    let (volume, _) = Volume::open(config, &|_, _| ())?;
     let page_cache = Mutex::new(ReadBuffer::new(workload.page_cache_blocks));
     let threads = workload.threads;
     let client = Client {

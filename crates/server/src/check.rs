@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::attach::Refusal;
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
-use crate::flash::{FlashError, cache_tag, read_superblock, recover_log};
+use crate::flash::{FlashError, SCAN_THREADS, cache_tag, read_superblock, recover_log};
 use crate::memory::Memory;
 
 /// Findings of one kind that are told one by one; of the rest, only the number is.
@@ -158,7 +158,7 @@ pub fn check(
     describe(&superblock, backend, &mut report);
     let units = walk_units(flash, &superblock, progress)?;
     check_log(superblock.geometry, &units, &mut report);
-    match recover_log(flash, &superblock, 1, &|_| ()) {
+    match recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ()) {
         Ok(recovered) => check_recovered(flash, &superblock, &recovered, data, &mut report, progress)?,
         Err(FlashError::Io(error)) => return Err(error),
         Err(error) => report.damage(format!(

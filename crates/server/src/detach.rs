@@ -9,7 +9,7 @@ use flashwise_core::recovery::Recovered;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired_superblock};
 use crate::disk::Disk;
-use crate::flash::{FlashError, SCAN_THREADS, recover_log};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, recover_log};
 use crate::memory::Memory;
 
 /// Blocks that are written back at once, at most.
@@ -60,13 +60,14 @@ pub enum Detached {
     Before,
 }
 
-/// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `progress` is told how many blocks were
-/// written back, and of how many.
+/// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `reading` is told how far the cache was
+/// read, `progress` how many blocks were written back, and of how many.
 pub fn detach(
     flash: &dyn Disk,
     backend: &dyn Disk,
     side: &dyn BackendSide,
     pairing: &Pairing,
+    reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
     let cache_error = |error| DetachError::Cache { path: flash.description(), error };
@@ -81,7 +82,7 @@ pub fn detach(
     if found < expected {
         return Err(DetachError::BackendTooSmall { path: backend.description(), found, expected });
     }
-    let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_| ()).map_err(cache_error)?;
+    let recovered = recover_log(flash, &superblock, SCAN_THREADS, reading).map_err(cache_error)?;
     let (destaged_blocks, damaged) = destage(flash, backend, &recovered, progress)?;
     backend.sync()?;
     let mut blocks: Vec<u32> = recovered.lost.keys().copied().chain(damaged).collect();

@@ -1,9 +1,12 @@
 //! A flash device as a cache's home: formatting it, opening it, and recovering what it holds.
 
 use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, SUPERBLOCK_COPIES, Superblock};
-use flashwise_core::recovery::{Known, Recovered, RecoveryError, UnitScan, recover};
+use flashwise_core::recovery::{Footer, Known, Recovered, RecoveryError, UnitScan, Units, footer_of, recover};
 
 use crate::disk::Disk;
 use crate::memory::Memory;
@@ -100,53 +103,135 @@ pub fn cache_tag(superblock: &Superblock) -> u64 {
     Known::of(superblock).cache
 }
 
-/// Reads the metadata of every unit, on `threads` threads; `progress` is told of units.
-pub fn scan(
-    flash: &dyn Disk,
+/// Is told how many erase units were read, and of how many.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// Transfers at the start of a cache: enough to keep a device busy.
+pub const SCAN_THREADS: u32 = 32;
+/// Pages of units whose footers are handed over together.
+const BATCH_PAGES: u32 = 8192;
+
+/// The log on a flash device, which is read on some threads.
+struct FlashUnits<'a> {
+    flash: &'a dyn Disk,
     geometry: Geometry,
     cache: u64,
     threads: u32,
-    progress: &(dyn Fn(u64) + Sync),
-) -> io::Result<Vec<UnitScan>> {
-    let scan_range = |units: std::ops::Range<u32>| -> io::Result<Vec<UnitScan>> {
-        let mut first = Memory::new(1);
-        let mut footer = Memory::new(geometry.footer_pages() as usize);
-        units
-            .map(|unit| {
-                flash.read_at(first.bytes_mut(), u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64)?;
-                let at = geometry.slot(unit, geometry.segments_end());
-                flash.read_at(footer.bytes_mut(), u64::from(at) * BLOCK_BYTES as u64)?;
-                progress(1);
-                Ok(UnitScan::new(geometry, cache, unit, first.page(0), footer.bytes_mut()))
-            })
-            .collect()
-    };
-    if threads <= 1 {
-        return scan_range(1..geometry.units);
-    }
-    let share = geometry.log_units().div_ceil(threads);
-    let ranges = (0..threads).map(|thread| {
-        let start = (1 + thread * share).min(geometry.units);
-        start..(start + share).min(geometry.units)
-    });
-    let parts: Vec<io::Result<Vec<UnitScan>>> = std::thread::scope(|scope| {
-        let scan_range = &scan_range;
-        let threads: Vec<_> = ranges.map(|range| scope.spawn(move || scan_range(range))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("scanning does not panic")).collect()
-    });
-    let mut scans = Vec::new();
-    for part in parts {
-        scans.extend(part?);
-    }
-    Ok(scans)
+    progress: Progress<'a>,
+    /// Units read, and to be read as far as is known.
+    done: AtomicU64,
+    all: AtomicU64,
 }
 
-/// Threads that read a cache at its start: enough to keep a device busy.
-pub const SCAN_THREADS: u32 = 8;
+impl FlashUnits<'_> {
+    fn tell(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.progress)(done, self.all.load(Ordering::Relaxed));
+    }
 
-/// The log of a cache that was just formatted: no unit was begun, so none is read.
-pub fn fresh_log(superblock: &Superblock) -> Result<Recovered, FlashError> {
-    Ok(recover(superblock.geometry, Known::of(superblock), &[], |_, _| Ok(()))?)
+    fn read(&self, unit: u32, page: u32, bytes: &mut [u8]) -> io::Result<()> {
+        self.flash.read_at(bytes, u64::from(self.geometry.slot(unit, page)) * BLOCK_BYTES as u64)
+    }
+
+    /// Reads the first page and the footer of every unit.
+    fn scan(&self) -> io::Result<Vec<UnitScan>> {
+        let share = self.geometry.log_units().div_ceil(self.threads);
+        let ranges = (0..self.threads).map(|thread| {
+            let start = (1 + thread * share).min(self.geometry.units);
+            start..(start + share).min(self.geometry.units)
+        });
+        let ranges: Vec<Range<u32>> = ranges.filter(|range| !range.is_empty()).collect();
+        if let [range] = &ranges[..] {
+            return self.scan_range(range.clone());
+        }
+        let parts: Vec<io::Result<Vec<UnitScan>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = ranges.into_iter().map(|range| scope.spawn(|| self.scan_range(range))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("scanning does not panic")).collect()
+        });
+        let parts: Vec<Vec<UnitScan>> = parts.into_iter().collect::<io::Result<_>>()?;
+        Ok(parts.concat())
+    }
+
+    /// A unit's footer and the first page of the next lie side by side: one transfer reads both.
+    fn scan_range(&self, units: Range<u32>) -> io::Result<Vec<UnitScan>> {
+        let footer_bytes = self.geometry.footer_pages() as usize * BLOCK_BYTES;
+        let mut first = Memory::new(1);
+        let mut pages = Memory::new(self.geometry.footer_pages() as usize + 1);
+        let mut scans = Vec::new();
+        self.read(units.start, 0, first.bytes_mut())?;
+        for unit in units.clone() {
+            let is_last = unit + 1 == units.end;
+            let length = footer_bytes + if is_last { 0 } else { BLOCK_BYTES };
+            self.read(unit, self.geometry.segments_end(), &mut pages.bytes_mut()[..length])?;
+            let (footer, next) = pages.bytes_mut().split_at(footer_bytes);
+            let scan = UnitScan::new(self.geometry, self.cache, unit, first.page(0), footer);
+            if scan.was_begun() {
+                scans.push(scan);
+            }
+            first.bytes_mut().copy_from_slice(next);
+            self.tell();
+        }
+        Ok(scans)
+    }
+
+    fn read_footer(&self, unit: u32, pages: &mut Memory) -> io::Result<Option<Footer>> {
+        self.read(unit, self.geometry.segments_end(), pages.bytes_mut())?;
+        self.tell();
+        Ok(footer_of(self.geometry, self.cache, unit, pages.bytes_mut()))
+    }
+}
+
+impl Units for FlashUnits<'_> {
+    type Error = io::Error;
+
+    fn read_unit(&self, unit: u32, bytes: &mut [u8]) -> io::Result<()> {
+        let mut pages = Memory::new(self.geometry.unit_pages as usize);
+        self.read(unit, 0, pages.bytes_mut())?;
+        bytes.copy_from_slice(pages.bytes_mut());
+        Ok(())
+    }
+
+    /// Threads take batches of units in turn, and are a batch ahead each.
+    fn read_footers(
+        &self,
+        units: &[u32],
+        each: &mut dyn FnMut(Option<Footer>) -> Result<(), RecoveryError<io::Error>>,
+    ) -> Result<(), RecoveryError<io::Error>> {
+        self.all.fetch_add(units.len() as u64, Ordering::Relaxed);
+        let footer = || Memory::new(self.geometry.footer_pages() as usize);
+        let share = units.len().div_ceil(self.threads as usize);
+        let batches = units.chunks(share.clamp(1, (BATCH_PAGES / self.geometry.unit_pages).max(1) as usize));
+        let batches: Vec<&[u32]> = batches.collect();
+        let threads = batches.len().min(self.threads as usize);
+        if threads <= 1 {
+            let mut pages = footer();
+            return units
+                .iter()
+                .try_for_each(|&unit| each(self.read_footer(unit, &mut pages).map_err(RecoveryError::Read)?));
+        }
+        std::thread::scope(|scope| {
+            let batches = &batches;
+            let read = |thread: usize| {
+                let (sender, receiver) = mpsc::sync_channel(0);
+                scope.spawn(move || {
+                    let mut pages = footer();
+                    for batch in batches.iter().skip(thread).step_by(threads) {
+                        let footers = batch.iter().map(|&unit| self.read_footer(unit, &mut pages));
+                        // Nobody waits for more after an error.
+                        if sender.send(footers.collect::<io::Result<Vec<_>>>()).is_err() {
+                            break;
+                        }
+                    }
+                });
+                receiver
+            };
+            let receivers: Vec<mpsc::Receiver<io::Result<Vec<Option<Footer>>>>> = (0..threads).map(read).collect();
+            (0..batches.len()).try_for_each(|batch| {
+                let footers = receivers[batch % threads].recv().expect("a batch is read, or why not is told");
+                footers.map_err(RecoveryError::Read)?.into_iter().try_for_each(&mut *each)
+            })
+        })
+    }
 }
 
 /// Finds out what the log of a cache holds. Writes nothing: before anything is, [`settle`] is called.
@@ -154,18 +239,12 @@ pub fn recover_log(
     flash: &dyn Disk,
     superblock: &Superblock,
     threads: u32,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: Progress<'_>,
 ) -> Result<Recovered, FlashError> {
     let geometry = superblock.geometry;
-    let scans = scan(flash, geometry, cache_tag(superblock), threads, progress)?;
-    let mut unit_bytes = Memory::new(geometry.unit_pages as usize);
-    let recovered = recover(geometry, Known::of(superblock), &scans, |unit, bytes: &mut [u8]| {
-        let offset = u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64;
-        flash.read_at(unit_bytes.bytes_mut(), offset)?;
-        bytes.copy_from_slice(unit_bytes.bytes_mut());
-        Ok(())
-    })?;
-    Ok(recovered)
+    let (done, all) = (AtomicU64::new(0), AtomicU64::new(geometry.log_units().into()));
+    let units = FlashUnits { flash, geometry, cache: cache_tag(superblock), threads, progress, done, all };
+    Ok(recover(geometry, Known::of(superblock), units.scan()?, &units)?)
 }
 
 /// Makes durable what was recovered, and wipes what an interrupted run left behind the end of the log.

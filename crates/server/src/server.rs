@@ -72,12 +72,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the volumes and serves them. Where something fails, the volumes that were opened are closed in order.
-    pub fn start(config: &ServerConfig) -> Result<Server, ServerError> {
+    /// Opens the volumes and serves them. Where something fails, the volumes that were opened are closed in order. `progress` is told which
+    /// volume is being opened, how many erase units of its cache were read, and of how many.
+    pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
         let options = options(config)?;
         let token = token(config)?;
         let mut volumes = Vec::new();
-        let started = open_volumes(config, &mut volumes).and_then(|()| serve(config, options, token, &volumes));
+        let started =
+            open_volumes(config, &mut volumes, progress).and_then(|()| serve(config, options, token, &volumes));
         match started {
             Ok((nbd, api, recorder)) => Ok(Server { config: config.clone(), api, nbd, volumes, recorder }),
             Err(error) => {
@@ -136,9 +138,13 @@ impl Server {
     }
 }
 
-fn open_volumes(config: &ServerConfig, volumes: &mut Vec<(Arc<Volume>, Opened)>) -> Result<(), ServerError> {
+fn open_volumes(
+    config: &ServerConfig,
+    volumes: &mut Vec<(Arc<Volume>, Opened)>,
+    progress: &(dyn Fn(&str, u64, u64) + Sync),
+) -> Result<(), ServerError> {
     for volume in &config.volumes {
-        volumes.push(Volume::open(volume.clone())?);
+        volumes.push(Volume::open(volume.clone(), &|done, all| progress(&volume.name, done, all))?);
     }
     Ok(())
 }

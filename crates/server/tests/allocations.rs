@@ -119,7 +119,8 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
          backend = \"{0}/disk.img\"\nflash = \"{0}/cache.img\"\nflash-size = \"16MiB\"\nerase-unit = \"256KiB\"\nram = \"4MiB\"\n",
         path.display()
     );
-    let server = Server::start(&ServerConfig::parse(Path::new("flashwise.toml"), &text).unwrap()).unwrap();
+    let server =
+        Server::start(&ServerConfig::parse(Path::new("flashwise.toml"), &text).unwrap(), &|_, _, _| ()).unwrap();
     let address = server.uris("v")[0].parse::<Uri>().unwrap().address;
     let mut state = 1;
     let in_use: Vec<usize> =

@@ -62,7 +62,7 @@ impl Setting {
     }
 
     fn open(&self) -> Arc<Volume> {
-        Volume::open(self.config.clone()).unwrap_or_else(|error| panic!("{error}")).0
+        Volume::open(self.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0
     }
 }
 
@@ -185,7 +185,8 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
         drop(volume);
         // What the flash still holds is out of date, which the backend knows.
         setting.enlarge("flash");
-        let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
         assert!(opened.formatted, "{opened:?}");
         (0..300).for_each(|block| assert!(read(&volume, block) == Ok(content(block)), "{mode:?}, block {block}"));
     }
@@ -226,7 +227,8 @@ fn a_flash_that_failed_counts_until_all_that_it_holds_is_written_back_and_not_fr
         drop(volume);
         setting.enlarge("backend");
         setting.enlarge("flash");
-        let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let (volume, opened) =
+            Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(opened.formatted, !counts, "{durable} blocks");
         for block in 0..durable - 20 {
             assert!(read(&volume, block) == Ok(content(block)), "{durable} blocks: block {block}");
@@ -259,7 +261,7 @@ fn a_flash_that_failed_counts_while_blocks_are_lost() {
     assert!(matches!(error, VolumeError::Lost { lost: 1, .. }), "{error}");
     drop(volume);
     setting.enlarge("flash");
-    let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
     assert!(!opened.formatted);
     for version in written - 10..written {
         assert!(read(&volume, version % 10) == Ok(content(version)), "version {version}");
@@ -349,7 +351,7 @@ fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works
 fn the_end_of_a_backend_that_makes_no_whole_block_is_told_of_at_the_start() {
     let setting = Setting::new();
     File::create(&setting.config.backend).unwrap().set_len(8 * MIB + 512).unwrap();
-    let (volume, opened) = Volume::open(setting.config.clone()).unwrap_or_else(|error| panic!("{error}"));
+    let (volume, opened) = Volume::open(setting.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(volume.size(), 8 * MIB);
     let expected = format!(
         "{}: its size of 8389120 bytes is no multiple of 4096; its last 512 bytes are not part of the volume",

@@ -41,11 +41,11 @@ impl Setting {
     }
 
     fn open(&self) -> (Arc<Volume>, Opened) {
-        Volume::open(self.config.clone()).unwrap_or_else(|error| panic!("{error}"))
+        Volume::open(self.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn refusal(&self) -> String {
-        Volume::open(self.config.clone()).err().expect("the volume is refused").to_string()
+        Volume::open(self.config.clone(), &|_, _| ()).err().expect("the volume is refused").to_string()
     }
 
     /// Writes a byte to the first blocks, flushed, and ends in order.

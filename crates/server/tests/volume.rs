@@ -37,11 +37,11 @@ impl Setting {
     }
 
     fn open(&self) -> (Arc<Volume>, Opened) {
-        Volume::open(self.config.clone()).unwrap_or_else(|error| panic!("{error}"))
+        Volume::open(self.config.clone(), &|_, _| ()).unwrap_or_else(|error| panic!("{error}"))
     }
 
     fn refusal(&self) -> String {
-        Volume::open(self.config.clone()).err().expect("the volume is refused").to_string()
+        Volume::open(self.config.clone(), &|_, _| ()).err().expect("the volume is refused").to_string()
     }
 
     fn backend(&self, offset: u64, length: usize) -> Vec<u8> {
@@ -184,7 +184,7 @@ fn flash_that_holds_something_else_is_left_alone() {
     assert!(setting.refusal().contains("holds something that is not a cache"), "{}", setting.refusal());
     assert!(std::fs::read(&setting.config.flash).unwrap().iter().all(|&byte| byte == 7));
     setting.config.flash_size_bytes = Some(2 * MIB);
-    assert!(matches!(Volume::open(setting.config.clone()), Err(VolumeError::FlashTooSmall { .. })));
+    assert!(matches!(Volume::open(setting.config.clone(), &|_, _| ()), Err(VolumeError::FlashTooSmall { .. })));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Live {
         let mut superblock = Superblock::new([7; 16], [9; 16], config.geometry, volume_bytes);
         format(&flash, &mut superblock).unwrap();
         let superblock = read_superblock(&flash).unwrap();
-        let recovered = recover_log(&flash, &superblock, 1, &|_| ()).unwrap();
+        let recovered = recover_log(&flash, &superblock, 1, &|_, _| ()).unwrap();
         let cache = Cache::new(config.clone(), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(&superblock),

@@ -74,11 +74,7 @@ impl<I: Index, T: Default + Zeroable> Directory<I::Key> for Blocks<I, T> {
         assert!(!self.is_current(slot), "slot {slot} holds a block");
         let (from, to) = (self.indexed(block), self.node_of(slot));
         if from == 0 {
-            self.placed += 1;
-            self.nodes[to as usize].key = block;
-            self.nodes[to as usize].set_list(UNLISTED);
-            let Blocks { index, nodes, .. } = self;
-            index.insert(block, to, |node| nodes[node as usize].key);
+            self.place_new(&[(block, slot)]);
             return None;
         }
         let moved = self.move_node(from, to);
@@ -89,6 +85,37 @@ impl<I: Index, T: Default + Zeroable> Directory<I::Key> for Blocks<I, T> {
             self.free(from);
         }
         moved
+    }
+
+    fn reserve(&mut self, blocks: usize) {
+        let Blocks { index, nodes, .. } = self;
+        index.reserve(blocks, |node| nodes[node as usize].key);
+    }
+
+    fn place_new(&mut self, copies: &[(I::Key, u32)]) {
+        copies.iter().for_each(|&(block, _)| self.index.prefetch(block));
+        for &(block, slot) in copies {
+            assert!(!self.is_current(slot), "slot {slot} holds a block");
+            debug_assert_eq!(self.indexed(block), 0, "{block:?} is known already");
+            self.placed += 1;
+            let to = self.node_of(slot);
+            self.nodes[to as usize].key = block;
+            self.nodes[to as usize].set_list(UNLISTED);
+            let Blocks { index, nodes, .. } = self;
+            index.insert(block, to, |node| nodes[node as usize].key);
+        }
+    }
+
+    fn note_superseded(&mut self, block: I::Key, slot: u32) {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        let node = self.node_of(slot) as usize;
+        self.nodes[node].key = block;
+        self.nodes[node].set_list(SUPERSEDED);
+    }
+
+    #[inline]
+    fn prefetch(&self, block: I::Key) {
+        self.index.prefetch(block);
     }
 
     fn supersede(&mut self, slot: u32) -> Option<Moved> {

@@ -226,6 +226,9 @@ impl std::ops::Sub for Figures {
     }
 }
 
+/// Blocks that are fetched ahead of the one that a policy is shown.
+const WARM_AHEAD: usize = 32;
+
 fn build_policy(config: &Config) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
     if let Some(Admission { rule, setting }) = &config.admission {
@@ -430,8 +433,14 @@ impl Cache {
 
     /// Shows the policy what the log holds, oldest first.
     fn warm_policy(&mut self) {
-        for block in self.log.blocks() {
-            self.log.policy_mut().warm(block);
+        for sequence in self.log.sequences() {
+            let blocks = self.log.blocks_in(sequence);
+            for (at, &(block, _)) in blocks.iter().enumerate() {
+                if let Some(&(ahead, _)) = blocks.get(at + WARM_AHEAD) {
+                    self.log.prefetch(ahead);
+                }
+                self.log.policy_mut().warm(block);
+            }
         }
     }
 

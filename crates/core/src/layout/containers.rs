@@ -99,36 +99,15 @@ impl Log {
         (log.tail, log.head) = (tail, head.sequence);
         (log.page, log.durable_end) = (head.end, head.end);
         log.flushed = (head.sequence, head.end);
+        let units = head.sequence + 1 - tail;
+        log.contents.reserve(units as usize * geometry.unit_data_pages(RECORDS_PER_PAGE as u32) as usize);
         (log.unit_records, log.previous_end) = (head.records.len(), head.previous_end);
         log
     }
 
     /// Lets `policy`, which remembers nothing yet, keep what is in the slots. It is not shown the blocks.
     pub fn set_policy(&mut self, policy: AnyPolicy) {
-        let slots = self.geometry.pages();
-        let mut contents = Contents::with_policy(policy, slots);
-        // Those that were superseded first, since a block may have a newer copy.
-        for slot in self.slots_in_use() {
-            if let Some(block) = self.contents.block_at(slot)
-                && self.contents.current(slot).is_none()
-            {
-                contents.place(block, slot);
-                contents.supersede(slot);
-            }
-        }
-        for slot in self.slots_in_use() {
-            if let Some(block) = self.contents.current(slot) {
-                contents.place(block, slot);
-            }
-        }
-        self.contents = contents;
-    }
-
-    /// The slots of the units that count: no block is in another.
-    fn slots_in_use(&self) -> impl Iterator<Item = u32> {
-        let geometry = self.geometry;
-        let units = self.sequences().map(move |sequence| geometry.unit_of(sequence));
-        units.flat_map(move |unit| geometry.slot(unit, 0)..geometry.slot(unit, geometry.unit_pages))
+        self.contents.set_policy(policy, self.geometry.pages());
     }
 
     /// The policy, which a log in a cache has.
@@ -147,42 +126,32 @@ impl Log {
         self.segment_blocks = blocks;
     }
 
-    /// Says where the newest copy of `block` that was recovered is, and whether it is dirty; or that there is none.
-    pub fn restore(&mut self, block: u32, copy: Option<(u32, bool)>) {
-        if let Some(slot) = self.find(block) {
-            self.drop_slot(block, slot);
-        }
-        if let Some((slot, dirty)) = copy {
-            self.contents.place(block, slot);
-            self.set_dirty(slot, dirty);
-        }
+    /// Says where the newest copy of `block`, which has none yet, was recovered, and whether it is dirty.
+    pub fn restore(&mut self, block: u32, slot: u32, dirty: bool) {
+        self.contents.place_new(block, slot);
+        self.set_dirty(slot, dirty);
+    }
+
+    /// A hint that `block` will be looked up soon.
+    #[inline]
+    pub fn prefetch(&self, block: u32) {
+        self.contents.prefetch(block);
     }
 
     /// Forgets all copies that the backend has too.
     pub fn drop_clean(&mut self) {
-        for slot in self.slots_in_use().collect::<Vec<_>>() {
-            if let Some(block) = self.contents.current(slot)
-                && !self.is_dirty(slot)
-            {
-                self.drop_slot(block, slot);
+        for sequence in self.sequences() {
+            for (block, slot) in self.blocks_in(sequence) {
+                if !self.is_dirty(slot) {
+                    self.drop_slot(block, slot);
+                }
             }
-        }
-    }
-
-    /// The dirty copies on the unit of `last`, up to that slot, were written back.
-    pub fn clean_up_to(&mut self, last: u32) {
-        if last < self.geometry.pages() {
-            self.slots_up_to(last).for_each(|slot| self.set_dirty(slot, false));
         }
     }
 
     /// Whether no copy on the unit of `last`, up to that slot, is dirty.
     pub fn is_clean_up_to(&self, last: u32) -> bool {
-        self.slots_up_to(last).all(|slot| !self.is_dirty(slot))
-    }
-
-    fn slots_up_to(&self, last: u32) -> std::ops::RangeInclusive<u32> {
-        last / self.geometry.unit_pages * self.geometry.unit_pages..=last
+        (last / self.geometry.unit_pages * self.geometry.unit_pages..=last).all(|slot| !self.is_dirty(slot))
     }
 
     /// Tells the log the time, in microseconds.

@@ -42,6 +42,23 @@ impl Contents {
         Contents { policy: Some(policy), own }
     }
 
+    /// Lets `policy`, which remembers nothing yet, keep what is in the slots. Memory is given back as it goes over.
+    pub fn set_policy(&mut self, policy: AnyPolicy, slots: u32) {
+        let mut contents = Contents::with_policy(policy, slots);
+        let old = std::mem::replace(self, Contents { policy: None, own: None });
+        match (old.own, &mut contents.own) {
+            (Some(old), Some(own)) => *own = old,
+            (Some(old), None) => old.hand_over(contents.directory_mut()),
+            (None, _) => {
+                let old = old.policy.as_ref().and_then(|policy| policy.directory());
+                let old = old.expect("a policy's table is a directory, or the log has its own");
+                contents.directory_mut().reserve(old.len());
+                hand_over(old, 0..slots, contents.directory_mut());
+            }
+        }
+        *self = contents;
+    }
+
     /// The policy; there is one in a cache.
     pub fn policy(&self) -> &AnyPolicy {
         self.policy.as_ref().expect("the log of a cache has a policy")
@@ -106,6 +123,23 @@ impl Contents {
         self.tell(moved);
     }
 
+    /// Makes room for the copies of `blocks` in all.
+    pub fn reserve(&mut self, blocks: usize) {
+        self.directory_mut().reserve(blocks);
+    }
+
+    /// Puts `block`, which has no copy and which no policy remembers, into `slot`, in which no block is.
+    #[inline]
+    pub fn place_new(&mut self, block: u32, slot: u32) {
+        self.directory_mut().place_new(&[(block, slot)]);
+    }
+
+    /// A hint that `block` will be looked up soon.
+    #[inline]
+    pub fn prefetch(&self, block: u32) {
+        self.directory().prefetch(block);
+    }
+
     /// The block in `slot` has no copy any more.
     pub fn supersede(&mut self, slot: u32) {
         let moved = self.directory_mut().supersede(slot);
@@ -125,6 +159,28 @@ impl Contents {
     }
 }
 
+/// Slots that change hands together: so many look-ups are under way in memory at a time.
+const BATCH: usize = 64;
+/// Slots whose memory is given back at a time.
+const HAND_OVER_SLOTS: usize = 1 << 18;
+
+/// Tells `new`, which knows nothing of `slots`, what `old` has in them.
+fn hand_over(old: &dyn Directory<u32>, slots: std::ops::Range<u32>, new: &mut dyn Directory<u32>) {
+    let mut copies = Vec::with_capacity(BATCH);
+    for slot in slots {
+        match old.block_at(slot) {
+            Some(block) if old.is_current(slot) => copies.push((block, slot)),
+            Some(block) => new.note_superseded(block, slot),
+            None => {}
+        }
+        if copies.len() == BATCH {
+            new.place_new(&copies);
+            copies.clear();
+        }
+    }
+    new.place_new(&copies);
+}
+
 /// A directory that is nothing else. About 9 bytes for each slot.
 #[derive(Clone, Debug)]
 pub struct SlotTable {
@@ -133,6 +189,8 @@ pub struct SlotTable {
     /// The block in each slot, current or not, all bits flipped: slots that were never used are memory of zeroes that was never
     /// written, which takes none.
     block_at_flipped: Vec<u32>,
+    /// A bit for each slot: whether the block in it has its copy there.
+    current: Vec<u64>,
 }
 
 #[inline]
@@ -143,7 +201,24 @@ fn hash(block: u32) -> u64 {
 impl SlotTable {
     /// A directory of `slots` slots, all clear.
     pub fn new(slots: u32) -> SlotTable {
-        SlotTable { slot_of: Table::with_capacity(slots as usize, slots), block_at_flipped: vec![0; slots as usize] }
+        SlotTable {
+            slot_of: Table::with_capacity(slots as usize, slots),
+            block_at_flipped: vec![0; slots as usize],
+            current: vec![0; (slots as usize).div_ceil(64)],
+        }
+    }
+
+    /// Tells `new`, which knows nothing, what is in the slots; the last ones first, so that their memory can be given back.
+    fn hand_over(mut self, new: &mut dyn Directory<u32>) {
+        let blocks = std::mem::take(&mut self.slot_of).len();
+        new.reserve(blocks);
+        while !self.block_at_flipped.is_empty() {
+            let slots = self.block_at_flipped.len();
+            let first = slots.saturating_sub(HAND_OVER_SLOTS);
+            hand_over(&self, first as u32..slots as u32, new);
+            self.block_at_flipped.truncate(first);
+            self.block_at_flipped.shrink_to_fit();
+        }
     }
 }
 
@@ -171,7 +246,7 @@ impl Directory<u32> for SlotTable {
 
     #[inline]
     fn is_current(&self, slot: u32) -> bool {
-        self.block_at(slot).is_some_and(|block| self.slot_of(block) == Some(slot))
+        self.current[slot as usize / 64] >> (slot % 64) & 1 == 1
     }
 
     fn len(&self) -> usize {
@@ -183,14 +258,39 @@ impl Directory<u32> for SlotTable {
         if let Some(old) = self.slot_of(block) {
             let _ = self.supersede(old);
         }
-        self.block_at_flipped[slot as usize] = !block;
-        let SlotTable { slot_of, block_at_flipped } = self;
-        slot_of.insert(hash(block), slot, |slot| hash(!block_at_flipped[slot as usize]));
+        self.place_new(&[(block, slot)]);
         None
     }
 
+    fn reserve(&mut self, blocks: usize) {
+        let SlotTable { slot_of, block_at_flipped, .. } = self;
+        slot_of.reserve(blocks, |slot| hash(!block_at_flipped[slot as usize]));
+    }
+
+    fn place_new(&mut self, copies: &[(u32, u32)]) {
+        for &(block, slot) in copies {
+            assert!(!self.is_current(slot), "slot {slot} holds a block");
+            debug_assert_eq!(self.slot_of(block), None, "block {block} has a copy");
+            let SlotTable { slot_of, block_at_flipped, current } = self;
+            block_at_flipped[slot as usize] = !block;
+            current[slot as usize / 64] |= 1 << (slot % 64);
+            slot_of.insert(hash(block), slot, |slot| hash(!block_at_flipped[slot as usize]));
+        }
+    }
+
+    fn note_superseded(&mut self, block: u32, slot: u32) {
+        assert!(!self.is_current(slot), "slot {slot} holds a block");
+        self.block_at_flipped[slot as usize] = !block;
+    }
+
+    #[inline]
+    fn prefetch(&self, block: u32) {
+        self.slot_of.prefetch(hash(block));
+    }
+
     fn supersede(&mut self, slot: u32) -> Option<Moved> {
-        let SlotTable { slot_of, block_at_flipped } = self;
+        let SlotTable { slot_of, block_at_flipped, current } = self;
+        current[slot as usize / 64] &= !(1 << (slot % 64));
         let found = slot_of.remove(
             hash(!block_at_flipped[slot as usize]),
             |number| number == slot,

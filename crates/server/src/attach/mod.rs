@@ -25,7 +25,7 @@ use uuid::Uuid;
 pub use self::side::{BackendSide, Closed, Record, Stamp, Writes};
 use crate::disk::Disk;
 use crate::flash::{
-    FlashError, format, fresh_log, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock,
+    FlashError, Progress, format, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock,
 };
 
 /// Why a cache is not attached to a backend: an operator has to decide.
@@ -298,7 +298,7 @@ pub fn attach(
     flash: &dyn Disk,
     side: &dyn BackendSide,
     wanted: &Wanted,
-    progress: &(dyn Fn(u64) + Sync),
+    progress: Progress<'_>,
 ) -> Result<Attached, AttachError> {
     let record = side.read().map_err(AttachError::Side)?;
     let holds_nothing = |error: &dyn std::fmt::Display| {
@@ -359,7 +359,7 @@ fn create(
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    let recovered = fresh_log(&superblock)?;
+    let recovered = Recovered::empty(superblock.geometry);
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
 }

@@ -1,6 +1,7 @@
 //! Caches are made by the engine on disks in memory, then damaged byte by byte.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use flashwise_core::cache::{Cache, Config, Mode};
 use flashwise_core::layout::containers::Log;
@@ -13,7 +14,7 @@ use crate::detach::{DetachError, Detached, detach};
 use crate::disk::memory::MemoryDisk;
 use crate::engine::{Engine, FLASH, Output, Settings};
 use crate::export::{Operation, Request};
-use crate::flash::{format, write_superblock};
+use crate::flash::{Progress, format, write_superblock};
 
 const GEOMETRY: Geometry = Geometry { units: 12, unit_pages: 16 };
 const VOLUME_BLOCKS: u64 = 100;
@@ -116,7 +117,12 @@ impl World {
     }
 
     fn recovered(&self) -> Recovered {
-        recover_log(&self.flash, &self.superblock, 1, &|_| ()).unwrap()
+        recover_log(&self.flash, &self.superblock, 1, &|_, _| ()).unwrap()
+    }
+
+    /// What many threads find.
+    fn recovered_by(&self, threads: u32, progress: Progress<'_>) -> Result<Recovered, FlashError> {
+        recover_log(&self.flash, &self.superblock, threads, progress)
     }
 
     /// A slot of a cached block, dirty or not, that lies behind the head of the log.
@@ -237,7 +243,8 @@ fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
     let dirty = world.recovered().log.dirty_blocks();
     let mut told = (0, 0);
     let detached =
-        detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |done, all| told = (done, all)).unwrap();
+        detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |done, all| told = (done, all))
+            .unwrap();
     assert_eq!(detached, Detached::Now { destaged_blocks: dirty });
     assert_eq!(told, (dirty, dirty));
     let contents = world.backend.contents();
@@ -247,7 +254,7 @@ fn after_detaching_the_backend_alone_has_the_newest_of_every_block() {
     }
     let report = world.check(true);
     assert!(report.is_sound() && report.findings[0].text.contains("is detached"), "{report:?}");
-    let again = detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |_, _| ()).unwrap();
+    let again = detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap();
     assert_eq!(again, Detached::Before);
 }
 
@@ -256,7 +263,7 @@ fn detaching_does_not_call_a_cache_detached_that_lost_a_block() {
     let world = world(60);
     let (block, slot) = world.slot(true);
     world.damage(slot);
-    let error = detach(&world.flash, &world.backend, &world.side, &PAIRING, &mut |_, _| ()).unwrap_err();
+    let error = detach(&world.flash, &world.backend, &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(matches!(&error, DetachError::Lost { blocks, .. } if blocks == &[block]), "{error}");
     let contents = world.backend.contents();
     for (&other, &byte) in world.newest.iter().filter(|(other, _)| **other != u64::from(block)) {
@@ -270,9 +277,10 @@ fn detaching_from_another_backend_is_refused_and_writes_nothing() {
     let world = world(20);
     let (flash, backend) = (world.flash.contents(), world.backend.contents());
     let other = Pairing { backend: [8; 16], ..PAIRING };
-    let error = detach(&world.flash, &world.backend, &world.side, &other, &mut |_, _| ()).unwrap_err();
+    let error = detach(&world.flash, &world.backend, &world.side, &other, &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(error.to_string().contains("it is a cache of another backend"), "{error}");
-    let error = detach(&world.flash, &MemoryDisk::new(4096), &world.side, &PAIRING, &mut |_, _| ()).unwrap_err();
+    let error =
+        detach(&world.flash, &MemoryDisk::new(4096), &world.side, &PAIRING, &|_, _| (), &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, DetachError::BackendTooSmall { found: 4096, .. }), "{error}");
     assert!(world.flash.contents() == flash && world.backend.contents() == backend);
 }
@@ -304,4 +312,38 @@ fn a_torn_end_is_told_and_checking_it_writes_nothing() {
         assert!(report.findings.iter().any(|finding| finding.text.contains("was torn by a crash")), "{report:?}");
     }
     assert!(torn > 5, "a start has something to wipe after {torn} of them");
+}
+
+#[test]
+fn many_threads_find_what_one_does() {
+    let world = world(300);
+    let described = |recovered: Recovered| {
+        let copies = recovered.log.blocks().into_iter().map(|block| {
+            let slot = recovered.log.find(block).unwrap();
+            (block, slot, recovered.log.is_dirty(slot), recovered.checksums[slot as usize])
+        });
+        (copies.collect::<Vec<_>>(), recovered.epoch, recovered.end, recovered.units, recovered.head_records)
+    };
+    let expected = described(world.recovered());
+    assert!(expected.3 > 5, "{} units", expected.3);
+    for threads in [2, 3, 5, 40] {
+        let told = Mutex::new((0, 0));
+        let progress = |done, all| {
+            let mut told = told.lock().unwrap();
+            *told = (told.0.max(done), told.1.max(all));
+        };
+        assert_eq!(described(world.recovered_by(threads, &progress).unwrap()), expected, "{threads} threads");
+        // All units, and the footers of those behind the head.
+        let all = u64::from(GEOMETRY.log_units() + expected.3 - 1);
+        assert_eq!(*told.lock().unwrap(), (all, all), "{threads} threads");
+    }
+    // Whoever reads ahead ends with the error, too.
+    let (_, slot) = world.slot(true);
+    let unit = slot / GEOMETRY.unit_pages;
+    for page in 0..GEOMETRY.unit_pages {
+        world.damage(GEOMETRY.slot(unit, page));
+    }
+    let error = |threads| world.recovered_by(threads, &|_, _| ()).unwrap_err().to_string();
+    assert!(error(1).contains(&format!("erase unit {unit} should hold part")), "{}", error(1));
+    assert_eq!(error(5), error(1));
 }

@@ -36,7 +36,7 @@ use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Operation, Request};
-use crate::flash::cache_tag;
+use crate::flash::{Progress, cache_tag};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 
@@ -133,8 +133,9 @@ pub struct Opened {
 }
 
 impl Volume {
-    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds.
-    pub fn open(config: VolumeConfig) -> Result<(Arc<Volume>, Opened), VolumeError> {
+    /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
+    /// is.
+    pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let mut opened = Opened::default();
         let backend = open_backend(&config)?;
         let volume = || config.name.clone();
@@ -152,7 +153,7 @@ impl Volume {
         let started = Instant::now();
         let wanted = wanted(&config, flash.size(), identity.id, size_bytes);
         let Attached { attachment, recovered, formatted, crashed, notes } =
-            attach(&*flash, &*side, &wanted, &|_| ()).map_err(refuse)?;
+            attach(&*flash, &*side, &wanted, progress).map_err(refuse)?;
         opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
         if recovered.log.free_units() == 0 {

@@ -180,7 +180,7 @@ impl Devices {
             writes_back: setup.mode == Mode::WriteBack,
             threads: 1,
         };
-        attach(&self.disks[FLASH], &self.side(), &wanted, &|_| ())
+        attach(&self.disks[FLASH], &self.side(), &wanted, &|_, _| ())
     }
 }
 

@@ -85,7 +85,7 @@ impl Replay {
     fn open(setup: Setup, disks: [FakeDisk; 2], content: Vec<u8>, seed: u64) -> Result<Replay, String> {
         let superblock = read_superblock(&disks[FLASH]).map_err(|error| format!("superblock: {error}"))?;
         let recovered =
-            recover_log(&disks[FLASH], &superblock, 1, &|_| ()).map_err(|error| format!("recovery: {error}"))?;
+            recover_log(&disks[FLASH], &superblock, 1, &|_, _| ()).map_err(|error| format!("recovery: {error}"))?;
         if !recovered.lost.is_empty() {
             return Err(format!("{} blocks are lost, and no device failed", recovered.lost.len()));
         }

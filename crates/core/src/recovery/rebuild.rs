@@ -1,0 +1,331 @@
+//! The log from its records, newest first: the first record that is seen of a block decides where its copy is, or that it has none.
+//!
+//! A block is then looked up once for each of its records and put into the tables once, and what was read of a unit can be dropped
+//! before the next is read. Marks come before what they speak of: what they say of the copies on older units is kept until those are
+//! reached.
+
+use std::collections::{HashMap, HashSet};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::format::{Kind, Place, Record};
+use crate::layout::containers::Log;
+
+/// Records whose blocks are fetched ahead together.
+const BATCH: usize = 64;
+
+/// When a mark was written: before the place from which clean copies count, or after.
+#[derive(Clone, Copy)]
+enum Age {
+    Late,
+    Early,
+}
+
+/// What marks say of the copies on a unit: that they were written back.
+#[derive(Clone, Debug, Default)]
+struct Marks {
+    /// Slots and the blocks whose copies were in them.
+    copies: Vec<(u32, u32)>,
+    /// All up to before this slot.
+    before: u32,
+}
+
+/// A log that is being rebuilt.
+#[derive(Debug)]
+pub(super) struct Rebuild {
+    clean_from: Place,
+    pub(super) log: Log,
+    /// As [`Recovered::lost`](super::Recovered::lost).
+    pub(super) lost: HashMap<u32, u64>,
+    /// As [`Recovered::checksums`](super::Recovered::checksums).
+    pub(super) checksums: Vec<u32>,
+    /// Blocks that have no copy, by a record that was seen.
+    absent: HashSet<u32, FxBuildHasher>,
+    /// By unit and [`Age`].
+    marks: HashMap<u32, [Marks; 2]>,
+}
+
+/// A unit whose records are being applied.
+struct Unit {
+    first_slot: u32,
+    /// By page, the block whose copy was put there.
+    blocks: Vec<Option<u32>>,
+    /// By [`Age`] and page, whether a mark that was seen says that the copy was written back.
+    destaged: [Vec<bool>; 2],
+    /// By [`Age`]: all copies before this slot were written back.
+    before: [u32; 2],
+}
+
+impl Unit {
+    fn new(first_slot: u32, pages: u32, records: &[Record], marks: [Marks; 2]) -> Unit {
+        let mut blocks = vec![None; pages as usize];
+        for record in records.iter().filter(|record| has_copy(record.kind)) {
+            blocks[(record.slot - first_slot) as usize] = Some(record.block);
+        }
+        let mut unit =
+            Unit { first_slot, blocks, destaged: [(); 2].map(|()| vec![false; pages as usize]), before: [0; 2] };
+        for (age, Marks { copies, before }) in [Age::Late, Age::Early].into_iter().zip(marks) {
+            unit.before[age as usize] = before;
+            copies.into_iter().for_each(|(slot, block)| unit.note_destaged(slot, block, age));
+        }
+        unit
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        slot.checked_sub(self.first_slot).is_some_and(|page| (page as usize) < self.blocks.len())
+    }
+
+    fn note_destaged(&mut self, slot: u32, block: u32, age: Age) {
+        let page = (slot - self.first_slot) as usize;
+        if self.blocks[page] == Some(block) {
+            self.destaged[age as usize][page] = true;
+        }
+    }
+
+    /// Whether a mark that was seen says that the copy was written back.
+    fn is_destaged(&self, slot: u32, age: Age) -> bool {
+        slot < self.before[age as usize] || self.destaged[age as usize][(slot - self.first_slot) as usize]
+    }
+}
+
+fn has_copy(kind: Kind) -> bool {
+    matches!(kind, Kind::Clean | Kind::Dirty)
+}
+
+impl Rebuild {
+    /// A log that was told of nothing yet, of which clean copies count from a place.
+    pub(super) fn new(log: Log, clean_from: Place) -> Rebuild {
+        let checksums = vec![0; log.geometry().pages() as usize];
+        Rebuild { clean_from, log, lost: HashMap::new(), checksums, absent: HashSet::default(), marks: HashMap::new() }
+    }
+
+    /// Applies the records of a unit, which is older than all before. Their slots are of the unit, and each is there once.
+    pub(super) fn apply(&mut self, sequence: u64, records: &[Record]) {
+        let geometry = self.log.geometry();
+        let number = geometry.unit_of(sequence);
+        let marks = self.marks.remove(&number).unwrap_or_default();
+        let mut unit = Unit::new(geometry.slot(number, 0), geometry.unit_pages, records, marks);
+        let early = self.early_records(sequence, records);
+        let mut end = records.len();
+        for batch in records.rchunks(BATCH) {
+            batch.iter().for_each(|record| self.log.prefetch(record.block));
+            for record in batch.iter().rev() {
+                end -= 1;
+                let age = if end < early { Age::Early } else { Age::Late };
+                self.apply_record(&mut unit, sequence, record, age);
+            }
+        }
+    }
+
+    /// How many of a unit's records come before the place from which clean copies count. Where only marks follow it in its unit, it is
+    /// taken for a later one, which costs copies that the backend has too.
+    fn early_records(&self, sequence: u64, records: &[Record]) -> usize {
+        let pages = self.log.geometry().unit_pages;
+        let is_behind = |record: &Record| record.kind.has_data() && record.slot % pages >= self.clean_from.page;
+        match sequence.cmp(&self.clean_from.sequence) {
+            std::cmp::Ordering::Less => records.len(),
+            std::cmp::Ordering::Equal => records.iter().position(is_behind).unwrap_or(records.len()),
+            std::cmp::Ordering::Greater => 0,
+        }
+    }
+
+    fn apply_record(&mut self, unit: &mut Unit, sequence: u64, record: &Record, age: Age) {
+        let Record { kind, block, slot, crc } = *record;
+        match kind {
+            Kind::Void => {}
+            Kind::Clean | Kind::Dirty => {
+                self.checksums[slot as usize] = crc;
+                if self.is_decided(block) {
+                    return;
+                }
+                let was_clean = kind == Kind::Clean || unit.is_destaged(slot, Age::Early);
+                match age {
+                    Age::Early if was_clean => {
+                        self.absent.insert(block);
+                    }
+                    _ => self.log.restore(block, slot, !was_clean && !unit.is_destaged(slot, Age::Late)),
+                }
+            }
+            Kind::Forget | Kind::Lost => {
+                if !self.is_decided(block) {
+                    self.absent.insert(block);
+                    if kind == Kind::Lost {
+                        self.lost.insert(block, sequence);
+                    }
+                }
+            }
+            Kind::Destaged if unit.has(slot) => unit.note_destaged(slot, block, age),
+            Kind::Destaged => self.marks_on(slot, |marks| marks[age as usize].copies.push((slot, block))),
+            Kind::UnitDestaged => {
+                let raise = |before: &mut u32| *before = (*before).max(slot.saturating_add(1));
+                if unit.has(slot) {
+                    raise(&mut unit.before[age as usize]);
+                } else {
+                    self.marks_on(slot, |marks| raise(&mut marks[age as usize].before));
+                }
+            }
+        }
+    }
+
+    /// Whether a newer record of the block was seen.
+    fn is_decided(&self, block: u32) -> bool {
+        self.log.find(block).is_some() || self.absent.contains(&block)
+    }
+
+    /// Notes what a mark says of the unit of `slot`, which it is read before if it is older.
+    fn marks_on(&mut self, slot: u32, note: impl FnOnce(&mut [Marks; 2])) {
+        if slot < self.log.geometry().pages() {
+            note(self.marks.entry(slot / self.log.geometry().unit_pages).or_default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::format::Geometry;
+    use crate::layout::containers::Head;
+
+    const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
+    const HEAD: u64 = 19;
+    const TAIL: u64 = 13;
+
+    /// What a log holds: by block its slot and whether it is dirty; and lost blocks with who says so.
+    type Held = (BTreeMap<u32, (u32, bool)>, BTreeMap<u32, u64>);
+
+    /// The records applied as they were written, oldest first.
+    fn oldest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> Held {
+        let (mut copies, mut lost) = Held::default();
+        let mut before = units[0].0 <= clean_from.sequence;
+        for (sequence, records) in units {
+            for record in records {
+                let place = (*sequence, record.slot % GEOMETRY.unit_pages);
+                let is_data_behind = record.kind.has_data() && place >= (clean_from.sequence, clean_from.page);
+                if before && (*sequence > clean_from.sequence || is_data_behind) {
+                    copies.retain(|_, (_, dirty)| *dirty);
+                    before = false;
+                }
+                let Record { kind, block, slot, .. } = *record;
+                match kind {
+                    Kind::Void => {}
+                    Kind::Clean | Kind::Dirty => {
+                        lost.remove(&block);
+                        copies.insert(block, (slot, kind == Kind::Dirty));
+                    }
+                    Kind::Forget => {
+                        lost.remove(&block);
+                        copies.remove(&block);
+                    }
+                    Kind::Destaged => {
+                        if let Some((at, dirty)) = copies.get_mut(&block)
+                            && *at == slot
+                        {
+                            *dirty = false;
+                        }
+                    }
+                    Kind::UnitDestaged => {
+                        let first = slot / GEOMETRY.unit_pages * GEOMETRY.unit_pages;
+                        let on_unit = copies.values_mut().filter(|(at, _)| (first..=slot).contains(at));
+                        on_unit.for_each(|(_, dirty)| *dirty = false);
+                    }
+                    Kind::Lost => {
+                        copies.remove(&block);
+                        lost.insert(block, *sequence);
+                    }
+                }
+            }
+        }
+        if before {
+            copies.retain(|_, (_, dirty)| *dirty);
+        }
+        (copies, lost)
+    }
+
+    fn newest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> Held {
+        let head = Head { sequence: HEAD, end: 14, previous_end: 14, records: Vec::new() };
+        let mut rebuild = Rebuild::new(Log::continued(GEOMETRY, TAIL, &head), clean_from);
+        for (sequence, records) in units.iter().rev() {
+            rebuild.apply(*sequence, records);
+        }
+        rebuild.log.check();
+        let copy = |block| {
+            let slot = rebuild.log.find(block).expect("a block of the log has a copy");
+            (block, (slot, rebuild.log.is_dirty(slot)))
+        };
+        (rebuild.log.blocks().into_iter().map(copy).collect(), rebuild.lost.into_iter().collect())
+    }
+
+    /// A number below `end`, from a linear congruential generator.
+    fn random(state: &mut u64, end: u32) -> u32 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) as u32 % end
+    }
+
+    /// Records of a unit in any order that a log allows, and marks of any slot.
+    fn records(state: &mut u64, sequence: u64) -> Vec<Record> {
+        let mut page = 1;
+        let mut records = Vec::new();
+        for _ in 0..random(state, 20) {
+            let kinds = [
+                Kind::Void,
+                Kind::Clean,
+                Kind::Clean,
+                Kind::Dirty,
+                Kind::Dirty,
+                Kind::Dirty,
+                Kind::Forget,
+                Kind::Destaged,
+                Kind::Destaged,
+                Kind::Lost,
+                Kind::UnitDestaged,
+            ];
+            let kind = kinds[random(state, kinds.len() as u32) as usize];
+            let block = random(state, 25);
+            // Some marks name a slot that is beyond the device.
+            let mut slot = random(state, GEOMETRY.pages() + 2);
+            if kind.has_data() {
+                page += random(state, 2);
+                slot = GEOMETRY.slot(GEOMETRY.unit_of(sequence), page);
+                page += 1;
+            }
+            if kind.has_data() && page > 14 {
+                break;
+            }
+            records.push(Record { kind, block, slot, crc: slot });
+        }
+        records
+    }
+
+    /// Marks that name the block and the slot of a copy, as those of a server do; a slot at random is seldom right.
+    fn make_marks_right(state: &mut u64, units: &mut [(u64, Vec<Record>)]) {
+        let copies: Vec<Record> =
+            units.iter().flat_map(|(_, records)| records).filter(|record| has_copy(record.kind)).copied().collect();
+        for record in units.iter_mut().flat_map(|(_, records)| records) {
+            if record.kind == Kind::Destaged && !copies.is_empty() && random(state, 4) > 0 {
+                let copy = copies[random(state, copies.len() as u32) as usize];
+                (record.block, record.slot) = (copy.block, copy.slot);
+            }
+        }
+    }
+
+    #[test]
+    fn newest_first_is_what_oldest_first_is() {
+        let mut state = 1;
+        let (mut copies, mut dirty, mut lost) = (0, 0, 0);
+        for case in 0..20_000 {
+            let mut units: Vec<(u64, Vec<Record>)> =
+                (TAIL..=HEAD).map(|sequence| (sequence, records(&mut state, sequence))).collect();
+            make_marks_right(&mut state, &mut units);
+            let sequence = [0, u64::from(random(&mut state, 12)) + TAIL - 2][case % 2];
+            let clean_from = Place { sequence, page: random(&mut state, 16) };
+            let expected = oldest_first(&units, clean_from);
+            assert_eq!(newest_first(&units, clean_from), expected, "case {case}: {clean_from:?}, {units:?}");
+            copies += expected.0.len();
+            dirty += expected.0.values().filter(|(_, dirty)| *dirty).count();
+            lost += expected.1.len();
+        }
+        assert!(dirty > 10_000 && copies - dirty > 10_000 && lost > 10_000, "{copies} {dirty} {lost}");
+    }
+}
