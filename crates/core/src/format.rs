@@ -19,7 +19,7 @@ pub const RECORDS_PER_PAGE: usize = 252;
 /// Pages of the superblock's copies, at the start of the device; the rest of its erase unit is unused.
 pub const SUPERBLOCK_COPIES: u32 = 2;
 
-const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"flashwis");
+pub(crate) const SUPERBLOCK_MAGIC: u64 = u64::from_le_bytes(*b"flashwis");
 const HEADER_MAGIC: u32 = u32::from_le_bytes(*b"FWSG");
 const FOOTER_MAGIC: u32 = u32::from_le_bytes(*b"FWFT");
 const RECORDS_START: usize = 64;
@@ -323,7 +323,7 @@ pub enum Role {
 }
 
 impl Role {
-    fn magic(self) -> u32 {
+    pub(crate) fn magic(self) -> u32 {
         match self {
             Role::Segment => HEADER_MAGIC,
             Role::Footer => FOOTER_MAGIC,

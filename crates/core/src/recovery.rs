@@ -44,7 +44,7 @@ pub fn belongs(geometry: Geometry, cache: u64, unit: u32, header: &Header) -> bo
 }
 
 /// Whether the records with data are those of pages from `first` to before `end` of `unit`, in order.
-fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, records: &[Record]) -> bool {
+pub(crate) fn are_in_order(geometry: Geometry, unit: u32, first: u32, end: u32, records: &[Record]) -> bool {
     let mut free = geometry.slot(unit, first);
     let end = geometry.slot(unit, end);
     records.iter().all(|record| {
@@ -457,7 +457,7 @@ struct Walked {
     torn: bool,
 }
 
-fn page_of(bytes: &[u8], page: u32) -> &Page {
+pub(crate) fn page_of(bytes: &[u8], page: u32) -> &Page {
     let start = page as usize * BLOCK_BYTES;
     bytes[start..start + BLOCK_BYTES].try_into().expect("a page's length")
 }

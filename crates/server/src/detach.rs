@@ -4,10 +4,11 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, State};
+use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
 use flashwise_core::recovery::Recovered;
+use flashwise_core::salvage::BlockCopy;
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired_superblock};
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, recover_log};
 use crate::memory::Memory;
@@ -29,7 +30,8 @@ pub enum DetachError {
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
         "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. To give them up, \
-         overwrite them through the server and detach again, or stop using the cache: the backend has older data there",
+         overwrite them through the server and detach again, or list them and give them up by 'flashwise detach --salvage \
+         --discard-rest': the backend has older data there",
         .blocks.len(),
         listed(.blocks)
     )]
@@ -40,6 +42,17 @@ impl DetachError {
     /// Whether other devices were given than those that belong together.
     pub fn is_misuse(&self) -> bool {
         matches!(self, DetachError::Pair { error: AttachError::Refused(_), .. } | DetachError::BackendTooSmall { .. })
+    }
+
+    pub(crate) fn cache(flash: &dyn Disk, error: FlashError) -> DetachError {
+        DetachError::Cache { path: flash.description(), error }
+    }
+
+    pub(crate) fn pair(flash: &dyn Disk, backend: &dyn Disk, error: AttachError) -> DetachError {
+        match error {
+            AttachError::Flash(error) => DetachError::cache(flash, error),
+            error => DetachError::Pair { path: flash.description(), backend: backend.description(), error },
+        }
     }
 }
 
@@ -58,6 +71,8 @@ pub enum Detached {
     },
     /// It was detached before.
     Before,
+    /// It is damaged, and everything was written through.
+    Empty,
 }
 
 /// Writes back what only the cache on `flash` has, and marks it as detached, on both sides. `reading` is told how far the cache was
@@ -70,20 +85,20 @@ pub fn detach(
     reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Detached, DetachError> {
-    let cache_error = |error| DetachError::Cache { path: flash.description(), error };
-    let superblock = paired_superblock(flash, side, pairing).map_err(|error| match error {
-        AttachError::Flash(error) => cache_error(error),
-        error => DetachError::Pair { path: flash.description(), backend: backend.description(), error },
-    })?;
+    let superblock =
+        paired_superblock(flash, side, pairing).map_err(|error| DetachError::pair(flash, backend, error))?;
     if superblock.state == State::Detached {
         return Ok(Detached::Before);
     }
-    let (found, expected) = (backend.size(), superblock.volume_bytes);
-    if found < expected {
-        return Err(DetachError::BackendTooSmall { path: backend.description(), found, expected });
-    }
-    let recovered = recover_log(flash, &superblock, SCAN_THREADS, reading).map_err(cache_error)?;
-    let (destaged_blocks, damaged) = destage(flash, backend, &recovered, progress)?;
+    check_size(backend, &superblock)?;
+    let recovered = match recover_log(flash, &superblock, SCAN_THREADS, reading) {
+        Err(error) if error.is_permanent() && !may_be_dirty(&superblock, side)? => {
+            Attachment::of(superblock, side.inode()).detach(flash, side)?;
+            return Ok(Detached::Empty);
+        }
+        recovered => recovered.map_err(|error| DetachError::cache(flash, error))?,
+    };
+    let (destaged_blocks, damaged) = destage(flash, backend, &dirty_copies(&recovered), progress)?;
     backend.sync()?;
     let mut blocks: Vec<u32> = recovered.lost.keys().copied().chain(damaged).collect();
     blocks.sort_unstable();
@@ -94,37 +109,53 @@ pub fn detach(
     Ok(Detached::Now { destaged_blocks })
 }
 
-/// Writes all dirty blocks to the backend, in its order. Returns how many, and those whose data was damaged.
-fn destage(
+/// A backend must have room for the volume.
+pub(crate) fn check_size(backend: &dyn Disk, superblock: &Superblock) -> Result<(), DetachError> {
+    let (found, expected) = (backend.size(), superblock.volume_bytes);
+    if found < expected {
+        return Err(DetachError::BackendTooSmall { path: backend.description(), found, expected });
+    }
+    Ok(())
+}
+
+/// The copies that the backend does not have, in its order.
+pub(crate) fn dirty_copies(recovered: &Recovered) -> Vec<BlockCopy> {
+    let copy = |block| {
+        let slot = recovered.log.find(block).expect("a block of the log has a copy");
+        BlockCopy { block, slot, crc: recovered.checksums[slot as usize] }
+    };
+    let mut dirty: Vec<BlockCopy> = recovered.log.blocks().into_iter().map(copy).collect();
+    dirty.retain(|copy| recovered.log.is_dirty(copy.slot));
+    dirty.sort_unstable_by_key(|copy| copy.block);
+    dirty
+}
+
+/// Writes copies, in the order of their blocks, to the backend. Returns how many, and the blocks whose data was damaged.
+pub(crate) fn destage(
     flash: &dyn Disk,
     backend: &dyn Disk,
-    recovered: &Recovered,
+    copies: &[BlockCopy],
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<(u64, Vec<u32>)> {
-    let slot_of = |block: u32| recovered.log.find(block).expect("a block of the log has a copy");
-    let mut dirty = recovered.log.blocks();
-    dirty.retain(|&block| recovered.log.is_dirty(slot_of(block)));
-    dirty.sort_unstable();
     let mut memory = Memory::new(RUN_BLOCKS);
     let mut run: Vec<u32> = Vec::new();
     let (mut destaged, mut damaged) = (0, Vec::new());
-    for &block in &dirty {
-        let slot = slot_of(block);
+    for &BlockCopy { block, slot, crc } in copies {
         let continues = run.last().is_some_and(|last| last + 1 == block) && run.len() < RUN_BLOCKS;
         if !continues {
             destaged += write_run(backend, &mut memory, &mut run)?;
-            progress(destaged, dirty.len() as u64);
+            progress(destaged, copies.len() as u64);
         }
         let frame = run.len() as u32;
         let read = flash.read_at(memory.page_mut(frame), u64::from(slot) * BLOCK_BYTES as u64);
-        if read.is_ok() && crc32c::crc32c(memory.page(frame)) == recovered.checksums[slot as usize] {
+        if read.is_ok() && crc32c::crc32c(memory.page(frame)) == crc {
             run.push(block);
         } else {
             damaged.push(block);
         }
     }
     destaged += write_run(backend, &mut memory, &mut run)?;
-    progress(destaged, dirty.len() as u64);
+    progress(destaged, copies.len() as u64);
     Ok((destaged, damaged))
 }
 

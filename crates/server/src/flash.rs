@@ -19,16 +19,19 @@ pub enum FlashError {
     Io(#[from] io::Error),
     #[error("no superblock of a cache: {0}")]
     NoSuperblock(PageError),
-    #[error("the superblock is damaged in both of its copies: {0}; the other: {1}")]
+    #[error("the superblock is damaged in both of its copies: {0}; the other: {1}{salvage}", salvage = SALVAGE)]
     Damaged(PageError, PageError),
     #[error(
         "the cache has {found} bytes of flash by its superblock, the device has {device}; \
          it was cut short or is another device"
     )]
     TooSmall { found: u64, device: u64 },
-    #[error(transparent)]
+    #[error("{0}{salvage}", salvage = if matches!(.0, RecoveryError::Read(_)) { "" } else { SALVAGE })]
     Recovery(#[from] RecoveryError<io::Error>),
 }
+
+/// What helps where a cache is damaged.
+const SALVAGE: &str = "; 'flashwise detach --salvage' writes back what is certain, and lists the rest";
 
 impl FlashError {
     /// Whether trying again cannot mend it: it is what the device holds, not that it cannot be read now.

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod nbd;
 pub mod record;
 mod reload;
+pub mod salvage;
 pub mod server;
 pub mod status;
 pub mod volume;

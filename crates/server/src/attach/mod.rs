@@ -281,7 +281,16 @@ pub fn paired_superblock(
     side: &dyn BackendSide,
     pairing: &Pairing,
 ) -> Result<Superblock, AttachError> {
-    let found = read_superblock(flash)?;
+    paired(flash, side, read_superblock(flash)?, pairing)
+}
+
+/// As [`paired_superblock`], of a superblock that was read.
+pub(crate) fn paired(
+    flash: &dyn Disk,
+    side: &dyn BackendSide,
+    found: Superblock,
+    pairing: &Pairing,
+) -> Result<Superblock, AttachError> {
     let record = side.read().map_err(AttachError::Side)?;
     let (superblock, verdict) = find(flash, side, Some(found), record.as_ref(), pairing)?;
     let superblock = superblock.expect("what was found stays");
@@ -290,6 +299,11 @@ pub fn paired_superblock(
         // What the flash holds is out of date, or was never begun, and no one would miss it.
         Verdict::New(_) => Ok(Superblock { state: State::Detached, ..superblock }),
     }
+}
+
+/// Whether one of both sides says that the cache may hold what the backend does not.
+pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
+    Ok(superblock.may_be_dirty || side.read()?.is_some_and(|record| record.may_be_dirty))
 }
 
 /// Attaches the cache on a flash to a backend: finds out whether they belong together, recovers what the cache holds or formats it, and
@@ -305,8 +319,9 @@ pub fn attach(
         format!("the cache was dropped, as it is damaged ({error}); nothing was left to write back")
     };
     let found = match examine(flash) {
-        Err(error @ FlashError::Damaged(..)) if record.as_ref().is_some_and(|record| !record.may_be_dirty) => {
-            return create(flash, side, wanted, vec![holds_nothing(&error)]);
+        Err(FlashError::Damaged(..)) if record.as_ref().is_some_and(|record| !record.may_be_dirty) => {
+            let what = "both copies of its superblock are wrong";
+            return create(flash, side, wanted, vec![holds_nothing(&what)]);
         }
         found => found?,
     };

@@ -12,6 +12,7 @@ mod images;
 mod model;
 mod planted;
 mod random;
+mod salvage;
 mod scripts;
 mod starts;
 mod world;

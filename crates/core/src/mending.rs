@@ -1,0 +1,111 @@
+//! Mending: a page of which one bit is wrong is made right by its checksum.
+//!
+//! CRC32C is linear: what the checksum of a page differs by depends on which bits are wrong, and on nothing else. Within 4,096 bytes no
+//! two single bits, of the page or of the checksum, make the same difference (its Hamming distance there is 4), so that the bit is known.
+
+use std::collections::HashMap;
+
+use crate::format::{BLOCK_BYTES, MetadataPage, Page, Role, SUPERBLOCK_MAGIC, Superblock, decode_metadata};
+
+/// The polynomial of CRC32C, its bits reversed.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+/// What each bit of a page changes of a checksum.
+#[derive(Debug)]
+pub struct Mending {
+    /// By the change: how many bits follow the one that is wrong.
+    bits: HashMap<u32, u32>,
+}
+
+impl Default for Mending {
+    fn default() -> Mending {
+        Mending::new()
+    }
+}
+
+impl Mending {
+    /// For pages of a block's size.
+    pub fn new() -> Mending {
+        let mut change = POLYNOMIAL;
+        let bits = (0..BLOCK_BYTES as u32 * 8).map(|following| {
+            let this = (change, following);
+            change = (change >> 1) ^ if change & 1 == 1 { POLYNOMIAL } else { 0 };
+            this
+        });
+        Mending { bits: bits.collect() }
+    }
+
+    /// A metadata page of which one bit is wrong.
+    pub fn metadata(&self, role: Role, page: &Page) -> Option<(Page, MetadataPage)> {
+        let mended = self.mend(*page, &role.magic().to_le_bytes(), 4, 8)?;
+        Some((mended, decode_metadata(role, &mended).ok()?))
+    }
+
+    /// A superblock of which one bit is wrong.
+    pub fn superblock(&self, page: &Page) -> Option<Superblock> {
+        Superblock::decode(&self.mend(*page, &SUPERBLOCK_MAGIC.to_le_bytes(), 8, 12)?).ok()
+    }
+
+    /// The page with the one bit that is wrong of its magic number, of its checksum at `crc_at` or of what that covers, from `start` on.
+    fn mend(&self, mut page: Page, magic: &[u8], crc_at: usize, start: usize) -> Option<Page> {
+        let wrong: u32 = page.iter().zip(magic).map(|(found, expected)| (found ^ expected).count_ones()).sum();
+        if wrong > 1 {
+            return None;
+        }
+        page[..magic.len()].copy_from_slice(magic);
+        let found = u32::from_le_bytes(page[crc_at..crc_at + 4].try_into().expect("4 bytes"));
+        let change = found ^ crc32c::crc32c(&page[start..]);
+        if wrong == 1 {
+            return (change == 0).then_some(page);
+        }
+        let at = if change.count_ones() == 1 {
+            crc_at * 8 + change.trailing_zeros() as usize
+        } else {
+            let following = *self.bits.get(&change)? as usize;
+            Some(BLOCK_BYTES * 8 - 1 - following).filter(|at| *at >= start * 8)?
+        };
+        page[at / 8] ^= 1 << (at % 8);
+        Some(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Geometry, Header, Kind, Record, encode_metadata};
+
+    #[test]
+    fn every_flipped_bit_is_found_and_two_are_not_taken_for_one() {
+        let mending = Mending::new();
+        assert_eq!(mending.bits.len(), BLOCK_BYTES * 8, "no two bits change the checksum alike");
+        let header = Header {
+            cache: 7,
+            epoch: 1,
+            sequence: 1,
+            tail: 1,
+            previous_end: 0,
+            page: 0,
+            data_pages: 1,
+            durable_end: 0,
+            footer_pages: 0,
+        };
+        let record = Record { kind: Kind::Dirty, block: 5, slot: 17, crc: 3 };
+        let mut page = [0; BLOCK_BYTES];
+        encode_metadata(Role::Segment, &header, &[record], &mut page);
+        let geometry = Geometry { units: 100, unit_pages: 512 };
+        let superblock = Superblock::new([1; 16], [2; 16], geometry, 10 << 30);
+        for bit in 0..BLOCK_BYTES * 8 {
+            let flipped = |page: &Page| {
+                let mut page = *page;
+                page[bit / 8] ^= 1 << (bit % 8);
+                page
+            };
+            let mended = mending.metadata(Role::Segment, &flipped(&page)).map(|(page, _)| page);
+            assert_eq!(mended, Some(page), "bit {bit}");
+            assert_eq!(mending.superblock(&flipped(&superblock.encode())), Some(superblock.clone()), "bit {bit}");
+            let mut twice = flipped(&page);
+            twice[(bit / 8 + 1000) % BLOCK_BYTES] ^= 4;
+            assert!(mending.metadata(Role::Segment, &twice).is_none(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Salvaging a damaged cache offline: what is certain to be the newest is written back, the rest is listed.
+//!
+//! Nothing is changed on flash until everything was written back or an operator gives up the rest, so that a salvage can be repeated,
+//! after an interruption or with other options.
+
+use std::io;
+
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Place, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::mending::Mending;
+use flashwise_core::recovery::Known;
+use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
+
+use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired};
+use crate::detach::{DetachError, check_size, destage, dirty_copies};
+use crate::disk::Disk;
+use crate::flash::{FlashError, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
+use crate::memory::Memory;
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Copies that may not be the newest are written back too.
+    pub with_uncertain: bool,
+    /// What was not written back is given up.
+    pub discard_rest: bool,
+    /// How the flash is divided, where its superblock no longer says so.
+    pub geometry: Option<Geometry>,
+}
+
+/// Why a block is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A copy is known, and a newer one may be missing.
+    Uncertain,
+    /// The data of its copy is damaged.
+    Damaged,
+    /// Its only copy was lost before.
+    Lost,
+    /// The newest copy may be one of those of which it is no longer known what block they are of.
+    Unknown,
+}
+
+impl Reason {
+    /// The reason in a list.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Uncertain => "uncertain",
+            Reason::Damaged => "damaged",
+            Reason::Lost => "lost",
+            Reason::Unknown => "unknown",
+        }
+    }
+}
+
+/// Blocks that the backend may not have as they were last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The blocks.
+    pub blocks: std::ops::Range<u32>,
+    /// Why.
+    pub reason: Reason,
+    /// Whether a copy of them was written back all the same.
+    pub written_back: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Whether the cache was detached: now, or before.
+    pub detached: bool,
+    /// Whether there was nothing to do: it was detached before, or everything was written through.
+    pub was_empty: bool,
+    /// Blocks that were written back and are certain.
+    pub certain_blocks: u64,
+    /// Blocks that were written back and are not.
+    pub uncertain_blocks_written: u64,
+    /// Everything that is not certain, in the order of the blocks.
+    pub listed: Vec<Listed>,
+    /// Where records are missing.
+    pub gaps: Vec<Gap>,
+    /// Pages of metadata of which one bit was wrong.
+    pub mended_pages: u64,
+}
+
+impl Outcome {
+    /// How many blocks are listed for a reason.
+    pub fn blocks(&self, reason: Reason) -> u64 {
+        self.listed.iter().filter(|it| it.reason == reason).map(|it| u64::from(it.blocks.end - it.blocks.start)).sum()
+    }
+
+    /// Pages of headers and data of which nothing is known.
+    pub fn gap_pages(&self) -> u64 {
+        self.gaps.iter().map(|gap| u64::from(gap.pages.end - gap.pages.start)).sum()
+    }
+}
+
+/// Writes back what can be told for certain of the damaged cache on `flash`. `list` has to keep what is not certain, before the cache is
+/// given up. `progress` is told how many blocks were written back, and of how many.
+pub fn salvage(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+    options: &Options,
+    list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, DetachError> {
+    let pair_error = |error| DetachError::pair(flash, backend, error);
+    let mending = Mending::new();
+    let (found, is_whole) = find_superblock(flash, backend, side, pairing, options, &mending).map_err(pair_error)?;
+    let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
+    if superblock.state == State::Detached {
+        return Ok(Outcome { detached: true, was_empty: true, ..Outcome::default() });
+    }
+    check_size(backend, &superblock)?;
+    let mut outcome = Outcome::default();
+    let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_| ());
+    if recovered.is_err() && !may_be_dirty(&superblock, side)? {
+        Attachment::of(superblock, side.inode()).detach(flash, side)?;
+        return Ok(Outcome { detached: true, was_empty: true, ..outcome });
+    }
+    let mut known = look(flash, &superblock, is_whole, &mending, &mut outcome.mended_pages)?;
+    // Where recovery needs no mended page, it is the judge.
+    if let Ok(recovered) = recovered
+        && is_whole
+        && (outcome.mended_pages == 0 || !known.gaps.is_empty())
+    {
+        let mut lost: Vec<u32> = recovered.lost.keys().copied().collect();
+        lost.sort_unstable();
+        known = Salvaged { certain: dirty_copies(&recovered), lost, ..Salvaged::default() };
+    }
+    write_back(flash, backend, known, options, &mut outcome, progress)?;
+    backend.sync()?;
+    if !outcome.listed.is_empty() {
+        list(&outcome.listed)?;
+    }
+    if outcome.listed.is_empty() || options.discard_rest {
+        Attachment::of(superblock, side.inode()).detach(flash, side)?;
+        outcome.detached = true;
+    }
+    Ok(outcome)
+}
+
+/// The superblock, mended if need be, or made up from the backend's record. The second tells whether the log is known to end where it
+/// seems to.
+fn find_superblock(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    pairing: &Pairing,
+    options: &Options,
+    mending: &Mending,
+) -> Result<(Superblock, bool), AttachError> {
+    let read = match read_superblock(flash) {
+        Ok(superblock) => return Ok((superblock, true)),
+        // A newer version is a newer version, unless one bit makes it one.
+        Err(error @ (FlashError::Damaged(..) | FlashError::NoSuperblock(_))) => error,
+        Err(error) => return Err(error.into()),
+    };
+    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
+    flash.read_at(pages.bytes_mut(), 0).map_err(FlashError::Io)?;
+    let mended = (0..SUPERBLOCK_COPIES).filter_map(|copy| mending.superblock(pages.page(copy)));
+    let whole = read_copies(flash).map_err(FlashError::Io)?.into_iter().flatten();
+    if let Some(superblock) = whole.chain(mended).max_by_key(|superblock| superblock.generation) {
+        let (found, device) = (u64::from(superblock.geometry.pages()) * BLOCK_BYTES as u64, flash.size());
+        return if found > device {
+            Err(FlashError::TooSmall { found, device }.into())
+        } else {
+            Ok((superblock, true))
+        };
+    }
+    let record = side.read().map_err(AttachError::Side)?;
+    let (Some(record), Some(geometry)) = (record, options.geometry) else { return Err(read.into()) };
+    let superblock = Superblock {
+        attach: record.attach,
+        attach_confirmed: record.attach,
+        may_be_dirty: record.may_be_dirty,
+        durable: record
+            .closed
+            .as_ref()
+            .map_or(Place::default(), |closed| Place { sequence: closed.end_sequence, page: closed.end_page }),
+        generation: record.closed.as_ref().map_or(0, |closed| closed.generation),
+        ..Superblock::new(record.cache.into_bytes(), pairing.backend, geometry, backend.size())
+    };
+    if !holds_any(flash, &superblock).map_err(FlashError::Io)? {
+        return Err(read.into());
+    }
+    Ok((superblock, record.closed.is_some()))
+}
+
+/// Whether there is a page of the cache on the flash, if it is divided as its superblock says.
+fn holds_any(flash: &dyn Disk, superblock: &Superblock) -> io::Result<bool> {
+    let mut any = false;
+    for_each_unit(flash, superblock, &Mending::new(), |remains| any |= !remains.is_empty())?;
+    Ok(any)
+}
+
+fn for_each_unit(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    mending: &Mending,
+    mut visit: impl FnMut(UnitRemains),
+) -> io::Result<()> {
+    let geometry = superblock.geometry;
+    let mut bytes = Memory::new(geometry.unit_pages as usize);
+    for unit in 1..geometry.units {
+        let offset = u64::from(geometry.slot(unit, 0)) * BLOCK_BYTES as u64;
+        if flash.read_at(bytes.bytes_mut(), offset).is_err() {
+            // What cannot be read is a page that is damaged.
+            for page in 0..geometry.unit_pages {
+                if flash.read_at(bytes.page_mut(page), offset + u64::from(page) * BLOCK_BYTES as u64).is_err() {
+                    bytes.page_mut(page).fill(0);
+                }
+            }
+        }
+        visit(UnitRemains::new(geometry, cache_tag(superblock), unit, bytes.bytes_mut(), mending));
+    }
+    Ok(())
+}
+
+/// Looks at all of the flash.
+fn look(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    is_whole: bool,
+    mending: &Mending,
+    mended: &mut u64,
+) -> io::Result<Salvaged> {
+    let mut units = Vec::new();
+    for_each_unit(flash, superblock, mending, |remains| {
+        *mended += u64::from(remains.mended);
+        units.push(remains);
+    })?;
+    let blocks = superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
+    Ok(put_together(superblock.geometry, &Known::of(superblock), is_whole, blocks, &units))
+}
+
+fn write_back(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    known: Salvaged,
+    options: &Options,
+    outcome: &mut Outcome,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<()> {
+    let Salvaged { certain, uncertain, lost, unknown, gaps } = known;
+    let mut listed: Vec<(u32, Reason, bool)> = lost.iter().map(|&block| (block, Reason::Lost, false)).collect();
+    let damaged_first = |damaged: Vec<u32>| damaged.into_iter().map(|block| (block, Reason::Damaged, false));
+    let written = if options.with_uncertain { &uncertain[..] } else { &[] };
+    let all = (certain.len() + written.len()) as u64;
+    let (destaged, damaged) = destage(flash, backend, &certain, &mut |done, _| progress(done, all))?;
+    outcome.certain_blocks = destaged;
+    listed.extend(damaged_first(damaged));
+    let (also, damaged) = destage(flash, backend, written, &mut |done, _| progress(destaged + done, all))?;
+    outcome.uncertain_blocks_written = also;
+    let is_written = |copy: &BlockCopy| options.with_uncertain && damaged.binary_search(&copy.block).is_err();
+    listed.extend(uncertain.iter().map(|copy| (copy.block, Reason::Uncertain, is_written(copy))));
+    listed.sort_unstable();
+    let mut ranges: Vec<Listed> = Vec::new();
+    for (block, reason, written_back) in listed {
+        match ranges.last_mut() {
+            Some(last) if (last.blocks.end, last.reason, last.written_back) == (block, reason, written_back) => {
+                last.blocks.end += 1;
+            }
+            _ => ranges.push(Listed { blocks: block..block + 1, reason, written_back }),
+        }
+    }
+    let unknown = unknown.into_iter().map(|blocks| Listed { blocks, reason: Reason::Unknown, written_back: false });
+    ranges.extend(unknown);
+    ranges.sort_unstable_by_key(|listed| listed.blocks.start);
+    (outcome.listed, outcome.gaps) = (ranges, gaps);
+    Ok(())
+}
