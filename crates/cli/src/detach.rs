@@ -21,6 +21,7 @@ use crate::api::{ApiOptions, Client, volume_path};
 use crate::failure::Misuse;
 use crate::pair::PairFlags;
 use crate::progress::Bar;
+use crate::salvage::SalvageFlags;
 
 /// Write back what only the flash has, so that the backend alone is whole
 ///
@@ -42,6 +43,8 @@ pub struct Detach {
     #[command(flatten)]
     pair: PairFlags,
     #[command(flatten)]
+    salvage: SalvageFlags,
+    #[command(flatten)]
     api: ApiOptions,
 }
 
@@ -55,7 +58,10 @@ impl Detach {
             (None, Some(backend), Some(flash)) => {
                 let mut volume = VolumeConfig::of("volume", backend, flash);
                 self.pair.apply(&mut volume);
-                offline(&volume)
+                offline(&volume, &self.salvage)
+            }
+            _ if self.salvage.salvage => {
+                Err(Misuse("--salvage works offline: give --config, or --backend and --flash".to_owned()).into())
             }
             _ => self.running(&self.api.client()?),
         }
@@ -68,9 +74,12 @@ impl Detach {
         {
             return Err(Misuse(format!("no volume '{wanted}', expected one of: {}", names.join(", "))).into());
         }
+        if self.salvage.is_for_one() && self.volume.is_none() && names.len() > 1 {
+            return Err(Misuse(format!("--lost-list is for one volume, expected one of: {}", names.join(", "))).into());
+        }
         let wanted = |name: &str| self.volume.as_deref().is_none_or(|wanted| wanted == name);
         for volume in config.volumes.iter().filter(|volume| wanted(&volume.name)) {
-            offline(volume)?;
+            offline(volume, &self.salvage)?;
         }
         Ok(())
     }
@@ -114,7 +123,7 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
     }
 }
 
-fn offline(volume: &VolumeConfig) -> anyhow::Result<()> {
+fn offline(volume: &VolumeConfig, salvage: &SalvageFlags) -> anyhow::Result<()> {
     let VolumeConfig { flash, backend, .. } = volume;
     let flash_disk = FileDisk::open(flash, Options::default())?;
     let backend_disk = Arc::new(FileDisk::open(backend, Options::default())?);
@@ -126,6 +135,12 @@ fn offline(volume: &VolumeConfig) -> anyhow::Result<()> {
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);
     let bytes = |blocks| blocks * BLOCK_BYTES as u64;
     let mut progress = |done, all| bar.set(bytes(done), bytes(all));
+    if salvage.salvage {
+        let disks = (&flash_disk, &*backend_disk);
+        let salvaged = salvage.run(volume, disks, &*side, &pairing, &reading, &mut progress)?;
+        drop((read, bar));
+        return salvaged.tell(volume);
+    }
     let detached = detach(&flash_disk, &*backend_disk, &*side, &pairing, &reading, &mut progress)?;
     drop((read, bar));
     match detached {
@@ -133,6 +148,11 @@ fn offline(volume: &VolumeConfig) -> anyhow::Result<()> {
             "{} is detached: {} were written back, and {} alone is whole.",
             flash.display(),
             human::bytes(bytes(destaged_blocks) as f64),
+            backend.display()
+        ),
+        Detached::Empty => println!(
+            "{} is damaged, but everything was written through: it is detached, and {} alone is whole.",
+            flash.display(),
             backend.display()
         ),
         Detached::Before => println!("{} was detached before; {} alone is whole.", flash.display(), backend.display()),

@@ -7,6 +7,7 @@ use flashwise_core::options::OptionError;
 use flashwise_server::config::ConfigError;
 use flashwise_server::detach::DetachError;
 use flashwise_server::server::ServerError;
+use flashwise_server::wipe::WipeError;
 use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::error::TraceError;
@@ -48,6 +49,11 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
+        || error.downcast_ref::<WipeError>().is_some_and(|error| match error {
+            WipeError::Io(_) => false,
+            WipeError::Flash { error, .. } => error.is_permanent(),
+            _ => true,
+        })
         || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
         || error.downcast_ref::<DetachError>().is_some_and(DetachError::is_misuse)
         || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))

@@ -15,11 +15,13 @@ mod pair;
 mod pareto;
 mod policies;
 mod progress;
+mod salvage;
 mod serve;
 mod simulate;
 mod status;
 mod table;
 mod trace;
+mod wipe;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,7 @@ enum Command {
     Set(manage::Set),
     Detach(detach::Detach),
     Check(check::Check),
+    Wipe(wipe::Wipe),
     Policies(policies::Policies),
     Lifetime(lifetime::Lifetime),
     #[command(subcommand)]
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Set(set) => set.run(),
         Command::Detach(detach) => detach.run(),
         Command::Check(check) => check.run(),
+        Command::Wipe(wipe) => wipe.run(),
         Command::Policies(policies) => policies.run(),
         Command::Lifetime(lifetime) => lifetime.run(),
         Command::Trace(command) => command.run(),

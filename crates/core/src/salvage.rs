@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Record, Role, decode_metadata};
 use crate::mending::Mending;
-use crate::recovery::{Known, are_in_order, belongs, decode_footer, is_witness, page_of};
+use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witness, page_of};
 
 /// A segment whose header can be read.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub struct UnitRemains {
     segments: Vec<Segment>,
-    footer: Option<(Header, Vec<Record>)>,
+    footer: Option<Footer>,
     /// Pages of which one bit was wrong.
     pub mended: u32,
 }
@@ -74,12 +74,7 @@ impl UnitRemains {
                 remains.segments.push(Segment { header, records, is_whole, is_likely });
             }
         }
-        remains.footer = decode_footer(&bytes[end as usize * BLOCK_BYTES..]).filter(|(header, records)| {
-            belongs(geometry, cache, unit, header)
-                && header.page == end
-                && header.data_pages <= end
-                && are_in_order(geometry, unit, 1, header.data_pages, records)
-        });
+        remains.footer = footer_of(geometry, cache, unit, &bytes[end as usize * BLOCK_BYTES..]);
         remains
     }
 

@@ -29,6 +29,11 @@ pub enum DetachError {
     #[error("backend {path}: it has {found} bytes, the volume {expected}; it was cut short or is another")]
     BackendTooSmall { path: String, found: u64, expected: u64 },
     #[error(
+        "flash {path}: its superblock is lost in both copies, and {what}; give --erase-unit and --flash-size as they were when the \
+         cache was made, and the backend that it belongs to"
+    )]
+    NoSuperblock { path: String, what: String },
+    #[error(
         "flash {path}: the only copy of {} blocks is lost or damaged ({}); everything else was written back. To give them up, \
          overwrite them through the server and detach again, or list them and give them up by 'flashwise detach --salvage \
          --discard-rest': the backend has older data there",

@@ -23,3 +23,4 @@ pub mod salvage;
 pub mod server;
 pub mod status;
 pub mod volume;
+pub mod wipe;

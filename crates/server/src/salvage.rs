@@ -5,15 +5,15 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Place, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, Place, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
 
-use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired};
+use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired};
 use crate::detach::{DetachError, check_size, destage, dirty_copies};
 use crate::disk::Disk;
-use crate::flash::{FlashError, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
 use crate::memory::Memory;
 
 /// What an operator allows.
@@ -68,7 +68,9 @@ pub struct Listed {
 pub struct Outcome {
     /// Whether the cache was detached: now, or before.
     pub detached: bool,
-    /// Whether there was nothing to do: it was detached before, or everything was written through.
+    /// Whether it was detached before.
+    pub was_detached: bool,
+    /// Whether it is damaged and everything was written through, so that nothing is missed.
     pub was_empty: bool,
     /// Blocks that were written back and are certain.
     pub certain_blocks: u64,
@@ -94,32 +96,44 @@ impl Outcome {
     }
 }
 
-/// Writes back what can be told for certain of the damaged cache on `flash`. `list` has to keep what is not certain, before the cache is
-/// given up. `progress` is told how many blocks were written back, and of how many.
+/// A damaged cache and the backend that it belongs to.
+#[derive(Clone, Copy)]
+pub struct Pair<'a> {
+    /// The cache.
+    pub flash: &'a dyn Disk,
+    /// The backend.
+    pub backend: &'a dyn Disk,
+    /// What the backend knows of its cache.
+    pub side: &'a dyn BackendSide,
+    /// Which backend it is.
+    pub pairing: &'a Pairing,
+}
+
+/// Writes back what can be told for certain of a damaged cache. `list` has to keep what is not certain, before the cache is
+/// given up. `reading` is told how far the flash was read, `progress` how many blocks were written back, and of how many.
 pub fn salvage(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
+    pair: Pair<'_>,
     options: &Options,
     list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
+    reading: Progress<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Outcome, DetachError> {
+    let Pair { flash, backend, side, pairing } = pair;
     let pair_error = |error| DetachError::pair(flash, backend, error);
     let mending = Mending::new();
-    let (found, is_whole) = find_superblock(flash, backend, side, pairing, options, &mending).map_err(pair_error)?;
+    let (found, is_whole) = find_superblock(pair, options, &mending)?;
     let superblock = paired(flash, side, found, pairing).map_err(pair_error)?;
     if superblock.state == State::Detached {
-        return Ok(Outcome { detached: true, was_empty: true, ..Outcome::default() });
+        return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
     }
     check_size(backend, &superblock)?;
     let mut outcome = Outcome::default();
-    let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_| ());
+    let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
     if recovered.is_err() && !may_be_dirty(&superblock, side)? {
         Attachment::of(superblock, side.inode()).detach(flash, side)?;
         return Ok(Outcome { detached: true, was_empty: true, ..outcome });
     }
-    let mut known = look(flash, &superblock, is_whole, &mending, &mut outcome.mended_pages)?;
+    let mut known = look(flash, &superblock, is_whole, &mending, reading, &mut outcome.mended_pages)?;
     // Where recovery needs no mended page, it is the judge.
     if let Ok(recovered) = recovered
         && is_whole
@@ -143,49 +157,51 @@ pub fn salvage(
 
 /// The superblock, mended if need be, or made up from the backend's record. The second tells whether the log is known to end where it
 /// seems to.
-fn find_superblock(
-    flash: &dyn Disk,
-    backend: &dyn Disk,
-    side: &dyn BackendSide,
-    pairing: &Pairing,
-    options: &Options,
-    mending: &Mending,
-) -> Result<(Superblock, bool), AttachError> {
-    let read = match read_superblock(flash) {
+fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Result<(Superblock, bool), DetachError> {
+    let Pair { flash, backend, side, pairing } = pair;
+    match read_superblock(flash) {
         Ok(superblock) => return Ok((superblock, true)),
         // A newer version is a newer version, unless one bit makes it one.
-        Err(error @ (FlashError::Damaged(..) | FlashError::NoSuperblock(_))) => error,
-        Err(error) => return Err(error.into()),
-    };
-    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
-    flash.read_at(pages.bytes_mut(), 0).map_err(FlashError::Io)?;
-    let mended = (0..SUPERBLOCK_COPIES).filter_map(|copy| mending.superblock(pages.page(copy)));
-    let whole = read_copies(flash).map_err(FlashError::Io)?.into_iter().flatten();
-    if let Some(superblock) = whole.chain(mended).max_by_key(|superblock| superblock.generation) {
-        let (found, device) = (u64::from(superblock.geometry.pages()) * BLOCK_BYTES as u64, flash.size());
-        return if found > device {
-            Err(FlashError::TooSmall { found, device }.into())
-        } else {
-            Ok((superblock, true))
-        };
+        Err(FlashError::Damaged(..) | FlashError::NoSuperblock(_)) => {}
+        Err(error) => return Err(DetachError::cache(flash, error)),
     }
-    let record = side.read().map_err(AttachError::Side)?;
-    let (Some(record), Some(geometry)) = (record, options.geometry) else { return Err(read.into()) };
+    if let Some(superblock) = mended_superblock(flash, mending)? {
+        let (found, device) = (u64::from(superblock.geometry.pages()) * BLOCK_BYTES as u64, flash.size());
+        let too_small = FlashError::TooSmall { found, device };
+        return if found > device { Err(DetachError::cache(flash, too_small)) } else { Ok((superblock, true)) };
+    }
+    if let Err(error @ FlashError::NoSuperblock(PageError::Version { .. })) = read_superblock(flash) {
+        return Err(DetachError::cache(flash, error));
+    }
+    let lost = |what: String| DetachError::NoSuperblock { path: flash.description(), what };
+    let Some(record) = side.read()? else { return Err(lost("the backend has no record of a cache".to_owned())) };
+    let Some(geometry) = options.geometry else { return Err(lost("how it is divided is not known".to_owned())) };
+    let closed = record.closed.as_ref();
     let superblock = Superblock {
         attach: record.attach,
         attach_confirmed: record.attach,
         may_be_dirty: record.may_be_dirty,
-        durable: record
-            .closed
-            .as_ref()
+        durable: closed
             .map_or(Place::default(), |closed| Place { sequence: closed.end_sequence, page: closed.end_page }),
-        generation: record.closed.as_ref().map_or(0, |closed| closed.generation),
+        generation: closed.map_or(0, |closed| closed.generation),
         ..Superblock::new(record.cache.into_bytes(), pairing.backend, geometry, backend.size())
     };
-    if !holds_any(flash, &superblock).map_err(FlashError::Io)? {
-        return Err(read.into());
+    if !holds_any(flash, &superblock)? {
+        let unit = u64::from(geometry.unit_pages) * BLOCK_BYTES as u64;
+        return Err(lost(format!(
+            "in {} erase units of {unit} bytes no page of cache {} is found, which the backend belongs to",
+            geometry.units, record.cache
+        )));
     }
-    Ok((superblock, record.closed.is_some()))
+    Ok((superblock, closed.is_some()))
+}
+
+/// The newest copy of the superblock of which no more than one bit is wrong.
+pub(crate) fn mended_superblock(flash: &dyn Disk, mending: &Mending) -> io::Result<Option<Superblock>> {
+    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
+    flash.read_at(pages.bytes_mut(), 0)?;
+    let mended = (0..SUPERBLOCK_COPIES).filter_map(|copy| mending.superblock(pages.page(copy)));
+    Ok(mended.max_by_key(|superblock| superblock.generation))
 }
 
 /// Whether there is a page of the cache on the flash, if it is divided as its superblock says.
@@ -224,12 +240,14 @@ fn look(
     superblock: &Superblock,
     is_whole: bool,
     mending: &Mending,
+    reading: Progress<'_>,
     mended: &mut u64,
 ) -> io::Result<Salvaged> {
     let mut units = Vec::new();
     for_each_unit(flash, superblock, mending, |remains| {
         *mended += u64::from(remains.mended);
         units.push(remains);
+        reading(units.len() as u64, superblock.geometry.log_units().into());
     })?;
     let blocks = superblock.volume_bytes.div_ceil(BLOCK_BYTES as u64) as u32;
     Ok(put_together(superblock.geometry, &Known::of(superblock), is_whole, blocks, &units))
@@ -245,12 +263,12 @@ fn write_back(
 ) -> io::Result<()> {
     let Salvaged { certain, uncertain, lost, unknown, gaps } = known;
     let mut listed: Vec<(u32, Reason, bool)> = lost.iter().map(|&block| (block, Reason::Lost, false)).collect();
-    let damaged_first = |damaged: Vec<u32>| damaged.into_iter().map(|block| (block, Reason::Damaged, false));
+    let are_damaged = |damaged: Vec<u32>| damaged.into_iter().map(|block| (block, Reason::Damaged, false));
     let written = if options.with_uncertain { &uncertain[..] } else { &[] };
     let all = (certain.len() + written.len()) as u64;
     let (destaged, damaged) = destage(flash, backend, &certain, &mut |done, _| progress(done, all))?;
     outcome.certain_blocks = destaged;
-    listed.extend(damaged_first(damaged));
+    listed.extend(are_damaged(damaged));
     let (also, damaged) = destage(flash, backend, written, &mut |done, _| progress(destaged + done, all))?;
     outcome.uncertain_blocks_written = also;
     let is_written = |copy: &BlockCopy| options.with_uncertain && damaged.binary_search(&copy.block).is_err();

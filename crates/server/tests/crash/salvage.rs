@@ -8,7 +8,7 @@ use flashwise_server::attach::Pairing;
 use flashwise_server::detach::{DetachError, Detached, detach};
 use flashwise_server::engine::{BACKEND, FLASH};
 use flashwise_server::export::Operation;
-use flashwise_server::salvage::{Options, Outcome as Salvaged, Reason, salvage};
+use flashwise_server::salvage::{Options, Outcome as Salvaged, Pair, Reason, salvage};
 
 use crate::fake_disk::{CORRUPTIONS, Corruption, Loss};
 use crate::model::{Content, Model, SECTORS, decode};
@@ -91,7 +91,8 @@ fn pairing() -> Pairing {
 
 fn run(devices: &Devices, options: &Options) -> Result<Salvaged, DetachError> {
     let [flash, backend] = &devices.disks;
-    salvage(flash, backend, &devices.side(), &pairing(), options, &mut |_| Ok(()), &mut |_, _| ())
+    let pair = Pair { flash, backend, side: &devices.side(), pairing: &pairing() };
+    salvage(pair, options, &mut |_| Ok(()), &|_, _| (), &mut |_, _| ())
 }
 
 fn listed(salvaged: &Salvaged) -> HashSet<usize> {
@@ -124,8 +125,14 @@ fn one_flipped_bit_of_any_page_of_metadata_loses_nothing() {
                 let salvaged = salvaged.unwrap_or_else(|error| panic!("seed {seed}, page {page}: {error}"));
                 assert!(salvaged.listed.is_empty() && salvaged.detached, "seed {seed}, page {page}: {salvaged:?}");
                 verify(&devices, &model, &salvaged).unwrap_or_else(|error| panic!("seed {seed}, page {page}: {error}"));
-                let again =
-                    detach(&devices.disks[FLASH], &devices.disks[BACKEND], &devices.side(), &pairing(), &mut |_, _| ());
+                let again = detach(
+                    &devices.disks[FLASH],
+                    &devices.disks[BACKEND],
+                    &devices.side(),
+                    &pairing(),
+                    &|_, _| (),
+                    &mut |_, _| (),
+                );
                 assert_eq!(again.unwrap(), Detached::Before);
                 runs += 1;
             }
@@ -176,7 +183,7 @@ fn no_kind_of_damage_to_one_page_brings_older_data_unlisted() {
 /// Both copies of the superblock may be gone too: the flags say how the flash was divided.
 #[test]
 fn random_damage_after_an_orderly_end_brings_no_older_data_unlisted() {
-    let (mut complete, mut with_list, mut refused) = (0, 0, 0);
+    let (mut complete, mut with_list, mut refused, mut older) = (0, 0, 0, 0);
     for seed in 1..=crate::setting("FLASHWISE_SALVAGE_SEEDS", 12) * 10 {
         let (setup, devices, model) = left_behind(seed, true);
         let random = &mut Random(!seed);
@@ -199,13 +206,14 @@ fn random_damage_after_an_orderly_end_brings_no_older_data_unlisted() {
                         .unwrap_or_else(|error| panic!("seed {seed}, {damaged:?}: {error}"));
                     *(if salvaged.listed.is_empty() { &mut complete } else { &mut with_list }) += 1;
                     assert_eq!(salvaged.detached, salvaged.listed.is_empty());
+                    older += u32::from(verify(&devices, &model, &Salvaged::default()).is_err());
                 }
                 Err(_) => refused += 1,
             }
         }
     }
-    println!("{complete} complete, {with_list} with a list, {refused} refused");
-    assert!(complete > 100 && with_list > 100, "{complete}, {with_list}");
+    println!("{complete} complete, {with_list} with a list, {older} times with reason, {refused} refused");
+    assert!(complete > 100 && with_list > 100 && older > 100, "{complete}, {with_list}, {older}");
 }
 
 /// The newest version of a block was in a segment whose header is gone; an older copy is known.
@@ -279,7 +287,7 @@ fn a_salvage_that_is_interrupted_can_be_repeated() {
             });
             let again = run(&devices, &options).unwrap_or_else(|error| panic!("seed {seed}, {lives} lives: {error}"));
             // What the first had listed, if it got as far as giving the cache up.
-            let listed = if again.was_empty { first.unwrap_or_default() } else { again };
+            let listed = if again.was_detached { first.unwrap_or_default() } else { again };
             if listed.detached || !died {
                 verify(&devices, &model, &listed).unwrap_or_else(|error| panic!("seed {seed}, {lives} lives: {error}"));
             }

@@ -1,0 +1,194 @@
+//! `flashwise detach --salvage`: what is certain of a damaged cache is written back, the rest is listed.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::quantity::ByteSize;
+use flashwise_server::attach::{BackendSide, Pairing};
+use flashwise_server::disk::Disk;
+use flashwise_server::disk::file::FileDisk;
+use flashwise_server::flash::Progress;
+use flashwise_server::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
+use flashwise_server::volume::VolumeConfig;
+use flashwise_sim::human;
+
+use crate::failure::Misuse;
+
+#[derive(Debug, Args)]
+pub struct SalvageFlags {
+    /// Offline, of a damaged cache: write back every block that is certain to be the newest, and list all others
+    #[arg(long)]
+    pub salvage: bool,
+    /// Where blocks are listed that are lost or not certain; must not exist [default: FLASH.lost.csv in this directory]
+    #[arg(long, value_name = "FILE", requires = "salvage")]
+    lost_list: Option<PathBuf>,
+    /// Write back the newest known copy of blocks that may have had a newer one, too
+    #[arg(long, requires = "salvage")]
+    with_uncertain: bool,
+    /// Give up what cannot be written back: the cache is marked as detached
+    #[arg(long, requires = "salvage")]
+    discard_rest: bool,
+    /// How much of the flash was used, where its superblock is lost [default: all of it]
+    #[arg(long, value_name = "SIZE", requires = "salvage")]
+    flash_size: Option<ByteSize>,
+    /// Size of an erase unit, where its superblock is lost [default: 2MiB]
+    #[arg(long, value_name = "SIZE", requires = "salvage")]
+    erase_unit: Option<ByteSize>,
+}
+
+impl SalvageFlags {
+    /// Whether lists of several volumes would go to one file.
+    pub fn is_for_one(&self) -> bool {
+        self.lost_list.is_some()
+    }
+
+    fn geometry(&self, volume: &VolumeConfig, flash: &FileDisk) -> anyhow::Result<Geometry> {
+        let unit = self.erase_unit.map_or(volume.erase_unit_bytes, ByteSize::bytes);
+        let size = self.flash_size.map(ByteSize::bytes).or(volume.flash_size_bytes).unwrap_or(flash.size());
+        let pages = unit / BLOCK_BYTES as u64;
+        let possible = u64::from(Geometry::UNIT_PAGES_MIN)..=u64::from(Geometry::UNIT_PAGES_MAX);
+        if !unit.is_multiple_of(BLOCK_BYTES as u64) || !possible.contains(&pages) {
+            let unit = ByteSize::new(unit);
+            return Err(
+                Misuse(format!("--erase-unit is {unit}, expected a multiple of 4KiB from 64KiB to 256MiB")).into()
+            );
+        }
+        let units = size / unit;
+        if size > flash.size() || units < u64::from(Geometry::UNITS_MIN) || units * pages > u64::from(u32::MAX) {
+            let (size, unit, found) = (ByteSize::new(size), ByteSize::new(unit), ByteSize::new(flash.size()));
+            return Err(Misuse(format!(
+                "--flash-size is {size} in erase units of {unit}, expected at least {} of them and at most the device's {found}",
+                Geometry::UNITS_MIN
+            ))
+            .into());
+        }
+        Ok(Geometry { units: units as u32, unit_pages: pages as u32 })
+    }
+
+    pub fn run(
+        &self,
+        volume: &VolumeConfig,
+        (flash, backend): (&FileDisk, &FileDisk),
+        side: &dyn BackendSide,
+        pairing: &Pairing,
+        reading: Progress<'_>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> anyhow::Result<Salvaged> {
+        let name = volume.flash.file_name().unwrap_or_default().to_string_lossy();
+        let list = self.lost_list.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.lost.csv")));
+        if list.symlink_metadata().is_ok() {
+            return Err(exists(&list).into());
+        }
+        // It matters only where the superblock is lost, and is judged only where it was given.
+        let geometry = match self.geometry(volume, flash) {
+            Err(error) if self.erase_unit.is_some() || self.flash_size.is_some() => return Err(error),
+            geometry => geometry.ok(),
+        };
+        let options = Options { with_uncertain: self.with_uncertain, discard_rest: self.discard_rest, geometry };
+        let mut write = |listed: &[Listed]| {
+            write_list(&list, listed)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", list.display())))
+        };
+        let pair = Pair { flash, backend, side, pairing };
+        let outcome = salvage(pair, &options, &mut write, reading, progress)?;
+        Ok(Salvaged { outcome, list })
+    }
+}
+
+fn exists(list: &Path) -> Misuse {
+    Misuse(format!(
+        "{}: it exists, and is not overwritten; give --lost-list another name, or move it away",
+        list.display()
+    ))
+}
+
+fn write_list(path: &Path, listed: &[Listed]) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create_new(path)?);
+    writeln!(file, "first_block,last_block,offset_bytes,length_bytes,reason,written_back")?;
+    for Listed { blocks, reason, written_back } in listed {
+        let bytes = |blocks: u32| u64::from(blocks) * BLOCK_BYTES as u64;
+        let (offset, length) = (bytes(blocks.start), bytes(blocks.end - blocks.start));
+        let written = if *written_back { "yes" } else { "no" };
+        writeln!(file, "{},{},{offset},{length},{},{written}", blocks.start, blocks.end - 1, reason.name())?;
+    }
+    file.into_inner().map_err(|error| error.into_error())?.sync_all()
+}
+
+/// What was done.
+pub struct Salvaged {
+    outcome: Outcome,
+    list: PathBuf,
+}
+
+fn blocks(number: u64) -> String {
+    let noun = if number == 1 { "block" } else { "blocks" };
+    format!("{} {noun} ({})", human::count(number), human::bytes((number * BLOCK_BYTES as u64) as f64))
+}
+
+impl Salvaged {
+    /// Tells the operator; fails if something is lost or not certain.
+    pub fn tell(&self, volume: &VolumeConfig) -> anyhow::Result<()> {
+        let Salvaged { outcome, list } = self;
+        let (flash, backend) = (volume.flash.display(), volume.backend.display());
+        if outcome.was_detached {
+            println!("{flash} was detached before; {backend} alone is whole.");
+            return Ok(());
+        }
+        if outcome.was_empty {
+            println!(
+                "{flash} is damaged, but everything was written through: it is detached, and {backend} alone is whole."
+            );
+            return Ok(());
+        }
+        if outcome.mended_pages > 0 {
+            println!(
+                "Pages of metadata with one wrong bit, which were mended: {}.",
+                human::count(outcome.mended_pages)
+            );
+        }
+        println!("{} that are certain to be the newest were written back.", blocks(outcome.certain_blocks));
+        if outcome.listed.is_empty() {
+            println!("{flash} is detached: nothing is lost, and {backend} alone is whole.");
+            return Ok(());
+        }
+        self.tell_rest();
+        println!("{} lists them.", list.display());
+        if outcome.detached {
+            println!("{flash} is detached, and the rest is given up.");
+        } else {
+            println!(
+                "{flash} was left as it is. Until it is given up by --discard-rest, do not write to {backend}: another salvage \
+                 would write over it."
+            );
+        }
+        bail!("{flash}: not everything could be salvaged; see {}", list.display())
+    }
+
+    fn tell_rest(&self) {
+        let outcome = &self.outcome;
+        let uncertain = outcome.blocks(Reason::Uncertain);
+        if uncertain > 0 {
+            let what = match outcome.uncertain_blocks_written {
+                0 => "were not written back; --with-uncertain does that".to_owned(),
+                written => format!("are uncertain all the same; of {written} that copy was written back"),
+            };
+            println!("{} have a copy, but a newer one may be missing: they {what}.", blocks(uncertain));
+        }
+        let lost = outcome.blocks(Reason::Damaged) + outcome.blocks(Reason::Lost);
+        if lost > 0 {
+            println!("{} are lost: their only copy is damaged, or was lost before.", blocks(lost));
+        }
+        if outcome.gap_pages() > 0 {
+            println!(
+                "The records of {} pages of flash are missing. As many blocks at most may have had their newest data there, among {}: \
+                 the backend has older data of them.",
+                human::count(outcome.gap_pages()),
+                blocks(outcome.blocks(Reason::Unknown) + uncertain)
+            );
+        }
+    }
+}

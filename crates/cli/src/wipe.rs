@@ -1,0 +1,134 @@
+//! `flashwise wipe`: clears a cache after naming what it holds.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_server::attach::stores::side_of;
+use flashwise_server::attach::{BackendSide, Pairing};
+use flashwise_server::check::state_name;
+use flashwise_server::disk::Disk;
+use flashwise_server::disk::file::{FileDisk, Options};
+use flashwise_server::disk::identity::identity;
+use flashwise_server::volume::VolumeConfig;
+use flashwise_server::wipe::{Holding, examine, wipe};
+use flashwise_sim::human;
+use uuid::Uuid;
+
+use crate::failure::Misuse;
+use crate::pair::PairFlags;
+
+/// Clear a cache that no server uses, after naming what it holds
+///
+/// What was not written back is lost then: `flashwise detach` writes it back.
+#[derive(Debug, Args)]
+pub struct Wipe {
+    /// The cache: a regular file or a block device
+    #[arg(long, value_name = "FILE")]
+    flash: PathBuf,
+    /// The backend that it belongs to, which from then on misses nothing and starts without it
+    #[arg(long, value_name = "FILE")]
+    backend: Option<PathBuf>,
+    #[command(flatten)]
+    pair: PairFlags,
+    /// Wipe without asking
+    #[arg(long)]
+    yes: bool,
+    /// Wipe even what the backend does not have
+    #[arg(long)]
+    discard_dirty: bool,
+}
+
+/// A backend with what is known of its cache.
+struct Pair {
+    backend: Arc<FileDisk>,
+    side: Box<dyn BackendSide>,
+    pairing: Pairing,
+}
+
+impl Wipe {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let flash = FileDisk::open(&self.flash, Options::default())?;
+        let pair = self.backend.as_ref().map(|path| self.open(path)).transpose()?;
+        let holding = examine(&flash)?;
+        println!("{}", self.description(&holding));
+        if holding.may_be_dirty() && !self.discard_dirty {
+            let what = match holding.dirty_blocks {
+                Some(dirty) => format!("{} that the backend does not have", blocks(dirty)),
+                None => "data that the backend does not have".to_owned(),
+            };
+            let may = if holding.dirty_blocks.is_some() { "holds" } else { "may hold" };
+            return Err(Misuse(format!(
+                "{}: it {may} {what}; write that back by 'flashwise detach', or lose it by --discard-dirty",
+                self.flash.display()
+            ))
+            .into());
+        }
+        self.confirm(&holding)?;
+        let pair = pair.as_ref().map(|pair| (&*pair.backend as &dyn Disk, &*pair.side, &pair.pairing));
+        let (named, dirty) = (pair.is_some(), holding.may_be_dirty());
+        wipe(&flash, &holding, pair)?;
+        println!("{} is blank.", self.flash.display());
+        if dirty && !named {
+            println!("Its backend still misses its data: start it with --discard-cache once.");
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &Path) -> anyhow::Result<Pair> {
+        let mut volume = VolumeConfig::of("volume", path, &self.flash);
+        self.pair.apply(&mut volume);
+        let backend = Arc::new(FileDisk::open(path, Options::default())?);
+        let identity = identity(&backend, volume.backend_id.as_deref())?;
+        let side = side_of(backend.clone(), identity.id, &volume.state_directory)?;
+        let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
+        Ok(Pair { backend, side, pairing })
+    }
+
+    fn description(&self, holding: &Holding) -> String {
+        let flash = self.flash.display();
+        let Some(superblock) = &holding.superblock else {
+            return format!(
+                "{flash} holds a cache whose superblock is damaged in both copies: which one is not known."
+            );
+        };
+        let uuid = Uuid::from_bytes;
+        let dirty = match holding.dirty_blocks {
+            Some(dirty) => format!("{} were not written back", blocks(dirty)),
+            None => "its log is damaged, and what was not written back cannot be counted".to_owned(),
+        };
+        format!(
+            "{flash} holds cache {} of backend {}, {}; number of its starts: {}; {dirty}.",
+            uuid(superblock.cache),
+            uuid(superblock.backend),
+            state_name(superblock.state),
+            superblock.attach
+        )
+    }
+
+    fn confirm(&self, holding: &Holding) -> anyhow::Result<()> {
+        if self.yes {
+            return Ok(());
+        }
+        let flash = self.flash.display();
+        if !std::io::stdin().is_terminal() {
+            return Err(Misuse(format!("{flash}: to wipe it, give --yes")).into());
+        }
+        let word = match &holding.superblock {
+            Some(superblock) => Uuid::from_bytes(superblock.cache).to_string()[..8].to_owned(),
+            None => "wipe".to_owned(),
+        };
+        print!("To wipe it, type {word}: ");
+        std::io::stdout().flush()?;
+        let mut typed = String::new();
+        std::io::stdin().read_line(&mut typed)?;
+        if typed.trim() == word { Ok(()) } else { Err(Misuse(format!("{flash}: it was not wiped")).into()) }
+    }
+}
+
+fn blocks(number: u64) -> String {
+    let noun = if number == 1 { "block" } else { "blocks" };
+    format!("{} {noun} ({})", human::count(number), human::bytes((number * BLOCK_BYTES as u64) as f64))
+}
