@@ -219,10 +219,10 @@ impl Serve {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP].iter().chain(&IGNORED)).context("signals")?;
         let bar = Bar::erase_units(String::new());
         let server = Server::start(&config, &|volume, done, all| {
+            bar.set(done, all);
             if done <= 1 {
                 bar.rename(format!("reading the cache of volume {volume}"));
             }
-            bar.set(done, all);
         })?;
         drop(bar);
         tell(&server);
