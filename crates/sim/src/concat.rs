@@ -70,7 +70,7 @@ pub fn concat(
 /// Those that hold no requests add none.
 ///
 /// # Errors
-/// As of [`concat`]; at least one request is needed.
+/// As of [`concat()`]; at least one request is needed.
 pub fn join(paths: &[String], settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
     join_with(paths, settings, progress, |_| Ok(()))
 }

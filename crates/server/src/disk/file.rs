@@ -17,7 +17,7 @@ use crate::export::Extent;
 /// Whether reads and writes go through the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageCache {
-    /// Bypassed where the file system allows that; [`FileDisk::note`] says when it does not.
+    /// Bypassed where the file system allows that; [`FileDisk::notes`] says when it does not.
     #[default]
     AvoidIfPossible,
     /// Bypassed; opening fails where the file system does not allow that.
