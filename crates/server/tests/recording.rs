@@ -22,11 +22,14 @@ fn start(path: &Path, volumes: &[&str]) -> Recorder {
     Recorder::start(path, LIMITS, &volumes).unwrap()
 }
 
-/// What a segment holds, decompressed; nothing where it is not there yet.
+/// What a segment holds, decompressed; nothing where it is not there yet, or a piece is just being written.
 fn read_segment(path: &Path, number: u64) -> String {
     let Ok(mut bytes) = std::fs::read(Names::of(path).path(number)) else { return String::new() };
     if path.extension().is_some() {
-        bytes = zstd::decode_all(&*bytes).unwrap();
+        bytes = match zstd::decode_all(&*bytes) {
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Vec::new(),
+            decoded => decoded.unwrap(),
+        };
     }
     String::from_utf8(bytes).unwrap()
 }
