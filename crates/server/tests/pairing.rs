@@ -249,6 +249,16 @@ fn of_a_backend_that_was_changed_without_its_cache_only_dirty_blocks_are_kept() 
 }
 
 #[test]
+fn a_backend_that_has_grown_while_the_server_was_down_keeps_its_cache() {
+    let setting = Setting::new(Mode::WriteBack);
+    setting.write_and_close(1);
+    File::options().write(true).open(&setting.config.backend).unwrap().set_len(24 * MIB).unwrap();
+    let (volume, opened) = setting.open();
+    assert!(!opened.formatted && opened.dirty_blocks == 4, "{opened:?}");
+    assert_eq!((volume.size(), read(&volume)), (24 * MIB, 1));
+}
+
+#[test]
 fn a_copy_of_the_backend_is_not_taken_for_it() {
     let mut setting = Setting::new(Mode::WriteBack);
     setting.write_and_close(1);

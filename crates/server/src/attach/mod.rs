@@ -347,20 +347,18 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     let block = flashwise_core::format::BLOCK_BYTES as u64;
     let unit = |geometry: &Geometry| u64::from(geometry.unit_pages) * block;
     let bytes = |geometry: &Geometry| u64::from(geometry.pages()) * block;
-    let compared = [
-        ("erase unit", unit(&found.geometry), unit(&wanted.geometry)),
-        ("flash size", bytes(&found.geometry), bytes(&wanted.geometry)),
-        // A volume may have grown.
-        ("volume size", found.volume_bytes, wanted.volume_bytes.max(found.volume_bytes)),
-    ];
-    match compared.into_iter().find(|(_, found, expected)| found != expected) {
-        Some((what, found, expected)) => Err(AttachError::Geometry { what, found, expected }),
-        None if found.volume_bytes > wanted.volume_bytes => {
-            let (found, expected) = (found.volume_bytes, wanted.volume_bytes);
-            Err(AttachError::Geometry { what: "volume size", found, expected })
-        }
-        None => Ok(()),
+    let refuse = |what, found, expected| Err(AttachError::Geometry { what, found, expected });
+    if found.geometry.unit_pages != wanted.geometry.unit_pages {
+        return refuse("erase unit", unit(&found.geometry), unit(&wanted.geometry));
     }
+    if found.geometry != wanted.geometry {
+        return refuse("flash size", bytes(&found.geometry), bytes(&wanted.geometry));
+    }
+    // A volume may have grown.
+    if found.volume_bytes > wanted.volume_bytes {
+        return refuse("volume size", found.volume_bytes, wanted.volume_bytes);
+    }
+    Ok(())
 }
 
 /// Makes a cache anew.
