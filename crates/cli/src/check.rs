@@ -2,21 +2,18 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::attach::stores::side_of;
-use flashwise_server::attach::{AttachError, Pairing, Refusal, paired_superblock};
+use flashwise_server::attach::{AttachError, Refusal, paired_superblock};
 use flashwise_server::check::{Report, Severity, check, total_bytes};
 use flashwise_server::disk::Disk;
 use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::disk::identity::identity;
 use flashwise_sim::human;
 use flashwise_sim::progress::Progress;
 
-use crate::pair::PairFlags;
+use crate::pair::{OpenBackend, PairFlags};
 use crate::progress::Bar;
 
 /// Verify a cache device that no server uses, and explain what is found; ends with 1 if it is damaged. It writes nothing
@@ -42,23 +39,15 @@ impl Check {
     pub fn run(&self) -> anyhow::Result<()> {
         let options = Options { read_only: true, ..Options::default() };
         let flash = FileDisk::open(&self.flash, options)?;
-        let backend = match &self.backend {
-            Some(path) => {
-                let disk = Arc::new(FileDisk::open(path, options)?);
-                Some((identity(&disk, self.pair.backend_id())?, disk))
-            }
-            None => None,
-        };
+        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), options);
+        let backend = self.backend.as_deref().map(open).transpose()?;
         let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&flash, self.data));
-        let pair = backend.as_ref().map(|(identity, disk)| (identity, disk.size()));
+        let pair = backend.as_ref().map(|backend| (&backend.identity, backend.disk.size()));
         let mut report = check(&flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
-        if let Some((identity, disk)) = backend {
-            let side = side_of(disk, identity.id, &self.pair.state_directory())?;
-            let is_identified = self.pair.backend_id().is_some();
-            let pairing = Pairing { backend: identity.id, is_identified, discards: false };
+        if let Some(OpenBackend { side, pairing, .. }) = &backend {
             // Whatever else is wrong with them was found above.
-            if let Err(AttachError::Refused(refusal)) = paired_superblock(&flash, &*side, &pairing)
+            if let Err(AttachError::Refused(refusal)) = paired_superblock(&flash, &**side, pairing)
                 && !matches!(refusal, Refusal::OtherBackend { .. })
             {
                 report.add_refusal(&refusal);

@@ -1,25 +1,21 @@
 //! `flashwise detach`: writes everything back, so that the backend alone is whole.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::attach::Pairing;
-use flashwise_server::attach::stores::side_of;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::detach::{Detached, detach};
 use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::disk::identity::identity;
 use flashwise_server::volume::VolumeConfig;
 use flashwise_sim::human;
 use serde_json::Value;
 
 use crate::api::{ApiOptions, Client, volume_path};
 use crate::failure::Misuse;
-use crate::pair::PairFlags;
+use crate::pair::{OpenBackend, PairFlags};
 use crate::progress::Bar;
 use crate::salvage::SalvageFlags;
 
@@ -56,8 +52,7 @@ impl Detach {
         match (&self.config, &self.backend, &self.flash) {
             (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
             (None, Some(backend), Some(flash)) => {
-                let mut volume = VolumeConfig::of("volume", backend, flash);
-                self.pair.apply(&mut volume);
+                let volume = self.pair.volume(backend, flash);
                 offline(&volume, &self.salvage)
             }
             _ if self.salvage.salvage => {
@@ -126,10 +121,7 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
 fn offline(volume: &VolumeConfig, salvage: &SalvageFlags) -> anyhow::Result<()> {
     let VolumeConfig { flash, backend, .. } = volume;
     let flash_disk = FileDisk::open(flash, Options::default())?;
-    let backend_disk = Arc::new(FileDisk::open(backend, Options::default())?);
-    let identity = identity(&backend_disk, volume.backend_id.as_deref())?;
-    let side = side_of(backend_disk.clone(), identity.id, &volume.state_directory)?;
-    let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
+    let OpenBackend { disk: backend_disk, side, pairing, .. } = OpenBackend::of(volume, Options::default())?;
     let read = Bar::erase_units(format!("reading {}", flash.display()));
     let reading = |done, all| read.set(done, all);
     let bar = Bar::bytes(format!("writing back {}", flash.display()), 0);

@@ -1,9 +1,13 @@
 //! How a backend is told from others, where it cannot tell itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use flashwise_server::attach::stores::default_state_directory;
+use flashwise_server::attach::stores::side_of;
+use flashwise_server::attach::{BackendSide, Pairing};
+use flashwise_server::disk::file::{FileDisk, Options};
+use flashwise_server::disk::identity::{Identity, identity};
 use flashwise_server::volume::VolumeConfig;
 
 /// What a configuration says of a backend, for commands that work without one.
@@ -19,20 +23,32 @@ pub struct PairFlags {
 }
 
 impl PairFlags {
-    pub fn apply(&self, volume: &mut VolumeConfig) {
+    /// The volume of a backend and a flash, with what is said here.
+    pub fn volume(&self, backend: &Path, flash: &Path) -> VolumeConfig {
+        let mut volume = VolumeConfig::of("volume", backend, flash);
         volume.backend_id.clone_from(&self.backend_id);
         if let Some(directory) = &self.state_directory {
             volume.state_directory.clone_from(directory);
         }
+        volume
     }
+}
 
-    /// Where records are kept.
-    pub fn state_directory(&self) -> PathBuf {
-        self.state_directory.clone().unwrap_or_else(default_state_directory)
-    }
+/// A backend that no server uses, with what it knows of its cache.
+pub struct OpenBackend {
+    pub disk: Arc<FileDisk>,
+    pub identity: Identity,
+    pub side: Box<dyn BackendSide>,
+    pub pairing: Pairing,
+}
 
-    /// The name that was given to the backend.
-    pub fn backend_id(&self) -> Option<&str> {
-        self.backend_id.as_deref()
+impl OpenBackend {
+    /// Opens the backend of a volume.
+    pub fn of(volume: &VolumeConfig, options: Options) -> anyhow::Result<OpenBackend> {
+        let disk = Arc::new(FileDisk::open(&volume.backend, options)?);
+        let identity = identity(&disk, volume.backend_id.as_deref())?;
+        let side = side_of(disk.clone(), identity.id, &volume.state_directory)?;
+        let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
+        Ok(OpenBackend { disk, identity, side, pairing })
     }
 }

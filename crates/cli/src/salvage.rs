@@ -124,9 +124,9 @@ pub struct Salvaged {
     list: PathBuf,
 }
 
-fn blocks(number: u64) -> String {
-    let noun = if number == 1 { "block" } else { "blocks" };
-    format!("{} {noun} ({})", human::count(number), human::bytes((number * BLOCK_BYTES as u64) as f64))
+/// A number of blocks, and their size.
+pub fn blocks(number: u64) -> String {
+    format!("{} ({})", human::counted(number, "block"), human::bytes((number * BLOCK_BYTES as u64) as f64))
 }
 
 impl Salvaged {

@@ -1,24 +1,18 @@
 //! `flashwise wipe`: clears a cache after naming what it holds.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::attach::stores::side_of;
-use flashwise_server::attach::{BackendSide, Pairing};
 use flashwise_server::check::state_name;
 use flashwise_server::disk::Disk;
 use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::disk::identity::identity;
-use flashwise_server::volume::VolumeConfig;
 use flashwise_server::wipe::{Holding, examine, wipe};
-use flashwise_sim::human;
 use uuid::Uuid;
 
 use crate::failure::Misuse;
-use crate::pair::PairFlags;
+use crate::pair::{OpenBackend, PairFlags};
+use crate::salvage::blocks;
 
 /// Clear a cache that no server uses, after naming what it holds
 ///
@@ -41,17 +35,11 @@ pub struct Wipe {
     discard_dirty: bool,
 }
 
-/// A backend with what is known of its cache.
-struct Pair {
-    backend: Arc<FileDisk>,
-    side: Box<dyn BackendSide>,
-    pairing: Pairing,
-}
-
 impl Wipe {
     pub fn run(&self) -> anyhow::Result<()> {
         let flash = FileDisk::open(&self.flash, Options::default())?;
-        let pair = self.backend.as_ref().map(|path| self.open(path)).transpose()?;
+        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), Options::default());
+        let backend = self.backend.as_deref().map(open).transpose()?;
         let holding = examine(&flash)?;
         println!("{}", self.description(&holding));
         if holding.may_be_dirty() && !self.discard_dirty {
@@ -67,7 +55,7 @@ impl Wipe {
             .into());
         }
         self.confirm(&holding)?;
-        let pair = pair.as_ref().map(|pair| (&*pair.backend as &dyn Disk, &*pair.side, &pair.pairing));
+        let pair = backend.as_ref().map(|backend| (&*backend.disk as &dyn Disk, &*backend.side, &backend.pairing));
         let (named, dirty) = (pair.is_some(), holding.may_be_dirty());
         wipe(&flash, &holding, pair)?;
         println!("{} is blank.", self.flash.display());
@@ -75,16 +63,6 @@ impl Wipe {
             println!("Its backend still misses its data: start it with --discard-cache once.");
         }
         Ok(())
-    }
-
-    fn open(&self, path: &Path) -> anyhow::Result<Pair> {
-        let mut volume = VolumeConfig::of("volume", path, &self.flash);
-        self.pair.apply(&mut volume);
-        let backend = Arc::new(FileDisk::open(path, Options::default())?);
-        let identity = identity(&backend, volume.backend_id.as_deref())?;
-        let side = side_of(backend.clone(), identity.id, &volume.state_directory)?;
-        let pairing = Pairing { backend: identity.id, is_identified: volume.backend_id.is_some(), discards: false };
-        Ok(Pair { backend, side, pairing })
     }
 
     fn description(&self, holding: &Holding) -> String {
@@ -126,9 +104,4 @@ impl Wipe {
         std::io::stdin().read_line(&mut typed)?;
         if typed.trim() == word { Ok(()) } else { Err(Misuse(format!("{flash}: it was not wiped")).into()) }
     }
-}
-
-fn blocks(number: u64) -> String {
-    let noun = if number == 1 { "block" } else { "blocks" };
-    format!("{} {noun} ({})", human::count(number), human::bytes((number * BLOCK_BYTES as u64) as f64))
 }

@@ -7,9 +7,7 @@ mod client;
 mod common;
 mod serving;
 
-use std::io::Write;
-
-use client::{Client, Socket, request_bytes};
+use client::{Client, request_bytes};
 use flashwise_server::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
 use serving::{Server, Setting};
 
@@ -25,20 +23,6 @@ fn figure(server: &Server, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
-}
-
-/// Sends what the server takes at once.
-fn send_some(client: &mut Client, bytes: &[u8]) {
-    let Socket::Unix(socket) = &mut client.socket else { panic!("the server listens at a Unix socket") };
-    socket.set_nonblocking(true).unwrap();
-    let mut sent = 0;
-    while let Ok(count) = socket.write(&bytes[sent..]) {
-        sent += count;
-        if sent == bytes.len() {
-            break;
-        }
-    }
-    socket.set_nonblocking(false).unwrap();
 }
 
 #[test]
@@ -57,7 +41,7 @@ fn clients_that_take_and_send_nothing_do_not_fill_memory_and_starve_nobody() {
         let write = [&request_bytes(NBD_CMD_WRITE, 0, 1, 64 << 20, length)[..], &vec![9; length as usize - 1]].concat();
         for (number, client) in greedy.iter_mut().enumerate() {
             if (number < GREEDY / 2) == (length == MIB as u32) {
-                send_some(client, if number % 2 == 0 { &reads } else { &write });
+                client.give_at_once(if number % 2 == 0 { &reads } else { &write });
             }
         }
         for round in 0..1000_u64 {

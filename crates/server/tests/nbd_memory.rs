@@ -3,14 +3,13 @@
 
 mod support;
 
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use flashwise_server::nbd::Options;
 use flashwise_server::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
-use support::client::{Client, Socket, request_bytes};
+use support::client::{Client, request_bytes};
 use support::memory::{Memory, noise, random};
 use support::{Rig, wait_until};
 
@@ -27,27 +26,13 @@ fn rig(later: bool, stall_time_max: Duration) -> (Rig, Arc<Memory>) {
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Sends what the server takes at once.
-fn send_some(client: &mut Client, bytes: &[u8]) {
-    let Socket::Unix(socket) = &mut client.socket else { panic!("the rig listens at a Unix socket") };
-    socket.set_nonblocking(true).unwrap();
-    let mut sent = 0;
-    while let Ok(count) = socket.write(&bytes[sent..]) {
-        sent += count;
-        if sent == bytes.len() {
-            break;
-        }
-    }
-    socket.set_nonblocking(false).unwrap();
-}
-
 /// Clients that ask for much and take nothing, and others that announce much and send little.
 fn greedy(rig: &Rig, count: usize, length: u32) -> Vec<Client> {
     let reads: Vec<u8> = (0..64).flat_map(|cookie| request_bytes(NBD_CMD_READ, 0, cookie, 0, length)).collect();
     let write = [&request_bytes(NBD_CMD_WRITE, 0, 1, 0, length)[..], &noise(3, length as usize / 2)].concat();
     let mut clients: Vec<Client> = (0..count).map(|_| rig.open(false)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
-        send_some(client, if number % 2 == 0 { &reads } else { &write });
+        client.give_at_once(if number % 2 == 0 { &reads } else { &write });
     }
     clients
 }

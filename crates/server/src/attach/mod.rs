@@ -303,7 +303,11 @@ pub(crate) fn paired(
 
 /// Whether one of both sides says that the cache may hold what the backend does not.
 pub(crate) fn may_be_dirty(superblock: &Superblock, side: &dyn BackendSide) -> io::Result<bool> {
-    Ok(superblock.may_be_dirty || side.read()?.is_some_and(|record| record.may_be_dirty))
+    Ok(either_may_be_dirty(superblock, side.read()?.as_ref()))
+}
+
+fn either_may_be_dirty(superblock: &Superblock, record: Option<&Record>) -> bool {
+    superblock.may_be_dirty || record.is_some_and(|record| record.may_be_dirty)
 }
 
 /// Attaches the cache on a flash to a backend: finds out whether they belong together, recovers what the cache holds or formats it, and
@@ -328,7 +332,7 @@ pub fn attach(
     let why = match find(flash, side, found, record.as_ref(), &wanted.pairing)? {
         (Some(superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
-            let may_be_dirty = superblock.may_be_dirty || record.as_ref().is_some_and(|record| record.may_be_dirty);
+            let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());
             return match recover_log(flash, &superblock, wanted.threads, progress) {
                 Ok(recovered) => resume(flash, side, wanted, superblock, record, recovered, why),
                 Err(FlashError::Recovery(error)) if !may_be_dirty => {

@@ -73,10 +73,11 @@ pub fn names_a_device(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn sysfs(attributes: &[(&str, &str)]) -> tempfile::TempDir {
+    /// A directory with the files that sysfs has for a device.
+    pub fn sysfs(attributes: &[(&str, &str)]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, value) in attributes {
             let path = directory.path().join(name);

@@ -161,17 +161,8 @@ fn describe(sysfs: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::device::tests::sysfs;
     use crate::disk::file::{Allocation, Options, PageCache};
-
-    fn sysfs(attributes: &[(&str, &str)]) -> tempfile::TempDir {
-        let directory = tempfile::tempdir().unwrap();
-        for (name, value) in attributes {
-            let path = directory.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, format!("{value}\n")).unwrap();
-        }
-        directory
-    }
 
     #[test]
     fn a_device_is_known_by_the_strongest_name_that_sysfs_has() {

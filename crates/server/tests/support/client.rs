@@ -57,6 +57,20 @@ pub struct Reply {
 }
 
 impl Client {
+    /// Sends as much as the server takes without waiting, over a Unix socket.
+    pub fn give_at_once(&mut self, bytes: &[u8]) {
+        let Socket::Unix(socket) = &mut self.socket else { panic!("the server listens at a Unix socket") };
+        socket.set_nonblocking(true).unwrap();
+        let mut sent = 0;
+        while let Ok(count) = socket.write(&bytes[sent..]) {
+            sent += count;
+            if sent == bytes.len() {
+                break;
+            }
+        }
+        socket.set_nonblocking(false).unwrap();
+    }
+
     /// Connects, and takes the greeting.
     pub fn connect(address: &Address) -> io::Result<Self> {
         let socket = match address {
