@@ -46,19 +46,10 @@ fn main() {
         let before = ALLOCATED.load(Ordering::Relaxed);
         let geometry = Geometry { units: 8192, unit_pages: 512 };
         let config = Config {
-            geometry,
-            policy: policy.parse().expect("a policy"),
-            admission: None,
-            mode: Mode::WriteBack,
-            read_buffer_blocks: 0,
-            write_buffer_blocks: 0,
-            over_provision: 0.1,
-            dirty_high: 0.5,
-            dirty_low: 0.4,
             dirty_age_us: u64::MAX,
             commit_age_us: u64::MAX,
             sequential_blocks: 0,
-            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
+            ..Config::new(geometry, policy.parse().expect("a policy"))
         };
         let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
         let mut steps = Vec::new();

@@ -190,19 +190,11 @@ fn main() {
     told("footers, and the log from them", rebuilt - scanned);
     let checksums = recovered.checksums;
     let config = Config {
-        geometry: GEOMETRY,
-        policy: "lru".parse().expect("a policy"),
-        admission: None,
-        mode: Mode::WriteBack,
-        read_buffer_blocks: 0,
-        write_buffer_blocks: 0,
-        over_provision: 0.1,
-        dirty_high: 0.5,
-        dirty_low: 0.4,
         dirty_age_us: u64::MAX,
         commit_age_us: u64::MAX,
         sequential_blocks: 0,
         segment_blocks: 252,
+        ..Config::new(GEOMETRY, "lru".parse().expect("a policy"))
     };
     let cache = Cache::new(config, recovered.log, recovered.lost);
     let end = log.seconds();

@@ -2,7 +2,7 @@
 //! what a cache wears.
 
 use clap::Args;
-use flashwise_core::cache::Mode;
+use flashwise_core::cache::{CopyForward, Mode};
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
 use flashwise_sim::device::profile::Profile;
@@ -38,6 +38,10 @@ pub struct CacheOptions {
     /// share of it, and lists (5%,10%) are possible [default: 7%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, value_delimiter = ',')]
     over_provision: Vec<f64>,
+    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
+    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
+    #[arg(long, value_name = "WHICH")]
+    copy_forward: Option<CopyForward>,
     /// Start to write back above this share of dirty blocks [default: 50%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     dirty_high: Option<f64>,
@@ -76,6 +80,7 @@ impl CacheOptions {
             ("--layout containers", layout == Some("containers")),
             ("--write-mode", self.write_mode.is_some()),
             ("--write-buffer-share", self.write_buffer_share.is_some()),
+            ("--copy-forward", self.copy_forward.is_some()),
             ("--dirty-high", self.dirty_high.is_some()),
             ("--dirty-low", self.dirty_low.is_some()),
             ("--dirty-age", self.dirty_age.is_some()),
@@ -117,6 +122,7 @@ impl CacheOptions {
             write_buffer_share: self.write_buffer_share.unwrap_or(default.write_buffer_share),
             erase_unit_bytes: self.erase_unit.map_or(default.erase_unit_bytes, ByteSize::bytes),
             over_provision,
+            copy_forward: self.copy_forward.unwrap_or(default.copy_forward),
             dirty_high,
             dirty_low: self.dirty_low.unwrap_or(default.dirty_low.min(dirty_high)),
             dirty_age_us: self.dirty_age.map_or(default.dirty_age_us, Duration::us),

@@ -99,6 +99,10 @@ pub struct VolumeFlags {
     /// The share of the flash that is kept free of wanted blocks [default: 10%]
     #[arg(long, value_name = "SHARE")]
     over_provision: Option<String>,
+    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
+    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
+    #[arg(long, value_name = "WHICH")]
+    copy_forward: Option<String>,
     /// The cleaner begins to write dirty blocks back when they fill more than this share of the flash [default: 50%]
     #[arg(long, value_name = "SHARE")]
     dirty_high: Option<String>,
@@ -162,6 +166,7 @@ impl VolumeFlags {
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
             ("over-provision", &self.over_provision),
+            ("copy-forward", &self.copy_forward),
             ("dirty-high", &self.dirty_high),
             ("dirty-low", &self.dirty_low),
             ("dirty-age", &self.dirty_age),

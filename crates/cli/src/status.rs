@@ -149,18 +149,20 @@ fn admission(volume: &VolumeStatus) -> String {
         let decisions = human::counted(volume.admission_decisions, "decision");
         let _ = write!(text, ", now {choice} after {decisions}");
     }
-    format!("{text}; {} of misses not taken in", blocks(volume.bypassed_blocks))
+    let refused = volume.refused_read_blocks + volume.refused_write_blocks;
+    format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypassed_blocks), blocks(refused))
 }
 
 fn flash_writes(volume: &VolumeStatus) -> String {
     format!(
-        "{}: {} clients, {} admissions, {} copied forward, {} metadata; {} erasures",
+        "{}: {} clients, {} admissions, {} copied forward, {} metadata; {} erasures, {} dropped with them",
         human::bytes(volume.flash_written_bytes as f64),
         blocks(volume.flash_client_blocks),
         blocks(volume.flash_admission_blocks),
         blocks(volume.flash_copy_forward_blocks),
         blocks(volume.flash_metadata_blocks),
-        human::count(volume.erasures)
+        human::count(volume.erasures),
+        blocks(volume.dropped_blocks)
     )
 }
 

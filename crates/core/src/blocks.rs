@@ -19,16 +19,18 @@
 //! | `SUPERSEDED` | no | its copy was here: there is a newer one, or none that counts | |
 //! | `FREE` | no | nothing was put here since the slot was cleared | to be used next, linked through `next` |
 //!
-//! Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
+//! A log also asks which blocks are [`young`]. Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
 
 mod slots;
 #[cfg(test)]
 mod tests;
+mod young;
 
 use bytemuck::Zeroable;
 
 use crate::index::Index;
 use crate::prefetch::prefetch;
+use young::Young;
 
 /// A list of [`Blocks`], by its number from 0. Policies name theirs with constants in their papers' letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,10 @@ pub struct List(pub u8);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeId(u32);
 
-/// Packed: the list takes one byte, and one line of the processor's cache has most nodes whole.
+const LIST_BITS: u8 = 0x7f;
+const YOUNG_BIT: u8 = 0x80;
+
+/// Packed: list and age take one byte, and one line of the processor's cache has most nodes whole.
 ///
 /// A node of zeroes is [`FREE`]: the nodes of slots that no block was ever in are memory that was never written, which takes none.
 #[derive(Clone, Copy, Zeroable)]
@@ -46,24 +51,35 @@ pub struct NodeId(u32);
 struct Node<K> {
     prev: u32,
     next: u32,
-    /// The list's number, all bits flipped.
+    /// The list's number in [`LIST_BITS`], all of these flipped; and in [`YOUNG_BIT`] whether the block is young.
     list_flipped: u8,
     key: K,
 }
 
 impl<K> Node<K> {
     fn new(key: K, prev: u32, next: u32, list: List) -> Self {
-        Node { prev, next, list_flipped: !list.0, key }
+        Node { prev, next, list_flipped: !list.0 & LIST_BITS, key }
     }
 
     #[inline]
     fn list(&self) -> List {
-        List(!self.list_flipped)
+        List(!self.list_flipped & LIST_BITS)
+    }
+
+    /// The block is not young there yet.
+    #[inline]
+    fn set_list(&mut self, list: List) {
+        self.list_flipped = !list.0 & LIST_BITS;
     }
 
     #[inline]
-    fn set_list(&mut self, list: List) {
-        self.list_flipped = !list.0;
+    fn is_young(&self) -> bool {
+        self.list_flipped & YOUNG_BIT != 0
+    }
+
+    #[inline]
+    fn set_young(&mut self, young: bool) {
+        self.list_flipped = self.list_flipped & LIST_BITS | if young { YOUNG_BIT } else { 0 };
     }
 }
 
@@ -75,9 +91,9 @@ impl<K: Copy + std::fmt::Debug> std::fmt::Debug for Node<K> {
 }
 
 /// These stand for the list of a node that is on none; see the module.
-const FREE: List = List(u8::MAX);
-const SUPERSEDED: List = List(u8::MAX - 1);
-const UNLISTED: List = List(u8::MAX - 2);
+const FREE: List = List(LIST_BITS);
+const SUPERSEDED: List = List(LIST_BITS - 1);
+const UNLISTED: List = List(LIST_BITS - 2);
 
 /// Loose nodes that room is made for at least.
 const LOOSE_NODES_MIN: usize = 64;
@@ -91,6 +107,8 @@ pub struct Blocks<I: Index, T> {
     nodes: Vec<Node<I::Key>>,
     data: Vec<T>,
     lens: Vec<u32>,
+    /// By list; empty where age is not asked for.
+    young: Vec<Young>,
     /// Nodes behind the heads that are slots of a log.
     slots: u32,
     /// Slots with a block's copy.
@@ -109,6 +127,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
             nodes: (0..list_count).map(head).collect(),
             data: (0..list_count).map(|_| T::default()).collect(),
             lens: vec![0; list_count.into()],
+            young: Vec::new(),
             slots: 0,
             placed: 0,
             free: 0,
@@ -159,6 +178,8 @@ impl<I: Index, T: Default> Blocks<I, T> {
         self.link_after(after, node);
         self.nodes[node as usize].set_list(list);
         self.lens[usize::from(list.0)] += 1;
+        self.joined(node);
+        self.balance(list);
     }
 
     /// A loose node, on no list yet.
@@ -219,9 +240,11 @@ impl<I: Index, T: Default> Blocks<I, T> {
     /// Forgets the block of `node` and returns its key.
     #[inline]
     pub fn remove(&mut self, node: NodeId) -> I::Key {
-        self.unlink(node.0);
         let list = self.list(node);
+        self.leaves(node.0);
+        self.unlink(node.0);
         self.lens[usize::from(list.0)] -= 1;
+        self.balance(list);
         let key = self.nodes[node.0 as usize].key;
         if self.is_slot(node.0) {
             self.nodes[node.0 as usize].set_list(UNLISTED);
@@ -337,26 +360,45 @@ impl<I: Index, T> Blocks<I, T> {
     /// Moves the block of `node` to the front of `list`, from whichever list it is on.
     #[inline]
     pub fn move_front(&mut self, node: NodeId, list: List) {
-        self.unlink(node.0);
-        self.link_after(u32::from(list.0), node.0);
-        self.set_list(node, list);
+        self.relink(node, u32::from(list.0), list);
     }
 
     /// Moves the block of `node` to the back of `list`, from whichever list it is on.
     #[inline]
     pub fn move_back(&mut self, node: NodeId, list: List) {
-        self.unlink(node.0);
-        self.link_after(self.nodes[usize::from(list.0)].prev, node.0);
-        self.set_list(node, list);
+        let back = self.nodes[usize::from(list.0)].prev;
+        if back != node.0 {
+            self.relink(node, back, list);
+        }
     }
 
     /// Moves the block of `node` to just before `other`: one step nearer to the front of the list that `other` is on.
     #[inline]
     pub fn move_before(&mut self, node: NodeId, other: NodeId) {
         assert_ne!(node, other);
+        let before = self.nodes[other.0 as usize].prev;
+        if before != node.0 {
+            self.relink(node, before, self.list(other));
+        }
+    }
+
+    /// Takes `node` out of its list and puts it behind `after`, another node of `list`.
+    #[inline]
+    fn relink(&mut self, node: NodeId, after: u32, list: List) {
+        let from = self.list(node);
+        self.leaves(node.0);
         self.unlink(node.0);
-        self.link_after(self.nodes[other.0 as usize].prev, node.0);
-        self.set_list(node, self.list(other));
+        self.link_after(after, node.0);
+        if from != list {
+            self.nodes[node.0 as usize].set_list(list);
+            self.lens[usize::from(from.0)] -= 1;
+            self.lens[usize::from(list.0)] += 1;
+        }
+        self.joined(node.0);
+        if from != list {
+            self.balance(from);
+        }
+        self.balance(list);
     }
 
     #[inline]
@@ -374,17 +416,6 @@ impl<I: Index, T> Blocks<I, T> {
         linked.next = next;
         self.nodes[prev as usize].next = node;
         self.nodes[next as usize].prev = node;
-    }
-
-    /// Notes that `node` is on `list` now, and not where it was.
-    #[inline]
-    fn set_list(&mut self, node: NodeId, list: List) {
-        let from = self.list(node);
-        if from != list {
-            self.nodes[node.0 as usize].set_list(list);
-            self.lens[usize::from(from.0)] -= 1;
-            self.lens[usize::from(list.0)] += 1;
-        }
     }
 
     /// The keys on `list`, front to back.
@@ -459,6 +490,7 @@ impl<I: Index, T> Blocks<I, T> {
             assert!(len <= self.nodes.len(), "{list:?} does not end");
         }
         assert_eq!(len, self.len(list), "the length of {list:?}");
+        self.check_young(list);
         len
     }
 

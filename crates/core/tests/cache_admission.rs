@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use flashwise_core::admission::{Admission, Setting, Spec};
 use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind, RECORDS_PER_PAGE};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy;
 use flashwise_core::step::Step;
@@ -31,19 +31,13 @@ fn admission(rule: &str) -> Option<Admission> {
 
 fn config(rule: &str, mode: Mode, write_buffer_blocks: u32) -> Config {
     Config {
-        geometry: Geometry { units: 24, unit_pages: 16 },
-        policy: policy::Spec::parse("lru").unwrap(),
         admission: admission(rule),
         mode,
-        read_buffer_blocks: 0,
         write_buffer_blocks,
-        over_provision: 0.1,
-        dirty_high: 0.5,
-        dirty_low: 0.4,
         dirty_age_us: u64::MAX,
         commit_age_us: 1_000_000,
         sequential_blocks: 0,
-        segment_blocks: RECORDS_PER_PAGE as u32,
+        ..Config::new(Geometry { units: 24, unit_pages: 16 }, policy::Spec::parse("lru").unwrap())
     }
 }
 

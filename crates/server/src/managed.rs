@@ -170,6 +170,9 @@ impl Managed for Volumes {
                 };
                 cache.set_policy(policy, admission);
             }
+            if let Some(copy_forward) = changes.copy_forward {
+                cache.set_copy_forward(copy_forward);
+            }
             if let Some(mode) = changes.write_mode {
                 cache.set_mode(mode);
             }

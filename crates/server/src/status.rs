@@ -52,6 +52,8 @@ pub struct VolumeStatus {
     pub flash_admission_blocks: u64,
     /// Flash writes because wanted blocks were moved out of units that were reset.
     pub flash_copy_forward_blocks: u64,
+    /// Clean blocks that the policy wanted and that were not moved, but left the cache.
+    pub dropped_blocks: u64,
     /// Flash writes of metadata.
     pub flash_metadata_blocks: u64,
     /// All flash writes, in bytes.
@@ -77,6 +79,10 @@ pub struct VolumeStatus {
     pub sequential_blocks: u64,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypassed_blocks: u64,
+    /// Blocks read that were to be taken in and found no space on flash: dirty blocks had to be written back first.
+    pub refused_read_blocks: u64,
+    /// Blocks written that found no space on flash for the same reason and went to the backend alone.
+    pub refused_write_blocks: u64,
     /// Flushes that clients asked for.
     pub flushes: u64,
     /// Size of the flash, in bytes.

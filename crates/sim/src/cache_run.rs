@@ -142,19 +142,11 @@ mod tests {
 
     fn config() -> Config {
         Config {
-            geometry: Geometry { units: 12, unit_pages: 16 },
-            policy: Spec::parse("lru").unwrap(),
-            admission: None,
-            mode: Mode::WriteBack,
-            read_buffer_blocks: 0,
             write_buffer_blocks: 16,
-            over_provision: 0.1,
-            dirty_high: 0.5,
-            dirty_low: 0.4,
             dirty_age_us: 60_000_000,
             commit_age_us: 5_000_000,
             sequential_blocks: 0,
-            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
+            ..Config::new(Geometry { units: 12, unit_pages: 16 }, Spec::parse("lru").unwrap())
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a simulated cache is made of, with the server's names and defaults.
 
-use flashwise_core::cache::{Config, Mode, buffer_blocks};
+use flashwise_core::cache::{Config, CopyForward, Mode, buffer_blocks};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::ByteSize;
@@ -49,6 +49,8 @@ pub struct CacheSettings {
     pub erase_unit_bytes: u64,
     /// Share of the flash that is kept free of wanted blocks.
     pub over_provision: f64,
+    /// What is copied forward of an erase unit that is reset.
+    pub copy_forward: CopyForward,
     /// The cleaner starts above this share of dirty blocks, ...
     pub dirty_high: f64,
     /// ... and stops at this share.
@@ -69,6 +71,7 @@ impl Default for CacheSettings {
             write_buffer_share: 0.5,
             erase_unit_bytes: 2 << 20,
             over_provision: 0.1,
+            copy_forward: CopyForward::default(),
             dirty_high: 0.5,
             dirty_low: 0.4,
             dirty_age_us: 15 * 60_000_000,
@@ -111,19 +114,17 @@ impl CacheSettings {
         };
         let (read_buffer_blocks, write_buffer_blocks) = buffer_blocks(ram_bytes, self.write_buffer_share);
         Ok(Config {
-            geometry,
-            policy,
-            admission: None,
             mode: self.mode,
             read_buffer_blocks,
             write_buffer_blocks,
             over_provision: self.over_provision,
+            copy_forward: self.copy_forward,
             dirty_high: self.dirty_high,
             dirty_low: self.dirty_low,
             dirty_age_us: self.dirty_age_us,
             commit_age_us: self.commit_age_us,
             sequential_blocks: u32::try_from(self.sequential_bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX),
-            segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
+            ..Config::new(geometry, policy)
         })
     }
 

@@ -30,19 +30,15 @@ const MODES: [Mode; 3] = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround
 /// A cache of 1.5 MiB with thresholds and ages that a short run reaches; `ram` blocks of RAM.
 fn config(policy: &str, mode: Mode, ram: u32) -> Config {
     Config {
-        geometry: Geometry { units: 24, unit_pages: 16 },
-        policy: Spec::parse(policy).unwrap(),
-        admission: None,
         mode,
         read_buffer_blocks: ram / 2,
         write_buffer_blocks: ram - ram / 2,
-        over_provision: 0.1,
         dirty_high: 0.3,
         dirty_low: 0.2,
         dirty_age_us: 3_000_000,
         commit_age_us: 2_000_000,
         sequential_blocks: 48,
-        segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
+        ..Config::new(Geometry { units: 24, unit_pages: 16 }, Spec::parse(policy).unwrap())
     }
 }
 

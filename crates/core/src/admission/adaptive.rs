@@ -401,6 +401,22 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
         self.cache.remove(block)
     }
 
+    fn refuse(&mut self, block: I::Key) {
+        self.cache.refuse(block);
+    }
+
+    fn space_is_full(&mut self) {
+        self.cache.space_is_full();
+    }
+
+    fn set_young(&mut self, share: f64) {
+        self.cache.set_young(share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.cache.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.cache.contains(block)
     }

@@ -297,6 +297,23 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.cached.forget(block).is_some()
     }
 
+    fn refuse(&mut self, block: I::Key) {
+        self.policy.refuse(block);
+        self.cached.forget(block);
+    }
+
+    fn space_is_full(&mut self) {
+        self.policy.space_is_full();
+    }
+
+    fn set_young(&mut self, share: f64) {
+        self.cached.set_young(&[CACHED], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.cached.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.cached.find(block).is_some()
     }

@@ -316,6 +316,22 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         self.policy.remove(block)
     }
 
+    fn refuse(&mut self, block: I::Key) {
+        self.policy.refuse(block);
+    }
+
+    fn space_is_full(&mut self) {
+        self.policy.space_is_full();
+    }
+
+    fn set_young(&mut self, share: f64) {
+        self.policy.set_young(share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.policy.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.policy.contains(block)
     }

@@ -27,6 +27,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
         }
         self.nodes[prev as usize].next = to;
         self.nodes[next as usize].prev = to;
+        self.young_moved(from, to);
         Some(Moved { from: NodeId(from), to: NodeId(to) })
     }
 }

@@ -155,7 +155,10 @@ impl<I: Index<Key = u32>> Compare<I> {
                 (self.blocks.len(List(list)), self.blocks.is_empty(List(list))),
                 (queue.len(), queue.is_empty())
             );
-            for &(key, data) in queue {
+            let share = self.blocks.young.get(list as usize).map_or(0.0, |young| young.share);
+            let young = (queue.len() as f64 * share) as usize;
+            for (at, &(key, data)) in queue.iter().enumerate() {
+                assert_eq!(self.blocks.is_young(key), at < young, "whether {key} is young");
                 let node = self.blocks.find(key).expect("it is remembered");
                 assert_eq!((*self.blocks.data(node), self.node_of[&key]), (data, node));
             }
@@ -178,10 +181,15 @@ fn compare<I: Index<Key = u32>>(index: I, slots: u32) {
     let mut blocks = Blocks::new(index, LISTS as u8);
     if slots > 0 {
         blocks.set_slots(slots);
+        blocks.set_young(&[List(0), List(2)], 0.4);
     }
     let model = Model::default();
     let mut compare = Compare { blocks, model, slots, state: u64::from(slots), node_of: BTreeMap::new() };
-    for _ in 0..6_000 {
+    for step in 0..6_000 {
+        if slots > 0 && step % 1_000 == 500 {
+            let share = f64::from(compare.random(11)) / 10.0;
+            compare.blocks.set_young(&[List(1), List(2)], share);
+        }
         let key = compare.random(KEYS);
         if slots > 0 && compare.random(2) == 0 {
             compare.log(key);

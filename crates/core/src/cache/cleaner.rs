@@ -3,7 +3,8 @@
 //! Source: LARC (section V.A: the cleaner begins above a threshold of dirty blocks and also cleans what has been idle for 15
 //! minutes).
 
-use super::{Batch, Cache, DESTAGE_BLOCKS, Mode, RESERVE_UNITS};
+use super::config::RESERVE_UNITS;
+use super::{Batch, Cache, CopyForward, DESTAGE_BLOCKS, Mode};
 use crate::format::Kind as RecordKind;
 use crate::layout::containers::Cause;
 use crate::step::{Frame, Step};
@@ -65,19 +66,32 @@ impl Cache {
         }
         for (block, slot) in self.log.blocks_in(sequence) {
             let dirty = self.log.is_dirty(slot);
-            if dirty || (self.log.policy().contains(block) && !short) {
+            if dirty || (!short && self.is_worth_copying(block, slot)) {
                 let frame = self.frames.take();
                 steps.push(Step::ReadFlash { block, slot, frame, dirty });
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
                 self.frames.release(frame);
             } else if self.log.policy().contains(block) {
                 // What the policy evicted it may still remember, to know the block again.
-                self.log.policy_mut().remove(block);
+                self.log.policy_mut().refuse(block);
+                self.figures.dropped_blocks += 1;
             }
         }
+        self.log.policy_mut().space_is_full();
         let from = steps.len();
         self.log.reset_tail(steps);
         self.settle(from, steps);
+    }
+
+    /// Whether a clean block is to be copied forward if there is space for it.
+    fn is_worth_copying(&self, block: u32, slot: u32) -> bool {
+        let policy = self.log.policy();
+        match self.config.copy_forward {
+            CopyForward::All => policy.contains(block),
+            CopyForward::Used => policy.contains(block) && self.log.was_used(slot),
+            CopyForward::Young(_) => policy.is_young(block),
+            CopyForward::None => false,
+        }
     }
 
     pub(super) fn mark_lost(&mut self, block: u32, steps: &mut Vec<Step>) {

@@ -12,11 +12,16 @@
 //! clean copy, and goes to flash after all if there is a dirty one, or if the block was lost.
 
 mod cleaner;
+mod config;
 pub mod failure;
+mod figures;
 pub mod request;
 mod write;
 
 use std::collections::HashMap;
+
+pub use config::{Config, CopyForward, Mode};
+pub use figures::Figures;
 
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
@@ -34,74 +39,10 @@ use crate::ram::write_buffer::WriteBuffer;
 use crate::step::{Frame, Step};
 use crate::streams::{STREAMS_DEFAULT, Streams};
 
-/// When written data reaches the backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Later: it is in RAM, then on flash, until the cleaner writes it back.
-    WriteBack,
-    /// Before the write is answered; what the policy admits goes to flash as well.
-    WriteThrough,
-    /// Before the write is answered, and not to flash.
-    WriteAround,
-}
-
-impl Mode {
-    /// The modes by the names that users know them by.
-    pub const NAMES: [(&str, Mode); 3] =
-        [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize].0
-    }
-}
-
-impl std::str::FromStr for Mode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Mode, String> {
-        let mode = Mode::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, mode)| mode);
-        mode.ok_or_else(|| format!("found '{name}', expected write-back, write-through or write-around"))
-    }
-}
-
-/// What a cache is made of.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// How the flash device is divided.
-    pub geometry: Geometry,
-    /// Most blocks in a segment of the log, at most [`RECORDS_PER_PAGE`](crate::format::RECORDS_PER_PAGE), which is best: less is for tests.
-    pub segment_blocks: u32,
-    /// The policy that decides what is kept on flash.
-    pub policy: Spec,
-    /// What stands in front of it, if anything does.
-    pub admission: Option<Admission>,
-    /// When written data reaches the backend.
-    pub mode: Mode,
-    /// Blocks of the read buffer in RAM, 0 for none.
-    pub read_buffer_blocks: u32,
-    /// Blocks of the write buffer in RAM, 0 for none.
-    pub write_buffer_blocks: u32,
-    /// Share of the log's data pages that the policy may not fill, so that units with few live blocks can be found.
-    pub over_provision: f64,
-    /// The cleaner begins when more than this share of the log's data pages is dirty, ...
-    pub dirty_high: f64,
-    /// ... and stops at this share.
-    pub dirty_low: f64,
-    /// The cleaner writes back what has been dirty for longer than this.
-    pub dirty_age_us: u64,
-    /// Written data stays in RAM no longer than this.
-    pub commit_age_us: u64,
-    /// A sequential stream bypasses the flash once it is this long; 0 for never.
-    pub sequential_blocks: u32,
-}
-
 /// Most blocks of a read, write or prefetch that is planned at once.
 pub const PIECE_BLOCKS: u32 = 64;
 /// Most blocks of a trim or of writing zeroes that is planned at once.
 pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
-/// Free units below which the oldest unit is reset.
-const RESERVE_UNITS: u32 = 4;
 /// Nodes of a policy without ghosts that are not slots of the log, about: heads of lists, and blocks about to be written.
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
@@ -147,98 +88,26 @@ pub struct Request {
     pub last: bool,
 }
 
-/// What happened, beyond what the policy was asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Blocks read by clients.
-    pub read_blocks: u64,
-    /// Blocks written by clients.
-    pub written_blocks: u64,
-    /// Blocks read from a buffer in RAM.
-    pub ram_read_hits: u64,
-    /// Blocks written that were in the write buffer already.
-    pub ram_write_hits: u64,
-    /// Blocks read that had a copy on flash.
-    pub flash_read_hits: u64,
-    /// Blocks written to flash because a client wrote them.
-    pub flash_client_blocks: u64,
-    /// Blocks written to flash because the policy admitted them.
-    pub flash_admission_blocks: u64,
-    /// Blocks copied forward within the flash.
-    pub flash_copy_forward_blocks: u64,
-    /// Pages of metadata written to flash.
-    pub flash_metadata_blocks: u64,
-    /// Erase units reset.
-    pub erasures: u64,
-    /// Blocks read from the backend.
-    pub backend_read_blocks: u64,
-    /// Blocks written to the backend by clients, past the flash.
-    pub backend_written_blocks: u64,
-    /// Blocks written back to the backend.
-    pub destaged_blocks: u64,
-    /// Blocks that bypassed the flash as part of a sequential stream.
-    pub sequential_blocks: u64,
-    /// Blocks trimmed or zeroed whole.
-    pub zeroed_blocks: u64,
-    /// Flushes asked for.
-    pub flushes: u64,
-}
-
-impl Figures {
-    /// All blocks written to flash.
-    pub fn flash_written_blocks(&self) -> u64 {
-        self.flash_client_blocks
-            + self.flash_admission_blocks
-            + self.flash_copy_forward_blocks
-            + self.flash_metadata_blocks
-    }
-
-    /// Blocks read from RAM or flash per block read, 0 to 1.
-    pub fn read_hit_ratio(&self) -> f64 {
-        let hits = self.ram_read_hits + self.flash_read_hits;
-        if self.read_blocks == 0 { 0.0 } else { hits as f64 / self.read_blocks as f64 }
-    }
-}
-
-impl std::ops::Sub for Figures {
-    type Output = Figures;
-
-    /// What happened after `before`.
-    fn sub(self, before: Figures) -> Figures {
-        Figures {
-            read_blocks: self.read_blocks - before.read_blocks,
-            written_blocks: self.written_blocks - before.written_blocks,
-            ram_read_hits: self.ram_read_hits - before.ram_read_hits,
-            ram_write_hits: self.ram_write_hits - before.ram_write_hits,
-            flash_read_hits: self.flash_read_hits - before.flash_read_hits,
-            flash_client_blocks: self.flash_client_blocks - before.flash_client_blocks,
-            flash_admission_blocks: self.flash_admission_blocks - before.flash_admission_blocks,
-            flash_copy_forward_blocks: self.flash_copy_forward_blocks - before.flash_copy_forward_blocks,
-            flash_metadata_blocks: self.flash_metadata_blocks - before.flash_metadata_blocks,
-            erasures: self.erasures - before.erasures,
-            backend_read_blocks: self.backend_read_blocks - before.backend_read_blocks,
-            backend_written_blocks: self.backend_written_blocks - before.backend_written_blocks,
-            destaged_blocks: self.destaged_blocks - before.destaged_blocks,
-            sequential_blocks: self.sequential_blocks - before.sequential_blocks,
-            zeroed_blocks: self.zeroed_blocks - before.zeroed_blocks,
-            flushes: self.flushes - before.flushes,
-        }
-    }
-}
-
 /// Blocks that are fetched ahead of the one that a policy is shown.
 const WARM_AHEAD: usize = 32;
 
-fn build_policy(config: &Config) -> AnyPolicy {
+/// The policy of `config`, of a cache whose space is in use already if it `is_full`.
+fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
     let (policy, capacity) = (&config.policy, config.capacity_blocks());
-    if let Some(Admission { rule, setting }) = &config.admission {
+    let mut policy: AnyPolicy = if let Some(Admission { rule, setting }) = &config.admission {
         // What a rule remembers has an index like the policy's, under numbers that need not be as large.
         let index = Hashed::with_capacity(config.data_pages() as usize, 0);
-        return rule.build(policy, index, capacity, setting, Boxed);
+        rule.build(policy, index, capacity, setting, Boxed)
+    } else {
+        // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
+        let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
+        policy.build(Hashed::with_capacity(config.data_pages() as usize, node_max), capacity, Boxed)
+    };
+    policy.set_young(config.copy_forward.young_share());
+    if is_full {
+        policy.space_is_full();
     }
-    // It is the log's directory: an entry for each block with a copy, under the number of its slot. Ghosts make it grow.
-    let node_max = config.geometry.pages().saturating_add(NODES_BESIDE_SLOTS);
-    policy.build(Hashed::with_capacity(config.data_pages() as usize, node_max), capacity, Boxed)
+    policy
 }
 
 struct Boxed;
@@ -356,47 +225,13 @@ pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, stor
     Admission { rule, setting: Setting::of(array, block_bytes, flash_bytes as f64, storage_bytes as f64) }
 }
 
-impl Config {
-    /// Data pages of the log.
-    pub fn data_pages(&self) -> u64 {
-        u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
-    }
-
-    /// Blocks that the policy may hold on flash.
-    pub fn capacity_blocks(&self) -> usize {
-        let usable = self.usable_pages();
-        ((usable as f64 * (1.0 - self.over_provision)) as usize).max(1)
-    }
-
-    /// Data pages that can be live at the same time while units are being reset.
-    fn usable_pages(&self) -> u64 {
-        let units = self.geometry.log_units() - RESERVE_UNITS - 2;
-        u64::from(units) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
-    }
-
-    fn dirty_max(&self) -> u64 {
-        self.usable_pages() * 3 / 4
-    }
-
-    /// Frames of [`BLOCK_BYTES`] that the steps of a cache refer to.
-    pub fn frame_count(&self) -> u32 {
-        self.working_frames() + 2 * DESTAGE_BLOCKS as u32
-    }
-
-    fn working_frames(&self) -> u32 {
-        let segment = self.geometry.segments_end().min(self.segment_blocks);
-        // A request's pieces, their old contents, and slack so that frames rest before they are used again.
-        self.read_buffer_blocks + self.write_buffer_blocks + 2 * segment + 8 * PIECE_BLOCKS
-    }
-}
-
 impl Cache {
     /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
     pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> Cache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
-        log.set_policy(build_policy(&config));
+        log.set_policy(build_policy(&config, log.has_wrapped()));
         let mut cache = Cache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
@@ -452,8 +287,14 @@ impl Cache {
     /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.
     pub fn set_policy(&mut self, policy: Spec, admission: Option<Admission>) {
         (self.config.policy, self.config.admission) = (policy, admission);
-        self.log.set_policy(build_policy(&self.config));
+        self.log.set_policy(build_policy(&self.config, self.log.has_wrapped()));
         self.warm_policy();
+    }
+
+    /// Changes which clean blocks are copied forward.
+    pub fn set_copy_forward(&mut self, copy_forward: CopyForward) {
+        self.config.copy_forward = copy_forward;
+        self.log.policy_mut().set_young(copy_forward.young_share());
     }
 
     /// What an admission rule that adapts decided last; none before the first time.
@@ -672,7 +513,8 @@ impl Cache {
         }
         let frame = self.fetch(block, slot, steps);
         if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
-            self.log.policy_mut().remove(block);
+            self.log.policy_mut().refuse(block);
+            self.figures.refused_read_blocks += 1;
         } else if slot.is_none() && admitted {
             self.log_add(block, frame, false, Cause::Admission, steps);
             if self.backend_unflushed {
@@ -694,6 +536,11 @@ impl Cache {
         let access = Access { block, op, request_blocks, next_use: NEVER };
         let outcome = self.log.policy_mut().access(access);
         self.counters.record(op, &outcome);
+        if outcome == Outcome::Hit
+            && let Some(slot) = self.log.find(block)
+        {
+            self.log.note_use(slot);
+        }
         outcome != Outcome::Bypass
     }
 

@@ -129,8 +129,12 @@ impl Cache {
                 ask && self.config.mode != Mode::WriteAround && self.ask_policy(block, Op::Write, request_blocks);
             let slot = self.log.find(block);
             let dirty_copy = slot.is_some_and(|slot| self.log.is_dirty(slot));
-            let wanted = wanted && (dirty_copy || !self.is_pressed());
-            if !wanted && self.log.policy().contains(block) {
+            let refused = wanted && !dirty_copy && self.is_pressed();
+            let wanted = wanted && !refused;
+            if refused {
+                self.log.policy_mut().refuse(block);
+                self.figures.refused_write_blocks += 1;
+            } else if !wanted && self.log.policy().contains(block) {
                 self.log.policy_mut().remove(block);
             }
             let may_dirty = self.config.mode == Mode::WriteBack && self.log.dirty_blocks() < self.config.dirty_max();

@@ -26,12 +26,25 @@ struct Unit {
     destaging: bool,
 }
 
+#[inline]
+fn bit(bits: &[u64], slot: u32) -> bool {
+    bits[slot as usize / 64] >> (slot % 64) & 1 == 1
+}
+
+#[inline]
+fn set_bit(bits: &mut [u64], slot: u32, value: bool) {
+    let word = &mut bits[slot as usize / 64];
+    *word = *word & !(1 << (slot % 64)) | u64::from(value) << (slot % 64);
+}
+
 /// The log: where each cached block is, and the segment that is being filled.
 #[derive(Debug)]
 pub struct Log {
     geometry: Geometry,
     contents: Contents,
     dirty: Vec<u64>,
+    /// A bit for each slot: whether the block in it was asked for again since it was put there by an admission or a copy.
+    used: Vec<u64>,
     units: Vec<Unit>,
     /// Sequence of the oldest unit that counts.
     tail: u64,
@@ -72,6 +85,7 @@ impl Log {
             geometry,
             contents: Contents::new(geometry.pages()),
             dirty: vec![0; slots.div_ceil(64)],
+            used: vec![0; slots.div_ceil(64)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
             head: 0,
@@ -173,7 +187,7 @@ impl Log {
     /// Whether the block whose newest copy is at `slot` is newer than the backend's.
     #[inline]
     pub fn is_dirty(&self, slot: u32) -> bool {
-        self.dirty[slot as usize / 64] >> (slot % 64) & 1 == 1
+        bit(&self.dirty, slot)
     }
 
     /// Blocks that have a copy in the log.
@@ -310,8 +324,10 @@ impl Log {
         let slot = self.geometry.slot(unit, page);
         let kind = if dirty { Kind::Dirty } else { Kind::Clean };
         let copied = cause == Cause::CopyForward;
+        let used = !copied && old.is_some_and(|(old, _)| bit(&self.used, old));
         self.push(LogRecord { kind, block, slot, frame, old, copied });
         self.contents.place(block, slot);
+        set_bit(&mut self.used, slot, used);
         self.set_dirty(slot, dirty);
         None
     }
@@ -369,6 +385,11 @@ impl Log {
                 });
             }
         }
+    }
+
+    /// Whether a unit was ever reset: all of the flash was in use.
+    pub fn has_wrapped(&self) -> bool {
+        self.tail > 1
     }
 
     /// Where the log ends, without what waits in memory.
@@ -473,12 +494,23 @@ impl Log {
         true
     }
 
+    /// Notes that the cached block at `slot` was asked for again.
+    pub fn note_use(&mut self, slot: u32) {
+        set_bit(&mut self.used, slot, true);
+    }
+
+    /// Whether the block at `slot` was asked for again since it was admitted or last copied forward. Its content may have been written anew
+    /// meanwhile. No block that recovery found was.
+    pub fn was_used(&self, slot: u32) -> bool {
+        bit(&self.used, slot)
+    }
+
     /// Says whether the copy at `slot` is newer than the backend's.
     pub fn set_dirty(&mut self, slot: u32, dirty: bool) {
         if self.is_dirty(slot) == dirty {
             return;
         }
-        self.dirty[slot as usize / 64] ^= 1 << (slot % 64);
+        set_bit(&mut self.dirty, slot, dirty);
         let unit = &mut self.units[(slot / self.geometry.unit_pages) as usize];
         if dirty {
             unit.dirty += 1;

@@ -123,6 +123,14 @@ impl<I: Index> Policy for Arc<I> {
         matches!(self.blocks.forget(block), Some(T1 | T2))
     }
 
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[T1, T2], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| matches!(self.blocks.list(node), T1 | T2))
     }

@@ -10,8 +10,10 @@
 //! - `C_r` is a real number, and an inserted ghost pushes out one tail block when the queue is then longer than `C_r`, as in
 //!   Algorithm 1. A `C_r` that shrinks therefore shortens the queue only as ghosts come in.
 //! - A `C_r` that tunes itself begins within its bounds, whatever `cr` says, and a lower bound above the upper one is both.
-//! - A removed block leaves `Q` or `Q_r`, and `C_r` stays: nothing was hit or missed. With `fill=admit` misses are then admitted
-//!   until the cache is full again.
+//! - A removed block leaves `Q` or `Q_r`, and `C_r` stays: nothing was hit or missed. A cache that was full once never fills freely
+//!   again: into the free places too come ghosts alone.
+//! - A block that the cache finds no space for goes to the LRU end of `Q_r`, as section V.B says, whether it was a ghost before or
+//!   admitted past them; so does one that was cached and loses its space. `C_r` stays.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
 
 use super::{Info, Outcome, Policy};
@@ -81,7 +83,8 @@ pub struct Larc<I: Index> {
     c_r_min: f64,
     c_r_max: f64,
     tuning: bool,
-    fill_admits: bool,
+    /// Whether misses are admitted until the cache is full.
+    fills_freely: bool,
     writes_admit: bool,
     blocks: Blocks<I, ()>,
 }
@@ -100,7 +103,7 @@ impl<I: Index> Larc<I> {
             c_r_min,
             c_r_max,
             tuning,
-            fill_admits: options.text("fill") == "admit",
+            fills_freely: options.text("fill") == "admit",
             writes_admit: options.text("writes") == "admit",
             blocks: Blocks::new(index, 2),
         }
@@ -128,7 +131,22 @@ impl<I: Index> Larc<I> {
     fn admit(&mut self, block: I::Key) -> Outcome<I::Key> {
         let evicted = self.make_room();
         self.blocks.insert_front(Q, block, ());
+        self.note_fill();
         Outcome::Admit { evicted }
+    }
+
+    /// Forgets the LRU block of `Q_r` if there are more than `C_r`.
+    #[inline]
+    fn trim_ghosts(&mut self) {
+        if self.blocks.len(Q_R) as f64 > self.c_r {
+            self.blocks.pop_back(Q_R);
+        }
+    }
+
+    /// A full cache never fills freely again.
+    #[inline]
+    fn note_fill(&mut self) {
+        self.fills_freely &= self.blocks.len(Q) < self.c;
     }
 
     /// Evicts the LRU block `D` of `Q` if the cache is full, so that `B` can have its place.
@@ -155,16 +173,14 @@ impl<I: Index> Policy for Larc<I> {
         if let Some(b) = b {
             let evicted = self.make_room();
             self.blocks.move_front(b, Q);
+            self.note_fill();
             return Outcome::Admit { evicted };
         }
-        let filling = self.fill_admits && self.blocks.len(Q) < self.c;
-        if filling || (self.writes_admit && access.op == Op::Write) {
+        if self.fills_freely || (self.writes_admit && access.op == Op::Write) {
             return self.admit(access.block);
         }
         self.blocks.insert_front(Q_R, access.block, ());
-        if self.blocks.len(Q_R) as f64 > self.c_r {
-            self.blocks.pop_back(Q_R);
-        }
+        self.trim_ghosts();
         Outcome::Bypass
     }
 
@@ -178,6 +194,25 @@ impl<I: Index> Policy for Larc<I> {
             return self.access(Access::read(block));
         }
         self.admit(block)
+    }
+
+    fn refuse(&mut self, block: I::Key) {
+        if let Some(node) = self.blocks.find(block) {
+            self.blocks.move_back(node, Q_R);
+            self.trim_ghosts();
+        }
+    }
+
+    fn space_is_full(&mut self) {
+        self.fills_freely = false;
+    }
+
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[Q], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
     }
 
     fn contains(&self, block: I::Key) -> bool {
@@ -302,6 +337,43 @@ mod tests {
         assert_eq!(larc.c_r, 1.0);
         larc.access(Access::read(1));
         assert_eq!(larc.c_r, 1.0);
+    }
+
+    /// A cache of 3 blocks, ghost queue of 2: a block that found no space goes behind the other ghosts, its place in `Q` stays free, and
+    /// a first access is a ghost all the same; a ghost takes the free place and evicts nothing.
+    #[test]
+    fn a_block_without_space_becomes_the_lru_ghost_and_its_place_is_not_filled_freely() {
+        let mut larc = larc(3, "tuning=fixed,cr=67%");
+        for block in [1, 2, 3] {
+            assert_eq!(larc.access(Access::read(block)), Outcome::Admit { evicted: None });
+        }
+        assert_eq!(larc.access(Access::read(4)), Outcome::Bypass);
+        assert_eq!(larc.access(Access::read(5)), Outcome::Bypass);
+        assert_eq!(queues(&larc), (vec![3, 2, 1], vec![5, 4]));
+        assert_eq!(larc.access(Access::read(5)), Outcome::Admit { evicted: Some(1) });
+        larc.refuse(5);
+        assert_eq!(queues(&larc), (vec![3, 2], vec![4, 5]));
+        // With space for two ghosts, the next pushes 5 out.
+        assert_eq!(larc.access(Access::read(6)), Outcome::Bypass);
+        assert_eq!(queues(&larc), (vec![3, 2], vec![6, 4]));
+        assert_eq!(larc.access(Access::read(4)), Outcome::Admit { evicted: None });
+        assert_eq!(queues(&larc), (vec![4, 3, 2], vec![6]));
+        // A cached block that loses its space is remembered as well; one that is removed is not.
+        larc.refuse(3);
+        assert_eq!(queues(&larc), (vec![4, 2], vec![6, 3]));
+        assert!(larc.remove(2));
+        assert_eq!(larc.access(Access::read(2)), Outcome::Bypass);
+        assert_eq!(queues(&larc), (vec![4], vec![2, 6]));
+        larc.check();
+    }
+
+    #[test]
+    fn a_cache_whose_space_is_full_is_not_filled_freely_however_few_blocks_it_has() {
+        let mut larc = larc(10, "");
+        assert_eq!(larc.access(Access::read(1)), Outcome::Admit { evicted: None });
+        larc.space_is_full();
+        assert_eq!(larc.access(Access::read(2)), Outcome::Bypass);
+        assert_eq!(larc.access(Access::read(2)), Outcome::Admit { evicted: None });
     }
 
     #[test]

@@ -169,6 +169,14 @@ impl<I: Index> Policy for Lfu<I> {
         true
     }
 
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[Q], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

@@ -191,6 +191,14 @@ impl<I: Index> Policy for Lirs<I> {
         matches!(list, Some(LIR | Q))
     }
 
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[LIR, Q], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != N)
     }

@@ -55,6 +55,14 @@ impl<I: Index> Policy for Lru<I> {
         self.blocks.forget(block).is_some()
     }
 
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[Q], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

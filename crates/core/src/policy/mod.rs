@@ -38,6 +38,26 @@ pub trait Policy {
     /// admissions fill free places before they evict.
     fn remove(&mut self, block: Self::Key) -> bool;
 
+    /// Takes `block` out of the cache, which has no space for it: it was admitted and found no place, or lost the one that it had. Unlike
+    /// what is [removed](Self::remove), its content still counts, and a policy with ghosts need not forget it.
+    fn refuse(&mut self, block: Self::Key) {
+        self.remove(block);
+    }
+
+    /// The cache's space is in use, all of it, even where the policy sees free places: what fills a cache ends here.
+    fn space_is_full(&mut self) {}
+
+    /// From now on so much of each queue of cached blocks is *young*, from the end where blocks are put that were used last: a share, 0 to 1.
+    fn set_young(&mut self, share: f64) {
+        let _ = share;
+    }
+
+    /// Whether `block` is in the cache and young: of those that the policy would keep longest. A policy without queues calls all that it
+    /// caches young.
+    fn is_young(&self, block: Self::Key) -> bool {
+        self.contains(block)
+    }
+
     /// Whether `block` is in the cache.
     fn contains(&self, block: Self::Key) -> bool;
 
@@ -98,6 +118,22 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn remove(&mut self, block: P::Key) -> bool {
         (**self).remove(block)
+    }
+
+    fn refuse(&mut self, block: P::Key) {
+        (**self).refuse(block);
+    }
+
+    fn space_is_full(&mut self) {
+        (**self).space_is_full();
+    }
+
+    fn set_young(&mut self, share: f64) {
+        (**self).set_young(share);
+    }
+
+    fn is_young(&self, block: P::Key) -> bool {
+        (**self).is_young(block)
     }
 
     fn contains(&self, block: P::Key) -> bool {

@@ -236,6 +236,15 @@ impl<I: Index> Policy for Mq<I> {
         cached
     }
 
+    fn set_young(&mut self, share: f64) {
+        let queues: Vec<List> = (0..self.m).map(List).collect();
+        self.blocks.set_young(&queues, share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != self.q_out())
     }

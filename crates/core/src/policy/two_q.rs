@@ -121,6 +121,14 @@ impl<I: Index> Policy for TwoQ<I> {
         self.blocks.forget(block).is_some_and(|queue| queue != A1OUT)
     }
 
+    fn set_young(&mut self, share: f64) {
+        self.blocks.set_young(&[AM, A1IN], share);
+    }
+
+    fn is_young(&self, block: I::Key) -> bool {
+        self.blocks.is_young(block)
+    }
+
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != A1OUT)
     }

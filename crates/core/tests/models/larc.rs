@@ -2,7 +2,7 @@ use flashwise_core::access::Op;
 
 use super::{Access, Model, Outcome, take};
 
-/// Algorithm 1, with its queues most recently used first.
+/// Algorithm 1 and the refusals of section V.B, with its queues most recently used first.
 pub struct Larc {
     c: f64,
     c_r: f64,
@@ -19,6 +19,13 @@ impl Larc {
     }
 }
 
+impl Larc {
+    /// Once full, never filled freely again.
+    fn note_fill(&mut self) {
+        self.fill_admits = self.fill_admits && (self.q.len() as f64) < self.c;
+    }
+}
+
 impl Model for Larc {
     fn access(&mut self, access: Access<u32>) -> Outcome<u32> {
         let b = access.block;
@@ -29,8 +36,9 @@ impl Model for Larc {
         }
         self.c_r = f64::min(0.9 * self.c, self.c_r + self.c / self.c_r);
         let full = self.q.len() as f64 >= self.c;
+        self.note_fill();
         let seen = take(&mut self.q_r, b);
-        if seen || (self.fill_admits && !full) || (self.writes_admit && access.op == Op::Write) {
+        if seen || (self.fill_admits) || (self.writes_admit && access.op == Op::Write) {
             self.q.insert(0, b);
             let evicted = if full { self.q.pop() } else { None };
             return Outcome::Admit { evicted };
@@ -44,6 +52,16 @@ impl Model for Larc {
 
     fn remove(&mut self, block: u32) -> bool {
         take(&mut self.q_r, block);
+        self.note_fill();
         take(&mut self.q, block)
+    }
+
+    fn refuse(&mut self, block: u32) {
+        self.note_fill();
+        assert!(take(&mut self.q, block));
+        self.q_r.push(block);
+        if self.q_r.len() as f64 > self.c_r {
+            self.q_r.pop();
+        }
     }
 }

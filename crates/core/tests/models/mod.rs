@@ -23,6 +23,11 @@ pub trait Model {
 
     /// Forgets `block`; whether it was cached.
     fn remove(&mut self, block: u32) -> bool;
+
+    /// Takes `block`, which is cached and has no space, out of the cache.
+    fn refuse(&mut self, block: u32) {
+        self.remove(block);
+    }
 }
 
 /// Makes a model of a cache of so many blocks.

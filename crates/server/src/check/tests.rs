@@ -43,19 +43,10 @@ fn world(writes: u64) -> World {
     let side = MemorySide::default();
     side.write(&Record::new([7; 16], 1, true, None)).unwrap();
     let config = Config {
-        geometry: GEOMETRY,
-        policy: Spec::parse("lru").unwrap(),
-        admission: None,
-        mode: Mode::WriteBack,
-        read_buffer_blocks: 0,
-        write_buffer_blocks: 0,
-        over_provision: 0.1,
-        dirty_high: 0.5,
-        dirty_low: 0.4,
         dirty_age_us: u64::MAX,
         commit_age_us: 0,
         sequential_blocks: 0,
-        segment_blocks: flashwise_core::format::RECORDS_PER_PAGE as u32,
+        ..Config::new(GEOMETRY, Spec::parse("lru").unwrap())
     };
     let settings = Settings {
         cache: cache_tag(&superblock),

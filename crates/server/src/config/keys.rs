@@ -183,6 +183,10 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.over_provision = value.share(0.9)?;
         Ok(())
     }),
+    key("copy-forward", Some("used"), |volume, value| {
+        volume.copy_forward = value.text()?.parse()?;
+        Ok(())
+    }),
     key("dirty-high", Some("50%"), |volume, value| {
         volume.dirty_high = value.share(1.0)?;
         Ok(())

@@ -20,7 +20,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashwise_core::cache::Mode;
+use flashwise_core::cache::{CopyForward, Mode};
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
@@ -333,6 +333,7 @@ impl VolumeConfig {
             array: flashwise_array::paper(),
             write_mode: Mode::WriteBack,
             over_provision: 0.0,
+            copy_forward: CopyForward::All,
             dirty_high: 0.0,
             dirty_low: 0.0,
             dirty_age_us: 0,

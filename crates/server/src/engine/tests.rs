@@ -31,19 +31,10 @@ impl World {
     fn new(spare_frames: u32) -> World {
         let blocks = 8_000;
         let config = Config {
-            geometry: GEOMETRY,
-            policy: Spec::parse("lru").unwrap(),
-            admission: None,
-            mode: Mode::WriteBack,
-            read_buffer_blocks: 0,
-            write_buffer_blocks: 0,
-            over_provision: 0.1,
-            dirty_high: 0.5,
-            dirty_low: 0.4,
             dirty_age_us: u64::MAX,
             commit_age_us: u64::MAX,
             sequential_blocks: 0,
-            segment_blocks: RECORDS_PER_PAGE as u32,
+            ..Config::new(GEOMETRY, Spec::parse("lru").unwrap())
         };
         let settings = Settings {
             cache: 1,

@@ -1,7 +1,7 @@
 //! What can be changed of a volume while it runs, as the JSON object that a client sends.
 
 use flashwise_core::admission;
-use flashwise_core::cache::Mode;
+use flashwise_core::cache::{CopyForward, Mode};
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration};
@@ -16,6 +16,8 @@ pub struct Changes {
     pub admission: Option<Option<admission::Spec>>,
     /// When written data reaches the backend.
     pub write_mode: Option<Mode>,
+    /// What is copied forward of an erase unit that is reset.
+    pub copy_forward: Option<CopyForward>,
     /// The cleaner starts above this share of dirty blocks, 0 to 1.
     pub dirty_high: Option<f64>,
     /// It stops at this one. Who applies changes refuses a low limit above the high one.
@@ -27,8 +29,8 @@ pub struct Changes {
 }
 
 /// The keys of the object.
-pub const KEYS: [&str; 7] =
-    ["policy", "admission", "write-mode", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
+pub const KEYS: [&str; 8] =
+    ["policy", "admission", "write-mode", "copy-forward", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
 
 impl Changes {
     /// Reads a JSON object.
@@ -51,6 +53,7 @@ impl Changes {
             self.policy.is_some(),
             self.admission.is_some(),
             self.write_mode.is_some(),
+            self.copy_forward.is_some(),
             self.dirty_high.is_some(),
             self.dirty_low.is_some(),
             self.dirty_age_us.is_some(),
@@ -68,6 +71,10 @@ impl Changes {
                 }
                 "admission" => changes.admission = Some(admission(key, value)?),
                 "write-mode" => changes.write_mode = Some(write_mode(key, value)?),
+                "copy-forward" => {
+                    let which = text(key, value)?.parse().map_err(|error| format!("{key}: {error}"))?;
+                    changes.copy_forward = Some(which);
+                }
                 "dirty-high" => changes.dirty_high = Some(share(key, value)?),
                 "dirty-low" => changes.dirty_low = Some(share(key, value)?),
                 "dirty-age" => {

@@ -111,6 +111,18 @@ const METRICS: &[Metric] = &[
     counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
         v.bypassed_blocks * BLOCK_BYTES
     }),
+    counter!("dropped", Some(Unit::Bytes), "Wanted clean blocks that left the cache with a unit that was reset", |v| {
+        v.dropped_blocks * BLOCK_BYTES
+    }),
+    Metric {
+        name: "refused",
+        unit: Some(Unit::Bytes),
+        help: "Blocks that were to go to flash and found no space there until dirty blocks are written back",
+        series: Series::Counters(
+            "op",
+            &[("read", |v| v.refused_read_blocks * BLOCK_BYTES), ("write", |v| v.refused_write_blocks * BLOCK_BYTES)],
+        ),
+    },
     gauge!(
         "admission_threshold",
         None,

@@ -163,6 +163,8 @@ struct Settings {
     admission: Option<String>,
     /// `write-back`, `write-through` or `write-around`.
     write_mode: Option<String>,
+    /// What is copied forward of an erase unit that is reset: `used`, `all`, `none` or `young:50%`.
+    copy_forward: Option<String>,
     /// The cleaner starts above this share of dirty blocks, 0 to 1.
     dirty_high: Option<f64>,
     /// It stops at this share.

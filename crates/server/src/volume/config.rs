@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use flashwise_core::admission;
 use flashwise_core::array::Array;
-use flashwise_core::cache::{self, Config, Mode};
-use flashwise_core::format::{Geometry, RECORDS_PER_PAGE};
+use flashwise_core::cache::{self, Config, CopyForward, Mode};
+use flashwise_core::format::Geometry;
 use flashwise_core::policy::Spec;
 
 use super::BLOCK;
@@ -39,6 +39,8 @@ pub struct VolumeConfig {
     pub write_mode: Mode,
     /// Share of the flash that is kept free of wanted blocks, 0 to 0.9.
     pub over_provision: f64,
+    /// What is copied forward of an erase unit that is reset.
+    pub copy_forward: CopyForward,
     /// The cleaner starts above this share of dirty blocks, and stops at the other.
     pub dirty_high: f64,
     /// See `dirty_high`.
@@ -75,18 +77,17 @@ pub(super) fn cache_config(config: &VolumeConfig, geometry: Geometry, size_bytes
     let ram_blocks = config.ram_bytes / BLOCK;
     let write_buffer = (ram_blocks as f64 * config.write_buffer_share) as u32;
     Config {
-        geometry,
-        policy: config.policy.clone(),
         admission: admission.map(|rule| cache::admission(rule, &config.array, &geometry, size_bytes)),
         mode: config.write_mode,
         read_buffer_blocks: ram_blocks as u32 - write_buffer,
         write_buffer_blocks: write_buffer,
         over_provision: config.over_provision,
+        copy_forward: config.copy_forward,
         dirty_high: config.dirty_high,
         dirty_low: config.dirty_low,
         dirty_age_us: config.dirty_age_us,
         commit_age_us: config.commit_age_us,
         sequential_blocks: (config.sequential_bytes / BLOCK) as u32,
-        segment_blocks: RECORDS_PER_PAGE as u32,
+        ..Config::new(geometry, config.policy.clone())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Cache, Config, Mode, admission};
+use flashwise_core::cache::{Cache, Config, CopyForward, Mode, admission};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::Spec;
 use flashwise_server::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
@@ -90,6 +90,7 @@ pub struct Setup {
     pub read_buffer_blocks: u32,
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
+    pub copy_forward: CopyForward,
     pub depth: usize,
     pub spare_frames: u32,
     pub planted: Option<Planted>,
@@ -111,6 +112,13 @@ impl Setup {
             read_buffer_blocks: random.pick(&[0, 8, 24]),
             write_buffer_blocks: random.pick(&[0, 16, 40]),
             sequential_blocks: random.pick(&[0, 0, 12]),
+            copy_forward: random.pick(&[
+                CopyForward::Used,
+                CopyForward::Used,
+                CopyForward::All,
+                CopyForward::Young(0.5),
+                CopyForward::None,
+            ]),
             depth: random.pick(&[1, 4, 12]),
             spare_frames: random.pick(&[0, 2, 64]),
             planted: None,
@@ -129,19 +137,18 @@ impl Setup {
 
     fn config(&self) -> Config {
         Config {
-            geometry: self.geometry,
             segment_blocks: self.segment_blocks,
-            policy: Spec::parse(self.policy).unwrap(),
             admission: self.admission(self.admission),
             mode: self.mode,
             read_buffer_blocks: self.read_buffer_blocks,
             write_buffer_blocks: self.write_buffer_blocks,
-            over_provision: 0.1,
             dirty_high: 0.3,
             dirty_low: 0.2,
             dirty_age_us: 400_000,
             commit_age_us: 200_000,
             sequential_blocks: self.sequential_blocks,
+            copy_forward: self.copy_forward,
+            ..Config::new(self.geometry, Spec::parse(self.policy).unwrap())
         }
     }
 }

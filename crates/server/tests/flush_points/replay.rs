@@ -34,19 +34,15 @@ pub struct Setup {
 impl Setup {
     fn config(&self) -> Config {
         Config {
-            geometry: GEOMETRY,
             segment_blocks: 16,
-            policy: Spec::parse(self.policy).unwrap(),
-            admission: None,
             mode: self.mode,
             read_buffer_blocks: self.ram_blocks / 2,
             write_buffer_blocks: self.ram_blocks / 2,
-            over_provision: 0.1,
-            dirty_high: 0.5,
             dirty_low: 0.3,
             dirty_age_us: 10_000_000,
             commit_age_us: 2_000_000,
             sequential_blocks: self.sequential_blocks,
+            ..Config::new(GEOMETRY, Spec::parse(self.policy).unwrap())
         }
     }
 }

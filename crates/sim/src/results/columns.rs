@@ -48,9 +48,10 @@ const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
 const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
     Text { admission write_mode }
     Count { flash_bytes ram_bytes ram_hits ram_write_hits flash_hits }
-    Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks flash_metadata_blocks erasures }
+    Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks dropped_blocks flash_metadata_blocks erasures }
     Ratio { host_write_amplification }
     Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
+    Count { refused_read_blocks refused_write_blocks }
 };
 
 /// The columns that follow where endurance was simulated.

@@ -32,6 +32,8 @@ pub struct CacheFigures {
     pub flash_admission_blocks: u64,
     /// Flash writes because wanted blocks were moved out of erase units that were reset.
     pub flash_copy_forward_blocks: u64,
+    /// Clean blocks that the policy wanted and that were not moved.
+    pub dropped_blocks: u64,
     /// Flash writes of metadata.
     pub flash_metadata_blocks: u64,
     /// Erase units reset.
@@ -46,6 +48,10 @@ pub struct CacheFigures {
     pub backend_written_blocks: u64,
     /// Blocks of sequential streams that bypassed the flash.
     pub sequential_blocks: u64,
+    /// Reads that the policy admitted and the flash had no space for.
+    pub refused_read_blocks: u64,
+    /// Writes that the policy wanted on flash, which had no space for them.
+    pub refused_write_blocks: u64,
 }
 
 impl CacheFigures {
@@ -65,6 +71,7 @@ impl CacheFigures {
             flash_client_blocks: figures.flash_client_blocks,
             flash_admission_blocks: figures.flash_admission_blocks,
             flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
+            dropped_blocks: figures.dropped_blocks,
             flash_metadata_blocks: figures.flash_metadata_blocks,
             erasures: figures.erasures,
             host_write_amplification: host_write_amplification(figures),
@@ -72,6 +79,8 @@ impl CacheFigures {
             backend_read_blocks: figures.backend_read_blocks,
             backend_written_blocks: figures.backend_written_blocks,
             sequential_blocks: figures.sequential_blocks,
+            refused_read_blocks: figures.refused_read_blocks,
+            refused_write_blocks: figures.refused_write_blocks,
         }
     }
 }

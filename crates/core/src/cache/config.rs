@@ -1,0 +1,183 @@
+//! What a cache is made of.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{DESTAGE_BLOCKS, PIECE_BLOCKS};
+use crate::admission::Admission;
+use crate::format::{Geometry, RECORDS_PER_PAGE};
+use crate::policy::Spec;
+
+/// Free units below which the oldest unit is reset.
+pub(super) const RESERVE_UNITS: u32 = 4;
+
+/// When written data reaches the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Later: it is in RAM, then on flash, until the cleaner writes it back.
+    WriteBack,
+    /// Before the write is answered; what the policy admits goes to flash as well.
+    WriteThrough,
+    /// Before the write is answered, and not to flash.
+    WriteAround,
+}
+
+impl Mode {
+    /// The modes by the names that users know them by.
+    pub const NAMES: [(&str, Mode); 3] =
+        [("write-back", Mode::WriteBack), ("write-through", Mode::WriteThrough), ("write-around", Mode::WriteAround)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Mode, String> {
+        let mode = Mode::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, mode)| mode);
+        mode.ok_or_else(|| format!("found '{name}', expected write-back, write-through or write-around"))
+    }
+}
+
+/// Which clean blocks of a unit that is to be reset are copied forward, if the policy still wants them. What is not leaves the policy. Dirty
+/// blocks always are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum CopyForward {
+    /// All of them.
+    All,
+    /// Those that were asked for again since they were admitted or last copied.
+    #[default]
+    Used,
+    /// Those in so large a part of the policy's queues, 0 to 1, from the end of what was used last.
+    Young(f64),
+    /// None.
+    None,
+}
+
+impl CopyForward {
+    /// How much of the policy's queues is to be [young](crate::policy::Policy::set_young).
+    pub(super) fn young_share(self) -> f64 {
+        match self {
+            CopyForward::Young(share) => share,
+            CopyForward::All | CopyForward::Used | CopyForward::None => 0.0,
+        }
+    }
+}
+
+impl fmt::Display for CopyForward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CopyForward::All => f.write_str("all"),
+            CopyForward::Used => f.write_str("used"),
+            CopyForward::Young(share) => write!(f, "young:{}%", share * 100.0),
+            CopyForward::None => f.write_str("none"),
+        }
+    }
+}
+
+impl FromStr for CopyForward {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CopyForward, String> {
+        let share = || text.strip_prefix("young:")?.strip_suffix('%')?.parse::<f64>().ok();
+        match (text, share()) {
+            ("all", _) => Ok(CopyForward::All),
+            ("used", _) => Ok(CopyForward::Used),
+            ("none", _) => Ok(CopyForward::None),
+            (_, Some(percent)) if percent > 0.0 && percent <= 100.0 => Ok(CopyForward::Young(percent / 100.0)),
+            _ => Err(format!(
+                "found '{text}', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%"
+            )),
+        }
+    }
+}
+
+/// What a cache is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How the flash device is divided.
+    pub geometry: Geometry,
+    /// Most blocks in a segment of the log, at most [`RECORDS_PER_PAGE`](crate::format::RECORDS_PER_PAGE), which is best: less is for tests.
+    pub segment_blocks: u32,
+    /// The policy that decides what is kept on flash.
+    pub policy: Spec,
+    /// What stands in front of it, if anything does.
+    pub admission: Option<Admission>,
+    /// When written data reaches the backend.
+    pub mode: Mode,
+    /// Blocks of the read buffer in RAM, 0 for none.
+    pub read_buffer_blocks: u32,
+    /// Blocks of the write buffer in RAM, 0 for none.
+    pub write_buffer_blocks: u32,
+    /// Share of the log's data pages that the policy may not fill, so that units with few live blocks can be found.
+    pub over_provision: f64,
+    /// What is copied forward of a unit that is to be reset.
+    pub copy_forward: CopyForward,
+    /// The cleaner begins when more than this share of the log's data pages is dirty, ...
+    pub dirty_high: f64,
+    /// ... and stops at this share.
+    pub dirty_low: f64,
+    /// The cleaner writes back what has been dirty for longer than this.
+    pub dirty_age_us: u64,
+    /// Written data stays in RAM no longer than this.
+    pub commit_age_us: u64,
+    /// A sequential stream bypasses the flash once it is this long; 0 for never.
+    pub sequential_blocks: u32,
+}
+
+impl Config {
+    /// A write-back cache with `policy` and nothing else: no admission rule, no RAM, and else what a server has that is not told.
+    pub fn new(geometry: Geometry, policy: Spec) -> Config {
+        Config {
+            geometry,
+            segment_blocks: RECORDS_PER_PAGE as u32,
+            policy,
+            admission: None,
+            mode: Mode::WriteBack,
+            read_buffer_blocks: 0,
+            write_buffer_blocks: 0,
+            over_provision: 0.1,
+            copy_forward: CopyForward::default(),
+            dirty_high: 0.5,
+            dirty_low: 0.4,
+            dirty_age_us: 15 * 60_000_000,
+            commit_age_us: 5_000_000,
+            sequential_blocks: 1024,
+        }
+    }
+
+    /// Data pages of the log.
+    pub fn data_pages(&self) -> u64 {
+        u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
+    }
+
+    /// Blocks that the policy may hold on flash.
+    pub fn capacity_blocks(&self) -> usize {
+        let usable = self.usable_pages();
+        ((usable as f64 * (1.0 - self.over_provision)) as usize).max(1)
+    }
+
+    /// Data pages that can be live at the same time while units are being reset.
+    fn usable_pages(&self) -> u64 {
+        let units = self.geometry.log_units() - RESERVE_UNITS - 2;
+        u64::from(units) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))
+    }
+
+    pub(super) fn dirty_max(&self) -> u64 {
+        self.usable_pages() * 3 / 4
+    }
+
+    /// Frames of [`BLOCK_BYTES`] that the steps of a cache refer to.
+    pub fn frame_count(&self) -> u32 {
+        self.working_frames() + 2 * DESTAGE_BLOCKS as u32
+    }
+
+    pub(super) fn working_frames(&self) -> u32 {
+        let segment = self.geometry.segments_end().min(self.segment_blocks);
+        // A request's pieces, their old contents, and slack so that frames rest before they are used again.
+        self.read_buffer_blocks + self.write_buffer_blocks + 2 * segment + 8 * PIECE_BLOCKS
+    }
+}
