@@ -115,7 +115,13 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line("cached", format!("{} of {room}, of which the policy keeps at most {kept}", blocks(volume.cached_blocks)));
     line(
         "dirty",
-        format!("{}, of which {} wait in RAM", human::bytes(volume.dirty_bytes as f64), blocks(volume.buffered_blocks)),
+        format!(
+            "{}, of which {} wait in RAM and {} are being written back; answers to writes were held back for {:.1} s",
+            human::bytes(volume.dirty_bytes as f64),
+            blocks(volume.buffered_blocks),
+            blocks(volume.destaging_blocks),
+            volume.throttled_seconds
+        ),
     );
     line(
         "backend I/O",
@@ -127,6 +133,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
             blocks(volume.sequential_blocks)
         ),
     );
+    line("requests", format!("{} under way", human::count(volume.queue_depth)));
     line("memory", human::bytes(volume.memory_bytes as f64));
     line("failures", failures(volume));
     if !volume.changed_settings.is_empty() {

@@ -4,8 +4,10 @@
 //! backend blocks and flash pages as the steps before it left them, and
 //!
 //! - no write to a device ([`Step::WriteBackend`], [`Step::ZeroBackend`], [`Step::Append`], [`Step::Witness`], [`Step::ResetUnit`])
-//!   starts before all flushes before it have ended, and none starts at all once one of these has failed;
-//! - a flush starts after all writes before it to its device have ended;
+//!   starts before all flushes of the flash before it have ended, and none starts at all once one of these has failed;
+//! - an append starts after the flushes of the backend before it that are not of a batch;
+//! - a flush starts after the writes before it to its device have ended, one of the backend only after those of its own batch, or of no
+//!   batch: what is written back is on flash as long as it is not durable;
 //! - appends, witnesses and resets are done in order;
 //! - an append whose flush of the backend failed calls nothing clean: [`Cache::distrust`](crate::cache::Cache::distrust).
 
@@ -37,8 +39,8 @@ pub enum Step {
     /// Reads a block of the backend.
     ReadBackend { block: u32, frame: Frame },
     /// Writes a block of the backend. `acknowledged`: no client will hear of it if this fails. `replaces`: an acknowledged write that
-    /// was only in memory was given up for this one, and is lost with it.
-    WriteBackend { block: u32, frame: Frame, acknowledged: bool, replaces: bool },
+    /// was only in memory was given up for this one, and is lost with it. `batch`: with which it is written back; it gives way to others.
+    WriteBackend { block: u32, frame: Frame, acknowledged: bool, replaces: bool, batch: Option<u32> },
     /// Makes blocks of the backend read as zeroes; of those that it `replaces`, an acknowledged write was only in memory.
     ZeroBackend { block: u32, count: u32, may_punch_holes: bool, replaces: Vec<u32> },
     /// Writes a segment to the end of the log.
@@ -47,8 +49,8 @@ pub enum Step {
     Witness(Footer),
     /// Makes all appended segments durable, which reach up to `page` of the unit of `sequence`.
     FlushFlash { sequence: u64, page: u32 },
-    /// Makes all that was written to the backend durable.
-    FlushBackend,
+    /// Makes durable what was written to the backend with a batch, or by clients.
+    FlushBackend { batch: Option<u32> },
     /// Nothing on the unit is needed any more.
     ResetUnit { unit: u32 },
     /// Ends a batch of blocks written back; [`Cache::destaged`](crate::cache::Cache::destaged) wants to hear what came of it.
@@ -57,6 +59,8 @@ pub enum Step {
     AwaitFlushes,
     /// The request fails: what it needs was lost.
     Fail,
+    /// The client is not answered before this time, so that it does not write faster than dirty blocks are written back.
+    Pause { until_us: u64 },
     /// The client is answered once all steps before it are done. What comes after is background work.
     Reply,
 }

@@ -83,6 +83,12 @@ pub struct VolumeStatus {
     pub refused_read_blocks: u64,
     /// Blocks written that found no space on flash for the same reason and went to the backend alone.
     pub refused_write_blocks: u64,
+    /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
+    pub throttled_seconds: f64,
+    /// Requests that are under way.
+    pub queue_depth: u64,
+    /// Blocks that are being written back.
+    pub destaging_blocks: u64,
     /// Flushes that clients asked for.
     pub flushes: u64,
     /// Size of the flash, in bytes.

@@ -74,14 +74,14 @@ impl CacheRun {
     fn count(&mut self) {
         for step in self.planned.drain(..) {
             if let Step::Destaged { batch } = step {
-                self.batches.push(batch);
+                self.batches.push_back(batch);
             }
         }
     }
 
     fn end_batches(&mut self) {
-        for batch in self.batches.drain(..) {
-            self.cache.destaged(batch, &[]);
+        while let Some(batch) = self.batches.pop_front() {
+            self.end(batch);
         }
     }
 
@@ -89,7 +89,13 @@ impl CacheRun {
     pub fn end_batch(&mut self, batch: u32) {
         let found = self.batches.iter().position(|&planned| planned == batch);
         self.batches.remove(found.expect("a batch is planned and ends once"));
+        self.end(batch);
+    }
+
+    fn end(&mut self, batch: u32) {
         self.cache.destaged(batch, &[]);
+        self.cache.go_on(&mut self.planned);
+        self.count();
     }
 
     /// The cache.

@@ -4,7 +4,7 @@
 //! minutes).
 
 use super::config::RESERVE_UNITS;
-use super::{Batch, Cache, CopyForward, DESTAGE_BLOCKS, Mode};
+use super::{Batch, Cache, CopyForward, DESTAGING_BLOCKS_MAX, Mode};
 use crate::format::Kind as RecordKind;
 use crate::layout::containers::Cause;
 use crate::step::{Frame, Step};
@@ -15,6 +15,12 @@ const DESTAGE_RETRY_US: u64 = 1_000_000;
 /// Free units below which dirty blocks are copied forward rather than waited for.
 const FREE_UNITS_MIN: u32 = 2;
 
+/// Most blocks of a batch.
+const BATCH_BLOCKS: usize = DESTAGING_BLOCKS_MAX as usize / 2;
+
+/// Blocks of a batch that are read before they are written.
+const CHUNK_BLOCKS: usize = 64;
+
 /// Units that are reset in a row before what is clean is dropped instead of copied forward.
 const RECLAIMED_MAX: u32 = 32;
 
@@ -24,10 +30,7 @@ impl Cache {
             return;
         }
         self.reclaim(steps);
-        if self.now_us >= self.destage_after_us {
-            self.clean_ahead_of_tail(steps);
-            self.clean_above_threshold(steps);
-        }
+        self.go_on(steps);
     }
 
     /// Resets the oldest units until enough are free.
@@ -99,17 +102,34 @@ impl Cache {
         self.lost.insert(block, *self.log.sequences().end());
     }
 
-    /// Units that will be reset next are cleaned first, so that nothing dirty has to be copied forward.
+    /// Plans to write back what is due, after a batch ended.
+    pub fn go_on(&mut self, steps: &mut Vec<Step>) {
+        if !self.flash_failed && self.now_us >= self.destage_after_us {
+            self.clean_ahead_of_tail(steps);
+            self.clean_above_threshold(steps);
+        }
+    }
+
+    /// Whether another batch may begin: few blocks at a time, so that whoever reads or writes the backend does not wait for many.
+    fn may_destage(&self) -> bool {
+        self.destaging_blocks as usize <= DESTAGING_BLOCKS_MAX as usize - BATCH_BLOCKS
+    }
+
+    /// Units that will be reset next are cleaned first, so that nothing dirty has to be copied forward or waited for.
     fn clean_ahead_of_tail(&mut self, steps: &mut Vec<Step>) {
-        let ahead = (self.log.geometry().log_units() / 16).clamp(2, 16);
+        let ahead = self.units_to_keep_clean();
         if self.log.free_units() >= RESERVE_UNITS + ahead {
             return;
         }
         let tail = *self.log.sequences().start();
-        for sequence in tail..tail + u64::from(ahead) {
-            if sequence < *self.log.sequences().end() && self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, steps);
+        let end = (tail + u64::from(ahead)).min(*self.log.sequences().end());
+        let mut sequence = tail.max(self.clean_from);
+        while sequence < end && self.may_destage() {
+            if self.log.dirty_in(sequence) > 0 {
+                self.destage(sequence, BATCH_BLOCKS, steps);
             }
+            sequence += 1;
+            self.clean_from = sequence;
         }
     }
 
@@ -130,9 +150,9 @@ impl Cache {
 
     fn clean_down_to(&mut self, dirty_blocks: u64, steps: &mut Vec<Step>) {
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
-        while self.dirty_to_clean() > dirty_blocks && !self.log.is_head(sequence) {
+        while self.dirty_to_clean() > dirty_blocks && !self.log.is_head(sequence) && self.may_destage() {
             if self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, steps);
+                self.destage(sequence, BATCH_BLOCKS, steps);
             }
             sequence += 1;
         }
@@ -145,10 +165,11 @@ impl Cache {
         }
         let mut sequence = self.clean_from.max(*self.log.sequences().start());
         while sequence < *self.log.sequences().end()
+            && self.may_destage()
             && self.log.begun_us(sequence).saturating_add(self.config.dirty_age_us) <= self.now_us
         {
             if self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, steps);
+                self.destage(sequence, BATCH_BLOCKS, steps);
             }
             sequence += 1;
             self.clean_from = sequence;
@@ -159,7 +180,7 @@ impl Cache {
             && self.log.dirty_in(head) > 0
             && self.log.begun_us(head).saturating_add(self.config.dirty_age_us) <= self.now_us
         {
-            self.destage(head, steps);
+            self.destage(head, BATCH_BLOCKS, steps);
         }
     }
 
@@ -205,13 +226,13 @@ impl Cache {
     fn destage_units(&mut self, steps: &mut Vec<Step>) {
         for sequence in self.log.sequences() {
             if sequence > 0 && self.log.dirty_in(sequence) > 0 {
-                self.destage(sequence, steps);
+                self.destage(sequence, usize::MAX, steps);
             }
         }
     }
 
-    /// Plans to write back the dirty blocks of a unit, in the backend's order.
-    fn destage(&mut self, sequence: u64, steps: &mut Vec<Step>) {
+    /// Plans to write back dirty blocks of a unit, the first ones if there are more than `most`, in the backend's order.
+    fn destage(&mut self, sequence: u64, most: usize, steps: &mut Vec<Step>) {
         if self.log.is_head(sequence) && !self.flash_failed {
             self.log_seal(steps);
         }
@@ -225,10 +246,16 @@ impl Cache {
         if dirty.is_empty() {
             return;
         }
+        let is_all = dirty.len() <= most;
+        dirty.truncate(most);
+        // Of the head, what is appended later is not meant.
+        let last_slot = if is_all { self.log.last_slot(sequence) } else { dirty.last().map(|&(_, slot)| slot) };
         dirty.sort_unstable();
         self.log.set_destaging(sequence, true);
         self.destaging_blocks += dirty.len() as u64;
-        for chunk in dirty.chunks(DESTAGE_BLOCKS) {
+        let batch = self.next_batch;
+        self.next_batch = self.next_batch.wrapping_add(1);
+        for chunk in dirty.chunks(CHUNK_BLOCKS) {
             let mut writes = Vec::with_capacity(chunk.len());
             for &(block, slot) in chunk {
                 // In memory only where the flash failed before the segment was written.
@@ -237,17 +264,19 @@ impl Cache {
                     steps.push(Step::ReadFlash { block, slot, frame, dirty: true });
                     frame
                 });
-                writes.push(Step::WriteBackend { block, frame, acknowledged: false, replaces: false });
+                writes.push(Step::WriteBackend {
+                    block,
+                    frame,
+                    acknowledged: false,
+                    replaces: false,
+                    batch: Some(batch),
+                });
             }
             steps.append(&mut writes);
         }
         self.figures.destaged_blocks += dirty.len() as u64;
-        self.backend_unflushed = false;
-        steps.push(Step::FlushBackend);
-        let batch = self.next_batch;
-        self.next_batch = self.next_batch.wrapping_add(1);
-        // Of the head, what is appended later is not meant.
-        let last_slot = self.log.last_slot(sequence).filter(|_| !self.flash_failed);
+        steps.push(Step::FlushBackend { batch: Some(batch) });
+        let last_slot = last_slot.filter(|_| !self.flash_failed);
         self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty });
         steps.push(Step::Destaged { batch });
     }
@@ -268,7 +297,7 @@ impl Cache {
                 if let Some(slot) = slot {
                     self.log.drop_slot(block, slot);
                 }
-                steps.push(Step::WriteBackend { block, frame, acknowledged: true, replaces });
+                steps.push(Step::WriteBackend { block, frame, acknowledged: true, replaces, batch: None });
                 self.backend_unflushed = true;
                 self.frames.release(frame);
             }
@@ -284,7 +313,7 @@ impl Cache {
 
     /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
     fn next_destage_frame(&mut self) -> Frame {
-        let count = 2 * DESTAGE_BLOCKS as u32;
+        let count = DESTAGING_BLOCKS_MAX;
         let number = self.config.working_frames() + self.destage_frame % count;
         self.destage_frame = (self.destage_frame + 1) % count;
         self.frames.refilled(number)
@@ -369,7 +398,7 @@ impl Cache {
                 }
                 if segment.needs_backend_flush && self.backend_unflushed {
                     self.backend_unflushed = false;
-                    steps.insert(at, Step::FlushBackend);
+                    steps.insert(at, Step::FlushBackend { batch: None });
                     at += 1;
                 }
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{DESTAGE_BLOCKS, PIECE_BLOCKS};
+use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::admission::Admission;
 use crate::format::{Geometry, RECORDS_PER_PAGE};
 use crate::policy::Spec;
@@ -172,7 +172,7 @@ impl Config {
 
     /// Frames of [`BLOCK_BYTES`] that the steps of a cache refer to.
     pub fn frame_count(&self) -> u32 {
-        self.working_frames() + 2 * DESTAGE_BLOCKS as u32
+        self.working_frames() + DESTAGING_BLOCKS_MAX
     }
 
     pub(super) fn working_frames(&self) -> u32 {

@@ -14,6 +14,9 @@ impl Cache {
         if self.write_buffer.get(block) == Some(frame) {
             self.write_buffer.remove(block);
             self.frames.release(frame);
+            if self.backend_lacks.remove(&block) {
+                self.lost.entry(block).or_insert(0);
+            }
         }
         if let Some(slot) = self.log.find(block)
             && self.log.in_memory(slot) == Some(frame)
@@ -61,9 +64,9 @@ impl Cache {
             Some((old, dirty)) if current && !copied && self.log.bring_back(block, old, dirty, false) => {
                 RecordKind::Void
             }
-            // Without the write that failed, the backend has it.
-            None | Some((_, false)) => RecordKind::Forget,
-            Some(_) => {
+            // Without the write that failed, the backend has it, unless one before it failed there.
+            None | Some((_, false)) if !(current && self.backend_lacks.remove(&block)) => RecordKind::Forget,
+            _ => {
                 if current {
                     self.lost.insert(block, sequence);
                 }
@@ -76,6 +79,7 @@ impl Cache {
     pub fn distrust(&mut self, record: &LogRecord, sequence: u64) {
         if self.log.is_newest(record.block, record.slot, sequence) {
             self.log.set_dirty(record.slot, true);
+            (self.clean_from, self.pace.clean_until) = (0, 0);
         }
     }
 
@@ -121,11 +125,16 @@ impl Cache {
         let is_newer = self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
         if !is_newer && self.write_buffer.get(block).is_none() {
             self.lost.entry(block).or_insert(0);
+        } else {
+            self.backend_lacks.insert(block);
         }
     }
 
     /// A block was written to the backend, whole.
     pub fn backend_written(&mut self, block: u32) {
+        if !self.backend_lacks.is_empty() {
+            self.backend_lacks.remove(&block);
+        }
         if !self.lost.is_empty() && self.lost.get(&block) == Some(&0) {
             self.lost.remove(&block);
         }

@@ -15,13 +15,16 @@ mod cleaner;
 mod config;
 pub mod failure;
 mod figures;
+mod pace;
 pub mod request;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use config::RESERVE_UNITS;
 pub use config::{Config, CopyForward, Mode};
 pub use figures::Figures;
+use pace::Pace;
 
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
@@ -47,8 +50,8 @@ pub const ZERO_PIECE_BLOCKS: u32 = 16_384;
 const NODES_BESIDE_SLOTS: u32 = 128;
 /// The time between two ticks.
 const TICK_US: u64 = 1_000_000;
-/// Blocks that are written back together.
-const DESTAGE_BLOCKS: usize = 64;
+/// Blocks that are written back at a time, at most; each has a frame of its own.
+const DESTAGING_BLOCKS_MAX: u32 = 1_024;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +140,7 @@ pub struct Cache {
     batches: HashMap<u32, Batch>,
     next_batch: u32,
     destaging_blocks: u64,
+    pace: Pace,
     /// No unit before this sequence has dirty blocks that are not being written back.
     clean_from: u64,
     /// After writing back failed, when to try again.
@@ -145,6 +149,8 @@ pub struct Cache {
     lost: HashMap<u32, u64>,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
+    /// Blocks of which the backend lacks an acknowledged write, for which a later one that is not done yet may make up.
+    backend_lacks: HashSet<u32>,
     backend_unflushed: bool,
     flash_failed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
@@ -244,10 +250,12 @@ impl Cache {
             batches: HashMap::new(),
             next_batch: 0,
             destaging_blocks: 0,
+            pace: Pace::default(),
             clean_from,
             destage_after_us: 0,
             lost,
             unreadable: HashMap::new(),
+            backend_lacks: HashSet::new(),
             // An earlier run may have written to the backend and died before it was flushed.
             backend_unflushed: true,
             flash_failed: false,

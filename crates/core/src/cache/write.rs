@@ -23,6 +23,7 @@ impl Cache {
         let sequential = self.is_sequential(request, Op::Write);
         let buffered = self.config.mode == Mode::WriteBack && !sequential && !request.durable;
         let mut written = Vec::new();
+        let dirty_before = self.log.dirty_blocks();
         for part in parts(request.offset, request.length) {
             self.figures.written_blocks += 1;
             self.figures.sequential_blocks += u64::from(sequential);
@@ -34,6 +35,7 @@ impl Cache {
         }
         self.write_down(&written, !sequential, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
+        self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
         if request.durable && request.last {
             self.make_durable(steps);
             steps.push(Step::AwaitFlushes);
@@ -158,7 +160,7 @@ impl Cache {
         to_backend.sort_unstable_by_key(|(write, _)| write.block);
         for &(Write { block, frame, replaces, .. }, wanted) in &to_backend {
             self.figures.backend_written_blocks += 1;
-            steps.push(Step::WriteBackend { block, frame, acknowledged, replaces });
+            steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, batch: None });
             self.backend_unflushed = true;
             if wanted {
                 self.reclaim(steps);
@@ -198,7 +200,7 @@ impl Cache {
     pub(super) fn flush_backend(&mut self, steps: &mut Vec<Step>) {
         if self.backend_unflushed {
             self.backend_unflushed = false;
-            steps.push(Step::FlushBackend);
+            steps.push(Step::FlushBackend { batch: None });
         }
     }
 

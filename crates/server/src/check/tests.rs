@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::cache::{Cache, Config};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
 

@@ -6,6 +6,7 @@
 //! The engine does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
+mod background;
 mod hazard;
 mod perform;
 mod places;
@@ -22,6 +23,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
+use background::Background;
 use hazard::{Hazard, StepId};
 use places::Places;
 
@@ -47,6 +49,8 @@ pub struct Settings {
     pub patience: u8,
     /// Whether requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
     pub holds_failed: bool,
+    /// Whether answers are held back as the cache asks.
+    pub pauses: bool,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
     /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
@@ -79,6 +83,8 @@ struct Running {
     retries: u8,
     /// Further tries after some time.
     patience: u8,
+    /// Errors that a client had heard of before.
+    errors_before: u64,
 }
 
 /// What becomes of a step that waits for another one, if that fails.
@@ -107,6 +113,8 @@ struct Client {
     offset: u64,
     length: u64,
     force_unit_access: bool,
+    /// It is not answered before this time.
+    until_us: u64,
 }
 
 /// What a plan's steps share.
@@ -133,6 +141,8 @@ struct Part {
     length: u64,
     buffers: Vec<Buffer>,
     step: StepId,
+    /// It gives way to others.
+    background: bool,
 }
 
 /// An answered request, for latencies.
@@ -144,6 +154,18 @@ pub struct Answered {
     pub started_us: u64,
     /// Whether it failed.
     pub failed: bool,
+}
+
+/// The answer to a request that is not given before a time.
+pub struct Paused {
+    /// That time.
+    pub until_us: u64,
+    /// What was asked.
+    pub answered: Answered,
+    /// Who is to be told.
+    pub done: Done,
+    /// What.
+    pub result: Result<Vec<u8>, Error>,
 }
 
 /// Failures since the start.
@@ -178,17 +200,27 @@ pub struct Engine {
     free_plans: Vec<u32>,
     ready: VecDeque<StepId>,
     backend: HashMap<u32, Hazard, FxBuildHasher>,
+    /// Writes of the backend that are of no batch.
     backend_writes: FxHashSet<StepId>,
+    /// Writes of the backend by batch.
+    batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
     unit_readers: HashMap<u32, Vec<StepId>, FxBuildHasher>,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
+    /// Of no batch.
     last_backend_flush: Option<StepId>,
-    /// A flush of the flash failed and no client has heard of it yet.
-    unreported_flash_error: bool,
-    /// A flush of the backend or an acknowledged write failed and no client has heard of it yet.
-    unreported_error: bool,
+    /// By batch.
+    batch_flushes: HashMap<u32, StepId, FxBuildHasher>,
+    background: Background,
+    /// A batch ended, and others may begin.
+    goes_on: bool,
+    calm: bool,
+    /// How often a flush failed, or a write that had been acknowledged.
+    errors: u64,
+    /// Of how many of these a client has heard.
+    errors_reported: u64,
     /// Reads that are tried again later.
     postponed: Vec<Part>,
     /// Requests that failed with the flash.
@@ -201,6 +233,9 @@ pub struct Engine {
     next_tag: u64,
     answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     answered: Vec<Answered>,
+    paused: Vec<Paused>,
+    /// The time of the last call that told one.
+    now_us: u64,
     planned: Vec<Step>,
     faults: Faults,
     running: usize,
@@ -221,6 +256,8 @@ pub struct Output {
     pub answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     /// What was answered.
     pub answered: Vec<Answered>,
+    /// Requests to answer later.
+    pub paused: Vec<Paused>,
     /// Requests that failed because the flash failed, and are to be answered or made again, where
     /// [`holds_failed`](Settings::holds_failed) is set.
     pub held: Vec<(Request, Done)>,
@@ -250,13 +287,18 @@ impl Engine {
             ready: VecDeque::new(),
             backend: HashMap::default(),
             backend_writes: FxHashSet::default(),
+            batch_writes: HashMap::default(),
             appends: Vec::new(),
             unit_readers: HashMap::default(),
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
-            unreported_flash_error: false,
-            unreported_error: false,
+            batch_flushes: HashMap::default(),
+            background: Background::default(),
+            goes_on: false,
+            calm: false,
+            errors: 0,
+            errors_reported: 0,
             postponed: Vec::new(),
             held: Vec::new(),
             unit_records: head_records,
@@ -266,6 +308,8 @@ impl Engine {
             next_tag: 1,
             answers: Vec::new(),
             answered: Vec::new(),
+            paused: Vec::new(),
+            now_us: 0,
             planned: Vec::new(),
             faults: Faults::default(),
             running: 0,
@@ -297,8 +341,20 @@ impl Engine {
         self.running
     }
 
+    /// Steps that are not done and that others wait for: without those that write dirty blocks back, which wait for a slow backend.
+    pub fn running_for_clients(&self) -> usize {
+        let writes: usize = self.batch_writes.values().map(FxHashSet::len).sum();
+        self.running.saturating_sub(2 * writes)
+    }
+
+    /// Requests that are under way.
+    pub fn requests(&self) -> usize {
+        self.clients.len() - self.free_clients.len()
+    }
+
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
         self.advance(now_us);
         let Request { operation, offset, length, mut force_unit_access, data } = request;
         if self.settings.answers_flushes_at_once {
@@ -321,6 +377,7 @@ impl Engine {
             offset,
             length,
             force_unit_access,
+            until_us: 0,
         };
         let number = match self.free_clients.pop() {
             Some(number) => {
@@ -341,6 +398,7 @@ impl Engine {
         let client = self.client(number);
         client.planned = true;
         self.run_ready();
+        self.go_on();
         self.answer_if_complete(number);
     }
 
@@ -380,6 +438,13 @@ impl Engine {
         self.run_ready();
     }
 
+    /// Begins to write back what may be, after batches ended. Not while a plan is being entered, whose steps come before.
+    fn go_on(&mut self) {
+        while std::mem::take(&mut self.goes_on) && !self.calm {
+            self.plan_background(Cache::go_on);
+        }
+    }
+
     fn client(&mut self, number: u32) -> &mut Client {
         self.clients[number as usize].as_mut().expect("a request is there until it is answered")
     }
@@ -403,6 +468,15 @@ impl Engine {
                 }
                 Step::Receive { from, .. } => *from += base,
                 Step::Send { to, .. } => *to += base,
+                Step::Pause { until_us } => {
+                    if let Some(client) = client
+                        && self.settings.pauses
+                    {
+                        let client = self.client(client);
+                        client.until_us = client.until_us.max(*until_us);
+                    }
+                    continue;
+                }
                 _ => {}
             }
             self.place_frames(&mut step);
@@ -438,6 +512,7 @@ impl Engine {
             error: None,
             retries: self.settings.retries,
             patience: self.settings.patience,
+            errors_before: self.errors_reported,
         };
         let id = match self.free_steps.pop() {
             Some(id) => {
@@ -478,7 +553,7 @@ impl Engine {
         let mut waits: Vec<(StepId, Bond)> = Vec::new();
         let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
-        let mut trust = None;
+        let mut follows_flash = false;
         let frames = &mut self.frames;
         match step {
             Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
@@ -506,18 +581,21 @@ impl Engine {
                 // After a write that failed, the backend may hold less than what was acknowledged.
                 self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Needs)));
             }
-            Step::WriteBackend { block, frame, .. } => {
+            Step::WriteBackend { block, frame, batch, .. } => {
                 frames[frame.number as usize].hazard.read(id, &mut after);
                 self.backend.entry(*block).or_default().write(id, &mut after);
-                self.backend_writes.insert(id);
-                trust = Some(Bond::Follows);
+                match batch {
+                    Some(batch) => self.batch_writes.entry(*batch).or_default().insert(id),
+                    None => self.backend_writes.insert(id),
+                };
+                follows_flash = true;
             }
             Step::ZeroBackend { block, count, .. } => {
                 for block in *block..*block + *count {
                     self.backend.entry(block).or_default().write(id, &mut after);
                 }
                 self.backend_writes.insert(id);
-                trust = Some(Bond::Follows);
+                follows_flash = true;
             }
             Step::Append(segment) => {
                 for record in segment.records.iter().filter(|record| record.kind.has_data()) {
@@ -526,34 +604,42 @@ impl Engine {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 let first = self.cache.config().geometry.slot(segment.unit, segment.page);
                 self.appends.push((first, first + segment.data_pages, id));
-                trust = Some(Bond::Trusts);
+                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Trusts)));
+                follows_flash = true;
             }
             Step::Witness(_) => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
-                trust = Some(Bond::Follows);
+                follows_flash = true;
             }
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
-                trust = Some(Bond::Follows);
+                follows_flash = true;
             }
             Step::FlushFlash { .. } => {
                 self.last_log.into_iter().for_each(&mut after);
                 waits.extend(self.last_flash_flush.replace(id).map(|flush| (flush, Bond::Needs)));
             }
-            Step::FlushBackend => {
+            Step::FlushBackend { batch: None } => {
                 self.backend_writes.iter().copied().for_each(&mut after);
                 self.last_backend_flush.replace(id).into_iter().for_each(after);
             }
-            Step::Destaged { .. } | Step::AwaitFlushes => {
+            Step::FlushBackend { batch: Some(batch) } => {
+                self.batch_writes.get(batch).into_iter().flatten().copied().for_each(&mut after);
+                self.batch_flushes.insert(*batch, id);
+            }
+            Step::Destaged { batch } => {
+                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
+                waits.extend(self.batch_flushes.get(batch).map(|&flush| (flush, Bond::Needs)));
+            }
+            Step::AwaitFlushes => {
                 waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
                 waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Needs)));
             }
-            Step::Fail | Step::Reply => {}
+            Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }
-        if let Some(trust) = trust {
+        if follows_flash {
             waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-            waits.extend(self.last_backend_flush.map(|flush| (flush, trust)));
         }
         waits
     }
@@ -585,10 +671,18 @@ impl Engine {
                 self.end_frame(id, *frame);
                 self.end_backend(*block, id);
             }
-            Step::WriteBackend { block, frame, .. } => {
+            Step::WriteBackend { block, frame, batch, .. } => {
                 self.end_frame(id, *frame);
                 self.end_backend(*block, id);
                 self.backend_writes.remove(&id);
+                if let Some(batch) = batch
+                    && let Some(writes) = self.batch_writes.get_mut(batch)
+                {
+                    writes.remove(&id);
+                    if writes.is_empty() {
+                        self.batch_writes.remove(batch);
+                    }
+                }
             }
             Step::ZeroBackend { block, count, .. } => {
                 for block in *block..*block + *count {
@@ -609,10 +703,13 @@ impl Engine {
             Step::FlushFlash { .. } => {
                 self.last_flash_flush.take_if(|last| *last == id);
             }
-            Step::FlushBackend => {
+            Step::FlushBackend { batch: None } => {
                 self.last_backend_flush.take_if(|last| *last == id);
             }
-            Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Reply => {}
+            Step::FlushBackend { batch: Some(batch) } => {
+                self.batch_flushes.remove(batch);
+            }
+            Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
         }
     }
 
@@ -634,6 +731,9 @@ impl Engine {
     /// Is told that a transfer ended; `Err` is what clients are told if that cannot be mended.
     pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
         let parts = self.groups.remove(&tag).expect("a transfer ends once");
+        if parts[0].disk == BACKEND {
+            self.background.ended(&parts[0]);
+        }
         if result.is_err() && parts.len() > 1 {
             // Which of them failed is found out one by one.
             self.alone.extend(parts);
@@ -643,6 +743,7 @@ impl Engine {
             self.part_completed(part, result);
         }
         self.run_ready();
+        self.go_on();
     }
 
     /// What is to be done after calls: transfers, and answers to give.
@@ -651,14 +752,21 @@ impl Engine {
             self.hand_out_group(&mut vec![part], &mut output.transfers);
         }
         self.hand_out(&mut output.transfers);
+        self.hand_out_background(&mut output.transfers);
         output.answers.append(&mut self.answers);
         output.answered.append(&mut self.answered);
+        output.paused.append(&mut self.paused);
         output.held.append(&mut self.held);
     }
 
     /// Tries those reads again that failed and were put off.
     pub fn read_again(&mut self) {
         self.outgoing.append(&mut self.postponed);
+    }
+
+    /// While it is calm, nothing more begins to be written back by itself.
+    pub fn set_calm(&mut self, calm: bool) {
+        self.calm = calm;
     }
 
     /// Requests that fail from now on are answered.
@@ -668,7 +776,7 @@ impl Engine {
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
     pub fn succeed(&mut self, before: &Engine) {
-        self.unreported_error |= before.unreported_error;
+        self.errors = before.errors - before.errors_reported;
         self.faults = before.faults;
     }
 
@@ -680,13 +788,20 @@ impl Engine {
         let mut client = self.clients[number as usize].take().expect("checked above");
         self.free_clients.push(number);
         let done = client.done.take().expect("a request is answered once");
-        let Client { operation, offset, length, force_unit_access, data, started_us, error, reply, .. } = client;
+        let Client { operation, offset, length, force_unit_access, data, started_us, error, reply, until_us, .. } =
+            client;
         if error.is_some() && self.settings.holds_failed && self.cache.has_flash_failed() {
             self.held.push((Request { operation, offset, length, force_unit_access, data }, done));
             return;
         }
-        self.answered.push(Answered { operation, started_us, failed: error.is_some() });
-        self.answers.push((done, error.map_or(Ok(reply), Err)));
+        let answered = Answered { operation, started_us, failed: error.is_some() };
+        let result = error.map_or(Ok(reply), Err);
+        if until_us > self.now_us && result.is_ok() {
+            self.paused.push(Paused { until_us, answered, done, result });
+            return;
+        }
+        self.answered.push(answered);
+        self.answers.push((done, result));
     }
 }
 

@@ -125,9 +125,17 @@ impl Engine {
                 }
                 self.transfer_frame(id, BACKEND, Operation::Read, block, frame);
             }
-            &Step::WriteBackend { block, frame, .. } => {
+            &Step::WriteBackend { block, frame, batch, .. } => {
                 if doomed || self.frames[frame.number as usize].bad {
                     return Some(false);
+                }
+                if batch.is_some() {
+                    let buffers = vec![self.memory.buffer(frame.number, 1)];
+                    let offset = u64::from(block) * BLOCK;
+                    self.step(id).transfers += 1;
+                    let (disk, operation, length) = (BACKEND, Operation::Write, BLOCK);
+                    self.background.push(Part { disk, operation, offset, length, buffers, step: id, background: true });
+                    return None;
                 }
                 self.transfer_frame(id, BACKEND, Operation::Write, block, frame);
             }
@@ -166,7 +174,7 @@ impl Engine {
                 }
                 self.transfer(id, FLASH, Operation::Sync, 0, 0, Vec::new());
             }
-            Step::FlushBackend => {
+            Step::FlushBackend { .. } => {
                 self.transfer(id, BACKEND, Operation::Sync, 0, 0, Vec::new());
             }
             &Step::Destaged { batch } => {
@@ -176,16 +184,19 @@ impl Engine {
                 } else {
                     self.cache.destaged(batch, &self.plans[plan as usize].failed);
                 }
+                self.goes_on = true;
                 return Some(true);
             }
             Step::AwaitFlushes => {
-                let failed = std::mem::take(&mut self.unreported_error)
-                    | std::mem::take(&mut self.unreported_flash_error)
-                    | doomed;
+                // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
+                let failed = doomed || self.errors > self.step(id).errors_before;
+                if failed {
+                    self.errors_reported = self.errors;
+                }
                 return Some(!failed);
             }
             Step::Fail => return Some(false),
-            Step::Reply => unreachable!("the answer is not a step of its own"),
+            Step::Pause { .. } | Step::Reply => unreachable!("the answer is not a step of its own"),
         }
         None
     }
@@ -205,7 +216,7 @@ impl Engine {
         buffers: Vec<Buffer>,
     ) {
         self.step(step).transfers += 1;
-        self.outgoing.push(Part { disk, operation, offset, length, buffers, step });
+        self.outgoing.push(Part { disk, operation, offset, length, buffers, step, background: false });
     }
 
     /// Writes a segment: its header with its data.
@@ -363,8 +374,11 @@ impl Engine {
     }
 
     fn finish(&mut self, id: StepId, result: Result<(), Error>) {
-        let ok = result.is_ok();
         let running = self.steps[id as usize].take().expect("a step ends once");
+        // What another flush that failed was to make durable may be gone, whatever this one says.
+        let result =
+            if running.doomed && matches!(running.step, Step::FlushBackend { .. }) { Err(Error::Io) } else { result };
+        let ok = result.is_ok();
         self.unregister(id, &running.step);
         self.free_steps.push(id);
         self.running -= 1;
@@ -395,7 +409,12 @@ impl Engine {
     fn succeeded(&mut self, step: &Step) {
         match *step {
             Step::FlushFlash { sequence, page } => self.cache.flushed(sequence, page),
-            Step::WriteBackend { block, .. } => self.cache.backend_written(block),
+            Step::WriteBackend { block, batch, .. } => {
+                self.cache.backend_written(block);
+                if batch.is_some() {
+                    self.cache.block_written_back();
+                }
+            }
             _ => {}
         }
         if let Step::ReadFlash { block, frame, .. } | Step::ReadBackend { block, frame } = step {
@@ -419,19 +438,19 @@ impl Engine {
                 self.frames[frame.number as usize].bad = true;
                 self.cache.frame_failed(block, self.frame_of_cache(frame));
             }
-            &Step::WriteBackend { block, frame, acknowledged, replaces } => {
+            &Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
                 self.faults.backend_write_errors += 1;
                 let had_data = !std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
                 self.plans[plan as usize].failed.push(block);
                 self.cache.frame_failed(block, self.frame_of_cache(frame));
                 if replaces || (acknowledged && had_data) {
                     self.cache.backend_write_failed(block);
-                    self.unreported_error = true;
+                    self.errors += 1;
                 }
             }
             Step::ZeroBackend { replaces, .. } => {
                 self.faults.backend_write_errors += 1;
-                self.unreported_error |= !replaces.is_empty();
+                self.errors += u64::from(!replaces.is_empty());
                 replaces.iter().for_each(|&block| self.cache.backend_write_failed(block));
             }
             Step::Append(segment) => {
@@ -441,10 +460,14 @@ impl Engine {
                 }
             }
             Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
-            Step::FlushBackend => {
+            Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
-                self.unreported_error = true;
+                self.errors += 1;
                 self.cache.backend_flush_failed();
+                let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
+                for flush in flushes.collect::<Vec<_>>() {
+                    self.step(flush).doomed = true;
+                }
             }
             _ => assert!(awaited || !matches!(step, Step::AwaitFlushes | Step::Fail), "a client hears of it"),
         }
@@ -452,7 +475,7 @@ impl Engine {
 
     fn flash_failed(&mut self) {
         self.faults.flash_write_errors += 1;
-        self.unreported_flash_error = true;
+        self.errors += 1;
         self.cache.flash_failed();
     }
 
@@ -472,6 +495,9 @@ impl Engine {
 
     pub(super) fn hand_out_group(&mut self, group: &mut Vec<Part>, transfers: &mut Vec<Transfer>) {
         let Some(first) = group.first() else { return };
+        if first.disk == BACKEND {
+            self.background.started(first);
+        }
         let tag = self.next_tag;
         self.next_tag += 1;
         transfers.push(Transfer {
@@ -491,7 +517,7 @@ fn continues(last: &Part, part: &Part, count: usize) -> bool {
     matches!(part.operation, Operation::Read | Operation::Write)
         && part.length == BLOCK
         && last.length == BLOCK
-        && (last.disk, last.operation) == (part.disk, part.operation)
+        && (last.disk, last.operation, last.background) == (part.disk, part.operation, part.background)
         && last.offset + last.length == part.offset
         && count < TRANSFER_BLOCKS
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::{Config, Mode};
-use flashwise_core::format::{BLOCK_BYTES, Geometry, RECORDS_PER_PAGE};
+use flashwise_core::cache::Config;
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
 
@@ -55,11 +55,16 @@ impl World {
 
     /// Starts to read `count` blocks. Of the transfers that follow, those of the flash end.
     fn read(&mut self, block: u64, count: u64) {
+        self.ask(Operation::Read, block, count, Vec::new());
+    }
+
+    fn ask(&mut self, operation: Operation, block: u64, count: u64, data: Vec<u8>) {
         let answers = self.answers.clone();
-        let done = move |result: Result<Vec<u8>, Error>| drop(answers.lock().unwrap().insert(block, result.unwrap()));
+        let done = move |result: Result<Vec<u8>, Error>| {
+            result.into_iter().for_each(|read| drop(answers.lock().unwrap().insert(block, read)));
+        };
         let (offset, length) = (block * BLOCK, count * BLOCK);
-        let request =
-            Request { operation: Operation::Read, offset, length, force_unit_access: false, data: Vec::new() };
+        let request = Request { operation, offset, length, force_unit_access: false, data };
         self.engine.submit(request, Box::new(done), 0);
         self.run();
     }
@@ -144,4 +149,74 @@ fn without_spare_frames_reads_wait_and_return_what_they_should() {
         }
         assert_eq!(world.engine.running(), 0);
     }
+}
+
+/// More is dirty than may be, and the backend takes nothing: blocks on flash are read, others are written, and a flush waits for the flash
+/// alone. What is written back gives way: few transfers at a time.
+#[test]
+fn while_dirty_blocks_are_written_back_only_those_wait_who_need_the_backend() {
+    let mut world = World::new(1024);
+    // What an earlier run wrote to the backend is flushed once.
+    world.ask(Operation::Flush, 9_000, 0, Vec::new());
+    world.end_backend();
+    let mut block = 0;
+    while world.slow.is_empty() {
+        world.ask(Operation::Write, block, 8, contents(block, 8));
+        assert!(world.answer(block).is_some(), "a write to flash waits for nothing");
+        block += 8;
+    }
+    let dirty_blocks = world.engine.cache().log().dirty_blocks();
+    for round in 0..20 {
+        let written = block + 8 * round;
+        world.ask(Operation::Write, written, 8, contents(written + 1, 8));
+        assert!(world.answer(written).is_some(), "a write to flash waits for nothing");
+        world.ask(Operation::Flush, 9_000 + round, 0, Vec::new());
+        assert!(world.answer(9_000 + round).is_some(), "a flush waits for what was answered before");
+        for read in (0..block).step_by(64) {
+            world.read(read, 8);
+            assert!(world.answer(read).expect("a hit does not wait") == contents(read, 8));
+        }
+        assert!((1..=8).contains(&world.slow.len()), "{} transfers are under way", world.slow.len());
+    }
+    assert!(world.engine.cache().log().dirty_blocks() >= dirty_blocks, "nothing came to the backend yet");
+    world.end_backend();
+    assert!(world.engine.cache().log().dirty_blocks() < dirty_blocks);
+    world.ask(Operation::Flush, 9_999, 0, Vec::new());
+    assert!(world.answer(9_999).is_some());
+    assert_eq!(world.engine.running(), 0);
+    world.engine.cache().check();
+}
+
+/// A flush of the backend for clients fails while a batch is under way: what was written back before may be gone with it, and stays dirty.
+#[test]
+fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
+    let mut world = World::new(1024);
+    let mut block = 0;
+    while world.slow.is_empty() {
+        world.ask(Operation::Write, block, 8, contents(block, 8));
+        block += 8;
+    }
+    let dirty_blocks = world.engine.cache().log().dirty_blocks();
+    world.engine.cache_mut().set_mode(cache::Mode::WriteAround);
+    world.ask(Operation::Write, 7_900, 8, contents(7_900, 8));
+    let written =
+        world.slow.iter().position(|transfer| transfer.offset == 7_900 * BLOCK).expect("it goes to the backend");
+    let written = world.slow.remove(written);
+    world.end(&written);
+    world.run();
+    world.ask(Operation::Flush, 9_000, 0, Vec::new());
+    let flush =
+        world.slow.iter().position(|transfer| transfer.operation == DiskOperation::Sync).expect("it is flushed");
+    let flush = world.slow.remove(flush);
+    let before: Vec<u32> = world.engine.cache().batches();
+    assert!(!before.is_empty());
+    world.engine.completed(flush.tag, Err(Error::Io));
+    world.run();
+    assert!(world.answers.lock().unwrap().remove(&9_000).is_none(), "the flush failed");
+    while world.engine.cache().batches().iter().any(|batch| before.contains(batch)) {
+        let transfer = world.slow.remove(0);
+        world.end(&transfer);
+        world.run();
+    }
+    assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
 }

@@ -158,13 +158,14 @@ mod tests {
     #[test]
     fn all_settings_are_read() {
         let json =
-            br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through", "dirty-high": 0.5, "dirty-low": "25%",
+            br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through", "copy-forward": "young:30%", "dirty-high": 0.5, "dirty-low": "25%",
             "dirty-age": "30s", "sequential-bypass": "1MiB"}"#;
         let changes = Changes::parse(json).unwrap();
         assert_eq!(changes.keys(), KEYS);
         assert_eq!(changes.policy.unwrap().to_string(), "larc:fill=ghost");
         assert_eq!(changes.admission.unwrap().unwrap().to_string(), "size:max=8KiB");
         assert_eq!(changes.write_mode, Some(Mode::WriteThrough));
+        assert_eq!(changes.copy_forward, Some(CopyForward::Young(0.3)));
         assert_eq!((changes.dirty_high, changes.dirty_low), (Some(0.5), Some(0.25)));
         assert_eq!((changes.dirty_age_us, changes.sequential_bytes), (Some(30_000_000), Some(1 << 20)));
         let changes = Changes::parse(br#"{"sequential-bypass": 0}"#).unwrap();
@@ -184,12 +185,13 @@ mod tests {
             ("[1]", "found [1], expected an object such as {\"policy\": \"larc\"}"),
             (
                 "{}",
-                "nothing to change, expected some of: policy, admission, write-mode, dirty-high, dirty-low, dirty-age, sequential-bypass",
+                "nothing to change, expected some of: policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, \
+                 sequential-bypass",
             ),
             (
                 r#"{"dirty_hihg": 1}"#,
-                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, admission, write-mode, dirty-high, \
-                 dirty-low, dirty-age, sequential-bypass",
+                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, admission, write-mode, copy-forward, \
+                 dirty-high, dirty-low, dirty-age, sequential-bypass",
             ),
             (r#"{"policy": 5}"#, "policy: found 5, expected text in quotes"),
             (r#"{"admission": null}"#, "admission: found null, expected text in quotes"),
@@ -200,6 +202,10 @@ mod tests {
             (
                 r#"{"write-mode": "back"}"#,
                 "write-mode: found 'back', expected write-back, write-through or write-around",
+            ),
+            (
+                r#"{"copy-forward": "half"}"#,
+                "copy-forward: found 'half', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%",
             ),
             (r#"{"dirty-high": 70}"#, "dirty-high: found 70, expected a share from 0 to 1, such as 0.7 or \"70%\""),
             (

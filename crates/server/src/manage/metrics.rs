@@ -32,6 +32,8 @@ type Count = fn(&VolumeStatus) -> u64;
 /// The values of a metric: one, or one for each value of a label. Gauges that are `None` are left out.
 enum Series {
     Counter(Count),
+    /// A counter of seconds.
+    Seconds(fn(&VolumeStatus) -> f64),
     Counters(&'static str, &'static [(&'static str, Count)]),
     Gauge(fn(&VolumeStatus) -> Option<f64>),
 }
@@ -123,6 +125,14 @@ const METRICS: &[Metric] = &[
             &[("read", |v| v.refused_read_blocks * BLOCK_BYTES), ("write", |v| v.refused_write_blocks * BLOCK_BYTES)],
         ),
     },
+    Metric {
+        name: "throttled",
+        unit: Some(Unit::Seconds),
+        help: "Time that answers to writes were held back for, all together",
+        series: Series::Seconds(|v| v.throttled_seconds),
+    },
+    gauge!("queue_depth", None, "Requests that are under way", |v| Some(v.queue_depth as f64)),
+    gauge!("destaging", Some(Unit::Bytes), "Blocks that are being written back", |v| in_bytes(v.destaging_blocks)),
     gauge!(
         "admission_threshold",
         None,
@@ -298,7 +308,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
 
 fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[VolumeStatus]) -> fmt::Result {
     let kind = match metric.series {
-        Series::Counter(_) | Series::Counters(..) => MetricType::Counter,
+        Series::Counter(_) | Series::Counters(..) | Series::Seconds(_) => MetricType::Counter,
         Series::Gauge(_) => MetricType::Gauge,
     };
     let mut encoder = encoder.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), kind)?;
@@ -306,6 +316,11 @@ fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[Vo
         let name = ("volume", volume.name.as_str());
         match metric.series {
             Series::Counter(value) => counter(&mut encoder.encode_family(&Labels(&[name]))?, value(volume))?,
+            Series::Seconds(value) => {
+                encoder
+                    .encode_family(&Labels(&[name]))?
+                    .encode_counter(&value(volume), None::<&Exemplar<[(&str, &str); 0], f64>>)?;
+            }
             Series::Counters(label, values) => {
                 for (of, value) in values {
                     counter(&mut encoder.encode_family(&Labels(&[name, (label, of)]))?, value(volume))?;

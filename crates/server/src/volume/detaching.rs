@@ -72,8 +72,8 @@ impl Volume {
         loop {
             let mut inner = self.lock();
             match marked {
-                true => inner.engine.destage_rest(self.now_us()),
-                false => inner.engine.destage_all(self.now_us()),
+                true => inner.engine.destage_rest(Volume::now_us()),
+                false => inner.engine.destage_all(Volume::now_us()),
             }
             self.dispatch(inner);
             let inner = self.freeze();

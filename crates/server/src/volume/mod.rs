@@ -14,6 +14,7 @@ mod detaching;
 mod devices;
 mod error;
 mod extents;
+mod pacer;
 mod status;
 
 use std::cell::Cell;
@@ -46,6 +47,7 @@ pub use self::error::VolumeError;
 use self::config::cache_config;
 use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
 use self::extents::overlay;
+use self::pacer::Pacer;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Steps under way above which requests wait before they are planned.
@@ -101,6 +103,7 @@ pub struct Volume {
     /// Where the backend keeps what it knows of its cache.
     side: Box<dyn BackendSide>,
     latencies: Latencies,
+    pacer: OnceLock<Pacer>,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -170,6 +173,7 @@ impl Volume {
             retries: 2,
             patience: READ_PATIENCE,
             holds_failed: true,
+            pauses: true,
             discard: config.discard,
             spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: config.unsafe_ignore_flushes,
@@ -201,6 +205,7 @@ impl Volume {
             attachment: Mutex::new(pair.attachment),
             side: pair.side,
             latencies: Latencies::default(),
+            pacer: OnceLock::new(),
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
             flash: pair.flash,
@@ -211,6 +216,8 @@ impl Volume {
         let started = volume.make_transfers().map_err(error)?;
         assert!(volume.transfers.set(started).is_ok(), "transfers are made once");
         let weak = Arc::downgrade(&volume);
+        let pacer = Pacer::start(weak.clone(), &volume.config.name).map_err(error)?;
+        assert!(volume.pacer.set(pacer).is_ok(), "a pacer is started once");
         std::thread::Builder::new()
             .name(format!("tick {}", volume.config.name))
             .spawn(move || tick(&weak, &stopped))
@@ -240,7 +247,7 @@ impl Volume {
     }
 
     /// Microseconds on a clock that all volumes share.
-    fn now_us(&self) -> u64 {
+    fn now_us() -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed().as_micros() as u64
     }
@@ -265,8 +272,11 @@ impl Volume {
             }
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
             if !output.answered.is_empty() {
-                self.latencies.record(&output.answered, self.now_us());
+                self.latencies.record(&output.answered, Volume::now_us());
                 output.answered.clear();
+            }
+            for paused in output.paused.drain(..) {
+                self.pacer.get().expect("set before the volume is used").hold(paused);
             }
             let idle = inner.engine.running() == 0;
             drop(inner);
@@ -335,14 +345,14 @@ impl Volume {
     }
 
     fn admit_waiting(&self, inner: &mut Inner) {
-        while !inner.frozen && inner.engine.running() < STEPS_MAX {
+        while !inner.frozen && inner.engine.running_for_clients() < STEPS_MAX {
             let Some((request, done)) = inner.waiting.pop_front() else { break };
             self.plan(inner, request, done);
         }
     }
 
     fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
-        let now_us = self.now_us();
+        let now_us = Volume::now_us();
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
         }
@@ -372,6 +382,7 @@ impl Volume {
     fn freeze(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         inner.frozen = true;
+        inner.engine.set_calm(true);
         while inner.engine.running() > 0 {
             inner = self.ended.wait(inner).expect("no thread panics with the engine");
         }
@@ -380,6 +391,7 @@ impl Volume {
 
     fn thaw(&self, mut inner: MutexGuard<'_, Inner>) {
         inner.frozen = false;
+        inner.engine.set_calm(false);
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
     }
@@ -396,7 +408,7 @@ impl Volume {
         refused.extend(std::mem::take(&mut inner.held));
         let detached = is_without_flash(inner.state);
         if flushed.is_ok() && !detached {
-            inner.engine.close(self.now_us());
+            inner.engine.close(Volume::now_us());
         }
         self.dispatch(inner);
         for (_, done) in refused {
@@ -502,7 +514,10 @@ impl Export for Volume {
             drop(inner);
             return done(Err(Error::ShuttingDown));
         }
-        if inner.frozen || !inner.waiting.is_empty() || inner.engine.running() >= STEPS_MAX {
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
+        let reads = request.operation == Operation::Read;
+        let (behind, steps_max) = if reads { (false, 2 * STEPS_MAX) } else { (!inner.waiting.is_empty(), STEPS_MAX) };
+        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
             inner.waiting.push_back((request, done));
             return;
         }
@@ -546,7 +561,7 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         let mut inner = volume.lock();
         inner.engine.read_again();
         if !inner.frozen {
-            inner.engine.advance(volume.now_us());
+            inner.engine.advance(Volume::now_us());
         }
         volume.dispatch(inner);
     }

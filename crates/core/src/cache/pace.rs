@@ -1,0 +1,153 @@
+//! How fast clients may make blocks dirty, so that they slow down smoothly as the flash fills with what the backend has yet to take, rather
+//! than stop once it is full.
+//!
+//! Source: our own. As Linux paces writers to a page cache: each waits a little, so that all together write as fast as is
+//! written back. *Pressure* is 0 as long as the cleaner keeps up and 1 where there is no space left; between the two, writers get
+//! `1 / pressure - 0.2` times the rate of writing back, which balances at a pressure of five sixths.
+
+use super::{Cache, Mode, RESERVE_UNITS};
+use crate::step::Step;
+
+/// No answer waits for longer.
+const PAUSE_MAX_US: u64 = 200_000;
+/// The rate of writing back is the average over about so long.
+const AVERAGE_US: f64 = 2_000_000.0;
+/// It is looked at this often.
+const SAMPLE_US: u64 = 50_000;
+/// The rate before the first sample, in blocks per second: a disk's, with some luck.
+const RATE_FIRST: f64 = 1_000.0;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Blocks that were written back in a second, lately.
+    rate: f64,
+    /// Blocks that were written back since the last sample.
+    written_back: u64,
+    /// When that was; none while nothing was being written back.
+    sampled_us: Option<u64>,
+    /// Until when writers have used up what they may write.
+    used_until_us: u64,
+    /// No unit before this sequence has dirty blocks.
+    pub(super) clean_until: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { rate: RATE_FIRST, written_back: 0, sampled_us: None, used_until_us: 0, clean_until: 0 }
+    }
+}
+
+impl Pace {
+    /// Takes a sample of the rate if it is time. `busy`: whether blocks are being written back.
+    fn sample(&mut self, busy: bool, now_us: u64) {
+        let Some(since_us) = self.sampled_us else {
+            (self.sampled_us, self.written_back) = (busy.then_some(now_us), 0);
+            return;
+        };
+        let took_us = now_us.saturating_sub(since_us);
+        if took_us >= SAMPLE_US {
+            let weight = (took_us as f64 / AVERAGE_US).min(1.0);
+            let rate = self.written_back as f64 * 1e6 / took_us as f64;
+            self.rate += (rate - self.rate) * weight;
+            (self.sampled_us, self.written_back) = (busy.then_some(now_us), 0);
+        }
+    }
+
+    /// Until when a writer of `blocks` waits under some pressure.
+    fn pause_until_us(&mut self, blocks: u64, pressure: f64, now_us: u64) -> u64 {
+        let allowed = self.rate.max(1.0) * (1.0 / pressure.min(1.0) - 0.2);
+        let takes_us = (blocks as f64 * 1e6 / allowed) as u64;
+        self.used_until_us = (self.used_until_us.max(now_us) + takes_us).min(now_us + PAUSE_MAX_US);
+        self.used_until_us
+    }
+}
+
+impl Cache {
+    /// A block was written back, and is not durable yet.
+    pub fn block_written_back(&mut self) {
+        self.pace.written_back += 1;
+    }
+
+    /// Blocks that are being written back.
+    pub fn destaging_blocks(&self) -> u64 {
+        self.destaging_blocks
+    }
+
+    /// Blocks that can be written back in a second, as far as is known.
+    pub fn destage_rate(&self) -> f64 {
+        self.pace.rate
+    }
+
+    /// Units at the tail that are cleaned before they have to be reset.
+    pub(super) fn units_to_keep_clean(&self) -> u32 {
+        (self.log.geometry().log_units() / 8).max(2)
+    }
+
+    /// Plans that the answer to a write that made `blocks` dirty waits, if it has to.
+    pub(super) fn pause(&mut self, blocks: u64, steps: &mut Vec<Step>) {
+        self.pace.sample(self.destaging_blocks > 0, self.now_us);
+        if blocks == 0 || self.config.mode != Mode::WriteBack {
+            return;
+        }
+        let pressure = self.pressure();
+        if pressure <= 0.0 {
+            return;
+        }
+        let until_us = self.pace.pause_until_us(blocks, pressure, self.now_us);
+        self.figures.throttled_us += until_us.saturating_sub(self.now_us);
+        steps.push(Step::Pause { until_us });
+    }
+
+    /// How urgent it is that dirty blocks are written back, from 0: between where the cleaner begins and where no more blocks may be
+    /// dirty, or between enough units at the tail that can be reset at once and none.
+    fn pressure(&mut self) -> f64 {
+        let most = self.config.dirty_max() as f64;
+        let begins = (self.config.data_pages() as f64 * self.config.dirty_high).min(0.9 * most);
+        let full = (self.log.dirty_blocks() as f64 - begins) / (most - begins);
+        let (tail, head) = (*self.log.sequences().start(), *self.log.sequences().end());
+        self.pace.clean_until = self.pace.clean_until.clamp(tail, head.max(tail));
+        while self.pace.clean_until < head && !self.log.has_dirty(self.pace.clean_until) {
+            self.pace.clean_until += 1;
+        }
+        let ready = u64::from(self.log.free_units()) + self.pace.clean_until - tail;
+        let wanted = f64::from(RESERVE_UNITS + self.units_to_keep_clean());
+        // The reserve itself is in use while a unit is being reset.
+        let least = f64::from(RESERVE_UNITS);
+        full.max((wanted - ready as f64) / (wanted - least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_get_what_is_written_back_at_five_sixths_and_wait_no_longer_than_the_longest_pause() {
+        let mut pace = Pace { rate: 100.0, ..Pace::default() };
+        // 100 blocks a second: 10 ms each, one after the other.
+        assert_eq!(pace.pause_until_us(1, 5.0 / 6.0, 1_000_000), 1_010_000);
+        assert_eq!(pace.pause_until_us(2, 5.0 / 6.0, 1_000_000), 1_030_000);
+        // 1 / 0.1 - 0.2 = 9.8 times as many: 1.02 ms.
+        assert_eq!(pace.pause_until_us(1, 0.1, 2_000_000), 2_001_020);
+        // 0.8 times as many, and never more than 200 ms.
+        assert_eq!(pace.pause_until_us(1, 3.0, 3_000_000), 3_012_500);
+        assert_eq!(pace.pause_until_us(1_000, 1.0, 3_000_000), 3_200_000);
+    }
+
+    #[test]
+    fn the_rate_is_an_average_over_two_seconds_of_writing_back() {
+        let mut pace = Pace { rate: 100.0, ..Pace::default() };
+        // Nothing was being written back before.
+        pace.written_back = 1_000;
+        pace.sample(true, 5_000_000);
+        pace.written_back = 100;
+        pace.sample(true, 5_040_000);
+        assert_eq!(pace.rate, 100.0, "too early");
+        // 100 blocks in 200 ms are 500 a second, with a weight of 0.1.
+        pace.sample(true, 5_200_000);
+        assert_eq!(pace.rate, 140.0);
+        pace.sample(false, 9_000_000);
+        assert_eq!((pace.rate, pace.sampled_us), (0.0, None));
+    }
+}

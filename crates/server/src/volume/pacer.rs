@@ -1,0 +1,64 @@
+//! Answers that are held back, so that clients write no faster than dirty blocks are written back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Weak, mpsc};
+use std::time::Duration;
+
+use super::Volume;
+use crate::engine::Paused;
+
+/// Gives answers at their times, by a thread of its own. Those that wait when it is dropped are given at once.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    answers: mpsc::Sender<Paused>,
+}
+
+impl Pacer {
+    /// A pacer for `volume`.
+    pub(super) fn start(volume: Weak<Volume>, name: &str) -> io::Result<Pacer> {
+        let (answers, paused) = mpsc::channel();
+        std::thread::Builder::new().name(format!("pace {name}")).spawn(move || pace(&volume, &paused))?;
+        Ok(Pacer { answers })
+    }
+
+    /// Takes an answer to give it later.
+    pub(super) fn hold(&self, paused: Paused) {
+        if let Err(mpsc::SendError(paused)) = self.answers.send(paused) {
+            (paused.done)(paused.result);
+        }
+    }
+}
+
+fn pace(volume: &Weak<Volume>, paused: &mpsc::Receiver<Paused>) {
+    // By time, and in the order in which they came.
+    let mut waiting: BTreeMap<(u64, u64), Paused> = BTreeMap::new();
+    let mut came = 0;
+    let mut ended = false;
+    while !ended || !waiting.is_empty() {
+        let now_us = Volume::now_us();
+        while let Some(first) = waiting.first_entry()
+            && (ended || first.key().0 <= now_us)
+        {
+            let Paused { answered, done, result, .. } = first.remove();
+            if let Some(volume) = volume.upgrade() {
+                volume.latencies.record(&[answered], now_us);
+            }
+            done(result);
+        }
+        let next = waiting.first_key_value().map(|((until_us, _), _)| until_us.saturating_sub(now_us));
+        let received = match next {
+            Some(wait_us) => paused.recv_timeout(Duration::from_micros(wait_us)),
+            None if ended => break,
+            None => paused.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+        };
+        match received {
+            Ok(answer) => {
+                came += 1;
+                waiting.insert((answer.until_us, came), answer);
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => ended = true,
+        }
+    }
+}
