@@ -158,7 +158,8 @@ impl Live {
                 answers.wrong.push(format!("{operation:?} at {offset}, {length} bytes"));
             }
         };
-        let request = Request { operation, offset, length, force_unit_access: durable, data };
+        let request =
+            Request { operation, offset, length, force_unit_access: durable, data, caching: Default::default() };
         self.engine.submit(request, Box::new(done), time_us);
         self.collect();
     }

@@ -23,6 +23,7 @@ use crate::admission::adaptive::Decision;
 use crate::admission::{self, Admission, Setting};
 use crate::array::Array;
 use crate::counters::Counters;
+use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Geometry, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
@@ -145,6 +146,8 @@ pub struct Request {
     pub durable: bool,
     /// Whether this is the last piece of the client's request, whose answer waits for durability.
     pub last: bool,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
 }
 
 /// What happened, beyond what the policy was asked.
@@ -178,6 +181,8 @@ pub struct Figures {
     pub destaged_blocks: u64,
     /// Blocks that bypassed the flash as part of a sequential stream.
     pub sequential_blocks: u64,
+    /// Blocks that bypassed the flash because of whose they were.
+    pub filtered_blocks: u64,
     /// Blocks trimmed or zeroed whole.
     pub zeroed_blocks: u64,
     /// Flushes asked for.
@@ -220,6 +225,7 @@ impl std::ops::Sub for Figures {
             backend_written_blocks: self.backend_written_blocks - before.backend_written_blocks,
             destaged_blocks: self.destaged_blocks - before.destaged_blocks,
             sequential_blocks: self.sequential_blocks - before.sequential_blocks,
+            filtered_blocks: self.filtered_blocks - before.filtered_blocks,
             zeroed_blocks: self.zeroed_blocks - before.zeroed_blocks,
             flushes: self.flushes - before.flushes,
         }
@@ -632,11 +638,10 @@ impl Cache {
     }
 
     fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
-        let sequential = self.is_sequential(request, Op::Read);
+        let bypasses = self.bypasses(request, Op::Read);
         for part in parts(request.offset, request.length) {
             self.figures.read_blocks += 1;
-            self.figures.sequential_blocks += u64::from(sequential);
-            match self.read_block(part.block, !sequential, steps) {
+            match self.read_block(part.block, !bypasses, steps) {
                 Some(frame) if send => {
                     steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })
                 }
@@ -646,11 +651,19 @@ impl Cache {
         }
     }
 
-    fn is_sequential(&mut self, request: &Request, op: Op) -> bool {
+    /// Whether a request bypasses the flash: because of whose it is, else as part of a sequential stream.
+    fn bypasses(&mut self, request: &Request, op: Op) -> bool {
         let block_bytes = BLOCK_BYTES as u64;
         let first = request.offset / block_bytes;
         let end = (request.offset + u64::from(request.length)).div_ceil(block_bytes);
-        self.streams.observe(first, end - first, op)
+        let blocks = end - first;
+        let (bypasses, counted) = match request.caching {
+            Caching::Always => return false,
+            Caching::Never => (true, &mut self.figures.filtered_blocks),
+            Caching::Usual => (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks),
+        };
+        *counted += if bypasses { blocks } else { 0 };
+        bypasses
     }
 
     /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.

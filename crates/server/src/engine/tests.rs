@@ -67,8 +67,14 @@ impl World {
         let answers = self.answers.clone();
         let done = move |result: Result<Vec<u8>, Error>| drop(answers.lock().unwrap().insert(block, result.unwrap()));
         let (offset, length) = (block * BLOCK, count * BLOCK);
-        let request =
-            Request { operation: Operation::Read, offset, length, force_unit_access: false, data: Vec::new() };
+        let request = Request {
+            operation: Operation::Read,
+            offset,
+            length,
+            force_unit_access: false,
+            data: Vec::new(),
+            caching: Default::default(),
+        };
         self.engine.submit(request, Box::new(done), 0);
         self.run();
     }

@@ -26,6 +26,7 @@ mod counters;
 pub mod handshake;
 mod listener;
 mod output;
+mod peer;
 mod polling;
 pub mod protocol;
 mod server;

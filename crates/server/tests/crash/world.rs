@@ -339,7 +339,14 @@ impl World {
             };
             violations.lock().unwrap().extend(result.err());
         };
-        let request = Request { operation, offset: offset as u64, length: length as u64, force_unit_access, data };
+        let request = Request {
+            operation,
+            offset: offset as u64,
+            length: length as u64,
+            force_unit_access,
+            data,
+            caching: Default::default(),
+        };
         self.engine.submit(request, Box::new(done), self.now_us);
         self.collect();
     }
@@ -693,6 +700,7 @@ impl World {
             length: (count * BLOCK_BYTES) as u64,
             force_unit_access: false,
             data: Vec::new(),
+            caching: Default::default(),
         };
         self.engine.submit(request, Box::new(done), self.now_us);
         self.collect();
