@@ -88,6 +88,11 @@ impl Counters {
         self.sum(|op| op.bypasses)
     }
 
+    /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements.
+    pub fn write_traffic_blocks(&self) -> u64 {
+        self.of(Op::Write).hits + self.replacements()
+    }
+
     /// Blocks written to flash: write hits and admissions. LARC's W = H_w + R (section IV.C) leaves out the admissions that
     /// fill an empty cache.
     pub fn flash_writes_blocks(&self) -> u64 {

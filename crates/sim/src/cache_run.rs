@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
 use flashwise_core::counters::Counters;
+use flashwise_core::filter::Caching;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 
@@ -24,6 +25,8 @@ pub struct CacheRequest {
     pub length_bytes: u64,
     /// Whether what it changes must be durable before it is answered.
     pub durable: bool,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
 }
 
 /// A cache that starts empty and is asked one request after the other.
@@ -64,8 +67,8 @@ impl CacheRun {
     /// Plans a request without the ticks before it, and leaves what is written back to be ended.
     pub fn plan(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
-        let CacheRequest { kind, offset_bytes, length_bytes, durable, .. } = *request;
-        for piece in Request::pieces(kind, offset_bytes, length_bytes, durable) {
+        let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
+        for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
             self.cache.plan(&piece, self.now_us, &mut self.planned);
             self.count();
         }
@@ -159,7 +162,14 @@ mod tests {
     }
 
     fn request(time_us: u64, kind: Kind, block: u64) -> CacheRequest {
-        CacheRequest { time_us, kind, offset_bytes: 4096 * block, length_bytes: 4096, durable: false }
+        CacheRequest {
+            time_us,
+            kind,
+            offset_bytes: 4096 * block,
+            length_bytes: 4096,
+            durable: false,
+            caching: Caching::Usual,
+        }
     }
 
     /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend at the one at 66 s.

@@ -46,6 +46,8 @@ pub struct CacheFigures {
     pub backend_written_blocks: u64,
     /// Blocks of sequential streams that bypassed the flash.
     pub sequential_blocks: u64,
+    /// Blocks that bypassed the flash because of whose they were.
+    pub filtered_blocks: u64,
 }
 
 impl CacheFigures {
@@ -72,6 +74,7 @@ impl CacheFigures {
             backend_read_blocks: figures.backend_read_blocks,
             backend_written_blocks: figures.backend_written_blocks,
             sequential_blocks: figures.sequential_blocks,
+            filtered_blocks: figures.filtered_blocks,
         }
     }
 }
