@@ -158,8 +158,8 @@ fn an_alias_bypasses_the_cache_and_rules_change_for_connections_that_are_open() 
     let mut raw = Client::open(&setting.address(), "v-raw", false).unwrap();
     let unnamed = Client::open(&setting.address(), "", false).unwrap();
     assert_eq!(raw.size, cached.size);
-    let mut reads = |raw: bool, block: u64| {
-        let client = if raw { &mut raw } else { &mut cached };
+    let mut reads = |by_alias: bool, block: u64| {
+        let client = if by_alias { &mut raw } else { &mut cached };
         let found = client.read(block * BLOCK, BLOCK as u32).unwrap();
         assert!(found == content[(block * BLOCK) as usize..][..BLOCK as usize], "block {block}");
     };

@@ -1,6 +1,7 @@
 //! Seeded requests of every kind, aligned and not, with times.
 
 use flashwise_core::cache::{Config, Kind, Mode};
+use flashwise_core::filter::Caching;
 use flashwise_sim::cache_run::{CacheCounts, CacheRequest};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
