@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
+use flashwise_core::cache::{Cache, Config, Kind, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 
@@ -64,6 +64,7 @@ fn main() {
                 whole_length: BLOCK,
                 durable: false,
                 last: true,
+                caching: Default::default(),
             };
             cache.plan(&request, access, &mut steps);
             steps.clear();

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use flashwise_benches::{memory_peak_bytes, thread_seconds};
-use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::cache::{Cache, Config};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, encode_metadata};
 use flashwise_core::recovery::{Footer, Known, RecoveryError, UnitScan, Units, footer_of, recover};
 

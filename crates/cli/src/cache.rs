@@ -3,6 +3,7 @@
 
 use clap::Args;
 use flashwise_core::cache::{CopyForward, Mode};
+use flashwise_core::filter::{Clients, Filter, Rule};
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
 use flashwise_sim::device::profile::Profile;
@@ -57,8 +58,31 @@ pub struct CacheOptions {
     /// Let sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<ByteSize>,
+    /// Which processes are cached that no rule names: all or none, as in the server's I/O filter. For traces that say which process
+    /// asked: fiu and blkparse [default: all]
+    #[arg(long, value_name = "CLIENTS")]
+    cache_clients: Option<Clients>,
+    /// Processes that are cached, with commas between them: pid:N or program:NAME [default: none]
+    #[arg(long, value_name = "RULES", value_parser = parse_processes)]
+    allow_clients: Option<Rules>,
+    /// Processes that are not cached [default: none]
+    #[arg(long, value_name = "RULES", value_parser = parse_processes)]
+    deny_clients: Option<Rules>,
     #[command(flatten)]
     endurance: EnduranceOptions,
+}
+
+/// The rules of one option.
+#[derive(Clone, Debug, Default)]
+pub struct Rules(Vec<Rule>);
+
+/// Reads rules about processes: a trace says nothing else of who asked.
+fn parse_processes(text: &str) -> Result<Rules, String> {
+    let rules = Rule::parse_list(text)?;
+    match rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_))) {
+        None => Ok(Rules(rules)),
+        Some(rule) => Err(format!("found '{rule}', expected pid:N or program:NAME: traces know no more of who asked")),
+    }
 }
 
 /// What is simulated besides the policy.
@@ -86,6 +110,9 @@ impl CacheOptions {
             ("--dirty-age", self.dirty_age.is_some()),
             ("--commit-age", self.commit_age.is_some()),
             ("--sequential-bypass", self.sequential_bypass.is_some()),
+            ("--cache-clients", self.cache_clients.is_some()),
+            ("--allow-clients", self.allow_clients.is_some()),
+            ("--deny-clients", self.deny_clients.is_some()),
         ];
         let server = server.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
         let slots = (layout == Some("slots")).then_some("--layout slots").or_else(|| self.endurance.given());
@@ -102,6 +129,17 @@ impl CacheOptions {
                 Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
             }
         }
+    }
+
+    /// Which processes are cached, if that was said.
+    pub fn filter(&self) -> Option<Filter> {
+        let given = self.cache_clients.is_some() || self.allow_clients.is_some() || self.deny_clients.is_some();
+        let rules = |rules: &Option<Rules>| rules.clone().unwrap_or_default().0;
+        given.then(|| Filter {
+            clients: self.cache_clients.unwrap_or_default(),
+            allow: rules(&self.allow_clients),
+            deny: rules(&self.deny_clients),
+        })
     }
 
     fn server(&self) -> Result<CacheSettings, Misuse> {

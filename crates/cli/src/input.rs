@@ -1,6 +1,7 @@
 //! The options that say how traces are read, shared by all commands that read one.
 
 use clap::Args;
+use flashwise_core::filter::Filter;
 use flashwise_sim::concat::{join, join_with_requests};
 use flashwise_sim::error::TraceError;
 use flashwise_sim::formats::FormatSpec;
@@ -34,7 +35,7 @@ pub fn parse_block_size_argument(text: &str) -> Result<u64, SizeError> {
 impl InputOptions {
     /// How to read a trace.
     pub fn settings(&self) -> Settings {
-        Settings { format: self.format.clone(), block_size_bytes: self.block_size, lenient: self.lenient }
+        Settings { format: self.format.clone(), block_size_bytes: self.block_size, lenient: self.lenient, filter: None }
     }
 
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
@@ -51,16 +52,22 @@ impl InputOptions {
         Ok(trace)
     }
 
-    /// The same, with their requests as they came.
-    pub fn open_joined_with_requests(&self, paths: &[String]) -> Result<(Trace, RequestFile), TraceError> {
-        let opened = join_with_requests(paths, &self.settings(), &reading(paths))?;
+    /// The same, with their requests as they came, and with what `filter` says of their processes.
+    pub fn open_joined_with_requests(
+        &self,
+        paths: &[String],
+        filter: &Option<Filter>,
+    ) -> Result<(Trace, RequestFile), TraceError> {
+        let settings = Settings { filter: filter.clone(), ..self.settings() };
+        let opened = join_with_requests(paths, &settings, &reading(paths))?;
         warn_of_passed_over(opened.0.name(), opened.0.description());
         Ok(opened)
     }
 
-    /// The same as [`open`](Self::open), with the trace's requests as they came.
-    pub fn open_with_requests(&self, path: &str) -> Result<(Trace, RequestFile), TraceError> {
-        let opened = normalise::open_with_requests(path, &self.settings(), &reading(&[path.to_owned()]))?;
+    /// The same as [`open`](Self::open), with the trace's requests as they came, and with what `filter` says of their processes.
+    pub fn open_with_requests(&self, path: &str, filter: &Option<Filter>) -> Result<(Trace, RequestFile), TraceError> {
+        let settings = Settings { filter: filter.clone(), ..self.settings() };
+        let opened = normalise::open_with_requests(path, &settings, &reading(&[path.to_owned()]))?;
         warn_of_passed_over(opened.0.name(), opened.0.description());
         Ok(opened)
     }

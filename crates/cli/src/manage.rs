@@ -24,7 +24,8 @@ impl Flush {
 
 /// Change settings of a volume that is being served, until the server is started again
 ///
-/// Settings: policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass.
+/// Settings: policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass, cache-clients,
+/// allow-clients, deny-clients.
 #[derive(Debug, Args)]
 pub struct Set {
     /// The volume's name

@@ -118,6 +118,19 @@ pub struct VolumeFlags {
     /// Sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<String>,
+    /// Which clients are cached that no rule names: all or none [default: all]
+    #[arg(long, value_name = "CLIENTS")]
+    cache_clients: Option<String>,
+    /// Clients that are cached, with commas between them: pid:N, tls:NAME, uid:N, gid:N, program:NAME, address:NETWORK, export:NAME
+    /// [default: none]
+    #[arg(long, value_name = "RULES")]
+    allow_clients: Option<String>,
+    /// Clients that are not cached, named in the same way [default: none]
+    #[arg(long, value_name = "RULES")]
+    deny_clients: Option<String>,
+    /// A further name that clients can open the volume by, for rules about it
+    #[arg(long, value_name = "NAME")]
+    aliases: Option<String>,
     /// The volume's name, which clients can open it by [default: the backend's file name without its extension]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -172,6 +185,10 @@ impl VolumeFlags {
             ("dirty-age", &self.dirty_age),
             ("commit-age", &self.commit_age),
             ("sequential-bypass", &self.sequential_bypass),
+            ("cache-clients", &self.cache_clients),
+            ("allow-clients", &self.allow_clients),
+            ("deny-clients", &self.deny_clients),
+            ("aliases", &self.aliases),
             ("drive-writes-per-day", &self.drive_writes_per_day),
             ("warranty-years", &self.warranty_years),
         ]);
@@ -313,10 +330,11 @@ impl Log {
 /// Says what was opened, and where it is.
 fn tell(server: &Server) {
     for (volume, opened) in server.volumes() {
-        let name = &volume.config().name;
+        let (name, exports) = (&volume.config().name, volume.config().export_names());
         opened.notes.iter().for_each(|note| say!("flashwise: {note}"));
         say!("flashwise: volume {name}: {}", found(opened));
-        server.uris(name).iter().for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
+        let uris = exports.iter().flat_map(|export| server.uris(export));
+        uris.for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
     }
     if let Some(recording) = server.recording() {
         eprintln!("flashwise: requests are recorded to {recording}");

@@ -271,9 +271,13 @@ impl Simulate {
             let what = "--html: a report compares policies, expected --admission once at most";
             return Err(Misuse(what.to_owned()).into());
         }
+        let filter = self.cache.filter();
         let opened = match self.join {
-            true => vec![self.input.open_joined_with_requests(&self.traces)?],
-            false => self.traces.iter().map(|path| self.input.open_with_requests(path)).collect::<Result<_, _>>()?,
+            true => vec![self.input.open_joined_with_requests(&self.traces, &filter)?],
+            false => {
+                let open = |path: &String| self.input.open_with_requests(path, &filter);
+                self.traces.iter().map(open).collect::<Result<_, _>>()?
+            }
         };
         let (traces, requests): (Vec<Trace>, Vec<RequestFile>) = opened.into_iter().unzip();
         let mut policies = self.policies()?;

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_server::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_sim::human;
@@ -126,14 +127,16 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line(
         "backend I/O",
         format!(
-            "{} read, {} written past the flash, {} written back; {} of sequential streams",
+            "{} read, {} written past the flash, {} written back; {} of sequential streams, {} filtered by client",
             blocks(volume.backend_read_blocks),
             blocks(volume.backend_written_blocks),
             blocks(volume.destaged_blocks),
-            blocks(volume.sequential_blocks)
+            blocks(volume.sequential_blocks),
+            blocks(volume.filtered_blocks)
         ),
     );
     line("requests", format!("{} under way", human::count(volume.queue_depth)));
+    line("clients", clients(volume));
     line("memory", human::bytes(volume.memory_bytes as f64));
     line("failures", failures(volume));
     if !volume.changed_settings.is_empty() {
@@ -158,6 +161,18 @@ fn admission(volume: &VolumeStatus) -> String {
     }
     let refused = volume.refused_read_blocks + volume.refused_write_blocks;
     format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypassed_blocks), blocks(refused))
+}
+
+/// How many have the volume open, how many of them are not cached, and by which rules.
+fn clients(volume: &VolumeStatus) -> String {
+    let uncached = volume.clients.iter().filter(|client| client.caching == Caching::Never.name()).count();
+    let mut text = format!("{}, {uncached} not cached; cached: {}", volume.clients.len(), volume.cache_clients);
+    for (what, rules) in [("allowed", &volume.allow_clients), ("denied", &volume.deny_clients)] {
+        if rules != "none" {
+            let _ = write!(text, ", {what} {rules}");
+        }
+    }
+    text
 }
 
 fn flash_writes(volume: &VolumeStatus) -> String {

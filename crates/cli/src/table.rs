@@ -23,7 +23,8 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
 /// One line per trace, policy and size. The last column tells how much of the best possible hit ratio a policy reaches, where
 /// the best was simulated too.
 pub fn results(rows: &[ResultRow]) -> String {
-    let header = ["trace", "policy", "size", "capacity", "hits", "read hits", "flash writes", "replaced", "of best"];
+    let header =
+        ["trace", "policy", "size", "capacity", "hits", "read hits", "flash writes", "replaced", "W", "of best"];
     let best = best_hits(rows);
     let cells = |row: &ResultRow| {
         vec![
@@ -32,14 +33,15 @@ pub fn results(rows: &[ResultRow]) -> String {
             human::percent(row.read_hit_ratio),
             human::count(row.flash_writes_blocks),
             row.replacements.map_or_else(|| "-".to_owned(), human::count),
+            row.write_traffic_blocks.map_or_else(|| "-".to_owned(), human::count),
             match best.get(&(row.trace.as_str(), row.capacity_blocks)) {
                 Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
                 _ => "-".to_owned(),
             },
         ]
     };
-    let footnote = "hits: share of block accesses; flash writes and replaced: blocks; of best: share of the hits that FIF \
-                    (Belady), which knows the future, has.";
+    let footnote = "hits: share of block accesses; flash writes, replaced and W, the write hits and replaced of the LARC paper: \
+                    blocks; of best: share of the hits that FIF (Belady), which knows the future, has.";
     grouped(&header, rows, cells, footnote)
 }
 

@@ -50,6 +50,7 @@ fn every_command_in_the_documentation_runs_as_written() {
         "README.md",
         "docs/admission.md",
         "docs/design.md",
+        "docs/flashcache.md",
         "docs/lifetime.md",
         "docs/serve.md",
         "docs/wear.md",

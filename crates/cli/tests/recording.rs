@@ -37,7 +37,8 @@ fn requests() -> Vec<(u64, u32, Request)> {
         for force_unit_access in [false, true] {
             let number = requests.len() as u64;
             let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (4096 * number, 4096 + number) };
-            let request = Request { operation, offset, length, force_unit_access, data: Vec::new() };
+            let request =
+                Request { operation, offset, length, force_unit_access, data: Vec::new(), caching: Default::default() };
             requests.push((1_000_000 * number, number as u32 % 2, request));
         }
     }

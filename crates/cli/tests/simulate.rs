@@ -639,3 +639,38 @@ fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
     let absolute: Vec<Value> = serde_json::from_str(&succeed(folder.path(), &absolute)).unwrap();
     assert_eq!(absolute[0]["hits"], rows[3]["hits"]);
 }
+
+/// Three processes write two, three and one blocks, in both formats that name them.
+#[test]
+fn processes_are_kept_out_of_the_whole_cache_by_pid_and_name() {
+    let folder = TempDir::new().unwrap();
+    let fiu = "0 7 a job 0 16 W 6 0 x\n1000000 8 dd 80 24 W 6 0 x\n2000000 9 dd 160 8 W 6 0 x\n";
+    let blkparse =
+        "8,0 0 1 0.0 7 Q W 0 + 16 [a job]\n8,0 0 2 0.001 8 Q W 80 + 24 [dd]\n8,0 0 3 0.002 9 Q W 160 + 8 [dd]\n";
+    for (name, trace) in [("fiu", fiu), ("blkparse", blkparse)] {
+        std::fs::write(folder.path().join(name), trace).unwrap();
+        let filtered = |flags: &[&str]| {
+            let options =
+                ["simulate", name, "--policy", "lru", "--size", "22MiB", "--write-mode", "write-back", "--json"];
+            let json = succeed(folder.path(), &[&options[..], flags].concat());
+            let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(rows[0]["writes"], 6, "{json}");
+            rows[0]["filtered_blocks"].as_u64().unwrap()
+        };
+        assert_eq!(filtered(&[]), 0);
+        assert_eq!(filtered(&["--deny-clients", "program:dd"]), 4, "{name}");
+        assert_eq!(filtered(&["--deny-clients", "program:a job,pid:9"]), 3, "{name}");
+        assert_eq!(filtered(&["--deny-clients", "program:dd", "--allow-clients", "pid:8"]), 1, "{name}");
+        assert_eq!(filtered(&["--cache-clients", "none", "--allow-clients", "program:a job"]), 4, "{name}");
+    }
+    // A flag of the filter alone asks for the whole cache; of what has no processes it is refused.
+    let refused = |arguments: &[&str]| fail(folder.path(), &[&["simulate"], arguments].concat(), 2);
+    std::fs::write(folder.path().join("msr"), "128166372003061629,h,0,Read,0,4096,1\n").unwrap();
+    let found = refused(&["msr", "--size", "22MiB", "--deny-clients", "program:dd"]);
+    assert!(found.contains("msr: found a filter by process and the format msr, which does not say"), "{found}");
+    succeed(folder.path(), &["trace", "convert", "fiu", "fiu.arrow"]);
+    let found = refused(&["fiu.arrow", "--size", "22MiB", "--cache-clients", "none"]);
+    assert!(found.contains("fiu.arrow: a normalised trace: found a filter by process"), "{found}");
+    let found = refused(&["fiu", "--size", "22MiB", "--deny-clients", "uid:1000"]);
+    assert!(found.contains("found 'uid:1000', expected pid:N or program:NAME"), "{found}");
+}

@@ -88,6 +88,11 @@ impl Counters {
         self.sum(|op| op.bypasses)
     }
 
+    /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements.
+    pub fn write_traffic_blocks(&self) -> u64 {
+        self.of(Op::Write).hits + self.replacements()
+    }
+
     /// Blocks written to flash: write hits and admissions. LARC's W = H_w + R (section IV.C) leaves out the admissions that
     /// fill an empty cache.
     pub fn flash_writes_blocks(&self) -> u64 {
@@ -155,8 +160,8 @@ mod tests {
         counters.record::<u32>(Op::Read, &Outcome::Bypass);
         assert_eq!((counters.accesses(), counters.hits(), counters.bypasses()), (6, 2, 2));
         assert_eq!((counters.admissions(), counters.replacements(), counters.evictions()), (2, 1, 1));
-        // One write hit and two admissions.
-        assert_eq!(counters.flash_writes_blocks(), 3);
+        // One write hit and two admissions, of which one replaced a block.
+        assert_eq!((counters.flash_writes_blocks(), counters.write_traffic_blocks()), (3, 2));
         assert_eq!((counters.hit_ratio(), counters.read_hit_ratio()), (2.0 / 6.0, 1.0 / 3.0));
     }
 }

@@ -15,6 +15,7 @@ pub mod cache;
 pub mod container_policy;
 pub mod counters;
 pub mod directory;
+pub mod filter;
 pub mod format;
 pub mod frames;
 pub mod index;

@@ -1,4 +1,4 @@
-//! Admission rules in the whole cache: what they refuse is not written to flash, and no older copy of it stays there.
+//! Admission rules and the I/O filter in the whole cache: what they refuse is not written to flash, and no older copy of it stays there.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use flashwise_core::admission::{Admission, Setting, Spec};
 use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy;
@@ -53,8 +54,13 @@ impl Run {
 
     /// Asks for `count` blocks from one, and ends what is written back.
     fn request(&mut self, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
+        self.request_of(Caching::Usual, kind, block, count, now_us)
+    }
+
+    /// The same, for a client of whom the filter says `caching`.
+    fn request_of(&mut self, caching: Caching, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
         let mut steps = Vec::new();
-        for piece in Request::pieces(kind, block * BLOCK, count * BLOCK, false) {
+        for piece in Request::pieces(kind, block * BLOCK, count * BLOCK, false).of_client(caching) {
             self.cache.plan(&piece, now_us, &mut steps);
         }
         for step in &steps {
@@ -184,4 +190,36 @@ fn what_an_adaptive_rule_holds_to_is_told_in_words() {
     assert_eq!(after(&format!("adaptive:kind=size,{always}")), (1.0, "max=4KiB".to_owned()));
     assert_eq!(after(&format!("adaptive:kind=hotness,shadows=4,{always}")), (4.0, "min=4".to_owned()));
     assert_eq!(after("auto:policies=larc,timeframe=1s,sampling=1,objective=lifetime").1, "policy larc");
+}
+
+/// Streams bypass the flash from four blocks on.
+#[test]
+fn the_policy_is_asked_nothing_for_a_client_that_is_kept_out_and_what_is_cached_stays_true() {
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        let mut run = Run::new(Config { sequential_blocks: 4, ..config("size:max=64KiB", mode, 0) });
+        run.request_of(Caching::Never, Kind::Read, 0, 8, 0);
+        assert_eq!((run.on_flash(0..300), run.cache.counters().accesses()), (vec![], 0));
+        // Not a part of that stream, which nobody followed; nor is one of those who are always cached.
+        run.request(Kind::Read, 8, 2, 1);
+        run.request_of(Caching::Always, Kind::Read, 100, 8, 2);
+        run.request(Kind::Read, 108, 2, 3);
+        assert_eq!(run.on_flash(0..300), [8, 9, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109]);
+        run.request(Kind::Read, 110, 2, 4);
+        let figures = run.cache.figures();
+        assert_eq!((figures.filtered_blocks, figures.sequential_blocks), (8, 2));
+
+        // Two blocks that are cached, dirty where that may be, and one that is not.
+        run.request(Kind::Write, 200, 2, 5);
+        let asked = run.cache.counters().accesses();
+        let steps = run.request_of(Caching::Never, Kind::Write, 200, 3, 6);
+        let (past, kept): (&[u32], &[u32]) = match mode {
+            Mode::WriteBack => (&[202], &[200, 201]),
+            _ => (&[200, 201, 202], &[]),
+        };
+        assert_eq!((to_backend(&steps), run.on_flash(200..300)), (past.to_vec(), kept.to_vec()));
+        let hits = run.cache.figures().flash_read_hits;
+        run.request_of(Caching::Never, Kind::Read, 200, 3, 7);
+        assert_eq!(run.cache.figures().flash_read_hits - hits, kept.len() as u64);
+        assert_eq!((run.cache.figures().filtered_blocks, run.cache.counters().accesses()), (14, asked));
+    }
 }

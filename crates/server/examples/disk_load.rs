@@ -72,7 +72,14 @@ impl Client {
         let (sender, receiver) = mpsc::channel();
         let length = blocks * BLOCK;
         let data = if operation == Operation::Write { vec![1; length as usize] } else { Vec::new() };
-        let request = Request { operation, offset: block * BLOCK, length, force_unit_access: false, data };
+        let request = Request {
+            operation,
+            offset: block * BLOCK,
+            length,
+            force_unit_access: false,
+            data,
+            caching: Default::default(),
+        };
         self.volume.submit(request, Box::new(move |result| sender.send(result.is_ok()).expect("the client waits")));
         assert!(receiver.recv().expect("every request is answered"), "a request failed");
     }

@@ -31,7 +31,14 @@ impl Waits {
         let length = if operation == Operation::Flush { 0 } else { BLOCK };
         let data = if operation == Operation::Write { vec![1; length as usize] } else { Vec::new() };
         let started = Instant::now();
-        let request = Request { operation, offset: block * BLOCK, length, force_unit_access: false, data };
+        let request = Request {
+            operation,
+            offset: block * BLOCK,
+            length,
+            force_unit_access: false,
+            data,
+            caching: Default::default(),
+        };
         volume.submit(request, Box::new(move |result| sender.send(result.is_ok()).expect("the client waits")));
         assert!(receiver.recv().expect("every request is answered"), "a request failed");
         self.longest_us.fetch_max(started.elapsed().as_micros() as u64, Ordering::Relaxed);

@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 length: 4096,
                 force_unit_access: false,
                 data: Vec::new(),
+                caching: Default::default(),
             };
             recorder.record(number, 0, &request);
         }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
+
+use flashwise_core::filter::{Caching, Client};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct Request {
     pub force_unit_access: bool,
     /// The bytes to write, `length` of them; empty for other operations.
     pub data: Vec<u8>,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
 }
 
 /// Why a request failed. A front end translates it to its protocol's error.
@@ -92,6 +97,36 @@ pub struct Extent {
     pub zero: bool,
 }
 
+/// A client that has an export open, as the export knows it.
+#[derive(Debug, Default)]
+pub struct Guest {
+    client: Client,
+    /// The number of its [`Caching`].
+    caching: AtomicU8,
+}
+
+impl Guest {
+    /// A client and what the I/O filter says of it.
+    pub fn new(client: Client, caching: Caching) -> Guest {
+        Guest { client, caching: AtomicU8::new(caching.number()) }
+    }
+
+    /// What is known of it.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What the I/O filter says of it now: what its next request carries.
+    pub fn caching(&self) -> Caching {
+        Caching::of_number(self.caching.load(Ordering::Relaxed)).expect("it is the number of one")
+    }
+
+    /// Changes that, for requests that come from now on.
+    pub fn set_caching(&self, caching: Caching) {
+        self.caching.store(caching.number(), Ordering::Relaxed);
+    }
+}
+
 /// Something that clients read and write like a disk.
 pub trait Export: Send + Sync {
     /// Size in bytes; may change while the export is in use.
@@ -112,6 +147,11 @@ pub trait Export: Send + Sync {
         (1, 4096, 32 << 20)
     }
 
+    /// Takes note of a client that opens it, for as long as that keeps what is returned. By default all clients are alike.
+    fn enter(&self, client: Client) -> Arc<Guest> {
+        Arc::new(Guest::new(client, Caching::Usual))
+    }
+
     /// Starts a request. Requests that overlap are performed in the order in which they were submitted.
     fn submit(&self, request: Request, done: Done);
 
@@ -123,26 +163,45 @@ pub trait Export: Send + Sync {
 /// The exports that clients can open, by name. Clones share the same table.
 #[derive(Clone, Default)]
 pub struct Exports {
-    by_name: Arc<RwLock<BTreeMap<String, Arc<dyn Export>>>>,
+    by_name: Arc<RwLock<BTreeMap<String, Entry>>>,
+}
+
+struct Entry {
+    export: Arc<dyn Export>,
+    /// Whether the name is one more of an export that has another.
+    is_alias: bool,
 }
 
 impl Exports {
     /// Adds an export; returns whether the name was free.
     pub fn add(&self, name: &str, export: Arc<dyn Export>) -> bool {
+        self.insert(name, Entry { export, is_alias: false })
+    }
+
+    /// Adds a further name of an export that has one; returns whether it was free.
+    pub fn add_alias(&self, name: &str, export: Arc<dyn Export>) -> bool {
+        self.insert(name, Entry { export, is_alias: true })
+    }
+
+    fn insert(&self, name: &str, entry: Entry) -> bool {
         let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
         if by_name.contains_key(name) {
             return false;
         }
-        by_name.insert(name.to_owned(), export);
+        by_name.insert(name.to_owned(), entry);
         true
     }
 
-    /// The export of this name. The empty name means the only export, if there is just one.
-    pub fn find(&self, name: &str) -> Option<Arc<dyn Export>> {
+    /// The export of this name, and the name. The empty name means the only export, if there is just one.
+    pub fn find(&self, name: &str) -> Option<(String, Arc<dyn Export>)> {
         let by_name = self.by_name.read().expect("no thread panics with the table of exports");
-        match (by_name.get(name), by_name.len()) {
-            (None, 1) if name.is_empty() => by_name.values().next().cloned(),
-            (export, _) => export.cloned(),
+        if let Some(entry) = by_name.get(name) {
+            return Some((name.to_owned(), entry.export.clone()));
+        }
+        let mut named = by_name.iter().filter(|(_, entry)| !entry.is_alias);
+        match (named.next(), named.next()) {
+            (Some((only, entry)), None) if name.is_empty() => Some((only.clone(), entry.export.clone())),
+            _ => None,
         }
     }
 

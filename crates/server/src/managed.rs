@@ -9,7 +9,7 @@ use flashwise_core::cache::Mode;
 use crate::manage::{Changes, DetachProgress, ManageError, Managed};
 use crate::record::Recorder;
 use crate::status::{ServerStatus, VolumeStatus};
-use crate::volume::Volume;
+use crate::volume::{Volume, check_exports};
 
 /// The volumes of a server, as the API sees them.
 pub struct Volumes {
@@ -149,6 +149,9 @@ impl Managed for Volumes {
                 "policy: '{policy}' knows the future, and can only be simulated"
             )));
         }
+        for rules in [&changes.allow_clients, &changes.deny_clients].into_iter().flatten() {
+            check_exports(rules, &volume.config().export_names()).map_err(ManageError::Invalid)?;
+        }
         if changes.write_mode == Some(Mode::WriteBack) {
             volume.allow_dirty().map_err(|error| ManageError::Failed(error.to_string()))?;
         }
@@ -184,6 +187,11 @@ impl Managed for Volumes {
             }
             Ok(())
         })?;
+        let mut filter = volume.guests().filter();
+        filter.clients = changes.cache_clients.unwrap_or(filter.clients);
+        filter.allow = changes.allow_clients.clone().unwrap_or(filter.allow);
+        filter.deny = changes.deny_clients.clone().unwrap_or(filter.deny);
+        volume.guests().set_filter(filter);
         self.changed().entry(name.to_owned()).or_default().extend(changes.keys());
         Ok(())
     }

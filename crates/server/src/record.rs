@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use flashwise_core::filter::Caching;
 use flashwise_core::quantity::ByteSize;
 
 use crate::export::{Operation, Request};
@@ -66,6 +67,7 @@ struct Row {
     volume: u32,
     operation: Operation,
     force_unit_access: bool,
+    caching: Caching,
     offset: u64,
     length: u64,
 }
@@ -133,8 +135,8 @@ impl Recorder {
     pub fn record(&self, time_us: u64, volume: u32, request: &Request) {
         let named = self.shared.volumes.len();
         assert!((volume as usize) < named, "volume {volume} was not named when the recording began");
-        let Request { operation, offset, length, force_unit_access, .. } = *request;
-        let row = Row { time_us, volume, operation, force_unit_access, offset, length };
+        let Request { operation, offset, length, force_unit_access, caching, .. } = *request;
+        let row = Row { time_us, volume, operation, force_unit_access, caching, offset, length };
         if self.shared.queue.push(row).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -330,7 +332,14 @@ impl Piece {
             _ => (false, false),
         };
         let mut joint = "";
-        for (flag, word) in [(row.force_unit_access, "fua"), (no_hole, "no-hole"), (only_if_fast, "fast-zero")] {
+        let flags = [
+            (row.force_unit_access, "fua"),
+            (no_hole, "no-hole"),
+            (only_if_fast, "fast-zero"),
+            (row.caching == Caching::Always, "cache-always"),
+            (row.caching == Caching::Never, "cache-never"),
+        ];
+        for (flag, word) in flags {
             if flag {
                 write!(self.lines, "{joint}{word}")?;
                 joint = "+";
@@ -350,7 +359,7 @@ mod tests {
 
     fn request(operation: Operation, offset: u64) -> Request {
         let force_unit_access = operation == Operation::Write;
-        Request { operation, offset, length: 4096, force_unit_access, data: Vec::new() }
+        Request { operation, offset, length: 4096, force_unit_access, data: Vec::new(), caching: Default::default() }
     }
 
     /// A file on a device without room.

@@ -174,6 +174,9 @@ fn serve(
     let exports = Exports::default();
     for (volume, _) in volumes {
         assert!(exports.add(&volume.config().name, volume.clone()), "names of volumes were checked");
+        for alias in &volume.config().aliases {
+            assert!(exports.add_alias(alias, volume.clone()), "aliases were checked");
+        }
     }
     let nbd = nbd::Server::start(&addresses, exports, options)?;
     let api = match config.api.address() {

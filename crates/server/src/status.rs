@@ -1,5 +1,6 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
+use flashwise_core::filter::{Caching, Client};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,6 +27,14 @@ pub struct VolumeStatus {
     pub admission_decisions: u64,
     /// `write-back`, `write-through` or `write-around`.
     pub write_mode: String,
+    /// Which clients are cached that no rule names: `all` or `none`.
+    pub cache_clients: String,
+    /// Rules of the allow list with commas between them, or `none`.
+    pub allow_clients: String,
+    /// Rules of the deny list with commas between them, or `none`.
+    pub deny_clients: String,
+    /// The clients that have the volume open.
+    pub clients: Vec<ClientStatus>,
     /// `ok`; `flash-failed`: reads are served, writes refused; `without-flash`: the flash
     /// failed, nothing was only there, and the volume goes on without it; `backend-failed`: all its reads, all its writes or all its flushes have
     /// failed for at least 5 seconds, until one succeeds; `detaching`; `detached`.
@@ -77,6 +86,8 @@ pub struct VolumeStatus {
     pub destaged_blocks: u64,
     /// Blocks of sequential streams that bypassed the flash.
     pub sequential_blocks: u64,
+    /// Blocks that clients read or wrote and that bypassed the flash because the I/O filter says so of these clients.
+    pub filtered_blocks: u64,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypassed_blocks: u64,
     /// Blocks read that were to be taken in and found no space on flash: dirty blocks had to be written back first.
@@ -115,6 +126,37 @@ pub struct VolumeStatus {
     pub latencies: Vec<LatencyStatus>,
     /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
     pub changed_settings: Vec<String>,
+}
+
+/// A client that has a volume open: what is known of it, and what becomes of its requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClientStatus {
+    /// The export that it opened.
+    pub export: String,
+    /// `usual`: cached, but for sequential streams; `always`: cached; `never`: not cached.
+    pub caching: String,
+    /// Its network address.
+    pub address: Option<String>,
+    /// Its process, where it is on this machine.
+    pub pid: Option<u32>,
+    /// The user whose process it is.
+    pub uid: Option<u32>,
+    /// The group of that user.
+    pub gid: Option<u32>,
+    /// The name of its program.
+    pub program: Option<String>,
+    /// The names in its TLS certificate.
+    pub tls_names: Vec<String>,
+}
+
+impl ClientStatus {
+    /// The status of a client of which the I/O filter says `caching`.
+    pub fn of(client: &Client, caching: Caching) -> ClientStatus {
+        let Client { export, pid, uid, gid, program, address, tls_names } = client.clone();
+        let address = address.map(|address| address.to_string());
+        let caching = caching.name().to_owned();
+        ClientStatus { export, caching, address, pid, uid, gid, program, tls_names }
+    }
 }
 
 /// Failures of devices since the volume was opened.

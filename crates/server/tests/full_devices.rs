@@ -67,7 +67,7 @@ impl Setting {
 }
 
 fn ask(volume: &Volume, operation: Operation, offset: u64, length: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
-    submit(volume, Request { operation, offset, length, force_unit_access: false, data })
+    submit(volume, Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() })
 }
 
 fn submit(volume: &Volume, request: Request) -> Result<Vec<u8>, Error> {
@@ -251,7 +251,14 @@ fn a_flash_that_failed_counts_while_blocks_are_lost() {
     write(&volume, 20).unwrap();
     let written = (0..1_000).take_while(|&version| {
         let (operation, data) = (Operation::Write, content(version));
-        let request = Request { operation, offset: version % 10 * BLOCK, length: BLOCK, force_unit_access: true, data };
+        let request = Request {
+            operation,
+            offset: version % 10 * BLOCK,
+            length: BLOCK,
+            force_unit_access: true,
+            data,
+            caching: Default::default(),
+        };
         submit(&volume, request).is_ok()
     });
     let written = written.count() as u64;

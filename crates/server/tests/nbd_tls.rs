@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use flashwise_core::filter::Client as FilterClient;
 use flashwise_server::export::Exports;
 use flashwise_server::nbd::protocol::{option, option_reply::*};
 use flashwise_server::nbd::{Address, Options, Server, Tls, TlsFiles};
@@ -22,6 +23,7 @@ use support::{tcp_address, wait_until};
 
 struct Rig {
     certificates: Certificates,
+    disk: Arc<Memory>,
     server: Server,
 }
 
@@ -30,10 +32,11 @@ impl Rig {
         let certificates = Certificates::new();
         let config = certificates.server_files(clients_need_certificates).load().unwrap();
         let exports = Exports::default();
-        exports.add("disk", Arc::new(Memory::new(64 << 20)));
+        let disk = Arc::new(Memory::new(64 << 20));
+        exports.add("disk", disk.clone());
         let options = Options { tls: tls(config), ..Options::default() };
         let server = Server::start(&[tcp_address("127.0.0.1")], exports, options).unwrap();
-        Self { certificates, server }
+        Self { certificates, disk, server }
     }
 
     fn plain(&self) -> Client {
@@ -185,6 +188,19 @@ fn clients_without_the_right_certificate_are_not_let_in() {
         assert!(go(&mut stream).is_err(), "{identity:?}");
     }
     rig.check_well_behaved(Some("client"));
+}
+
+/// The names of the certificate are "client", as those of the tests are made.
+#[test]
+fn an_export_is_told_the_address_and_the_certificate_of_a_client() {
+    let rig = Rig::start(Tls::Allowed, true);
+    rig.check_well_behaved(Some("client"));
+    rig.plain().go("").unwrap();
+    let entered = rig.disk.entered.lock().unwrap();
+    let address = Some("127.0.0.1".parse().unwrap());
+    let plain = FilterClient { export: "disk".to_owned(), address, ..FilterClient::default() };
+    let encrypted = FilterClient { tls_names: vec!["client".to_owned()], ..plain.clone() };
+    assert_eq!(*entered, [encrypted, plain]);
 }
 
 #[test]

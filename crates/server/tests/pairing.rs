@@ -82,7 +82,7 @@ impl Setting {
 
 fn ask(volume: &Volume, operation: Operation, length: u64, data: Vec<u8>) -> Vec<u8> {
     let (sender, receiver) = mpsc::channel();
-    let request = Request { operation, offset: 0, length, force_unit_access: false, data };
+    let request = Request { operation, offset: 0, length, force_unit_access: false, data, caching: Default::default() };
     volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv().unwrap().unwrap()
 }
@@ -304,8 +304,14 @@ fn a_damaged_end_of_the_log_is_made_up_for_or_an_error_and_never_older_data() {
             for block in 0..4_u64 {
                 let sender = sender.clone();
                 let (offset, length) = (block * BLOCK as u64, BLOCK as u64);
-                let request =
-                    Request { operation: Operation::Read, offset, length, force_unit_access: false, data: Vec::new() };
+                let request = Request {
+                    operation: Operation::Read,
+                    offset,
+                    length,
+                    force_unit_access: false,
+                    data: Vec::new(),
+                    caching: Default::default(),
+                };
                 volume.submit(request, Box::new(move |result| sender.send((block, result)).unwrap()));
             }
             drop(sender);
@@ -337,6 +343,7 @@ fn an_orderly_end_remembers_what_was_written_back() {
             length: 200 * BLOCK as u64,
             force_unit_access: true,
             data,
+            caching: Default::default(),
         };
         volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();

@@ -34,7 +34,14 @@ fn ask(volume: &Volume, operation: Operation, block: u64, blocks: u64) -> Vec<u8
     let (sender, receiver) = mpsc::channel();
     let length = blocks * BLOCK;
     let data = if operation == Operation::Write { vec![block as u8; length as usize] } else { Vec::new() };
-    let request = Request { operation, offset: block * BLOCK, length, force_unit_access: false, data };
+    let request = Request {
+        operation,
+        offset: block * BLOCK,
+        length,
+        force_unit_access: false,
+        data,
+        caching: Default::default(),
+    };
     volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv().unwrap().unwrap()
 }

@@ -12,7 +12,7 @@ const ZEROES: Operation = Operation::WriteZeroes { may_punch_holes: false, only_
 const HOLES: Operation = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
 
 fn request(operation: Operation, offset: u64, length: u64, force_unit_access: bool) -> Request {
-    Request { operation, offset, length, force_unit_access, data: Vec::new() }
+    Request { operation, offset, length, force_unit_access, data: Vec::new(), caching: Default::default() }
 }
 
 const LIMITS: Limits = Limits { segment_bytes_max: 1 << 30, total_bytes_max: 1 << 30 };

@@ -60,7 +60,7 @@ fn ask(
     durable: bool,
 ) -> Result<Vec<u8>, Error> {
     let (sender, receiver) = mpsc::channel();
-    let request = Request { operation, offset, length, force_unit_access: durable, data };
+    let request = Request { operation, offset, length, force_unit_access: durable, data, caching: Default::default() };
     volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
     receiver.recv().unwrap()
 }

@@ -4,10 +4,11 @@
 //! the request's pieces. The devices answer at once, so that what is written back is clean before the next request comes. That
 //! is all that a real run can differ in: there, blocks stay dirty until the backend has them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
 use flashwise_core::counters::Counters;
+use flashwise_core::filter::Caching;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 
@@ -24,6 +25,8 @@ pub struct CacheRequest {
     pub length_bytes: u64,
     /// Whether what it changes must be durable before it is answered.
     pub durable: bool,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
 }
 
 /// A cache that starts empty and is asked one request after the other.
@@ -33,7 +36,7 @@ pub struct CacheRun {
     now_us: u64,
     planned: Vec<Step>,
     /// Batches of blocks that are being written back.
-    batches: Vec<u32>,
+    batches: VecDeque<u32>,
 }
 
 impl CacheRun {
@@ -41,7 +44,7 @@ impl CacheRun {
     pub fn new(config: Config) -> CacheRun {
         let log = Log::new(config.geometry);
         let cache = Cache::new(config, log, HashMap::new());
-        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: Vec::new() }
+        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: VecDeque::new() }
     }
 
     /// Runs a request. A time before that of the request before it counts as the same.
@@ -64,8 +67,8 @@ impl CacheRun {
     /// Plans a request without the ticks before it, and leaves what is written back to be ended.
     pub fn plan(&mut self, request: &CacheRequest) {
         self.now_us = self.now_us.max(request.time_us);
-        let CacheRequest { kind, offset_bytes, length_bytes, durable, .. } = *request;
-        for piece in Request::pieces(kind, offset_bytes, length_bytes, durable) {
+        let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
+        for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
             self.cache.plan(&piece, self.now_us, &mut self.planned);
             self.count();
         }
@@ -142,7 +145,6 @@ impl std::ops::Sub for CacheCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_core::cache::Mode;
     use flashwise_core::format::Geometry;
     use flashwise_core::policy::Spec;
 
@@ -157,7 +159,14 @@ mod tests {
     }
 
     fn request(time_us: u64, kind: Kind, block: u64) -> CacheRequest {
-        CacheRequest { time_us, kind, offset_bytes: 4096 * block, length_bytes: 4096, durable: false }
+        CacheRequest {
+            time_us,
+            kind,
+            offset_bytes: 4096 * block,
+            length_bytes: 4096,
+            durable: false,
+            caching: Caching::Usual,
+        }
     }
 
     /// Written at 0.5 s, a block reaches flash at the tick at 6 s, and the backend at the one at 66 s.

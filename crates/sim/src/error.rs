@@ -30,6 +30,10 @@ pub enum TraceError {
     NotATrace { path: PathBuf, found: String, expected: String },
     #[error("{path}: a normalised trace: found {found}, expected {expected}")]
     Normalised { path: String, found: String, expected: String },
+    #[error(
+        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu or blkparse"
+    )]
+    NoProcesses { path: String, format: &'static str },
     #[error("{path}: none of its requests is in the cut")]
     NothingLeft { path: String },
     #[error("{path}: found no volume '{volume}', expected one of: {volumes}")]

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::human;
+use crate::reuse::minimal_reuse_distances;
 use crate::trace::Trace;
 
 /// Characteristics of a trace.
@@ -50,6 +51,12 @@ pub struct Info {
     pub reaccess_ratio: f64,
     /// Reads of a block accessed before, per read, 0 to 1.
     pub read_reaccess_ratio: f64,
+    /// LARC's minimal reuse distance (section III.B), of reads: the longest that at most 1 % of the reads fall short of. The reuse
+    /// distance of a read is the number of accesses between it and the access to its block before; of a first access it is infinite. Absent
+    /// where 99 % of the reads or more are first accesses, or there are none.
+    pub read_reuse_distance_min: Option<u64>,
+    /// The same of writes.
+    pub write_reuse_distance_min: Option<u64>,
     /// Time from the first to the last request; 0 in traces without times.
     pub duration_us: u64,
     /// Volumes.
@@ -81,6 +88,7 @@ impl Info {
             duration_us = columns.time_us.iter().copied().fold(duration_us, i64::max);
         }
         let accesses = trace.len() as u64;
+        let [read_reuse_distance_min, write_reuse_distance_min] = minimal_reuse_distances(trace);
         let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         Info {
@@ -105,6 +113,8 @@ impl Info {
             working_set_bytes: trace.unique_blocks() as u64 * trace.block_size_bytes(),
             reaccess_ratio: ratio(reaccesses, accesses),
             read_reaccess_ratio: ratio(read_reaccesses, reads),
+            read_reuse_distance_min,
+            write_reuse_distance_min,
             duration_us: duration_us.unsigned_abs(),
             volumes: about.volumes.len() as u64,
             skipped_records: about.skipped_records,
@@ -115,6 +125,7 @@ impl Info {
     /// The characteristics as people read them, each with what it is called. Every trace has the same ones in the same order.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
         let bytes = |bytes: u64| human::bytes(bytes as f64);
+        let distance = |distance: Option<u64>| distance.map_or_else(|| "-".to_owned(), human::count);
         vec![
             ("format", self.format.clone()),
             ("block size", bytes(self.block_size_bytes)),
@@ -138,6 +149,8 @@ impl Info {
             ("working set", bytes(self.working_set_bytes)),
             ("re-accesses", human::percent(self.reaccess_ratio)),
             ("  of reads", human::percent(self.read_reaccess_ratio)),
+            ("minimal reuse distance, reads", distance(self.read_reuse_distance_min)),
+            ("  writes", distance(self.write_reuse_distance_min)),
             ("records without data", human::count(self.skipped_records)),
             ("malformed records", human::count(self.malformed_records)),
         ]

@@ -13,6 +13,7 @@ use std::thread;
 use arrow::error::ArrowError;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use flashwise_core::access::Op;
+use flashwise_core::filter::Filter;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 
@@ -49,6 +50,8 @@ pub struct Settings {
     pub block_size_bytes: Option<u64>,
     /// Whether malformed records are passed over and counted, rather than being errors.
     pub lenient: bool,
+    /// Which processes are cached, for a cache that is asked the requests; a trace whose format has no processes is then refused.
+    pub filter: Option<Filter>,
 }
 
 /// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then

@@ -3,6 +3,7 @@
 //! [`formats`](crate::formats) reads the same file as a trace, of reads and writes alone.
 
 use flashwise_core::access::Op;
+use flashwise_core::filter::Caching;
 
 use crate::error::{Place, TraceError};
 use crate::formats::{Malformed, RECORDING_HEADER, recorded};
@@ -37,6 +38,8 @@ pub struct Flags {
     pub no_hole: bool,
     /// Zeroes were to be refused where they are not faster than writing.
     pub only_if_fast: bool,
+    /// What the server's I/O filter said of the client.
+    pub caching: Caching,
 }
 
 /// A request as a server recorded it.
@@ -201,14 +204,25 @@ mod tests {
 
     #[test]
     fn every_operation_is_read_with_its_flags() {
-        let text =
-            format!("{HEADER}5,a,write,512,1024,fua\n\r\n6,b,write-zeroes,0,4096,fast-zero+no-hole\n7,a,flush,0,0,");
+        let text = format!(
+            "{HEADER}5,a,write,512,1024,fua\n\r\n6,b,write-zeroes,0,4096,fast-zero+no-hole\n7,a,flush,0,0,\n\
+             8,a,read,0,512,cache-never\n9,a,write,0,512,fua+cache-always"
+        );
         let mut recording = open(format!("{text}\n")).unwrap();
         let zeroes = Flags { no_hole: true, only_if_fast: true, ..Flags::default() };
         let expected = [
             (5, 0, Operation::Write, 512, 1024, Flags { force_unit_access: true, ..Flags::default() }),
             (6, 1, Operation::WriteZeroes, 0, 4096, zeroes),
             (7, 0, Operation::Flush, 0, 0, Flags::default()),
+            (8, 0, Operation::Read, 0, 512, Flags { caching: Caching::Never, ..Flags::default() }),
+            (
+                9,
+                0,
+                Operation::Write,
+                0,
+                512,
+                Flags { force_unit_access: true, caching: Caching::Always, ..Flags::default() },
+            ),
         ]
         .map(|(time_us, volume, operation, offset_bytes, length_bytes, flags)| RecordedRequest {
             time_us,
@@ -222,7 +236,7 @@ mod tests {
         assert_eq!(found, expected);
         assert_eq!(recording.volumes().names(), [b"a", b"b"]);
         // Without its newline the last line is one that was not finished.
-        assert_eq!(all(text).unwrap(), expected[..2]);
+        assert_eq!(all(text).unwrap(), expected[..4]);
     }
 
     #[test]

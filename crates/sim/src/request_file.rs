@@ -9,6 +9,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 
 use flashwise_core::access::Op;
 use flashwise_core::cache::Kind;
+use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use tempfile::NamedTempFile;
 
@@ -23,7 +24,8 @@ const REGION_BYTES: u64 = 256 << 20;
 const ADDRESSES_BYTES: u64 = BLOCK_BYTES as u64 * (u32::MAX as u64);
 /// What regions there is room for.
 const REGIONS_MAX: u64 = ADDRESSES_BYTES / REGION_BYTES;
-/// The length of a record: time, offset and length, 8 bytes each, volume, kind, whether durable, 2 bytes of nothing.
+/// The length of a record: time, offset and length, 8 bytes each, volume, kind, whether durable, what the I/O filter says, a byte of
+/// nothing.
 const RECORD_BYTES: usize = 32;
 const TEMPORARY_FILE: &str = "temporary file";
 
@@ -78,7 +80,7 @@ impl RequestWriter {
             }
             return Ok(());
         }
-        for request in &batch.requests {
+        for (at, request) in batch.requests.iter().enumerate() {
             let start_us = *self.start_us.get_or_insert(request.time_us);
             let cache_request = CacheRequest {
                 time_us: u64::try_from(request.time_us.saturating_sub(start_us)).unwrap_or(0),
@@ -86,6 +88,7 @@ impl RequestWriter {
                 offset_bytes: request.offset_bytes,
                 length_bytes: request.length_bytes,
                 durable: false,
+                caching: batch.caching.get(at).copied().unwrap_or_default(),
             };
             self.request(volumes[request.volume as usize], &cache_request)?;
         }
@@ -93,7 +96,7 @@ impl RequestWriter {
     }
 
     fn request(&mut self, volume: u32, request: &CacheRequest) -> Result<(), TraceError> {
-        let CacheRequest { kind, offset_bytes, length_bytes, durable, .. } = *request;
+        let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
         // A clock that went back would make all later ticks late.
         self.last_us = self.last_us.max(request.time_us);
         let end_bytes = offset_bytes + length_bytes;
@@ -109,7 +112,7 @@ impl RequestWriter {
         record[8..16].copy_from_slice(&offset_bytes.to_le_bytes());
         record[16..24].copy_from_slice(&length_bytes.to_le_bytes());
         record[24..28].copy_from_slice(&volume.to_le_bytes());
-        (record[28], record[29]) = (code(kind), u8::from(durable));
+        (record[28], record[29], record[30]) = (code(kind), u8::from(durable), caching.number());
         self.requests += 1;
         self.out.write_all(&record).map_err(unwritten)
     }
@@ -152,9 +155,10 @@ fn asked(request: &RecordedRequest) -> Option<CacheRequest> {
         Operation::WriteZeroes => Kind::WriteZeroes { may_punch_holes: !request.flags.no_hole },
         Operation::Cache => Kind::Prefetch,
     };
+    let caching = request.flags.caching;
     if kind == Kind::Flush {
         let time_us = u64::try_from(request.time_us).unwrap_or(0);
-        return Some(CacheRequest { time_us, kind, offset_bytes: 0, length_bytes: 0, durable: false });
+        return Some(CacheRequest { time_us, kind, offset_bytes: 0, length_bytes: 0, durable: false, caching });
     }
     (request.length_bytes > 0).then(|| CacheRequest {
         time_us: u64::try_from(request.time_us).unwrap_or(0),
@@ -162,6 +166,7 @@ fn asked(request: &RecordedRequest) -> Option<CacheRequest> {
         offset_bytes: request.offset_bytes,
         length_bytes: request.length_bytes,
         durable: request.flags.force_unit_access,
+        caching,
     })
 }
 
@@ -206,6 +211,7 @@ impl RequestFile {
                 length_bytes: number(16),
                 kind: KINDS[usize::from(record[28])],
                 durable: record[29] == 1,
+                caching: Caching::of_number(record[30]).expect("it was written as a number of one"),
             };
             match &self.regions {
                 Some(regions) => placed(regions, number(24) as u32, request, &mut consume),
@@ -252,7 +258,7 @@ mod tests {
     const WRITE: Kind = Kind::Write;
 
     fn request(kind: Kind, offset_bytes: u64, length_bytes: u64) -> CacheRequest {
-        CacheRequest { time_us: 5, kind, offset_bytes, length_bytes, durable: true }
+        CacheRequest { time_us: 5, kind, offset_bytes, length_bytes, durable: true, caching: Caching::Never }
     }
 
     fn read_back(requests: &[(u32, CacheRequest)]) -> Vec<CacheRequest> {

@@ -8,6 +8,7 @@ use std::io::{Read, Seek, Write};
 use std::ops::ControlFlow;
 
 use flashwise_core::access::Op;
+use flashwise_core::filter::Filter;
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::{Place, TraceError};
@@ -34,6 +35,7 @@ pub struct Original {
     head: Vec<u8>,
     format: FormatSpec,
     lenient: bool,
+    filter: Option<Filter>,
 }
 
 impl<'a> Requests<'a> {
@@ -60,6 +62,11 @@ impl<'a> Requests<'a> {
         if let Some(format) = &settings.format {
             let found = format!("--format {}", format.format().name);
             let expected = "no format, since it is not in its original one any more".to_owned();
+            return Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected });
+        }
+        if settings.filter.is_some() {
+            let found = "a filter by process".to_owned();
+            let expected = "none, since it does not say which process asked; use the original".to_owned();
             return Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected });
         }
         Ok(Requests::Normalised(trace, progress))
@@ -186,7 +193,7 @@ impl Original {
                 Err(unrecognised) => return Err(input.fill(&mut [0]).err().unwrap_or(unrecognised)),
             },
         };
-        Ok(Original { head, format, lenient: settings.lenient })
+        Ok(Original { head, format, lenient: settings.lenient, filter: settings.filter.clone() })
     }
 
     /// Name of the format.
@@ -203,7 +210,11 @@ impl Original {
     ) -> Result<(), TraceError> {
         let path = input.path().to_owned();
         let sample = Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES };
-        let parser = self.format.parser(&sample, block_size_bytes)?;
+        let mut parser = self.format.parser(&sample, block_size_bytes)?;
+        if let Some(filter) = self.filter {
+            let format = self.format.format().name;
+            parser = parser.filtered(filter).ok_or_else(|| TraceError::NoProcesses { path: path.clone(), format })?;
+        }
         let framing = parser.framing();
         let (mut broken_off, mut rows) = (false, 0);
         let parsed = normalise::parse(input, self.head, &*parser, |batch, first_record| {

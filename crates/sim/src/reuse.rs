@@ -4,6 +4,8 @@
 //! a block." Counted in different blocks it is the LRU stack distance of Mattson et al. (1970), found as Bennett and Kruskal
 //! (IBM J. Res. Dev. 19(4), 1975) do: a set of last positions that counts its members above a position.
 
+use std::collections::BinaryHeap;
+
 use flashwise_core::access::Op;
 use serde::Serialize;
 
@@ -96,6 +98,37 @@ impl ReuseDistances {
         writes.by_log2.resize(len, 0);
         ReuseDistances { distance, reads, writes }
     }
+}
+
+/// One in so many accesses may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
+const SOONER_SHARE: u64 = 100;
+
+/// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most one in
+/// [`SOONER_SHARE`] of them falls short of; none where that share or less are used again at all. Memory: 4 to 8 bytes per unique
+/// block, and 8 for each access of the share.
+pub fn minimal_reuse_distances(trace: &Trace) -> [Option<u64>; 2] {
+    let mut counts = [0_u64; 2];
+    for columns in trace.batches() {
+        columns.op.iter().for_each(|&op| counts[usize::from(op != Op::Read as u8)] += 1);
+    }
+    // Those that may fall short, and the one after them: the shortest so far, longest on top.
+    let rooms = counts.map(|count| (count / SOONER_SHARE + 1) as usize);
+    let mut shortest = [BinaryHeap::new(), BinaryHeap::new()];
+    let mut positions = Positions::new(trace.unique_blocks());
+    for columns in trace.batches() {
+        for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+            let Some(distance) = positions.access(block as usize) else { continue };
+            let kind = usize::from(op != Op::Read as u8);
+            let (heap, room) = (&mut shortest[kind], rooms[kind]);
+            if heap.len() < room {
+                heap.push(distance);
+            } else if heap.peek().is_some_and(|&longest| distance < longest) {
+                heap.pop();
+                heap.push(distance);
+            }
+        }
+    }
+    [0, 1].map(|kind| if shortest[kind].len() == rooms[kind] { shortest[kind].peek().copied() } else { None })
 }
 
 /// Histograms of reads and of writes of what `access` answers for each block.
@@ -347,6 +380,26 @@ mod tests {
         assert_eq!(unique.writes, Histogram { first_accesses: 0, by_log2: vec![0, 0, 1] });
         let all = ReuseDistances::of(&trace, Distance::Accesses, &Silent);
         assert_eq!(all.reads, Histogram { first_accesses: 4, by_log2: vec![2, 3, 1] });
+    }
+
+    /// Reads of the blocks 0 to 49, four times over: 150 reads of distance 49. Of n reads n / 100 may fall short.
+    #[test]
+    fn the_minimal_reuse_distance_leaves_out_one_in_a_hundred() {
+        let loops = || (0..200).map(|at| (Op::Read, at % 50));
+        let minimal = |accesses: Vec<(Op, u64)>| minimal_reuse_distances(&trace(&accesses));
+        assert_eq!(minimal(loops().collect()), [Some(49), None]);
+        // Two reads again at once: 202 reads, of which two may fall short.
+        let again = |times: usize| loops().chain(std::iter::repeat_n((Op::Read, 49), times)).collect::<Vec<_>>();
+        assert_eq!(minimal(again(2)), [Some(49), None]);
+        assert_eq!(minimal(again(3)), [Some(0), None], "three of 203 are more than one in a hundred");
+        // Writes between two reads of a block are accesses too; of fewer than a hundred none may fall short.
+        let written =
+            |(at, read): (usize, (Op, u64))| if at % 5 == 0 { vec![read, (Op::Write, 100)] } else { vec![read] };
+        assert_eq!(minimal(loops().enumerate().flat_map(written).collect()), [Some(59), Some(5)]);
+        // Of 100 first accesses and 2 more one may fall short: the second of them is the answer.
+        let few = |again: u64| (0..100).chain(100 - again..100).map(|block| (Op::Read, block)).collect::<Vec<_>>();
+        assert_eq!(minimal(few(2)), [Some(1), None]);
+        assert_eq!(minimal(few(1)), [None, None], "99 % and more are first accesses");
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Live {
 
     fn submit(&mut self, request: &CacheRequest) {
         self.events.push(Event::Request(*request));
-        let CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, time_us } = *request;
+        let CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, time_us, caching } = *request;
         let operation = match kind {
             Kind::Read => Operation::Read,
             Kind::Write => Operation::Write,
@@ -158,7 +158,7 @@ impl Live {
                 answers.wrong.push(format!("{operation:?} at {offset}, {length} bytes"));
             }
         };
-        let request = Request { operation, offset, length, force_unit_access: durable, data };
+        let request = Request { operation, offset, length, force_unit_access: durable, data, caching };
         self.engine.submit(request, Box::new(done), time_us);
         self.collect();
     }
@@ -213,9 +213,9 @@ impl Live {
         let time_us = u64::MAX;
         for block in blocks {
             let block_bytes = BLOCK_BYTES as u64;
-            let (kind, durable) = (Kind::Read, false);
+            let (kind, durable, caching) = (Kind::Read, false, Default::default());
             let offset_bytes = block * block_bytes;
-            self.submit(&CacheRequest { time_us, kind, offset_bytes, length_bytes: block_bytes, durable });
+            self.submit(&CacheRequest { time_us, kind, offset_bytes, length_bytes: block_bytes, durable, caching });
             while self.is_full() {
                 self.end_one();
             }

@@ -1,6 +1,7 @@
 //! Seeded requests of every kind, aligned and not, with times.
 
 use flashwise_core::cache::{Config, Kind, Mode};
+use flashwise_core::filter::Caching;
 use flashwise_sim::cache_run::{CacheCounts, CacheRequest};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -48,7 +49,12 @@ pub fn random(seed: u64, count: usize) -> Vec<CacheRequest> {
         if kind == Kind::Flush {
             (offset_bytes, length_bytes) = (0, 0);
         }
-        requests.push(CacheRequest { time_us, kind, offset_bytes, length_bytes, durable });
+        let caching = match random.random_range(0..8) {
+            0 => Caching::Never,
+            1 => Caching::Always,
+            _ => Caching::Usual,
+        };
+        requests.push(CacheRequest { time_us, kind, offset_bytes, length_bytes, durable, caching });
     }
     requests
 }
@@ -62,6 +68,7 @@ pub fn assert_exercised(config: &Config, counts: &CacheCounts) {
         ("metadata", figures.flash_metadata_blocks),
         ("erasures", figures.erasures),
         ("sequential", figures.sequential_blocks),
+        ("filtered", figures.filtered_blocks),
         ("zeroed", figures.zeroed_blocks),
         ("backend writes", figures.backend_written_blocks),
     ];

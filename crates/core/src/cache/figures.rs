@@ -50,6 +50,8 @@ figures! {
     destaged_blocks,
     /// Blocks that bypassed the flash as part of a sequential stream.
     sequential_blocks,
+    /// Blocks that bypassed the flash because of whose they were.
+    filtered_blocks,
     /// Blocks read that the policy admitted and that found no place on flash: space was short until dirty blocks are written back.
     refused_read_blocks,
     /// Blocks written that the policy wanted and that found no place on flash for the same reason; the backend has them.

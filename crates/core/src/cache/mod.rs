@@ -31,6 +31,7 @@ use crate::admission::adaptive::Decision;
 use crate::admission::{self, Admission, Setting};
 use crate::array::Array;
 use crate::counters::Counters;
+use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Geometry, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
@@ -89,6 +90,8 @@ pub struct Request {
     pub durable: bool,
     /// Whether this is the last piece of the client's request, whose answer waits for durability.
     pub last: bool,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
 }
 
 /// Blocks that are fetched ahead of the one that a policy is shown.
@@ -481,11 +484,10 @@ impl Cache {
     }
 
     fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
-        let sequential = self.is_sequential(request, Op::Read);
+        let bypasses = self.bypasses(request, Op::Read);
         for part in parts(request.offset, request.length) {
             self.figures.read_blocks += 1;
-            self.figures.sequential_blocks += u64::from(sequential);
-            match self.read_block(part.block, !sequential, steps) {
+            match self.read_block(part.block, !bypasses, steps) {
                 Some(frame) if send => {
                     steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })
                 }
@@ -495,11 +497,19 @@ impl Cache {
         }
     }
 
-    fn is_sequential(&mut self, request: &Request, op: Op) -> bool {
+    /// Whether a request bypasses the flash: because of whose it is, else as part of a sequential stream.
+    fn bypasses(&mut self, request: &Request, op: Op) -> bool {
         let block_bytes = BLOCK_BYTES as u64;
         let first = request.offset / block_bytes;
         let end = (request.offset + u64::from(request.length)).div_ceil(block_bytes);
-        self.streams.observe(first, end - first, op)
+        let blocks = end - first;
+        let (bypasses, counted) = match request.caching {
+            Caching::Always => return false,
+            Caching::Never => (true, &mut self.figures.filtered_blocks),
+            Caching::Usual => (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks),
+        };
+        *counted += if bypasses { blocks } else { 0 };
+        bypasses
     }
 
     /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.

@@ -3,6 +3,7 @@
 //! Source: our own. The server and the simulator cut alike, so that the same requests lead to the same steps.
 
 use super::{Kind, PIECE_BLOCKS, Request, ZERO_PIECE_BLOCKS};
+use crate::filter::Caching;
 use crate::format::BLOCK_BYTES;
 
 impl Kind {
@@ -20,7 +21,15 @@ impl Request {
     /// The pieces of a client's request for `length` bytes from `offset`, in order; at least one. They end at multiples of their
     /// largest size, so that no block is split.
     pub fn pieces(kind: Kind, offset: u64, length: u64, durable: bool) -> Pieces {
-        Pieces { kind, durable, at: offset, end: offset + length, whole_length: length, ended: false }
+        Pieces {
+            kind,
+            durable,
+            at: offset,
+            end: offset + length,
+            whole_length: length,
+            caching: Caching::Usual,
+            ended: false,
+        }
     }
 }
 
@@ -32,7 +41,15 @@ pub struct Pieces {
     at: u64,
     end: u64,
     whole_length: u64,
+    caching: Caching,
     ended: bool,
+}
+
+impl Pieces {
+    /// The same pieces, of a client of whom the I/O filter says `caching`.
+    pub fn of_client(self, caching: Caching) -> Pieces {
+        Pieces { caching, ..self }
+    }
 }
 
 impl Iterator for Pieces {
@@ -51,6 +68,7 @@ impl Iterator for Pieces {
             whole_length: self.whole_length,
             durable: self.durable,
             last: stop == self.end,
+            caching: self.caching,
         };
         self.at = stop;
         self.ended = piece.last;

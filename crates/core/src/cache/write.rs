@@ -2,6 +2,7 @@
 
 use super::{Cache, Mode, Part, Request, parts};
 use crate::access::Op;
+use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Kind as RecordKind};
 use crate::layout::containers::Cause;
 use crate::ram::write_buffer::Chunk;
@@ -20,20 +21,19 @@ pub(super) struct Write {
 
 impl Cache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
-        let sequential = self.is_sequential(request, Op::Write);
-        let buffered = self.config.mode == Mode::WriteBack && !sequential && !request.durable;
+        let bypasses = self.bypasses(request, Op::Write);
+        let buffered = self.config.mode == Mode::WriteBack && !bypasses && !request.durable;
         let mut written = Vec::new();
         let dirty_before = self.log.dirty_blocks();
         for part in parts(request.offset, request.length) {
             self.figures.written_blocks += 1;
-            self.figures.sequential_blocks += u64::from(sequential);
             if buffered && self.config.write_buffer_blocks > 0 {
                 self.write_buffered(part, steps);
             } else if let Some(write) = self.receive(part, steps) {
                 written.push(write);
             }
         }
-        self.write_down(&written, !sequential, false, steps);
+        self.write_down(&written, !bypasses, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
         if request.durable && request.last {
@@ -222,7 +222,7 @@ impl Cache {
                 written.push(write);
             }
         }
-        self.write_down(&written, true, false, steps);
+        self.write_down(&written, request.caching != Caching::Never, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         if request.durable && request.last {
             self.make_durable(steps);

@@ -75,7 +75,11 @@ fn world(writes: u64) -> World {
 fn submit(engine: &mut Engine, flash: &dyn Disk, backend: &dyn Disk, operation: Operation, block: u64, data: Vec<u8>) {
     let (offset, length) = (block * BLOCK_BYTES as u64, data.len() as u64);
     let done = Box::new(|result: Result<Vec<u8>, _>| drop(result.unwrap()));
-    engine.submit(Request { operation, offset, length, force_unit_access: false, data }, done, 0);
+    engine.submit(
+        Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() },
+        done,
+        0,
+    );
     let mut output = Output::default();
     loop {
         engine.take_output(&mut output);

@@ -7,7 +7,7 @@ use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::manage::Address;
 use crate::nbd;
-use crate::volume::VolumeConfig;
+use crate::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     if config.listen.is_empty() {
@@ -26,14 +26,8 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     }
     for (number, volume) in config.volumes.iter().enumerate() {
         check_volume(number, volume, origin)?;
-        if let Some(other) = config.volumes[..number].iter().position(|other| other.name == volume.name) {
-            let problem = format!(
-                "found '{}', which is the name of volume number {} too; expected another",
-                volume.name,
-                other + 1
-            );
-            return Err(origin.refuse(Section::Volume(number), "name", problem));
-        }
+        check_names(number, config, origin)?;
+        check_rules(number, volume, origin)?;
     }
     Ok(())
 }
@@ -60,6 +54,34 @@ fn check_tls(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigErr
         if path.is_none() {
             return Err(origin.missing(Section::Tls, key, "a PEM file, as the TLS mode is not off"));
         }
+    }
+    Ok(())
+}
+
+/// Refuses a name that is taken.
+fn check_names(number: usize, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let volume = &config.volumes[number];
+    let names = volume.export_names();
+    for (at, name) in names.iter().enumerate() {
+        let key = if at == 0 { "name" } else { "aliases" };
+        let refuse = |whose: String| {
+            let problem = format!("found '{name}', which is the name of {whose} too; expected another");
+            Err(origin.refuse(Section::Volume(number), key, problem))
+        };
+        if names[..at].contains(name) {
+            return refuse("the volume itself, or an alias".to_owned());
+        }
+        if let Some(other) = config.volumes[..number].iter().position(|other| other.export_names().contains(name)) {
+            return refuse(format!("volume number {}", other + 1));
+        }
+    }
+    Ok(())
+}
+
+fn check_rules(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let names = volume.export_names();
+    for (key, rules) in [("allow-clients", &volume.filter.allow), ("deny-clients", &volume.filter.deny)] {
+        check_exports(rules, &names).map_err(|problem| origin.refuse(Section::Volume(number), key, problem))?;
     }
     Ok(())
 }

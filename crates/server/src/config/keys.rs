@@ -3,6 +3,7 @@
 #![allow(clippy::unit_arg)]
 
 use flashwise_core::cache::Mode;
+use flashwise_core::filter::Clients;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
 use tracing::level_filters::LevelFilter;
@@ -133,7 +134,11 @@ pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
 /// Keys of each `[[volume]]`.
 pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
     key("name", None, |volume, value| {
-        volume.name = volume_name(value)?;
+        volume.name = export_name(&value.text()?)?;
+        Ok(())
+    }),
+    key("aliases", None, |volume, value| {
+        volume.aliases = value.texts()?.iter().map(|name| export_name(name)).collect::<Result<_, _>>()?;
         Ok(())
     }),
     key("backend", None, |volume, value| {
@@ -207,6 +212,18 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.sequential_bytes = value.size(0, 1 << 40)?;
         Ok(())
     }),
+    key("cache-clients", Some("all"), |volume, value| {
+        volume.filter.clients = value.word(&Clients::NAMES)?;
+        Ok(())
+    }),
+    key("allow-clients", Some("none"), |volume, value| {
+        volume.filter.allow = value.rules()?;
+        Ok(())
+    }),
+    key("deny-clients", Some("none"), |volume, value| {
+        volume.filter.deny = value.rules()?;
+        Ok(())
+    }),
     key("discard", None, |volume, value| {
         volume.discard = value.boolean()?;
         Ok(())
@@ -230,12 +247,11 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
     }),
 ];
 
-fn volume_name(value: &Value) -> Result<String, Problem> {
-    let name = value.text()?;
+fn export_name(name: &str) -> Result<String, Problem> {
     if name.len() > 255 || name.chars().any(|letter| letter.is_control() || letter == '/') {
-        return Err(format!("found {value}, expected a name of at most 255 bytes without '/' and control characters"));
+        return Err(format!("found '{name}', expected a name of at most 255 bytes without '/' and control characters"));
     }
-    Ok(name)
+    Ok(name.to_owned())
 }
 
 fn erase_unit(value: &Value) -> Result<u64, Problem> {

@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashwise_core::cache::{CopyForward, Mode};
+use flashwise_core::filter::Filter;
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 
@@ -321,6 +322,8 @@ impl VolumeConfig {
     fn unset() -> VolumeConfig {
         VolumeConfig {
             name: String::new(),
+            aliases: Vec::new(),
+            filter: Filter::default(),
             backend: PathBuf::new(),
             size_bytes: None,
             flash: PathBuf::new(),

@@ -98,6 +98,7 @@ fn the_example_is_read_with_and_without_what_is_commented_out() {
     let volume = &config.volumes[0];
     assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(10 << 30), Some(1 << 30)));
     assert_eq!((volume.drive_writes_per_day, volume.discard), (Some(1.0), true));
+    assert_eq!(volume.export_names(), ["data", "data-uncached"]);
     assert_eq!(config.tls.client_authorities.unwrap(), Path::new("/etc/flashwise/clients.pem"));
     assert_eq!(config.api.token_file.unwrap(), Path::new("/etc/flashwise/token"));
     assert_eq!(config.record.unwrap(), Path::new("/var/lib/flashwise/requests.csv.zst"));
@@ -119,6 +120,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((volume.sequential_bytes, volume.backend_delay_us), (4 << 20, 0));
     assert_eq!((volume.write_mode, volume.direct_io, volume.warranty_years), (Mode::WriteBack, true, 5.0));
     assert!(volume.admission.is_none());
+    assert_eq!((&volume.filter, volume.aliases.len()), (&Filter::default(), 0));
     assert_eq!(volume.array, flashwise_array::paper());
     let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
     assert_eq!(format!("{made:?}"), format!("{volume:?}"));
@@ -152,6 +154,14 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         volume("over-provision = '95%'"),
         volume("dirty-high = '30%'\ndirty-low = '35%'"),
         volume("dirty-age = '15'"),
+        volume("cache-clients = 'nobody'"),
+        volume("deny-clients = 'rsync'"),
+        volume("deny-clients = ['uid:0', 'progam:rsync']"),
+        volume("allow-clients = 'address:10.0.0.1/8'"),
+        volume("allow-clients = 'export:b'"),
+        volume("aliases = ['a/b']"),
+        volume("aliases = 'a'"),
+        volume(&format!("aliases = ['c', 'd']\n{}", second.replace("name = 'a'", "name = 'd'"))),
         volume("discard = 'yes'"),
         volume("drive-writes-per-day = 0"),
         volume("name = 'b'"),

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use flashwise_array::{ArrayError, tier_of_option};
 use flashwise_core::admission;
 use flashwise_core::array::Tier;
+use flashwise_core::filter::Rule;
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
@@ -78,6 +79,14 @@ impl Value {
         match self {
             Value::List(values) => values.iter().map(Value::text).collect(),
             one => Ok(vec![one.text()?]),
+        }
+    }
+
+    /// Rules of the I/O filter: an array, or text with commas between them.
+    pub fn rules(&self) -> Result<Vec<Rule>, Problem> {
+        match self {
+            Value::List(values) => values.iter().map(|value| value.text()?.parse()).collect(),
+            one => Rule::parse_list(&one.text()?),
         }
     }
 

@@ -16,6 +16,7 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 
 use flashwise_core::cache::{self, Cache};
+use flashwise_core::filter::Caching;
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
@@ -115,6 +116,7 @@ struct Client {
     force_unit_access: bool,
     /// It is not answered before this time.
     until_us: u64,
+    caching: Caching,
 }
 
 /// What a plan's steps share.
@@ -356,7 +358,7 @@ impl Engine {
     pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.advance(now_us);
-        let Request { operation, offset, length, mut force_unit_access, data } = request;
+        let Request { operation, offset, length, mut force_unit_access, data, caching } = request;
         if self.settings.answers_flushes_at_once {
             force_unit_access = false;
             if operation == Operation::Flush {
@@ -378,6 +380,7 @@ impl Engine {
             length,
             force_unit_access,
             until_us: 0,
+            caching,
         };
         let number = match self.free_clients.pop() {
             Some(number) => {
@@ -389,7 +392,8 @@ impl Engine {
                 (self.clients.len() - 1) as u32
             }
         };
-        for piece in cache::Request::pieces(kind(operation), offset, length, force_unit_access) {
+        let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
+        for piece in pieces.of_client(caching) {
             let mut steps = std::mem::take(&mut self.planned);
             self.cache.plan(&piece, now_us, &mut steps);
             self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
@@ -788,10 +792,11 @@ impl Engine {
         let mut client = self.clients[number as usize].take().expect("checked above");
         self.free_clients.push(number);
         let done = client.done.take().expect("a request is answered once");
-        let Client { operation, offset, length, force_unit_access, data, started_us, error, reply, until_us, .. } =
-            client;
+        let Client { operation, offset, length, force_unit_access, caching, data, .. } = client;
+        let Client { started_us, error, reply, until_us, .. } = client;
         if error.is_some() && self.settings.holds_failed && self.cache.has_flash_failed() {
-            self.held.push((Request { operation, offset, length, force_unit_access, data }, done));
+            let request = Request { operation, offset, length, force_unit_access, data, caching };
+            self.held.push((request, done));
             return;
         }
         let answered = Answered { operation, started_us, failed: error.is_some() };

@@ -64,7 +64,8 @@ impl World {
             result.into_iter().for_each(|read| drop(answers.lock().unwrap().insert(block, read)));
         };
         let (offset, length) = (block * BLOCK, count * BLOCK);
-        let request = Request { operation, offset, length, force_unit_access: false, data };
+        let request =
+            Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() };
         self.engine.submit(request, Box::new(done), 0);
         self.run();
     }

@@ -2,6 +2,7 @@
 
 use flashwise_core::admission;
 use flashwise_core::cache::{CopyForward, Mode};
+use flashwise_core::filter::{Clients, Rule};
 use flashwise_core::options::nearest;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration};
@@ -26,11 +27,28 @@ pub struct Changes {
     pub dirty_age_us: Option<u64>,
     /// Sequential streams longer than this bypass the flash; 0 for never.
     pub sequential_bytes: Option<u64>,
+    /// Which clients are cached that no rule names.
+    pub cache_clients: Option<Clients>,
+    /// The allow list.
+    pub allow_clients: Option<Vec<Rule>>,
+    /// The deny list.
+    pub deny_clients: Option<Vec<Rule>>,
 }
 
 /// The keys of the object.
-pub const KEYS: [&str; 8] =
-    ["policy", "admission", "write-mode", "copy-forward", "dirty-high", "dirty-low", "dirty-age", "sequential-bypass"];
+pub const KEYS: [&str; 11] = [
+    "policy",
+    "admission",
+    "write-mode",
+    "copy-forward",
+    "dirty-high",
+    "dirty-low",
+    "dirty-age",
+    "sequential-bypass",
+    "cache-clients",
+    "allow-clients",
+    "deny-clients",
+];
 
 impl Changes {
     /// Reads a JSON object.
@@ -58,6 +76,9 @@ impl Changes {
             self.dirty_low.is_some(),
             self.dirty_age_us.is_some(),
             self.sequential_bytes.is_some(),
+            self.cache_clients.is_some(),
+            self.allow_clients.is_some(),
+            self.deny_clients.is_some(),
         ];
         KEYS.into_iter().zip(given).filter(|(_, given)| *given).map(|(key, _)| key).collect()
     }
@@ -82,6 +103,12 @@ impl Changes {
                     changes.dirty_age_us = Some(age.us());
                 }
                 "sequential-bypass" => changes.sequential_bytes = Some(size_bytes(key, value)?),
+                "cache-clients" => {
+                    let clients = cut(text(key, value)?).parse().map_err(|error| format!("{key}: {error}"))?;
+                    changes.cache_clients = Some(clients);
+                }
+                "allow-clients" => changes.allow_clients = Some(rules(key, value)?),
+                "deny-clients" => changes.deny_clients = Some(rules(key, value)?),
                 _ => return Err(unknown(key)),
             }
         }
@@ -112,6 +139,16 @@ fn admission(key: &str, value: &Value) -> Result<Option<admission::Spec>, String
 
 fn write_mode(key: &str, value: &Value) -> Result<Mode, String> {
     cut(text(key, value)?).parse().map_err(|error| format!("{key}: {error}"))
+}
+
+/// An array of rules, or text with commas between them.
+fn rules(key: &str, value: &Value) -> Result<Vec<Rule>, String> {
+    let rules = match value {
+        Value::Array(rules) => rules.iter().map(|rule| cut(text(key, rule)?).parse()).collect(),
+        Value::String(text) => Rule::parse_list(text),
+        _ => return Err(format!("{key}: found {}, expected rules such as [\"uid:1000\"], or \"none\"", shown(value))),
+    };
+    rules.map_err(|error| format!("{key}: {error}"))
 }
 
 /// A number from 0 to 1, or a percentage such as `"70%"`.
@@ -159,7 +196,8 @@ mod tests {
     fn all_settings_are_read() {
         let json =
             br#"{"policy": "larc:fill=ghost", "admission": "size:max=8KiB", "write-mode": "write-through", "copy-forward": "young:30%", "dirty-high": 0.5, "dirty-low": "25%",
-            "dirty-age": "30s", "sequential-bypass": "1MiB"}"#;
+            "dirty-age": "30s", "sequential-bypass": "1MiB", "cache-clients": "none",
+            "allow-clients": ["uid:7", "address:10.0.0.0/8"], "deny-clients": "pid:1,program:dd"}"#;
         let changes = Changes::parse(json).unwrap();
         assert_eq!(changes.keys(), KEYS);
         assert_eq!(changes.policy.unwrap().to_string(), "larc:fill=ghost");
@@ -168,6 +206,11 @@ mod tests {
         assert_eq!(changes.copy_forward, Some(CopyForward::Young(0.3)));
         assert_eq!((changes.dirty_high, changes.dirty_low), (Some(0.5), Some(0.25)));
         assert_eq!((changes.dirty_age_us, changes.sequential_bytes), (Some(30_000_000), Some(1 << 20)));
+        assert_eq!(changes.cache_clients, Some(Clients::None));
+        assert_eq!(changes.allow_clients, Some(Rule::parse_list("uid:7,address:10.0.0.0/8").unwrap()));
+        assert_eq!(changes.deny_clients, Some(Rule::parse_list("pid:1,program:dd").unwrap()));
+        let changes = Changes::parse(br#"{"allow-clients": [], "deny-clients": "none"}"#).unwrap();
+        assert_eq!((changes.allow_clients, changes.deny_clients), (Some(Vec::new()), Some(Vec::new())));
         let changes = Changes::parse(br#"{"sequential-bypass": 0}"#).unwrap();
         assert_eq!((changes.sequential_bytes, changes.dirty_high), (Some(0), None));
         assert_eq!(changes.keys(), ["sequential-bypass"]);
@@ -186,13 +229,17 @@ mod tests {
             (
                 "{}",
                 "nothing to change, expected some of: policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, \
-                 sequential-bypass",
+                 sequential-bypass, \
+                 cache-clients, allow-clients, deny-clients",
             ),
             (
                 r#"{"dirty_hihg": 1}"#,
-                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, admission, write-mode, copy-forward, \
-                 dirty-high, dirty-low, dirty-age, sequential-bypass",
+                "unknown setting 'dirty_hihg' (did you mean 'dirty-high'?); expected some of: policy, admission, write-mode, copy-forward, dirty-high, \
+                 dirty-low, dirty-age, sequential-bypass, cache-clients, allow-clients, deny-clients",
             ),
+            (r#"{"cache-clients": "some"}"#, "cache-clients: found 'some', expected all or none"),
+            (r#"{"deny-clients": 5}"#, "deny-clients: found 5, expected rules such as [\"uid:1000\"], or \"none\""),
+            (r#"{"deny-clients": ["uid:x"]}"#, "deny-clients: found 'uid:x', expected a number after uid:"),
             (r#"{"policy": 5}"#, "policy: found 5, expected text in quotes"),
             (r#"{"admission": null}"#, "admission: found null, expected text in quotes"),
             (

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use flashwise_core::filter::Caching;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -109,6 +110,13 @@ const METRICS: &[Metric] = &[
     }),
     counter!("sequential", Some(Unit::Bytes), "Blocks of sequential streams that bypassed the flash", |v| {
         v.sequential_blocks * BLOCK_BYTES
+    }),
+    counter!("filtered", Some(Unit::Bytes), "Blocks of clients whom the I/O filter keeps from the flash", |v| {
+        v.filtered_blocks * BLOCK_BYTES
+    }),
+    gauge!("clients", None, "Clients that have the volume open", |v| Some(v.clients.len() as f64)),
+    gauge!("uncached_clients", None, "Those whom the I/O filter keeps from the flash", |v| {
+        Some(v.clients.iter().filter(|client| client.caching == Caching::Never.name()).count() as f64)
     }),
     counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
         v.bypassed_blocks * BLOCK_BYTES

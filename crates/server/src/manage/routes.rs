@@ -173,6 +173,12 @@ struct Settings {
     dirty_age: Option<String>,
     /// Sequential streams longer than this bypass the flash, such as `1MiB`; `0` for never.
     sequential_bypass: Option<String>,
+    /// Which clients are cached that no rule names: `all` or `none`.
+    cache_clients: Option<String>,
+    /// Rules such as `uid:1000`: clients that are cached.
+    allow_clients: Option<Vec<String>>,
+    /// Rules: clients that are not cached.
+    deny_clients: Option<Vec<String>>,
 }
 
 /// Makes what was written to all volumes durable.

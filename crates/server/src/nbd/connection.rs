@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use flashwise_core::filter::Client;
 use rustix::net::{Shutdown, shutdown};
 
 use super::budget::{Account, Budget};
@@ -137,14 +138,23 @@ impl Input {
 const HANDSHAKE_INPUT_BYTES: usize = OPTION_BYTES_MAX + 64;
 
 /// Serves one client until it goes.
-pub fn serve(control: &Control, exports: &Exports, options: &Options, budget: &Arc<Budget>, counters: &Counters) {
+pub fn serve(
+    control: &Control,
+    client: Client,
+    exports: &Exports,
+    options: &Options,
+    budget: &Arc<Budget>,
+    counters: &Counters,
+) {
     let mut transport = Transport::new(Arc::clone(&control.socket));
     let mut input = Input::new(HANDSHAKE_INPUT_BYTES);
     match haggle(control, &mut transport, &mut input, exports, options) {
         Ok(Some(session)) => {
             input.resize(INPUT_BYTES_MIN);
             let account = Account::new(budget, control.completions());
-            Transmission::new(control, transport, session, options, account, counters, input).run();
+            let client = Client { export: session.name.clone(), tls_names: transport.tls_names(), ..client };
+            let guest = session.export.enter(client);
+            Transmission::new(control, transport, session, guest, options, account, counters, input).run();
         }
         Ok(None) => transport.close(),
         Err(_) => {

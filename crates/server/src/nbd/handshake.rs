@@ -36,6 +36,8 @@ pub enum Encryption {
 pub struct Session {
     /// What it opened.
     pub export: Arc<dyn Export>,
+    /// The name of that.
+    pub name: String,
     /// Whether replies are structured.
     pub structured: bool,
     /// Whether it may ask for extents, in the context `base:allocation`.
@@ -215,23 +217,24 @@ impl Handshake {
 
     fn open_unanswered(&self, name: &[u8], output: &mut Vec<u8>) -> Step {
         let Ok(name) = text(name) else { return Step::End };
-        let Some(export) = self.exports.find(name) else { return Step::End };
+        let Some((known_as, export)) = self.exports.find(name) else { return Step::End };
         output.extend_from_slice(&export.size().to_be_bytes());
         output.extend_from_slice(&transmission_flags(&*export, self.structured).to_be_bytes());
         if !self.no_zeroes {
             output.extend_from_slice(&[0; 124]);
         }
-        Step::Transmit(self.session(name, export))
+        Step::Transmit(self.session(name, known_as, export))
     }
 
-    fn session(&self, name: &str, export: Arc<dyn Export>) -> Session {
-        let allocation = self.allocation_of.as_deref() == Some(name);
-        Session { export, structured: self.structured, allocation }
+    /// `asked` is what the client calls the export.
+    fn session(&self, asked: &str, name: String, export: Arc<dyn Export>) -> Session {
+        let allocation = self.allocation_of.as_deref() == Some(asked);
+        Session { export, name, structured: self.structured, allocation }
     }
 
     fn list(&self, output: &mut Vec<u8>) {
         for name in self.exports.names() {
-            let Some(export) = self.exports.find(&name) else { continue };
+            let Some((_, export)) = self.exports.find(&name) else { continue };
             let description = line(export.description());
             let parts = [&length_field(name.len()), name.as_bytes(), description.as_bytes()];
             put_option_reply(output, option::NBD_OPT_LIST, option_reply::NBD_REP_SERVER, &parts);
@@ -246,7 +249,7 @@ impl Handshake {
         if !fields.is_empty() {
             return Err(MALFORMED);
         }
-        let export = self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
+        let (known_as, export) = self.exports.find(name).ok_or(NO_SUCH_EXPORT)?;
         let (block_bytes_min, preferred, block_bytes_max) = export.block_sizes();
         let sizes_asked = asked.contains(&info::NBD_INFO_BLOCK_SIZE);
         // A client that does not ask may send requests as small as 512 bytes.
@@ -264,7 +267,7 @@ impl Handshake {
         let flags = transmission_flags(&*export, self.structured).to_be_bytes();
         put(info::NBD_INFO_EXPORT, &[&export.size().to_be_bytes(), &flags]);
         if asked.contains(&info::NBD_INFO_NAME) {
-            put(info::NBD_INFO_NAME, &[self.canonical_name(name).as_bytes()]);
+            put(info::NBD_INFO_NAME, &[known_as.as_bytes()]);
         }
         let description = line(export.description());
         if asked.contains(&info::NBD_INFO_DESCRIPTION) && !description.is_empty() {
@@ -278,13 +281,7 @@ impl Handshake {
         if option == option::NBD_OPT_INFO {
             return Ok(Step::Continue);
         }
-        Ok(Step::Transmit(self.session(name, export)))
-    }
-
-    /// The empty name stands for the only export.
-    fn canonical_name(&self, name: &str) -> String {
-        let mut names = self.exports.names();
-        if name.is_empty() && names.len() == 1 { names.swap_remove(0) } else { name.to_owned() }
+        Ok(Step::Transmit(self.session(name, known_as, export)))
     }
 
     fn contexts(&mut self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Result<(), Refusal> {

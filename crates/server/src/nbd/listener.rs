@@ -7,8 +7,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use flashwise_core::filter::Client;
 use rustix::net::sockopt::set_socket_keepalive;
 
+use super::peer::peer;
 use super::uri::Address;
 
 /// Clients that may wait to be accepted.
@@ -70,21 +72,23 @@ impl Listener {
         }
     }
 
-    /// The next client, if one waits.
-    pub fn accept(&self) -> io::Result<OwnedFd> {
+    /// The next client, if one waits, and who it is.
+    pub fn accept(&self) -> io::Result<(OwnedFd, Client)> {
         match &self.socket {
             Socket::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(false)?;
                 stream.set_nodelay(true)?;
                 // A client whose machine is gone says nothing; this finds out.
                 set_socket_keepalive(&stream, true)?;
-                Ok(stream.into())
+                let client = Client { address: Some(address.ip().to_canonical()), ..Client::default() };
+                Ok((stream.into(), client))
             }
             Socket::Unix(listener, ..) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok(stream.into())
+                let client = peer(&stream);
+                Ok((stream.into(), client))
             }
         }
     }

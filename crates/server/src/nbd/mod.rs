@@ -14,6 +14,7 @@
 //! | `session.rs` | the transmission phase of a connection | listeners, other connections |
 //! | `connection.rs` | a connection from greeting to goodbye | listeners, other connections |
 //! | `listener.rs` | sockets that clients connect to | connections |
+//! | `peer.rs` | who is at the other end of a socket | what that changes |
 //! | `server.rs` | listeners, connections, and their end | the protocol |
 //! | `tls.rs` | certificates and keys | the protocol |
 //! | `uri.rs` | NBD URIs | sockets |
@@ -26,6 +27,7 @@ mod counters;
 pub mod handshake;
 mod listener;
 mod output;
+mod peer;
 mod polling;
 pub mod protocol;
 mod server;

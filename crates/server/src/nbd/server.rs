@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use flashwise_core::filter::Client;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustls::ServerConfig;
 
@@ -240,7 +241,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         let finished = std::mem::take(&mut shared.registry().finished);
         join(finished);
         exhausted = match listener.accept() {
-            Ok(socket) => admit(socket, shared).is_err(),
+            Ok((socket, client)) => admit(socket, client, shared).is_err(),
             Err(error) => is_exhausted(&error),
         };
     }
@@ -254,7 +255,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 /// Gives a client its thread, unless there are too many.
-fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
+fn admit(socket: OwnedFd, client: Client, shared: &Arc<Shared>) -> io::Result<()> {
     let options = shared.options();
     let mut registry = shared.registry();
     if registry.connections.len() >= options.connections_max {
@@ -269,7 +270,7 @@ fn admit(socket: OwnedFd, shared: &Arc<Shared>) -> io::Result<()> {
         let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            serve(&control, &shared.exports, &options, &shared.budget, &shared.counters);
+            serve(&control, client, &shared.exports, &options, &shared.budget, &shared.counters);
         })?
     };
     registry.connections.insert(id, (control, thread));

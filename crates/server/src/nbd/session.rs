@@ -9,6 +9,7 @@
 //! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::budget::Account;
@@ -24,7 +25,7 @@ use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
 use super::transport::{Patience, Transport};
-use crate::export::{Operation, Request};
+use crate::export::{Guest, Operation, Request};
 
 /// Size of the buffer that requests are received into, at first and where the client fills it.
 pub const INPUT_BYTES_MIN: usize = 4 << 10;
@@ -92,6 +93,7 @@ pub struct Transmission<'a> {
     control: &'a Control,
     transport: Transport,
     session: Session,
+    guest: Arc<Guest>,
     terms: Terms,
     requests_in_flight_max: usize,
     bytes_in_flight_max: usize,
@@ -116,10 +118,12 @@ pub struct Transmission<'a> {
 
 impl<'a> Transmission<'a> {
     /// The start of transmission; `input` has bytes that came with the handshake.
+    #[allow(clippy::too_many_arguments)] // What a client is made of.
     pub fn new(
         control: &'a Control,
         transport: Transport,
         session: Session,
+        guest: Arc<Guest>,
         options: &Options,
         account: Account,
         counters: &'a Counters,
@@ -141,6 +145,7 @@ impl<'a> Transmission<'a> {
             control,
             transport,
             session,
+            guest,
             terms,
             requests_in_flight_max,
             bytes_in_flight_max: bytes_in_flight_max + requests_in_flight_max * REQUEST_OVERHEAD_BYTES,
@@ -424,7 +429,8 @@ impl<'a> Transmission<'a> {
         let (offset, length) = (command.offset, u64::from(command.length));
         self.tally.bytes_written += data.len() as u64;
         self.requests_in_flight += 1;
-        let request = Request { operation, offset, length, force_unit_access, data };
+        let caching = self.guest.caching();
+        let request = Request { operation, offset, length, force_unit_access, data, caching };
         self.session.export.submit(request, self.control.completions().done(asked));
         self.collect();
     }

@@ -13,6 +13,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 use rustls::{ServerConfig, ServerConnection};
 
 use super::output::Output;
+use super::peer::certificate_names;
 
 /// Whether receiving waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,12 @@ impl Transport {
     /// Whether it goes over TLS.
     pub fn encrypted(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// The names in the certificate that the client showed, if it showed one.
+    pub fn tls_names(&self) -> Vec<String> {
+        let shown = self.tls.as_ref().and_then(|tls| tls.peer_certificates()?.first());
+        shown.map(|certificate| certificate_names(certificate)).unwrap_or_default()
     }
 
     /// Receives into the spare capacity of `into`, which there is. Returns how many bytes came; 0 is the end.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use flashwise_core::admission;
 use flashwise_core::array::Array;
 use flashwise_core::cache::{self, Config, CopyForward, Mode};
+use flashwise_core::filter::Filter;
 use flashwise_core::format::Geometry;
 use flashwise_core::policy::Spec;
 
@@ -15,6 +16,10 @@ use super::BLOCK;
 pub struct VolumeConfig {
     /// Its name: the NBD export.
     pub name: String,
+    /// Further names of the NBD export.
+    pub aliases: Vec<String>,
+    /// Whose requests are cached.
+    pub filter: Filter,
     /// The slow storage: a regular file or a block device.
     pub backend: PathBuf,
     /// The volume's size; the backend's if `None`.
@@ -69,6 +74,13 @@ pub struct VolumeConfig {
     pub unsafe_ignore_flushes: bool,
     /// Every read and write of the backend takes this long, one at a time: stands for a disk in benchmarks.
     pub backend_delay_us: u64,
+}
+
+impl VolumeConfig {
+    /// All names that clients can open it by, its own first.
+    pub fn export_names(&self) -> Vec<String> {
+        std::iter::once(&self.name).chain(&self.aliases).cloned().collect()
+    }
 }
 
 /// The cache of a volume of `size_bytes` on a flash of `geometry`.

@@ -6,6 +6,7 @@
 //! | `devices.rs` | its devices, opened and paired |
 //! | `detaching.rs` | giving the flash up |
 //! | `extents.rs` | what of it is data |
+//! | `guests.rs` | who has it open, and whose requests are cached |
 //! | `status.rs` | what it says of itself |
 //! | `error.rs` | why it is refused |
 
@@ -14,6 +15,7 @@ mod detaching;
 mod devices;
 mod error;
 mod extents;
+mod guests;
 mod pacer;
 mod status;
 
@@ -26,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use flashwise_core::admission::{self, Admission};
 use flashwise_core::cache::{self, Cache};
+use flashwise_core::filter::{Caching, Client};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 
 use crate::attach::stores::side_of;
@@ -36,13 +39,14 @@ use crate::disk::identity::{IdentityError, identity};
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
-use crate::export::{Done, Error, Export, Extent, Operation, Request};
+use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::flash::{Progress, cache_tag};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
+pub use self::guests::{Guests, check_exports};
 
 use self::config::cache_config;
 use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
@@ -100,6 +104,7 @@ pub struct Volume {
     flash: Arc<FileDisk>,
     backend: Arc<FileDisk>,
     attachment: Mutex<Attachment>,
+    guests: Guests,
     /// Where the backend keeps what it knows of its cache.
     side: Box<dyn BackendSide>,
     latencies: Latencies,
@@ -203,6 +208,7 @@ impl Volume {
             ended: Condvar::new(),
             transfers: OnceLock::new(),
             attachment: Mutex::new(pair.attachment),
+            guests: Guests::new(config.filter.clone()),
             side: pair.side,
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
@@ -362,8 +368,14 @@ impl Volume {
     /// Makes durable what was answered; returns when it is.
     pub fn flush(&self) -> Result<(), Error> {
         let (sender, receiver) = mpsc::channel();
-        let request =
-            Request { operation: Operation::Flush, offset: 0, length: 0, force_unit_access: false, data: Vec::new() };
+        let request = Request {
+            operation: Operation::Flush,
+            offset: 0,
+            length: 0,
+            force_unit_access: false,
+            data: Vec::new(),
+            caching: Caching::Usual,
+        };
         self.submit(request, Box::new(move |result| drop(sender.send(result))));
         receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
@@ -371,6 +383,11 @@ impl Volume {
     /// An admission rule for its cache.
     pub fn admission(&self, rule: admission::Spec, geometry: &Geometry) -> Admission {
         cache::admission(rule, &self.config.array, geometry, self.size())
+    }
+
+    /// Who has it open, and whose requests are cached.
+    pub fn guests(&self) -> &Guests {
+        &self.guests
     }
 
     /// Changes settings of the cache while it runs.
@@ -500,6 +517,10 @@ impl Export for Volume {
 
     fn description(&self) -> String {
         format!("{} behind {}", self.config.backend.display(), self.config.flash.display())
+    }
+
+    fn enter(&self, client: Client) -> Arc<Guest> {
+        self.guests.enter(client)
     }
 
     fn submit(&self, request: Request, done: Done) {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use flashwise_core::filter::listed;
+
 use super::{BLOCK, Inner, Volume, WITHOUT_FLASH};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
@@ -49,6 +51,7 @@ impl Volume {
             throttled_seconds: figures.throttled_us as f64 / 1e6,
             queue_depth: (inner.engine.requests() + inner.waiting.len()) as u64,
             destaging_blocks: cache.destaging_blocks(),
+            filtered_blocks: figures.filtered_blocks,
             bypassed_blocks: cache.counters().bypasses(),
             flushes: figures.flushes,
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
@@ -72,6 +75,10 @@ impl Volume {
         };
         drop(inner);
         status.latencies = self.latencies.status();
+        status.clients = self.guests.status();
+        let filter = self.guests.filter();
+        status.cache_clients = filter.clients.name().to_owned();
+        (status.allow_clients, status.deny_clients) = (listed(&filter.allow), listed(&filter.deny));
         let rating = self
             .config
             .drive_writes_per_day

@@ -57,7 +57,7 @@ impl Export for Recording {
     /// behind what was answered.
     fn submit(&self, request: Request, done: Done) {
         let mut requests = self.requests.lock().unwrap();
-        let Request { operation, offset, length, force_unit_access, ref data } = request;
+        let Request { operation, offset, length, force_unit_access, ref data, .. } = request;
         requests.push(Recorded { operation, offset, length, force_unit_access, data: data.as_slice().into() });
         self.memory.submit(request, done);
     }

@@ -160,7 +160,11 @@ impl Replay {
             outstanding.fetch_sub(1, Ordering::Relaxed);
             done(result);
         });
-        self.engine.submit(Request { operation, offset, length, force_unit_access, data }, done, self.now_us);
+        self.engine.submit(
+            Request { operation, offset, length, force_unit_access, data, caching: Default::default() },
+            done,
+            self.now_us,
+        );
         self.collect();
     }
 

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
-use flashwise_server::export::{Done, Error, Export, Extent, Operation, Request};
+use flashwise_core::filter::{Caching, Client};
+use flashwise_server::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use rustc_hash::FxBuildHasher;
 
 const PAGE_BYTES: u64 = 64 << 10;
@@ -43,6 +44,8 @@ pub struct Memory {
     /// Whether those of writes are.
     writes_stalled: AtomicBool,
     held: Mutex<Vec<Answer>>,
+    /// Who has opened it.
+    pub entered: Mutex<Vec<Client>>,
     pub seen: Seen,
 }
 
@@ -179,6 +182,11 @@ impl Export for Memory {
 
     fn block_sizes(&self) -> (u32, u32, u32) {
         (self.block_bytes_min, 4096, 32 << 20)
+    }
+
+    fn enter(&self, client: Client) -> Arc<Guest> {
+        self.entered.lock().unwrap().push(client.clone());
+        Arc::new(Guest::new(client, Caching::Usual))
     }
 
     fn submit(&self, request: Request, done: Done) {

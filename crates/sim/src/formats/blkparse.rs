@@ -6,13 +6,15 @@
 //! A request passes several actions, of which only one may count. By default that is Q (queued: as the file system asked, before
 //! merging) if the trace has any among its first events, else D (issued to the driver, after merging), else I (inserted), else C
 //! (completed). D stands before I since requests issued directly are never inserted. Merges (M, F) are of requests that have been queued.
+//! The process is that of the event's context: of Q, who asked; of the others whoever was running, often a thread of the kernel.
 //! Of discards, flushes without data and other requests that are neither read nor write none counts. What is no event (messages,
 //! the summary at the end) is ignored.
 
 use flashwise_core::access::Op;
+use flashwise_core::filter::Client;
 use flashwise_core::options::{Kind, Parameter};
 
-use super::fields::{TimeUnit, Words, decimal, scaled};
+use super::fields::{TimeUnit, Words, decimal, process, scaled};
 use super::{Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 
@@ -123,6 +125,17 @@ impl ParseLine for Blkparse {
         let volume = volumes.number(event.device);
         Ok(Record::Request(Request { time_us: event.time_us, op, volume, offset_bytes, length_bytes }))
     }
+
+    fn names_processes(&self) -> bool {
+        true
+    }
+
+    fn process(&self, line: &[u8]) -> Client {
+        let pid = Words::new(line).all().nth(4);
+        let name = memchr::memchr(b'[', line).zip(memchr::memrchr(b']', line));
+        let name = name.and_then(|(start, end)| line.get(start + 1..end));
+        process(pid, name.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +173,21 @@ mod tests {
         assert_eq!(requests("blkparse:action=Q", ISSUED), [""; 0]);
         assert_eq!(recognised(QUEUED), Ok("blkparse"));
         assert_eq!(recognised(ISSUED), Ok("blkparse"));
+    }
+
+    #[test]
+    fn each_request_is_filtered_by_its_process() {
+        use flashwise_core::filter::Caching::{Always, Never, Usual};
+        use flashwise_core::filter::{Filter, Rule};
+        let filter = |allow: &str, deny: &str| {
+            let rules = |text: &str| Rule::parse_list(text).unwrap();
+            let filter = Filter { allow: rules(allow), deny: rules(deny), ..Filter::default() };
+            crate::formats::testing::filtered("blkparse", &filter, QUEUED).unwrap()
+        };
+        assert_eq!(filter("none", "program:java"), [Never, Usual]);
+        assert_eq!(filter("none", "program:ext4 writer"), [Usual, Never]);
+        assert_eq!(filter("pid:18615", "program:java"), [Always, Usual]);
+        assert_eq!(filter("none", "pid:18615"), [Never, Never]);
     }
 
     #[test]

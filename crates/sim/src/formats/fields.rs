@@ -1,5 +1,7 @@
 //! Fields of text records: cutting them, and reading numbers and times.
 
+use flashwise_core::filter::Client;
+
 use super::Malformed;
 
 /// The fields of a line, parted by one separator.
@@ -119,6 +121,11 @@ impl<'a> Words<'a> {
         Some(&rest[..end])
     }
 
+    /// All words that are left.
+    pub fn all(mut self) -> impl Iterator<Item = &'a [u8]> {
+        std::iter::from_fn(move || self.word())
+    }
+
     /// The next word, which should be `expected`.
     #[inline]
     pub fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
@@ -159,6 +166,12 @@ impl<'a> Words<'a> {
             Some(_) => Err(Malformed::new(self.line, format!("a line of {words} fields"))),
         }
     }
+}
+
+/// A process by its pid, a word, and the name of its program. What is not a number is unknown.
+pub fn process(pid: Option<&[u8]>, program: &[u8]) -> Client {
+    let pid = pid.and_then(|pid| decimal(pid, "").ok()).and_then(|pid| u32::try_from(pid).ok());
+    Client { pid, program: Some(String::from_utf8_lossy(program).into_owned()), ..Client::default() }
 }
 
 #[cold]

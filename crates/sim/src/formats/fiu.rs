@@ -2,11 +2,12 @@
 //!
 //! Source: SNIA IOTTA repository, FIU IODedup, README; Koller, Rangaswami: I/O deduplication. FAST 2010. LBA and size are in
 //! sectors of 512 bytes, the op is `R` or `W`, the device `major,minor` is the volume, the digests of the contents are not read. The
-//! process name may hold blanks, so the fields after it are counted from the end of the line.
+//! process name may hold blanks, so the fields after it are counted from the end of the line; runs of blanks in it count as one.
 
 use flashwise_core::access::Op;
+use flashwise_core::filter::Client;
 
-use super::fields::{TimeUnit, Words, decimal, scaled};
+use super::fields::{TimeUnit, Words, decimal, process, scaled};
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 
@@ -55,6 +56,16 @@ impl ParseLine for Fiu {
         let volume = volumes.number_of_two(major, b',', minor);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
     }
+
+    fn names_processes(&self) -> bool {
+        true
+    }
+
+    fn process(&self, line: &[u8]) -> Client {
+        let words: Vec<&[u8]> = Words::new(line).all().collect();
+        let name = words.get(2..words.len().saturating_sub(FIELDS_AFTER)).unwrap_or_default();
+        process(words.get(1).copied(), &name.join(&b' '))
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +81,20 @@ mod tests {
         let expected = ["89966899 W 6,0 462983966720 4096", "89966899 R 6,1 4096 8192"];
         assert_eq!(requests("fiu", TRACE), expected);
         assert_eq!(recognised(TRACE), Ok("fiu"));
+    }
+
+    #[test]
+    fn each_request_is_filtered_by_its_process() {
+        use flashwise_core::filter::Caching::{Never, Usual};
+        use flashwise_core::filter::{Filter, Rule};
+        let denying = |rules: &str| {
+            let filter = Filter { deny: Rule::parse_list(rules).unwrap(), ..Filter::default() };
+            crate::formats::testing::filtered("fiu", &filter, TRACE).unwrap()
+        };
+        assert_eq!(denying("program:syslogd"), [Never, Usual]);
+        assert_eq!(denying("program:my process"), [Usual, Never]);
+        assert_eq!(denying("program:process"), [Usual, Usual]);
+        assert_eq!(denying("pid:4892"), [Never, Never]);
     }
 
     #[test]

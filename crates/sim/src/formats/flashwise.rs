@@ -2,9 +2,12 @@
 //!
 //! Source: this project. The time is in microseconds on the server's clock, offset and length are in bytes. `op` is `read`,
 //! `write`, `flush`, `trim`, `write-zeroes` or `cache`; `flags` is empty or some of `fua` (force unit access), `no-hole` (zeroes
-//! that keep their space) and `fast-zero` (zeroes only where that is fast), joined by `+`. Every line ends with a newline, so that
+//! that keep their space), `fast-zero` (zeroes only where that is fast), `cache-always` and `cache-never` (what the server's I/O filter said
+//! of the client), joined by `+`. Every line ends with a newline, so that
 //! a last one without is one that the server did not finish writing: it is left out. As accesses count reads and writes alone;
 //! a [`Recording`](crate::recording::Recording) gives the others too.
+
+use flashwise_core::filter::Caching;
 
 use super::fields::{Fields, TimeUnit};
 use super::{Batch, Fit, Format, Framing, Lines, Malformed, Parse, ParseLine, Record, VOLUME_BYTES_MAX, check};
@@ -34,7 +37,7 @@ const OPERATIONS: [(&[u8], Operation); 6] = [
     (b"cache", Operation::Cache),
 ];
 const OPERATIONS_EXPECTED: &str = "read, write, flush, trim, write-zeroes or cache";
-const FLAGS_EXPECTED: &str = "nothing, or some of fua, no-hole and fast-zero, joined by +";
+const FLAGS_EXPECTED: &str = "nothing, or some of fua, no-hole, fast-zero, cache-always and cache-never, joined by +";
 
 /// What a line says, without its end; `None` for a header.
 #[inline]
@@ -69,6 +72,8 @@ fn flags(field: &[u8]) -> Result<Flags, Malformed> {
             b"fua" => flags.force_unit_access = true,
             b"no-hole" => flags.no_hole = true,
             b"fast-zero" => flags.only_if_fast = true,
+            b"cache-always" => flags.caching = Caching::Always,
+            b"cache-never" => flags.caching = Caching::Never,
             _ => return Err(Malformed::new(field, FLAGS_EXPECTED)),
         }
     }

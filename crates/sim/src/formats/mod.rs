@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Debug};
 
+use flashwise_core::filter::{Caching, Client, Filter};
 use flashwise_core::options::{OptionError, Options, Parameter, named};
 
 use crate::error::TraceError;
@@ -143,6 +144,11 @@ pub trait Parse: Debug + Send + Sync {
     /// Parses whole records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
 
+    /// The parser that also tells what `filter` says of the process of each request; none where the format has no processes.
+    fn filtered(self: Box<Self>, _filter: Filter) -> Option<Parser> {
+        None
+    }
+
     /// Whether a compressed trace may end in the middle, as where its writer was killed.
     fn may_be_cut(&self) -> bool {
         false
@@ -156,6 +162,8 @@ pub struct Batch {
     pub requests: Vec<Request>,
     /// The volumes seen in this batch.
     pub volumes: Volumes,
+    /// What the I/O filter says of each of `requests`, where one was set; else empty.
+    pub caching: Vec<Caching>,
     /// All requests of a recording in order, reads and writes once more, with their flags; empty in other formats.
     pub recorded: Vec<RecordedRequest>,
     /// Records that are not what the format says, with their number in this batch, from 0.
@@ -248,18 +256,26 @@ fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
 pub trait ParseLine: Debug + Send + Sync {
     /// What a line, without its end and not empty, says.
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed>;
+
+    /// Whether lines name the process that asked.
+    fn names_processes(&self) -> bool {
+        false
+    }
+
+    /// The process of a line that is a request: its pid and the name of its program.
+    fn process(&self, _line: &[u8]) -> Client {
+        Client::default()
+    }
 }
 
 /// The parser of a format of lines.
 #[derive(Debug)]
 pub struct Lines<P>(pub P);
 
-impl<P: ParseLine> Parse for Lines<P> {
-    fn framing(&self) -> Framing {
-        Framing::Lines
-    }
-
-    fn parse(&self, records: &[u8], batch: &mut Batch) {
+impl<P: ParseLine> Lines<P> {
+    /// Parses lines into `batch`, and tells `told` of each when it is there.
+    #[inline(always)]
+    fn parse_each(&self, records: &[u8], batch: &mut Batch, mut told: impl FnMut(&[u8], &mut Batch)) {
         // Room for lines of this length; of shorter ones there are more, and it grows.
         const LINE_BYTES: usize = 24;
         batch.requests.reserve(records.len() / LINE_BYTES);
@@ -269,8 +285,44 @@ impl<P: ParseLine> Parse for Lines<P> {
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
             let record = if line.is_empty() { Ok(Record::Ignored) } else { self.0.line(line, &mut batch.volumes) };
             batch.push(record, VOLUME_BYTES_MAX);
+            told(line, batch);
             rest = rest.get(end + 1..).unwrap_or_default();
         }
+    }
+}
+
+impl<P: ParseLine + 'static> Parse for Lines<P> {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        self.parse_each(records, batch, |_, _| ());
+    }
+
+    fn filtered(self: Box<Self>, filter: Filter) -> Option<Parser> {
+        self.0.names_processes().then(|| Box::new(FilteredLines { lines: *self, filter }) as Parser)
+    }
+}
+
+/// The parser of a format of lines that name processes, with the I/O filter that says which of these are cached.
+#[derive(Debug)]
+struct FilteredLines<P> {
+    lines: Lines<P>,
+    filter: Filter,
+}
+
+impl<P: ParseLine + 'static> Parse for FilteredLines<P> {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        self.lines.parse_each(records, batch, |line, batch| {
+            if batch.requests.len() > batch.caching.len() {
+                batch.caching.push(self.filter.caching(&self.lines.0.process(line)));
+            }
+        });
     }
 }
 
@@ -384,6 +436,16 @@ mod testing {
             format!("{time_us} {op} {volume} {offset_bytes} {length_bytes}")
         };
         batch.requests.iter().map(one).collect()
+    }
+
+    /// What `filter` says of each request that the format `spec` reads from `contents`; none where it has no processes.
+    pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<Vec<Caching>> {
+        let sample = Sample { bytes: contents, whole: true };
+        let spec: FormatSpec = spec.parse().unwrap();
+        let mut batch = Batch::default();
+        spec.parser(&sample, 4096).unwrap().filtered(filter.clone())?.parse(contents, &mut batch);
+        assert_eq!(batch.requests.len(), batch.caching.len());
+        Some(batch.caching)
     }
 
     /// Asserts that each line alone is refused with `found FOUND, expected EXPECTED`.

@@ -43,7 +43,7 @@ impl<'a> Subject<'a> {
         self.against_size("hits", "Hit ratio against cache size", "Hit ratio", "%", &value, &self.grid.policies)
     }
 
-    /// Flash writes against cache size (Figures 5 and 7).
+    /// Flash writes against cache size.
     pub fn flash_writes(&self) -> Figure {
         let written = |row: &ResultRow| row.flash_bytes_written;
         let most = self.rows().map(written).max().unwrap_or(0);
@@ -58,6 +58,25 @@ impl<'a> Subject<'a> {
             self.by_policy("Flash writes by policy and cache size, in blocks and bytes", &self.grid.policies, cell);
         let caption = "Flash writes: what is written to the cache, by write hits and by admissions.";
         Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+    }
+
+    /// LARC's write traffic against cache size, as Figures 5 and 7 of the paper have it; nothing where replacements are not counted.
+    pub fn write_traffic(&self) -> Option<Figure> {
+        let counted = |row: &ResultRow| row.write_traffic_blocks;
+        let most = self.rows().filter_map(counted).max()?;
+        let (unit, unit_blocks) = match most {
+            0..10_000 => ("blocks", 1.0),
+            10_000..10_000_000 => ("thousands of blocks", 1e3),
+            _ => ("millions of blocks", 1e6),
+        };
+        let value = |row: &ResultRow| counted(row).map(|blocks| blocks as f64 / unit_blocks);
+        let (title, label) = ("Write traffic W against cache size", format!("Write traffic W, in {unit}"));
+        let chart = self.against_size("write-traffic", title, &label, "", &value, &self.grid.policies);
+        let cell = |row: &ResultRow| counted(row).map(count);
+        let table = self.by_policy("Write traffic W by policy and cache size, in blocks", &self.grid.policies, cell);
+        let caption = "Write traffic W = H_w + R as the LARC paper counts it: write hits and replacements, without the admissions \
+                       that fill an empty cache.";
+        Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
     }
 
     /// How far the policies' hit ratios are from FIF's, and their flash writes; nothing without FIF or without others.
@@ -117,6 +136,7 @@ impl<'a> Subject<'a> {
             "Write admissions",
             "Replacements",
             "Evictions",
+            "Write traffic W",
             "Bypasses",
             "Flash writes",
             "Flash bytes written",
@@ -142,6 +162,7 @@ impl<'a> Subject<'a> {
                     Some(row.write_admissions),
                     row.replacements,
                     row.evictions,
+                    row.write_traffic_blocks,
                     Some(row.bypasses),
                     Some(row.flash_writes_blocks),
                 ];

@@ -183,7 +183,10 @@ impl SectionView {
         let results = match ran {
             true if is_of_wear => wear::by_size(&subject, &section.rows),
             true if is_of_arrays => array::by_rule(&subject, &section.rows),
-            true => vec![subject.hit_ratio(), subject.flash_writes()],
+            true => {
+                let figures = [Some(subject.hit_ratio()), Some(subject.flash_writes()), subject.write_traffic()];
+                figures.into_iter().flatten().collect()
+            }
             false => Vec::new(),
         };
         SectionView {

@@ -24,6 +24,8 @@ fn info(reaccesses: u64) -> Info {
         working_set_bytes: 4096 * (1000 - reaccesses),
         reaccess_ratio: reaccesses as f64 / 1000.0,
         read_reaccess_ratio: reaccesses as f64 / 1000.0,
+        read_reuse_distance_min: None,
+        write_reuse_distance_min: None,
         duration_us: 0,
         volumes: 1,
         skipped_records: 0,

@@ -40,7 +40,7 @@ const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
     Count { capacity_blocks block_size_bytes unique_blocks warmup_accesses accesses reads writes read_hits write_hits hits }
     Ratio { hit_ratio read_hit_ratio }
     Count { admissions read_admissions write_admissions }
-    MaybeCount { replacements evictions }
+    MaybeCount { replacements evictions write_traffic_blocks }
     Count { bypasses flash_writes_blocks flash_bytes_written }
 };
 
@@ -52,6 +52,7 @@ const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
     Ratio { host_write_amplification }
     Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
     Count { refused_read_blocks refused_write_blocks }
+    Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks filtered_blocks }
 };
 
 /// The columns that follow where endurance was simulated.
@@ -239,8 +240,8 @@ mod tests {
 
     #[test]
     fn json_and_columns_name_the_same_figures_in_the_same_order() {
-        let (replacements, evictions) = (Some(0), Some(0));
-        let whole = || ResultRow { replacements, evictions, ..ResultRow::default() };
+        let (replacements, evictions, write_traffic_blocks) = (Some(0), Some(0), Some(0));
+        let whole = || ResultRow { replacements, evictions, write_traffic_blocks, ..ResultRow::default() };
         let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
         let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
         let array = ResultRow { array: Some(ArrayFigures::default()), ..whole() };

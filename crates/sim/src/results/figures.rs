@@ -52,6 +52,8 @@ pub struct CacheFigures {
     pub refused_read_blocks: u64,
     /// Writes that the policy wanted on flash, which had no space for them.
     pub refused_write_blocks: u64,
+    /// Blocks that bypassed the flash because of whose they were.
+    pub filtered_blocks: u64,
 }
 
 impl CacheFigures {
@@ -81,6 +83,7 @@ impl CacheFigures {
             sequential_blocks: figures.sequential_blocks,
             refused_read_blocks: figures.refused_read_blocks,
             refused_write_blocks: figures.refused_write_blocks,
+            filtered_blocks: figures.filtered_blocks,
         }
     }
 }

@@ -63,6 +63,10 @@ pub struct ResultRow {
     /// Blocks that left the cache; not counted where endurance is simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evictions: Option<u64>,
+    /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
+    /// layout writes besides, do not count; not counted where endurance is simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_traffic_blocks: Option<u64>,
     /// Misses that left the cache as it was.
     pub bypasses: u64,
     /// Write hits and admissions; of a whole cache all that was written to flash.
@@ -127,6 +131,7 @@ impl ResultRow {
             write_admissions: write.admissions(),
             replacements: Some(counters.replacements()),
             evictions: Some(counters.evictions()),
+            write_traffic_blocks: Some(counters.write_traffic_blocks()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
             flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
@@ -182,6 +187,7 @@ impl ResultRow {
             write_admissions: write.admissions(),
             replacements: Some(counters.replacements()),
             evictions: Some(counters.evictions()),
+            write_traffic_blocks: Some(write_hits + counters.replacements()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: figures.flash_written_blocks(),
             flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
@@ -226,6 +232,7 @@ impl ResultRow {
             write_admissions: counts.insertions_write,
             replacements: None,
             evictions: None,
+            write_traffic_blocks: None,
             bypasses: counts.bypasses,
             flash_writes_blocks,
             flash_bytes_written: flash_writes_blocks * block_size_bytes,
