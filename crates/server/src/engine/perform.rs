@@ -1,5 +1,6 @@
 //! Performing single steps, and what follows when one ends or fails.
 
+use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
@@ -235,9 +236,9 @@ impl Engine {
                 if self.frames[record.frame.number as usize].bad {
                     kind = self.cache.data_missing(record, segment.sequence);
                     // Copies of it may be planned: what is written there must not pass for its data.
-                    self.checksums[record.slot as usize] = !crc32c::crc32c(self.memory.page(record.frame.number));
+                    self.checksums[record.slot as usize] = !checksum::crc32c(self.memory.page(record.frame.number));
                 } else {
-                    crc = crc32c::crc32c(self.memory.page(record.frame.number));
+                    crc = checksum::crc32c(self.memory.page(record.frame.number));
                     self.checksums[record.slot as usize] = crc;
                     if doubtful && kind == Kind::Clean {
                         kind = Kind::Dirty;
@@ -341,7 +342,7 @@ impl Engine {
         if self.step(id).falls_back {
             return true;
         }
-        let right = crc32c::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
+        let right = checksum::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
         self.faults.flash_checksum_errors += u64::from(!right);
         right
     }
