@@ -18,6 +18,7 @@ use flashwise_core::cache::{self, Cache};
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Operation, Request};
@@ -64,7 +65,7 @@ struct Running {
     /// Steps that this one waits for.
     waiting: u32,
     /// Steps that wait for this one.
-    dependents: Vec<(StepId, Bond)>,
+    dependents: SmallVec<[(StepId, Bond); 2]>,
     /// A step that it needs failed.
     doomed: bool,
     /// A step that it trusts failed.
@@ -131,9 +132,12 @@ struct Part {
     operation: DiskOperation,
     offset: u64,
     length: u64,
-    buffers: Vec<Buffer>,
+    buffers: SmallVec<[Buffer; 1]>,
     step: StepId,
 }
+
+/// What is transferred together.
+type Group = SmallVec<[Part; 1]>;
 
 /// An answered request, for latencies.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +185,6 @@ pub struct Engine {
     backend_writes: FxHashSet<StepId>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
-    unit_readers: HashMap<u32, Vec<StepId>, FxBuildHasher>,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     last_backend_flush: Option<StepId>,
@@ -197,11 +200,13 @@ pub struct Engine {
     outgoing: Vec<Part>,
     /// Parts that are not joined with others, because together they failed.
     alone: Vec<Part>,
-    groups: HashMap<u64, Vec<Part>, FxBuildHasher>,
+    groups: HashMap<u64, Group, FxBuildHasher>,
     next_tag: u64,
     answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     answered: Vec<Answered>,
     planned: Vec<Step>,
+    /// The list of the steps that a step waits for, between uses.
+    waits: Vec<(StepId, Bond)>,
     faults: Faults,
     running: usize,
 }
@@ -251,7 +256,6 @@ impl Engine {
             backend: HashMap::default(),
             backend_writes: FxHashSet::default(),
             appends: Vec::new(),
-            unit_readers: HashMap::default(),
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
@@ -267,6 +271,7 @@ impl Engine {
             answers: Vec::new(),
             answered: Vec::new(),
             planned: Vec::new(),
+            waits: Vec::new(),
             faults: Faults::default(),
             running: 0,
         }
@@ -429,7 +434,7 @@ impl Engine {
             request,
             plan,
             waiting: 0,
-            dependents: Vec::new(),
+            dependents: SmallVec::new(),
             doomed: false,
             doubtful: false,
             stranded: false,
@@ -454,13 +459,13 @@ impl Engine {
         if let Some(request) = request {
             self.client(request).pending += 1;
         }
-        let waits = self.register(id);
-        let mut waiting = 0;
-        for (other, bond) in waits {
-            let before = self.steps[other as usize].as_mut().expect("a step that is waited for is not done");
-            before.dependents.push((id, bond));
-            waiting += 1;
+        let mut waits = std::mem::take(&mut self.waits);
+        self.register(id, &mut waits);
+        let waiting = waits.len() as u32;
+        for (other, bond) in waits.drain(..) {
+            self.step(other).dependents.push((id, bond));
         }
+        self.waits = waits;
         self.step(id).waiting = waiting;
         if waiting == 0 {
             self.ready.push_back(id);
@@ -473,9 +478,8 @@ impl Engine {
         self.steps[id as usize].as_mut().expect("the step is not done")
     }
 
-    /// Records what the step uses; returns the steps that it waits for.
-    fn register(&mut self, id: StepId) -> Vec<(StepId, Bond)> {
-        let mut waits: Vec<(StepId, Bond)> = Vec::new();
+    /// Records what the step uses; adds the steps that it waits for.
+    fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
         let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
         let mut trust = None;
@@ -498,8 +502,6 @@ impl Engine {
                 // What is on the page if the append fails belongs to another block.
                 let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
                 waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
-                let unit = slot / self.cache.config().geometry.unit_pages;
-                self.unit_readers.entry(unit).or_default().push(id);
             }
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
@@ -534,7 +536,13 @@ impl Engine {
             }
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
-                self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
+                // Units are reset so seldom that to look at all steps then costs less than to know the readers of each.
+                let unit_pages = self.cache.config().geometry.unit_pages;
+                let reads = |running: &Running| matches!(running.step, Step::ReadFlash { slot, .. } if slot / unit_pages == *unit);
+                let steps = self.steps.iter().zip(0..);
+                let readers =
+                    steps.filter(|(running, _)| running.as_ref().is_some_and(reads)).map(|(_, reader)| reader);
+                readers.for_each(&mut after);
                 trust = Some(Bond::Follows);
             }
             Step::FlushFlash { .. } => {
@@ -555,7 +563,6 @@ impl Engine {
             waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
             waits.extend(self.last_backend_flush.map(|flush| (flush, trust)));
         }
-        waits
     }
 
     /// Takes the step out of what it used.
@@ -568,15 +575,8 @@ impl Engine {
                 self.end_frame(id, *from);
                 self.end_frame(id, *to);
             }
-            Step::ReadFlash { slot, frame, block, dirty } => {
+            Step::ReadFlash { frame, block, dirty, .. } => {
                 self.end_frame(id, *frame);
-                let unit = slot / self.cache.config().geometry.unit_pages;
-                if let Some(readers) = self.unit_readers.get_mut(&unit) {
-                    readers.retain(|&reader| reader != id);
-                    if readers.is_empty() {
-                        self.unit_readers.remove(&unit);
-                    }
-                }
                 if !dirty {
                     self.end_backend(*block, id);
                 }
@@ -648,7 +648,7 @@ impl Engine {
     /// What is to be done after calls: transfers, and answers to give.
     pub fn take_output(&mut self, output: &mut Output) {
         for part in std::mem::take(&mut self.alone) {
-            self.hand_out_group(&mut vec![part], &mut output.transfers);
+            self.hand_out_group(&mut smallvec![part], &mut output.transfers);
         }
         self.hand_out(&mut output.transfers);
         output.answers.append(&mut self.answers);

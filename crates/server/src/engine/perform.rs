@@ -4,9 +4,10 @@ use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
+use smallvec::{SmallVec, smallvec};
 
 use super::hazard::StepId;
-use super::{BACKEND, Bond, Engine, FLASH, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -137,7 +138,7 @@ impl Engine {
                     return Some(false);
                 }
                 let (offset, length) = (u64::from(block) * BLOCK, u64::from(count) * BLOCK);
-                self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, Vec::new());
+                self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, SmallVec::new());
             }
             Step::Append(segment) => {
                 if doomed || self.cache.has_flash_failed() {
@@ -159,16 +160,16 @@ impl Engine {
                     return Some(true);
                 }
                 let length = u64::from(self.cache.config().geometry.unit_pages) * BLOCK;
-                self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, Vec::new());
+                self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, SmallVec::new());
             }
             Step::FlushFlash { .. } => {
                 if doomed || self.cache.has_flash_failed() {
                     return Some(false);
                 }
-                self.transfer(id, FLASH, Operation::Sync, 0, 0, Vec::new());
+                self.transfer(id, FLASH, Operation::Sync, 0, 0, SmallVec::new());
             }
             Step::FlushBackend => {
-                self.transfer(id, BACKEND, Operation::Sync, 0, 0, Vec::new());
+                self.transfer(id, BACKEND, Operation::Sync, 0, 0, SmallVec::new());
             }
             &Step::Destaged { batch } => {
                 let plan = self.step(id).plan;
@@ -193,7 +194,7 @@ impl Engine {
 
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
         let buffer = self.memory.buffer(frame.number, 1);
-        self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, vec![buffer]);
+        self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, smallvec![buffer]);
     }
 
     fn transfer(
@@ -203,7 +204,7 @@ impl Engine {
         operation: Operation,
         offset: u64,
         length: u64,
-        buffers: Vec<Buffer>,
+        buffers: SmallVec<[Buffer; 1]>,
     ) {
         self.step(step).transfers += 1;
         self.outgoing.push(Part { disk, operation, offset, length, buffers, step });
@@ -259,7 +260,7 @@ impl Engine {
         }
         self.unit_records.extend(records);
         let length = (1 + u64::from(segment.data_pages)) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, joined(buffers));
+        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, buffers.into());
     }
 
     /// Writes a footer with the records of the unit so far, all of which is durable.
@@ -287,7 +288,7 @@ impl Engine {
         let slot = geometry.slot(unit, geometry.segments_end());
         let buffer = self.memory.buffer(first_frame, pages);
         let length = u64::from(pages) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, vec![buffer]);
+        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, smallvec![buffer]);
     }
 
     pub(super) fn part_completed(&mut self, part: Part, result: Result<(), Error>) {
@@ -460,7 +461,7 @@ impl Engine {
     /// Hands out transfers, neighbours joined.
     pub(super) fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        let mut group: Vec<Part> = Vec::new();
+        let mut group = Group::new();
         for part in outgoing.drain(..) {
             if !group.last().is_some_and(|last| continues(last, &part, group.len())) {
                 self.hand_out_group(&mut group, transfers);
@@ -471,7 +472,7 @@ impl Engine {
         self.outgoing = outgoing;
     }
 
-    pub(super) fn hand_out_group(&mut self, group: &mut Vec<Part>, transfers: &mut Vec<Transfer>) {
+    pub(super) fn hand_out_group(&mut self, group: &mut Group, transfers: &mut Vec<Transfer>) {
         let Some(first) = group.first() else { return };
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -481,7 +482,7 @@ impl Engine {
             operation: first.operation,
             offset: first.offset,
             length: group.iter().map(|part| part.length).sum(),
-            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied()).collect()),
+            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied())),
         });
         self.groups.insert(tag, std::mem::take(group));
     }
@@ -498,8 +499,8 @@ fn continues(last: &Part, part: &Part, count: usize) -> bool {
 }
 
 /// The same memory in as few pieces as possible.
-fn joined(buffers: Vec<Buffer>) -> Vec<Buffer> {
-    let mut pieces: Vec<Buffer> = Vec::with_capacity(buffers.len());
+fn joined(buffers: impl Iterator<Item = Buffer>) -> Vec<Buffer> {
+    let mut pieces: Vec<Buffer> = Vec::new();
     for buffer in buffers {
         match pieces.last_mut() {
             Some(last) if last.start.wrapping_add(last.length) == buffer.start => last.length += buffer.length,
