@@ -270,15 +270,15 @@ impl Volume {
                 self.look_at_flash();
             }
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
-            if !output.answered.is_empty() {
-                self.latencies.record(&output.answered, self.now_us());
-                output.answered.clear();
-            }
             // To tell a condition costs a system call even where no one waits for it.
             let idle = inner.frozen && inner.engine.running() == 0;
             drop(inner);
             if idle {
                 self.ended.notify_all();
+            }
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, self.now_us());
+                output.answered.clear();
             }
             self.perform_now(&mut output.transfers, &mut done);
             let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
