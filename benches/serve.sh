@@ -1,84 +1,127 @@
 #!/usr/bin/env bash
 # Requests per second and processor time per request of `flashwise serve` beside nbdkit, over a Unix socket, in one run: random
-# 4 KiB requests at queue depth 1, 16 and 64; medians of RUNS (5) alternating runs of SECONDS (1) each.
+# requests at several queue depths and sizes, over one or more connections; medians of RUNS (5) alternating runs of SECONDS_EACH (1)
+# each. ROWS, a regular expression, chooses among them by their first column. FLASHWISE names a program other than the one built here,
+# and BEFORE an older one to run beside both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${RUNS:-5} seconds=${SECONDS_EACH:-1}
-cargo build --release --quiet -p flashwise -p flashwise-server --bin flashwise --example nbd_load
+cargo build --release --quiet -p flashwise-server --example nbd_load
+[ -n "${FLASHWISE:-}" ] || cargo build --release --quiet -p flashwise --bin flashwise
+program=${FLASHWISE:-target/release/flashwise}
 load=target/release/examples/nbd_load
-work=$(mktemp -d)
+# On a disk: a file system in memory knows no way past the page cache.
+work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
 
-# A volume of 64 MiB: with enough RAM for all of it, or with none.
-truncate -s 64M "$work/ram.img" "$work/flash.img" "$work/nbdkit.img"
-start() { # name, RAM
-    cat >"$work/$1.toml" <<END
-listen = "nbd+unix:///?socket=$work/$1.sock"
+declare -A pids uris results
+begin() { # name, command: started, filled, and read until what fits RAM is there
+    local name=$1
+    shift
+    "$@" 2>"$work/$name.log" &
+    pids[$name]=$!
+    uris[$name]="nbd+unix:///?socket=$work/$name.sock"
+    until [ -S "$work/$name.sock" ]; do sleep 0.1; done
+    "$load" "${uris[$name]}" 16 fill 0 >/dev/null
+    "$load" "${uris[$name]}" 16 read 2 >/dev/null
+}
+# A volume of 64 MiB, with RAM for all of it or with none, through the page cache or past it.
+serve() { # name, program, RAM, mode, whether past the page cache
+    local name=$1
+    truncate -s 64M "$work/$name.img"
+    mkdir "$work/$name.state"
+    cat >"$work/$name.toml" <<END
+listen = "nbd+unix:///?socket=$work/$name.sock"
+state-directory = "$work/$name.state"
 [api]
 listen = "off"
 [[volume]]
 name = "v"
-backend = "$work/$1.img"
-flash = "$work/$1.cache"
+backend = "$work/$name.img"
+flash = "$work/$name.cache"
 flash-size = "256MiB"
-ram = "$2"
+ram = "$3"
 policy = "lru"
+write-mode = "$4"
 sequential-bypass = 0
-direct-io = false
+direct-io = $5
 END
-    target/release/flashwise serve "$work/$1.toml" 2>"$work/$1.log" &
-    pids[$1]=$!
-    uris[$1]="nbd+unix:///?socket=$work/$1.sock"
+    begin "$name" "$2" serve "$work/$name.toml"
 }
-kit() { # name, arguments
-    local name=$1
-    shift
-    nbdkit --foreground --unix "$work/$name.sock" "$@" &
-    pids[$name]=$!
-    uris[$name]="nbd+unix:///?socket=$work/$name.sock"
+kit() { # name, plugin, arguments
+    local name=$1 plugin=$2
+    shift 2
+    if [ "$plugin" = memory ]; then
+        begin "$name" nbdkit --foreground --unix "$work/$name.sock" memory 64M
+    else
+        truncate -s 64M "$work/$name.img"
+        # shellcheck disable=SC2086 # Each word is an option.
+        begin "$name" nbdkit --foreground --unix "$work/$name.sock" "$@" "$plugin" "$work/$name.img" ${options[$name]:-}
+    fi
 }
-declare -A pids uris
-start ram 256MiB
-start flash 0B
-kit memory memory 64M
-kit file file "$work/nbdkit.img"
-kit cache --filter=cache file "$work/nbdkit.img" cache=writeback
-for name in "${!pids[@]}"; do
-    until [ -S "$work/$name.sock" ]; do sleep 0.1; done
-    # Everything is written, then read until what fits RAM is there.
-    "$load" "${uris[$name]}" 16 fill 0 >/dev/null
-    "$load" "${uris[$name]}" 16 read 2 >/dev/null
-done
+declare -A options=([cache]="cache=writeback" [cold]="fadvise=random cache=none")
 
-declare -A results
-one() { # name, depth, kind
+start() { # name
+    [ -z "${pids[$1]:-}" ] || return 0
+    case $1 in
+    memory) kit memory memory ;;
+    file) kit file file ;;
+    cold) kit cold file ;;
+    cache) kit cache file --filter=cache ;;
+    *-ram) serve "$1" "$2" 256MiB write-back false ;;
+    *-flash) serve "$1" "$2" 0B write-back false ;;
+    *-through) serve "$1" "$2" 0B write-through false ;;
+    *-direct) serve "$1" "$2" 0B write-back true ;;
+    esac
+}
+one() { # name, depth, kind, bytes, connections
     local line
-    line=$("$load" "${uris[$1]}" "$2" "$3" "$seconds" "${pids[$1]}")
-    results[$1 $2 $3]+="$line"$'\n'
+    line=$("$load" "${uris[$1]}" "$2" "$3" "$seconds" "${pids[$1]}" "$4" "$5")
+    results[$1]+="$line"$'\n'
 }
-median() { # field of the lines
-    awk -v field="$1" '{ for (i = 1; i < NF; i++) if ($i == field) print $(i + 1) }' | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+median() { # name, field of the lines
+    awk -v field="$2" '{ for (i = 1; i < NF; i++) if ($i == field) print $(i + 1) }' <<<"${results[$1]}" | sort -g |
+        awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
-compare() { # what, kind, ours, theirs
-    for depth in 1 16 64; do
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }
+compare() { # what, kind, ours, theirs, then bytes:depth:connections each
+    local what=$1 kind=$2 kit=$4 names=("now-$3" "$4") bytes depth connections
+    shift 2
+    [[ $what =~ ${ROWS:-.} ]] || return 0
+    if [ -n "${BEFORE:-}" ]; then
+        names+=("before-$1")
+        start "before-$1" "$BEFORE"
+    fi
+    start "now-$1" "$program"
+    start "$kit" ''
+    for point in "${@:3}"; do
+        IFS=: read -r bytes depth connections <<<"$point"
+        for name in "${names[@]}"; do results[$name]=''; done
         for ((run = 0; run < runs; run++)); do
-            one "$3" "$depth" "$2"
-            one "$4" "$depth" "$2"
+            for name in "${names[@]}"; do one "$name" "$depth" "$kind" "$bytes" "$connections"; done
         done
-        local ours=${results[$3 $depth $2]} theirs=${results[$4 $depth $2]}
-        printf '| %s | %s | %s | %s | %s | %s | %s |\n' "$1" "$depth" \
-            "$(median iops <<<"$ours")" "$(median iops <<<"$theirs")" \
-            "$(awk -v a="$(median iops <<<"$ours")" -v b="$(median iops <<<"$theirs")" 'BEGIN { printf "%.2f", a / b }')" \
-            "$(median server_cpu_us_per_io <<<"$ours")" "$(median server_cpu_us_per_io <<<"$theirs")"
-        results[$3 $depth $2]='' results[$4 $depth $2]=''
+        local ours theirs ours_cpu theirs_cpu before=''
+        ours=$(median "now-$1" iops) theirs=$(median "$kit" iops)
+        ours_cpu=$(median "now-$1" server_cpu_us_per_io) theirs_cpu=$(median "$kit" server_cpu_us_per_io)
+        if [ -n "${BEFORE:-}" ]; then
+            before=" $(median "before-$1" iops) | $(median "before-$1" server_cpu_us_per_io) |"
+        fi
+        echo "| $what | $((bytes / 1024)) | $depth | $connections | $ours | $theirs | $(ratio "$ours" "$theirs") | $ours_cpu | $theirs_cpu |" \
+            "$(ratio "$ours_cpu" "$theirs_cpu") |$before"
     done
 }
-echo '| requests | depth | flashwise/s | nbdkit/s | ratio | flashwise CPU us | nbdkit CPU us |'
-echo '| --- | --- | --- | --- | --- | --- | --- |'
-compare 'reads that hit RAM, nbdkit memory' read ram memory
-compare 'writes to RAM, nbdkit memory' write ram memory
-compare 'reads that hit flash, nbdkit file' read flash file
-compare 'writes to flash, nbdkit file' write flash file
-compare 'write-back writes, nbdkit cache filter' write ram cache
+echo "| requests | KiB | depth | connections | flashwise/s | nbdkit/s | ratio | flashwise CPU us | nbdkit CPU us | ratio |${BEFORE:+ before/s | before CPU us |}"
+echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |${BEFORE:+ --- | --- |}"
+small="4096:1:1 4096:16:1 4096:64:1" large="131072:1:1 131072:16:1"
+# shellcheck disable=SC2086 # Each word is a point.
+{
+    compare 'reads that hit RAM, nbdkit memory' read ram memory $small
+    compare 'writes to RAM, nbdkit memory' write ram memory $small
+    compare 'reads that hit flash, nbdkit file' read flash file $small 4096:16:2 4096:16:4 $large
+    compare 'reads that hit flash, past the page cache, nbdkit file' read direct cold $small 4096:16:2 4096:16:4 $large
+    compare 'writes to flash, nbdkit file' write flash file $small $large
+    compare 'write-through writes, nbdkit file' write through file $small
+    compare 'write-back writes, nbdkit cache filter' write ram cache $small
+}
 echo
 uptime

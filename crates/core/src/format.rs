@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use crate::checksum;
+
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
 /// The version of the format that this code writes. It reads version 1 too, which lacked what [`Superblock`] says from
@@ -191,7 +193,7 @@ impl Superblock {
         put(&mut page, 104, &self.durable.sequence.to_le_bytes());
         put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
         put(&mut page, 120, &self.clean_from.page.to_le_bytes());
-        let crc = crc32c::crc32c(&page[12..]);
+        let crc = checksum::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         page
     }
@@ -370,7 +372,7 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
         bytes[8..12].copy_from_slice(&record.slot.to_le_bytes());
         bytes[12..16].copy_from_slice(&record.crc.to_le_bytes());
     }
-    let crc = crc32c::crc32c(&page[8..]);
+    let crc = checksum::crc32c(&page[8..]);
     put(page, 4, &crc.to_le_bytes());
 }
 
@@ -413,7 +415,7 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
 }
 
 fn check_crc(found: u32, bytes: &[u8]) -> Result<(), PageError> {
-    let expected = crc32c::crc32c(bytes);
+    let expected = checksum::crc32c(bytes);
     if found == expected { Ok(()) } else { Err(PageError::Checksum { found, expected }) }
 }
 
@@ -490,7 +492,7 @@ mod tests {
         let mut page = superblock().encode();
         page[12] = 1;
         page[80..124].fill(0);
-        let crc = crc32c::crc32c(&page[12..]);
+        let crc = checksum::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         let read = Superblock::decode(&page).unwrap();
         assert_eq!((read.attach, read.attach_confirmed, read.may_be_dirty), (0, 0, true));

@@ -12,6 +12,7 @@ pub mod admission;
 pub mod array;
 pub mod blocks;
 pub mod cache;
+pub mod checksum;
 pub mod container_policy;
 pub mod counters;
 pub mod directory;

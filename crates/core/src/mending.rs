@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::checksum;
 use crate::format::{BLOCK_BYTES, MetadataPage, Page, Role, SUPERBLOCK_MAGIC, Superblock, decode_metadata};
 
 /// The polynomial of CRC32C, its bits reversed.
@@ -54,7 +55,7 @@ impl Mending {
         }
         page[..magic.len()].copy_from_slice(magic);
         let found = u32::from_le_bytes(page[crc_at..crc_at + 4].try_into().expect("4 bytes"));
-        let change = found ^ crc32c::crc32c(&page[start..]);
+        let change = found ^ checksum::crc32c(&page[start..]);
         if wrong == 1 {
             return (change == 0).then_some(page);
         }

@@ -22,6 +22,7 @@ mod rebuild;
 
 use std::collections::HashMap;
 
+use crate::checksum;
 use crate::format::{
     BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, PageError, Place, Record, Role, Superblock,
     decode_metadata,
@@ -483,7 +484,7 @@ fn walk(unit: &WholeUnit<'_>, limit: u32, durable_end: u32) -> Walked {
         }
         let next = next as u32;
         let is_right =
-            |record: &Record| crc32c::crc32c(page_of(bytes, record.slot % geometry.unit_pages)) == record.crc;
+            |record: &Record| checksum::crc32c(page_of(bytes, record.slot % geometry.unit_pages)) == record.crc;
         let mut copies = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
         let in_order = are_in_order(geometry, unit.unit, walked.end + 1, next, &records);
         let too_many = walked.records.len() + records.len() > geometry.unit_records_max();

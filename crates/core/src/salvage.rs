@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use crate::checksum;
 use crate::format::{BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, Page, Record, Role, decode_metadata};
 use crate::mending::Mending;
 use crate::recovery::{Footer, Known, are_in_order, belongs, footer_of, is_witness, page_of};
@@ -93,7 +94,7 @@ fn compare(geometry: Geometry, records: &[Record], bytes: &[u8]) -> (u32, u32) {
     let data = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
     let data_of = |record: &Record| -> &Page { page_of(bytes, record.slot % geometry.unit_pages) };
     data.fold((0, 0), |(right, wrong), record| {
-        if crc32c::crc32c(data_of(record)) == record.crc { (right + 1, wrong) } else { (right, wrong + 1) }
+        if checksum::crc32c(data_of(record)) == record.crc { (right + 1, wrong) } else { (right, wrong + 1) }
     })
 }
 

@@ -1,8 +1,10 @@
-//! Random requests of one size to any NBD server, at a queue depth, and how fast they were answered:
-//! `nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID]`.
+//! Random requests of one size to any NBD server, at a queue depth, over one or more connections, and how fast they were answered:
+//! `nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]`. The depth is that of each
+//! connection.
 
 use std::error::Error;
 use std::io::{Read, Write};
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use flashwise_server::nbd::Uri;
@@ -11,42 +13,74 @@ use flashwise_server::nbd::Uri;
 #[allow(dead_code, clippy::unwrap_used)]
 mod client;
 
-use client::{Client, request_bytes};
+use client::Client;
 
-const BLOCK_BYTES: usize = 4096;
 /// What the kernel counts processor time in, by second, on all common machines (`getconf CLK_TCK`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What a run found.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// What each connection does.
+#[derive(Clone, Copy)]
+struct Load {
+    depth: usize,
+    writes: bool,
+    request_bytes: usize,
+    duration: Duration,
+}
+
+/// What a connection found.
 struct Figures {
     seconds: f64,
     latencies_ns: Vec<u64>,
-    server_cpu_seconds: Option<f64>,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (uri, depth, kind, seconds, pid) = match &arguments[..] {
-        [uri, depth, kind, seconds] => (uri, depth, kind, seconds, None),
-        [uri, depth, kind, seconds, pid] => (uri, depth, kind, seconds, Some(pid.parse::<u32>()?)),
-        _ => return Err("usage: nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID]".into()),
+    let (4..=7, [uri, depth, kind, seconds, rest @ ..]) = (arguments.len(), &arguments[..]) else {
+        return Err(
+            "usage: nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]".into(),
+        );
     };
+    let number = |index: usize| rest.get(index).map(|number| number.parse::<usize>()).transpose();
+    let (pid, request_bytes, connections) = (number(0)?, number(1)?.unwrap_or(4096), number(2)?.unwrap_or(1));
     let uri: Uri = uri.parse()?;
-    let mut client = Client::open(&uri.address, &uri.export, false)?;
-    let duration = Duration::from_secs_f64(seconds.parse()?);
-    let mut figures = match kind.as_str() {
-        "fill" => return fill(&mut client),
-        "read" => run(&mut client, depth.parse()?, false, duration, pid)?,
-        "write" => run(&mut client, depth.parse()?, true, duration, pid)?,
+    let open = || Client::open(&uri.address, &uri.export, false);
+    let writes = match kind.as_str() {
+        "fill" => return fill(&mut open()?),
+        "read" => false,
+        "write" => true,
         other => return Err(format!("{other:?}: expected read, write or fill").into()),
     };
-    figures.latencies_ns.sort_unstable();
-    let count = figures.latencies_ns.len();
-    let percentile = |part: f64| figures.latencies_ns[(count as f64 * part) as usize] as f64 / 1000.0;
-    let cpu = figures.server_cpu_seconds.map_or("-".into(), |cpu| format!("{:.2}", cpu * 1e6 / count as f64));
+    let duration = Duration::from_secs_f64(seconds.parse()?);
+    let load = Load { depth: depth.parse()?, writes, request_bytes, duration };
+    let clients = (0..connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
+    let cpu_before = pid.map(cpu_seconds).transpose()?;
+    let barrier = Barrier::new(connections);
+    // The connections stay open until the server's processor time is known, which closing them is no part of.
+    let ended: Vec<(Client, Figures)> = std::thread::scope(|scope| {
+        let start = |(index, mut client): (usize, Client)| {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                barrier.wait();
+                let figures = run(&mut client, load, 1 + index as u64)?;
+                Ok::<_, Failure>((client, figures))
+            })
+        };
+        let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect::<Result<_, _>>()
+    })?;
+    let cpu_after = pid.map(cpu_seconds).transpose()?;
+    let server_cpu_seconds = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
+    let seconds = ended.iter().map(|(_, figures)| figures.seconds).fold(0.0, f64::max);
+    let mut latencies_ns: Vec<u64> = ended.into_iter().flat_map(|(_, figures)| figures.latencies_ns).collect();
+    latencies_ns.sort_unstable();
+    let count = latencies_ns.len();
+    let percentile = |part: f64| latencies_ns[(count as f64 * part) as usize] as f64 / 1000.0;
+    let cpu = server_cpu_seconds.map_or("-".into(), |cpu| format!("{:.2}", cpu * 1e6 / count as f64));
     println!(
         "iops {:.0} latency_us p50 {:.1} p99 {:.1} p99.9 {:.1} server_cpu_us_per_io {cpu}",
-        count as f64 / figures.seconds,
+        count as f64 / seconds,
         percentile(0.5),
         percentile(0.99),
         percentile(0.999),
@@ -55,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes all of the export, so that reads find something.
-fn fill(client: &mut Client) -> Result<(), Box<dyn Error>> {
+fn fill(client: &mut Client) -> Result<(), Failure> {
     let chunk: Vec<u8> = (0..1 << 20).map(|index| (index % 251) as u8).collect();
     for offset in (0..client.size).step_by(chunk.len()) {
         let length = (client.size - offset).min(chunk.len() as u64);
@@ -67,35 +101,29 @@ fn fill(client: &mut Client) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn run(
-    client: &mut Client,
-    depth: usize,
-    writes: bool,
-    duration: Duration,
-    pid: Option<u32>,
-) -> Result<Figures, Box<dyn Error>> {
-    let blocks = client.size / BLOCK_BYTES as u64;
-    let data = [0x5a; BLOCK_BYTES];
-    let reply_bytes = if writes { 16 } else { 16 + BLOCK_BYTES };
-    let mut state = 1_u64;
+fn run(client: &mut Client, load: Load, seed: u64) -> Result<Figures, Failure> {
+    let Load { depth, writes, request_bytes, duration } = load;
+    let places = client.size / request_bytes as u64;
+    let data = vec![0x5a; request_bytes];
+    let reply_bytes = if writes { 16 } else { 16 + request_bytes };
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut started = vec![Instant::now(); depth];
     let mut output = Vec::new();
     let mut put = |output: &mut Vec<u8>, slot: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let offset = state % blocks * BLOCK_BYTES as u64;
-        output.extend(request_bytes(u16::from(writes), 0, slot as u64, offset, BLOCK_BYTES as u32));
+        let offset = state % places * request_bytes as u64;
+        output.extend(client::request_bytes(u16::from(writes), 0, slot as u64, offset, request_bytes as u32));
         if writes {
             output.extend_from_slice(&data);
         }
     };
-    let cpu_before = pid.map(cpu_seconds).transpose()?;
     let start = Instant::now();
     started.fill(start);
     (0..depth).for_each(|slot| put(&mut output, slot));
     let mut latencies_ns = Vec::with_capacity(1 << 22);
-    let mut input = vec![0; 1 << 20];
+    let mut input = vec![0; (1 << 20).max(2 * reply_bytes)];
     let mut filled = 0;
     let mut in_flight = depth;
     while in_flight > 0 {
@@ -126,14 +154,11 @@ fn run(
         input.copy_within(used..filled, 0);
         filled -= used;
     }
-    let seconds = start.elapsed().as_secs_f64();
-    let cpu_after = pid.map(cpu_seconds).transpose()?;
-    let server_cpu_seconds = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
-    Ok(Figures { seconds, latencies_ns, server_cpu_seconds })
+    Ok(Figures { seconds: start.elapsed().as_secs_f64(), latencies_ns })
 }
 
 /// Processor time of a process and its threads, user and system: fields 14 and 15 of `/proc/PID/stat`.
-fn cpu_seconds(pid: u32) -> Result<f64, Box<dyn Error>> {
+fn cpu_seconds(pid: usize) -> Result<f64, Failure> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit_once(") ").ok_or("/proc/PID/stat has no name")?.1;
     let ticks: Vec<u64> = after_name.split(' ').skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use flashwise_core::checksum;
 use flashwise_core::format::{
     BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, SUPERBLOCK_COPIES, State, Superblock,
     decode_metadata,
@@ -430,7 +431,7 @@ fn check_data(
         let slot = recovered.log.find(block).expect("a block of the log has a copy");
         let read = flash.read_at(page.bytes_mut(), u64::from(slot) * BLOCK_BYTES as u64);
         let wrong = match read {
-            Ok(()) if crc32c::crc32c(page.page(0)) == recovered.checksums[slot as usize] => None,
+            Ok(()) if checksum::crc32c(page.page(0)) == recovered.checksums[slot as usize] => None,
             Ok(()) => Some("has a wrong checksum".to_owned()),
             Err(error) => Some(format!("cannot be read: {error}")),
         };

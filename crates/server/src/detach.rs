@@ -4,6 +4,7 @@
 
 use std::io;
 
+use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
@@ -153,7 +154,7 @@ pub(crate) fn destage(
         }
         let frame = run.len() as u32;
         let read = flash.read_at(memory.page_mut(frame), u64::from(slot) * BLOCK_BYTES as u64);
-        if read.is_ok() && crc32c::crc32c(memory.page(frame)) == crc {
+        if read.is_ok() && checksum::crc32c(memory.page(frame)) == crc {
             run.push(block);
         } else {
             damaged.push(block);

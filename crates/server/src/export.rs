@@ -155,6 +155,13 @@ pub trait Export: Send + Sync {
     /// Starts a request. Requests that overlap are performed in the order in which they were submitted.
     fn submit(&self, request: Request, done: Done);
 
+    /// As [`submit`](Self::submit), from a thread that has nothing else to do until the answer comes. So this may wait for a device that is
+    /// quick, which spares waking other threads; never for slow storage. Returns whether it did.
+    fn submit_and_wait(&self, request: Request, done: Done) -> bool {
+        self.submit(request, done);
+        false
+    }
+
     /// How the bytes from `offset` are stored: at least one and at most `extents_max` extents, which together cover at most
     /// `length` bytes.
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error>;

@@ -230,6 +230,32 @@ fn a_volume_without_a_size_of_its_own_follows_its_backend() {
 
 /// Many threads, each on blocks of its own, while the log turns over several times and everything is checked at the end.
 #[test]
+fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
+    let mut setting = Setting::new();
+    setting.config.ram_bytes = 0;
+    let (volume, _) = setting.open();
+    let data = pattern(6, 2 << 20);
+    write(&volume, 0, &data);
+    volume.flush().unwrap();
+    let ask_and_wait = |offset| {
+        let (sender, receiver) = mpsc::channel();
+        let request =
+            Request { operation: Operation::Read, offset, length: 4096, force_unit_access: false, data: Vec::new() };
+        let waited = volume.submit_and_wait(request, Box::new(move |result| sender.send(result).unwrap()));
+        (waited, receiver)
+    };
+    for offset in (0..MIB).step_by(4096) {
+        let (_, answer) = ask_and_wait(offset);
+        let bytes = answer.try_recv().expect("it is answered before this returns").unwrap();
+        assert!(bytes == data[offset as usize..][..4096], "at {offset}");
+    }
+    assert_eq!(volume.with_cache(|cache| cache.figures().flash_read_hits), 256);
+    let (waited, answer) = ask_and_wait(32 * MIB);
+    assert!(!waited, "only the backend has this");
+    assert_eq!(answer.recv().unwrap().unwrap(), vec![0; 4096]);
+}
+
+#[test]
 fn many_clients_at_once_read_what_they_wrote() {
     for write_mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
         let mut setting = Setting::new();

@@ -415,9 +415,7 @@ impl Cache {
         }
         steps.push(Step::Reply);
         self.background(steps);
-        for frame in std::mem::take(&mut self.transient) {
-            self.frames.release(frame);
-        }
+        self.transient.drain(..).for_each(|frame| self.frames.release(frame));
     }
 
     /// The time of the next tick, if it is not later than `now_us`: the next whole second, or after idle ones the first in which
@@ -485,6 +483,8 @@ impl Cache {
 
     fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Read);
+        // The processor waits for the memory of many look-ups at once.
+        parts(request.offset, request.length).skip(1).for_each(|part| self.log.prefetch(part.block));
         for part in parts(request.offset, request.length) {
             self.figures.read_blocks += 1;
             match self.read_block(part.block, !bypasses, steps) {

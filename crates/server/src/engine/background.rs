@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{BACKEND, Engine, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::Transfer;
 
 /// Transfers that are under way at a time while nobody else uses the backend, ...
@@ -42,8 +42,8 @@ impl Background {
     }
 
     /// The next writes in the backend's order, which can be one transfer; none if enough are under way.
-    fn next(&mut self) -> Vec<Part> {
-        let mut group = Vec::new();
+    fn next(&mut self) -> Group {
+        let mut group = Group::new();
         if self.under_way >= if self.others > 0 { TRANSFERS_BESIDE_MAX } else { TRANSFERS_MAX } {
             return group;
         }
@@ -80,7 +80,7 @@ mod tests {
     use crate::disk::Operation;
 
     fn part(offset: u64) -> Part {
-        let (disk, operation, buffers) = (BACKEND, Operation::Write, Vec::new());
+        let (disk, operation, buffers) = (BACKEND, Operation::Write, smallvec::SmallVec::new());
         Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true }
     }
 

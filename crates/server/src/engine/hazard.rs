@@ -1,5 +1,7 @@
 //! Which steps wait for which: readers of a thing for its last writer, a writer for all before it.
 
+use smallvec::SmallVec;
+
 /// A step's place in the engine's table of steps.
 pub type StepId = u32;
 
@@ -7,7 +9,8 @@ pub type StepId = u32;
 #[derive(Debug, Default)]
 pub struct Hazard {
     writer: Option<StepId>,
-    readers: Vec<StepId>,
+    /// Few, mostly: they need no memory of their own.
+    readers: SmallVec<[StepId; 4]>,
 }
 
 impl Hazard {
@@ -51,6 +54,6 @@ impl Hazard {
         if self.writer == Some(step) {
             self.writer = None;
         }
-        self.readers.retain(|&reader| reader != step);
+        self.readers.retain(|reader| *reader != step);
     }
 }

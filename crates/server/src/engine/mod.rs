@@ -20,6 +20,7 @@ use flashwise_core::filter::Caching;
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Operation, Request};
@@ -69,7 +70,7 @@ struct Running {
     /// Steps that this one waits for.
     waiting: u32,
     /// Steps that wait for this one.
-    dependents: Vec<(StepId, Bond)>,
+    dependents: SmallVec<[(StepId, Bond); 2]>,
     /// A step that it needs failed.
     doomed: bool,
     /// A step that it trusts failed.
@@ -141,11 +142,14 @@ struct Part {
     operation: DiskOperation,
     offset: u64,
     length: u64,
-    buffers: Vec<Buffer>,
+    buffers: SmallVec<[Buffer; 1]>,
     step: StepId,
     /// It gives way to others.
     background: bool,
 }
+
+/// What is transferred together.
+type Group = SmallVec<[Part; 1]>;
 
 /// An answered request, for latencies.
 #[derive(Clone, Copy, Debug)]
@@ -208,7 +212,6 @@ pub struct Engine {
     batch_writes: HashMap<u32, FxHashSet<StepId>, FxBuildHasher>,
     /// Segments being written: first and last slot.
     appends: Vec<(u32, u32, StepId)>,
-    unit_readers: HashMap<u32, Vec<StepId>, FxBuildHasher>,
     last_log: Option<StepId>,
     last_flash_flush: Option<StepId>,
     /// Of no batch.
@@ -231,7 +234,7 @@ pub struct Engine {
     outgoing: Vec<Part>,
     /// Parts that are not joined with others, because together they failed.
     alone: Vec<Part>,
-    groups: HashMap<u64, Vec<Part>, FxBuildHasher>,
+    groups: HashMap<u64, Group, FxBuildHasher>,
     next_tag: u64,
     answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     answered: Vec<Answered>,
@@ -239,6 +242,8 @@ pub struct Engine {
     /// The time of the last call that told one.
     now_us: u64,
     planned: Vec<Step>,
+    /// The list of the steps that a step waits for, between uses.
+    waits: Vec<(StepId, Bond)>,
     faults: Faults,
     running: usize,
 }
@@ -291,7 +296,6 @@ impl Engine {
             backend_writes: FxHashSet::default(),
             batch_writes: HashMap::default(),
             appends: Vec::new(),
-            unit_readers: HashMap::default(),
             last_log: None,
             last_flash_flush: None,
             last_backend_flush: None,
@@ -313,6 +317,7 @@ impl Engine {
             paused: Vec::new(),
             now_us: 0,
             planned: Vec::new(),
+            waits: Vec::new(),
             faults: Faults::default(),
             running: 0,
         }
@@ -507,7 +512,7 @@ impl Engine {
             request,
             plan,
             waiting: 0,
-            dependents: Vec::new(),
+            dependents: SmallVec::new(),
             doomed: false,
             doubtful: false,
             stranded: false,
@@ -533,13 +538,13 @@ impl Engine {
         if let Some(request) = request {
             self.client(request).pending += 1;
         }
-        let waits = self.register(id);
-        let mut waiting = 0;
-        for (other, bond) in waits {
-            let before = self.steps[other as usize].as_mut().expect("a step that is waited for is not done");
-            before.dependents.push((id, bond));
-            waiting += 1;
+        let mut waits = std::mem::take(&mut self.waits);
+        self.register(id, &mut waits);
+        let waiting = waits.len() as u32;
+        for (other, bond) in waits.drain(..) {
+            self.step(other).dependents.push((id, bond));
         }
+        self.waits = waits;
         self.step(id).waiting = waiting;
         if waiting == 0 {
             self.ready.push_back(id);
@@ -552,9 +557,8 @@ impl Engine {
         self.steps[id as usize].as_mut().expect("the step is not done")
     }
 
-    /// Records what the step uses; returns the steps that it waits for.
-    fn register(&mut self, id: StepId) -> Vec<(StepId, Bond)> {
-        let mut waits: Vec<(StepId, Bond)> = Vec::new();
+    /// Records what the step uses; adds the steps that it waits for.
+    fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
         let mut after = |step: StepId| waits.push((step, Bond::Follows));
         let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
         let mut follows_flash = false;
@@ -577,8 +581,6 @@ impl Engine {
                 // What is on the page if the append fails belongs to another block.
                 let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
                 waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
-                let unit = slot / self.cache.config().geometry.unit_pages;
-                self.unit_readers.entry(unit).or_default().push(id);
             }
             Step::ReadBackend { block, frame } => {
                 frames[frame.number as usize].hazard.write(id, &mut after);
@@ -617,7 +619,13 @@ impl Engine {
             }
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
-                self.unit_readers.get(unit).into_iter().flatten().copied().for_each(&mut after);
+                // Units are reset so seldom that to look at all steps then costs less than to know the readers of each.
+                let unit_pages = self.cache.config().geometry.unit_pages;
+                let reads = |running: &Running| matches!(running.step, Step::ReadFlash { slot, .. } if slot / unit_pages == *unit);
+                let steps = self.steps.iter().zip(0..);
+                let readers =
+                    steps.filter(|(running, _)| running.as_ref().is_some_and(reads)).map(|(_, reader)| reader);
+                readers.for_each(&mut after);
                 follows_flash = true;
             }
             Step::FlushFlash { .. } => {
@@ -645,7 +653,6 @@ impl Engine {
         if follows_flash {
             waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
         }
-        waits
     }
 
     /// Takes the step out of what it used.
@@ -658,15 +665,8 @@ impl Engine {
                 self.end_frame(id, *from);
                 self.end_frame(id, *to);
             }
-            Step::ReadFlash { slot, frame, block, dirty } => {
+            Step::ReadFlash { frame, block, dirty, .. } => {
                 self.end_frame(id, *frame);
-                let unit = slot / self.cache.config().geometry.unit_pages;
-                if let Some(readers) = self.unit_readers.get_mut(&unit) {
-                    readers.retain(|&reader| reader != id);
-                    if readers.is_empty() {
-                        self.unit_readers.remove(&unit);
-                    }
-                }
                 if !dirty {
                     self.end_backend(*block, id);
                 }
@@ -753,7 +753,7 @@ impl Engine {
     /// What is to be done after calls: transfers, and answers to give.
     pub fn take_output(&mut self, output: &mut Output) {
         for part in std::mem::take(&mut self.alone) {
-            self.hand_out_group(&mut vec![part], &mut output.transfers);
+            self.hand_out_group(&mut smallvec![part], &mut output.transfers);
         }
         self.hand_out(&mut output.transfers);
         self.hand_out_background(&mut output.transfers);

@@ -1,11 +1,13 @@
 //! Performing single steps, and what follows when one ends or fails.
 
+use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
+use smallvec::{SmallVec, smallvec};
 
 use super::hazard::StepId;
-use super::{BACKEND, Bond, Engine, FLASH, Part, TRANSFER_BLOCKS};
+use super::{BACKEND, Bond, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
 
@@ -130,7 +132,7 @@ impl Engine {
                     return Some(false);
                 }
                 if batch.is_some() {
-                    let buffers = vec![self.memory.buffer(frame.number, 1)];
+                    let buffers = smallvec![self.memory.buffer(frame.number, 1)];
                     let offset = u64::from(block) * BLOCK;
                     self.step(id).transfers += 1;
                     let (disk, operation, length) = (BACKEND, Operation::Write, BLOCK);
@@ -144,7 +146,7 @@ impl Engine {
                     return Some(false);
                 }
                 let (offset, length) = (u64::from(block) * BLOCK, u64::from(count) * BLOCK);
-                self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, Vec::new());
+                self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, SmallVec::new());
             }
             Step::Append(segment) => {
                 if doomed || self.cache.has_flash_failed() {
@@ -166,16 +168,16 @@ impl Engine {
                     return Some(true);
                 }
                 let length = u64::from(self.cache.config().geometry.unit_pages) * BLOCK;
-                self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, Vec::new());
+                self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, SmallVec::new());
             }
             Step::FlushFlash { .. } => {
                 if doomed || self.cache.has_flash_failed() {
                     return Some(false);
                 }
-                self.transfer(id, FLASH, Operation::Sync, 0, 0, Vec::new());
+                self.transfer(id, FLASH, Operation::Sync, 0, 0, SmallVec::new());
             }
             Step::FlushBackend { .. } => {
-                self.transfer(id, BACKEND, Operation::Sync, 0, 0, Vec::new());
+                self.transfer(id, BACKEND, Operation::Sync, 0, 0, SmallVec::new());
             }
             &Step::Destaged { batch } => {
                 let plan = self.step(id).plan;
@@ -203,7 +205,7 @@ impl Engine {
 
     fn transfer_frame(&mut self, id: StepId, disk: usize, operation: Operation, block: u32, frame: Frame) {
         let buffer = self.memory.buffer(frame.number, 1);
-        self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, vec![buffer]);
+        self.transfer(id, disk, operation, u64::from(block) * BLOCK, BLOCK, smallvec![buffer]);
     }
 
     fn transfer(
@@ -213,7 +215,7 @@ impl Engine {
         operation: Operation,
         offset: u64,
         length: u64,
-        buffers: Vec<Buffer>,
+        buffers: SmallVec<[Buffer; 1]>,
     ) {
         self.step(step).transfers += 1;
         self.outgoing.push(Part { disk, operation, offset, length, buffers, step, background: false });
@@ -246,9 +248,9 @@ impl Engine {
                 if self.frames[record.frame.number as usize].bad {
                     kind = self.cache.data_missing(record, segment.sequence);
                     // Copies of it may be planned: what is written there must not pass for its data.
-                    self.checksums[record.slot as usize] = !crc32c::crc32c(self.memory.page(record.frame.number));
+                    self.checksums[record.slot as usize] = !checksum::crc32c(self.memory.page(record.frame.number));
                 } else {
-                    crc = crc32c::crc32c(self.memory.page(record.frame.number));
+                    crc = checksum::crc32c(self.memory.page(record.frame.number));
                     self.checksums[record.slot as usize] = crc;
                     if doubtful && kind == Kind::Clean {
                         kind = Kind::Dirty;
@@ -269,7 +271,7 @@ impl Engine {
         }
         self.unit_records.extend(records);
         let length = (1 + u64::from(segment.data_pages)) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, joined(buffers));
+        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, buffers.into());
     }
 
     /// Writes a footer with the records of the unit so far, all of which is durable.
@@ -297,7 +299,7 @@ impl Engine {
         let slot = geometry.slot(unit, geometry.segments_end());
         let buffer = self.memory.buffer(first_frame, pages);
         let length = u64::from(pages) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, vec![buffer]);
+        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, smallvec![buffer]);
     }
 
     pub(super) fn part_completed(&mut self, part: Part, result: Result<(), Error>) {
@@ -352,7 +354,7 @@ impl Engine {
         if self.step(id).falls_back {
             return true;
         }
-        let right = crc32c::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
+        let right = checksum::crc32c(self.memory.page(frame.number)) == self.checksums[slot as usize];
         self.faults.flash_checksum_errors += u64::from(!right);
         right
     }
@@ -482,7 +484,7 @@ impl Engine {
     /// Hands out transfers, neighbours joined.
     pub(super) fn hand_out(&mut self, transfers: &mut Vec<Transfer>) {
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        let mut group: Vec<Part> = Vec::new();
+        let mut group = Group::new();
         for part in outgoing.drain(..) {
             if !group.last().is_some_and(|last| continues(last, &part, group.len())) {
                 self.hand_out_group(&mut group, transfers);
@@ -493,7 +495,7 @@ impl Engine {
         self.outgoing = outgoing;
     }
 
-    pub(super) fn hand_out_group(&mut self, group: &mut Vec<Part>, transfers: &mut Vec<Transfer>) {
+    pub(super) fn hand_out_group(&mut self, group: &mut Group, transfers: &mut Vec<Transfer>) {
         let Some(first) = group.first() else { return };
         if first.disk == BACKEND {
             self.background.started(first);
@@ -506,7 +508,7 @@ impl Engine {
             operation: first.operation,
             offset: first.offset,
             length: group.iter().map(|part| part.length).sum(),
-            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied()).collect()),
+            buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied())),
         });
         self.groups.insert(tag, std::mem::take(group));
     }
@@ -523,8 +525,8 @@ fn continues(last: &Part, part: &Part, count: usize) -> bool {
 }
 
 /// The same memory in as few pieces as possible.
-fn joined(buffers: Vec<Buffer>) -> Vec<Buffer> {
-    let mut pieces: Vec<Buffer> = Vec::with_capacity(buffers.len());
+fn joined(buffers: impl Iterator<Item = Buffer>) -> Vec<Buffer> {
+    let mut pieces: Vec<Buffer> = Vec::new();
     for buffer in buffers {
         match pieces.last_mut() {
             Some(last) if last.start.wrapping_add(last.length) == buffer.start => last.length += buffer.length,

@@ -16,6 +16,28 @@ pub const POLL_TIME_MAX: Duration = Duration::from_micros(50);
 static TURNS_LEFT: LazyLock<AtomicUsize> =
     LazyLock::new(|| AtomicUsize::new(std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1)));
 
+/// So many requests in a row that came alone show a client that waits for each answer.
+const ALONE_MIN: u32 = 8;
+
+/// Whether a client makes one request at a time. What such a client asks for next is not held up by a connection that waits for a
+/// device itself.
+#[derive(Debug, Default)]
+pub struct Solitude {
+    alone: u32,
+}
+
+impl Solitude {
+    /// A request comes, after all before it were answered and with none behind it, or not.
+    pub fn comes(&mut self, alone: bool) {
+        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
+    }
+
+    /// Whether no other request is likely to come before the last one is answered.
+    pub fn is_likely(&self) -> bool {
+        self.alone > ALONE_MIN
+    }
+}
+
 /// Whether one connection polls.
 #[derive(Debug, Default)]
 pub struct Polling {
@@ -70,6 +92,17 @@ mod tests {
         assert!(polling.begin().is_none());
         polling.slept(POLL_TIME_MAX);
         assert!(polling.worth_it);
+    }
+
+    #[test]
+    fn a_client_is_alone_after_several_requests_in_a_row_until_two_overlap() {
+        let mut solitude = Solitude::default();
+        (0..ALONE_MIN).for_each(|_| solitude.comes(true));
+        assert!(!solitude.is_likely());
+        solitude.comes(true);
+        assert!(solitude.is_likely());
+        solitude.comes(false);
+        assert!(!solitude.is_likely());
     }
 
     #[test]

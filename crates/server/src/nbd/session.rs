@@ -18,7 +18,7 @@ use super::connection::{Control, Input};
 use super::counters::Counters;
 use super::handshake::Session;
 use super::output::Output;
-use super::polling::Polling;
+use super::polling::{Polling, Solitude};
 use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::server::Options;
 use super::transmission::{
@@ -105,6 +105,7 @@ pub struct Transmission<'a> {
     expected: Expected,
     output: Output,
     polling: Polling,
+    solitude: Solitude,
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
@@ -157,6 +158,7 @@ impl<'a> Transmission<'a> {
             expected: Expected::Request,
             output: Output::default(),
             polling: Polling::default(),
+            solitude: Solitude::default(),
             completed: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
@@ -428,10 +430,17 @@ impl<'a> Transmission<'a> {
         let force_unit_access = command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0;
         let (offset, length) = (command.offset, u64::from(command.length));
         self.tally.bytes_written += data.len() as u64;
+        self.solitude.comes(self.requests_in_flight == 0 && self.input.available().is_empty());
         self.requests_in_flight += 1;
         let caching = self.guest.caching();
         let request = Request { operation, offset, length, force_unit_access, data, caching };
-        self.session.export.submit(request, self.control.completions().done(asked));
+        let done = self.control.completions().done(asked);
+        // What came while the thread waited shows that the client did not. That the socket fails is told when it is used again.
+        if !self.solitude.is_likely() {
+            self.session.export.submit(request, done);
+        } else if self.session.export.submit_and_wait(request, done) && self.receive(Patience::Now).is_ok() {
+            self.solitude.comes(false);
+        }
         self.collect();
     }
 

@@ -37,7 +37,7 @@ use crate::disk::file::FileDisk;
 use crate::disk::health::{Change, Health};
 use crate::disk::identity::{IdentityError, identity};
 use crate::disk::slow::{SlowTransfers, Slowness};
-use crate::disk::{Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
+use crate::disk::{self, Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
 use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::flash::{Progress, cache_tag};
@@ -72,7 +72,7 @@ const EXTENT_BLOCKS: u64 = 65_536;
 
 thread_local! {
     /// Lists that are used again by each call, so that requests allocate little.
-    static OUTPUT: Cell<Output> = Cell::default();
+    static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
 }
 
 struct Inner {
@@ -268,8 +268,14 @@ impl Volume {
     }
 
     /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
-    fn dispatch<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) {
-        let mut output = OUTPUT.take();
+    fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
+        self.dispatch_by(inner, false);
+    }
+
+    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns whether it did.
+    fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
+        let (mut output, mut done) = LISTS.take();
+        let mut waited = false;
         loop {
             inner.engine.take_output(&mut output);
             if !output.held.is_empty() {
@@ -277,40 +283,51 @@ impl Volume {
                 self.look_at_flash();
             }
             inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
-            if !output.answered.is_empty() {
-                self.latencies.record(&output.answered, Volume::now_us());
-                output.answered.clear();
-            }
             for paused in output.paused.drain(..) {
                 self.pacer.get().expect("set before the volume is used").hold(paused);
             }
-            let idle = inner.engine.running() == 0;
+            // To tell a condition costs a system call even where no one waits for it.
+            let idle = inner.frozen && inner.engine.running() == 0;
             drop(inner);
             if idle {
                 self.ended.notify_all();
             }
-            let done = self.perform_now(&mut output.transfers);
-            if !output.transfers.is_empty() {
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, Volume::now_us());
+                output.answered.clear();
+            }
+            self.perform_now(&mut output.transfers, &mut done);
+            let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
+            if !alone && !output.transfers.is_empty() {
                 self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
             }
             for (done, result) in output.answers.drain(..) {
                 done(result);
             }
-            if done.is_empty() {
+            // What was submitted above is not there any more.
+            let performed = output
+                .transfers
+                .pop()
+                .map(|transfer| Completion { tag: transfer.tag, result: transfer.perform(&*self.flash) });
+            if done.is_empty() && performed.is_none() {
                 break;
             }
             inner = self.lock();
-            for tag in done {
+            for tag in done.drain(..) {
                 inner.engine.completed(tag, Ok(()));
+            }
+            waited |= performed.is_some();
+            if let Some(completion) = performed {
+                self.end(&mut inner, &completion);
             }
             self.admit_waiting(&mut inner);
         }
-        OUTPUT.set(output);
+        LISTS.set((output, done));
+        waited
     }
 
     /// Takes those out that could be done at once.
-    fn perform_now(&self, transfers: &mut Vec<Transfer>) -> Vec<u64> {
-        let mut done = Vec::new();
+    fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
         transfers.retain(|transfer| {
             let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
             let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
@@ -320,17 +337,19 @@ impl Volume {
             }
             !now
         });
-        done
     }
 
     fn completed(&self, batch: &mut Vec<Completion>) {
         let mut inner = self.lock();
-        for completion in batch.drain(..) {
-            self.note_health(&mut inner, &completion);
-            inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
-        }
+        batch.drain(..).for_each(|completion| self.end(&mut inner, &completion));
         self.admit_waiting(&mut inner);
         self.dispatch(inner);
+    }
+
+    /// Tells the engine of a transfer that ended.
+    fn end(&self, inner: &mut Inner, completion: &Completion) {
+        self.note_health(inner, completion);
+        inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
     }
 
     /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
@@ -355,6 +374,33 @@ impl Volume {
             let Some((request, done)) = inner.waiting.pop_front() else { break };
             self.plan(inner, request, done);
         }
+    }
+
+    /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
+    fn start_request(&self, request: Request, done: Done, may_wait: bool) -> bool {
+        if request.length == 0 && request.operation != Operation::Flush {
+            done(Ok(Vec::new()));
+            return false;
+        }
+        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
+            done(Err(Error::NotSupported));
+            return false;
+        }
+        let mut inner = self.lock();
+        if inner.closed {
+            drop(inner);
+            done(Err(Error::ShuttingDown));
+            return false;
+        }
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
+        let reads = request.operation == Operation::Read;
+        let (behind, steps_max) = if reads { (false, 2 * STEPS_MAX) } else { (!inner.waiting.is_empty(), STEPS_MAX) };
+        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
+            inner.waiting.push_back((request, done));
+            return false;
+        }
+        self.plan(&mut inner, request, done);
+        self.dispatch_by(inner, may_wait)
     }
 
     fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
@@ -524,26 +570,11 @@ impl Export for Volume {
     }
 
     fn submit(&self, request: Request, done: Done) {
-        if request.length == 0 && request.operation != Operation::Flush {
-            return done(Ok(Vec::new()));
-        }
-        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
-            return done(Err(Error::NotSupported));
-        }
-        let mut inner = self.lock();
-        if inner.closed {
-            drop(inner);
-            return done(Err(Error::ShuttingDown));
-        }
-        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
-        let reads = request.operation == Operation::Read;
-        let (behind, steps_max) = if reads { (false, 2 * STEPS_MAX) } else { (!inner.waiting.is_empty(), STEPS_MAX) };
-        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
-            inner.waiting.push_back((request, done));
-            return;
-        }
-        self.plan(&mut inner, request, done);
-        self.dispatch(inner);
+        self.start_request(request, done, false);
+    }
+
+    fn submit_and_wait(&self, request: Request, done: Done) -> bool {
+        self.start_request(request, done, true)
     }
 
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {
@@ -558,6 +589,11 @@ impl Export for Volume {
         let stored = self.backend.extents(offset, length, extents_max).map_err(|_| Error::Io)?;
         Ok(overlay(offset, &stored, &newer, extents_max))
     }
+}
+
+/// Whether one read of the flash is all there is to do.
+fn is_flash_read(transfers: &[Transfer]) -> bool {
+    matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
 }
 
 /// Whether a volume in this state goes on without its flash.
