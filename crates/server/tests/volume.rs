@@ -239,8 +239,14 @@ fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
     volume.flush().unwrap();
     let ask_and_wait = |offset| {
         let (sender, receiver) = mpsc::channel();
-        let request =
-            Request { operation: Operation::Read, offset, length: 4096, force_unit_access: false, data: Vec::new() };
+        let request = Request {
+            operation: Operation::Read,
+            offset,
+            length: 4096,
+            force_unit_access: false,
+            data: Vec::new(),
+            caching: Default::default(),
+        };
         let waited = volume.submit_and_wait(request, Box::new(move |result| sender.send(result).unwrap()));
         (waited, receiver)
     };
