@@ -8,20 +8,22 @@
 //!
 //! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older copy of that
 //! block on flash would be taken for the newest after a crash.* A block written back is itself that copy, durable before.
-//! A write that goes straight to the backend first makes a [`Kind::Forget`](crate::format::Kind::Forget) durable if there is a
-//! clean copy, and goes to flash after all if there is a dirty one, or if the block was lost.
+//! A write that goes straight to the backend goes to flash after all if there is a dirty copy, or if the block was lost; before it is
+//! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure): [`intents`].
 
 mod cleaner;
 mod config;
 pub mod failure;
 mod figures;
+mod intents;
 pub mod request;
 mod write;
 
 use std::collections::HashMap;
 
-pub use config::{Config, CopyForward, Mode};
+pub use config::{Config, CopyForward, Mode, Regions};
 pub use figures::Figures;
+use intents::Intents;
 
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
@@ -143,6 +145,7 @@ pub struct Cache {
     destage_after_us: u64,
     /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
     lost: HashMap<u32, u64>,
+    intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
     backend_unflushed: bool,
@@ -247,6 +250,7 @@ impl Cache {
             clean_from,
             destage_after_us: 0,
             lost,
+            intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             // An earlier run may have written to the backend and died before it was flushed.
             backend_unflushed: true,
@@ -425,8 +429,10 @@ impl Cache {
         let commit_us =
             self.write_buffer.oldest_us().map(|since_us| since_us.saturating_add(self.config.commit_age_us));
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
-        let witness_us = self.log.lacks_witness().then_some(self.ticked_us);
-        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(witness_us).min()
+        let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
+        let witness_us = appends.then_some(self.ticked_us);
+        let sure_us = self.intents.due_us();
+        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }
 
     /// Plans what is due at a time, without a request.
@@ -444,8 +450,12 @@ impl Cache {
         }
         self.clean_aged(steps);
         self.background(steps);
+        self.become_sure(steps);
         // Where nothing was appended for a while: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
+            if self.log.waits_to_say_sure() {
+                self.log_seal(steps);
+            }
             self.log.bear_witness(steps);
         }
         self.ticked_end = self.log.end();
