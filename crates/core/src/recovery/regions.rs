@@ -23,6 +23,8 @@ pub(super) struct Regions {
     /// By size, of which a log has one or two, and by number.
     said: BTreeMap<u32, HashMap<u32, Said, FxBuildHasher>>,
     seen: u64,
+    /// Whether anything is forgotten.
+    forgets: bool,
 }
 
 fn number(block: u32, blocks: u32) -> u32 {
@@ -36,6 +38,7 @@ impl Regions {
         let of_size = self.said.entry(region.blocks).or_default();
         let said = of_size.entry(number(region.first, region.blocks)).or_insert(newest);
         said.is_forgotten |= kind == Kind::ForgetRegion;
+        self.forgets |= kind == Kind::ForgetRegion;
         self.seen += 1;
     }
 
@@ -46,7 +49,7 @@ impl Regions {
 
     /// Whether a clean copy of `block` does not count whose record is older than all that were seen.
     pub(super) fn is_forgotten(&self, block: u32) -> bool {
-        self.of(block).any(|said| said.is_forgotten)
+        self.forgets && self.of(block).any(|said| said.is_forgotten)
     }
 
     /// Whether no clean copy of `block` counts, once all records were seen.
