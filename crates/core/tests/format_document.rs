@@ -55,7 +55,7 @@ fn the_superblock_is_as_documented() {
     let fields = [
         ("magic number", b"flashwis".to_vec()),
         ("checksum", crc32c::crc32c(&page[12..]).to_le_bytes().to_vec()),
-        ("version", 2_u32.to_le_bytes().to_vec()),
+        ("version", 3_u32.to_le_bytes().to_vec()),
         ("generation", superblock.generation.to_le_bytes().to_vec()),
         ("cache", vec![0x11; 16]),
         ("backend", vec![0x22; 16]),
