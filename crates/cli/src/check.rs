@@ -85,12 +85,13 @@ impl Check {
                 |blocks: u64| format!("{} blocks ({})", human::count(blocks), bytes(blocks * BLOCK_BYTES as u64));
             line(format!("log: {} erase units, {} unused", counts.log_units, counts.unused_units));
             line(format!(
-                "records: {} clean, {} dirty, {} destaged, {} forgotten, {} lost, {} void",
+                "records: {} clean, {} dirty, {} destaged, {} forgotten, {} lost, {} of regions, {} void",
                 counts.clean_records,
                 counts.dirty_records,
                 counts.destaged_records,
                 counts.forget_records,
                 counts.lost_records,
+                counts.region_records,
                 counts.void_records
             ));
             line(format!(

@@ -13,8 +13,8 @@ use crate::checksum;
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
 /// The version of the format that this code writes. It reads version 1 too, which lacked what [`Superblock`] says from
-/// [`attach`](Superblock::attach) on.
-pub const VERSION: u32 = 2;
+/// [`attach`](Superblock::attach) on, and version 2, which lacked the records of regions.
+pub const VERSION: u32 = 3;
 const VERSION_MIN: u32 = 1;
 /// Records in one metadata page: (4,096 - 64) / 16.
 pub const RECORDS_PER_PAGE: usize = 252;
@@ -259,12 +259,43 @@ pub enum Kind {
     Lost,
     /// All dirty copies that are on the unit of [`Record::slot`], in pages up to that slot, were written back and are clean.
     UnitDestaged,
+    /// Blocks of the [`Region`] are being written on the backend: until it is said to be sure again, no copy of a block of it counts
+    /// that is clean, wherever its record stands.
+    Unsure,
+    /// The clean copies of the [`Region`] count again.
+    Sure,
+    /// No clean copy of a block of the [`Region`] counts whose record stands before this one; those behind it do.
+    ForgetRegion,
 }
 
 impl Kind {
     /// Whether a page of data belongs to the record.
     pub fn has_data(self) -> bool {
         matches!(self, Kind::Void | Kind::Clean | Kind::Dirty)
+    }
+
+    /// Whether the record is about a [`Region`] rather than a block.
+    pub fn is_of_region(self) -> bool {
+        matches!(self, Kind::Unsure | Kind::Sure | Kind::ForgetRegion)
+    }
+}
+
+/// A row of as many blocks as others, of which the first begins at block 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Region {
+    /// Its first block.
+    pub first: u32,
+    /// How many there are, or 0 for all blocks of the volume.
+    pub blocks: u32,
+}
+
+impl Region {
+    /// All blocks of the volume.
+    pub const ALL: Region = Region { first: 0, blocks: 0 };
+
+    /// The region of `blocks` blocks that `block` is in.
+    pub fn of(block: u32, blocks: u32) -> Region {
+        Region { first: block.checked_div(blocks).map_or(0, |number| number * blocks), blocks }
     }
 }
 
@@ -277,7 +308,7 @@ pub struct Record {
     pub block: u32,
     /// For data, the device's page where it is; for [`Kind::Destaged`], the page of the record that is meant; for
     /// [`Kind::UnitDestaged`], the last page that is meant; for a [`Kind::Lost`] that was to be data, the page that it left unused;
-    /// else 0.
+    /// for a [`Region`], whose first block the record names, [how many blocks](Region::blocks) it has; else 0.
     pub slot: u32,
     /// CRC32C of the data, or 0.
     pub crc: u32,
@@ -366,6 +397,9 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
             Kind::Destaged => 4,
             Kind::Lost => 5,
             Kind::UnitDestaged => 6,
+            Kind::Unsure => 7,
+            Kind::Sure => 8,
+            Kind::ForgetRegion => 9,
         };
         bytes[0..4].copy_from_slice(&record.block.to_le_bytes());
         bytes[4..8].copy_from_slice(&kind.to_le_bytes());
@@ -395,6 +429,9 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
             4 => Kind::Destaged,
             5 => Kind::Lost,
             6 => Kind::UnitDestaged,
+            7 => Kind::Unsure,
+            8 => Kind::Sure,
+            9 => Kind::ForgetRegion,
             found => return Err(PageError::Field { field: "kind of record", found: found.into() }),
         };
         Ok(Record { kind, block: u32_at(bytes, 0), slot: u32_at(bytes, 8), crc: u32_at(bytes, 12) })
@@ -482,11 +519,30 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 3;
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 3 }));
+        newer[12] = 4;
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 4 }));
     }
 
-    /// A version 1 page is a version 2 page without what came later.
+    /// Version 2 differs in the records that a log may have.
+    #[test]
+    fn a_superblock_of_version_2_is_read_as_it_is() {
+        let mut page = superblock().encode();
+        assert_eq!(page[12], 3);
+        page[12] = 2;
+        let crc = crc32c::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&page), Ok(superblock()));
+    }
+
+    #[test]
+    fn regions_lie_side_by_side_from_the_first_block_on() {
+        assert_eq!(Region::of(4095, 4096), Region { first: 0, blocks: 4096 });
+        assert_eq!(Region::of(4096, 4096), Region { first: 4096, blocks: 4096 });
+        assert_eq!(Region::of(u32::MAX, 4096), Region { first: 0xFFFF_F000, blocks: 4096 });
+        assert_eq!(Region::of(77, 0), Region::ALL);
+    }
+
+    /// A version 1 page is a version 3 page without what came later.
     #[test]
     fn a_superblock_of_version_1_is_read_and_may_be_dirty() {
         let mut page = superblock().encode();
@@ -513,8 +569,18 @@ mod tests {
             durable_end: 253,
             footer_pages: 0,
         };
-        let kinds =
-            [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
+        let kinds = [
+            Kind::Void,
+            Kind::Clean,
+            Kind::Dirty,
+            Kind::Forget,
+            Kind::Destaged,
+            Kind::Lost,
+            Kind::UnitDestaged,
+            Kind::Unsure,
+            Kind::Sure,
+            Kind::ForgetRegion,
+        ];
         let records: Vec<Record> = kinds
             .iter()
             .zip(10..)

@@ -19,6 +19,7 @@
 //! same data is written there again: it is to be wiped before anything is written.
 
 mod rebuild;
+mod regions;
 
 use std::collections::HashMap;
 
@@ -200,6 +201,8 @@ pub struct Recovered {
     pub log: Log,
     /// Blocks whose only copy was lost, with the sequence of the unit that says so.
     pub lost: HashMap<u32, u64>,
+    /// Clean copies that do not count, as their blocks may have been overwritten on the backend just before a crash.
+    pub dropped_blocks: u64,
     /// Checksums of the data in each slot that holds a block, by slot.
     pub checksums: Vec<u32>,
     /// The epoch of what is written from now on.
@@ -222,6 +225,7 @@ impl Recovered {
         Recovered {
             log: Log::new(geometry),
             lost: HashMap::new(),
+            dropped_blocks: 0,
             checksums: vec![0; geometry.pages() as usize],
             epoch: 1,
             end: Place::default(),
@@ -322,9 +326,10 @@ pub fn recover<U: Units>(
         Ok(())
     })?;
     let units = numbers.len() as u32 + 1;
-    let Rebuild { log, lost, checksums, .. } = rebuild;
-    let end = Place { sequence: head.sequence, page: head.end };
-    Ok(Recovered { log, lost, checksums, epoch, end, units, torn, head_records: head.records, leftovers })
+    rebuild.finish();
+    let Rebuild { log, lost, checksums, dropped_blocks, .. } = rebuild;
+    let (end, head_records) = (Place { sequence: head.sequence, page: head.end }, head.records);
+    Ok(Recovered { log, lost, dropped_blocks, checksums, epoch, end, units, torn, head_records, leftovers })
 }
 
 /// The header and the records of a unit whose segments were flushed up to `end`, from the segments.

@@ -286,7 +286,8 @@ fn follow(geometry: Geometry, sequence: u64, remains: &UnitRemains, head: &mut P
             (head.end, head.epoch) = (at, segment.header.epoch);
             head.tail = head.tail.max(segment.header.tail);
         } else {
-            behind.doubts.extend(segment.records.iter().filter(|record| record.kind != Kind::Void).map(|it| it.block));
+            let of_blocks = segment.records.iter().filter(|it| it.kind != Kind::Void && !it.kind.is_of_region());
+            behind.doubts.extend(of_blocks.map(|record| record.block));
         }
     }
     behind.continues = at < geometry.segments_end() && by_page.range(at..).any(|(_, it)| it.header.epoch >= head.epoch);
@@ -318,7 +319,8 @@ impl Blocks {
     fn apply(&mut self, record: &Record) {
         let Record { kind, block, slot, crc } = *record;
         let content = match kind {
-            Kind::Void => return,
+            // Of regions only clean copies are said not to count, which the backend has.
+            Kind::Void | Kind::Unsure | Kind::Sure | Kind::ForgetRegion => return,
             Kind::Clean | Kind::Dirty => {
                 self.by_slot.insert(slot, block);
                 Content::Copy { slot, crc, dirty: kind == Kind::Dirty }

@@ -55,7 +55,7 @@ fn the_superblock_is_as_documented() {
     let fields = [
         ("magic number", b"flashwis".to_vec()),
         ("checksum", crc32c::crc32c(&page[12..]).to_le_bytes().to_vec()),
-        ("version", 2_u32.to_le_bytes().to_vec()),
+        ("version", 3_u32.to_le_bytes().to_vec()),
         ("generation", superblock.generation.to_le_bytes().to_vec()),
         ("cache", vec![0x11; 16]),
         ("backend", vec![0x22; 16]),
@@ -89,9 +89,20 @@ fn metadata_pages_and_records_are_as_documented() {
         durable_end: 0x81,
         footer_pages: 0x91,
     };
-    let kinds = [Kind::Void, Kind::Clean, Kind::Dirty, Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
+    let kinds = [
+        Kind::Void,
+        Kind::Clean,
+        Kind::Dirty,
+        Kind::Forget,
+        Kind::Destaged,
+        Kind::Lost,
+        Kind::UnitDestaged,
+        Kind::Unsure,
+        Kind::Sure,
+        Kind::ForgetRegion,
+    ];
     let records: Vec<Record> = (0_u32..RECORDS_PER_PAGE as u32)
-        .map(|n| Record { kind: kinds[n as usize % 7], block: n + 1000, slot: n + 2000, crc: n + 3000 })
+        .map(|n| Record { kind: kinds[n as usize % kinds.len()], block: n + 1000, slot: n + 2000, crc: n + 3000 })
         .collect();
     for (role, magic) in [(Role::Segment, b"FWSG"), (Role::Footer, b"FWFT")] {
         let mut page: Page = [0; BLOCK_BYTES];

@@ -77,6 +77,8 @@ pub struct Counts {
     pub destaged_records: u64,
     /// Records that the only copy of a block was lost.
     pub lost_records: u64,
+    /// Records that clean copies of a region do not count, or count again.
+    pub region_records: u64,
     /// Records of data that nothing refers to.
     pub void_records: u64,
     /// Blocks with a copy.
@@ -335,6 +337,7 @@ fn check_log(geometry: Geometry, units: &BTreeMap<u64, UnitWalk>, report: &mut R
                 Kind::Forget => &mut counts.forget_records,
                 Kind::Destaged | Kind::UnitDestaged => &mut counts.destaged_records,
                 Kind::Lost => &mut counts.lost_records,
+                Kind::Unsure | Kind::Sure | Kind::ForgetRegion => &mut counts.region_records,
             };
             *count += 1;
         }

@@ -195,7 +195,7 @@ fn a_newer_format_is_called_by_its_name() {
     file.write_all_at(&[9], 12).unwrap();
     file.write_all_at(&[9], 4096 + 12).unwrap();
     assert!(
-        setting.refusal().contains("it has format version 9; this program reads versions 1 to 2"),
+        setting.refusal().contains("it has format version 9; this program reads versions 1 to 3"),
         "{}",
         setting.refusal()
     );

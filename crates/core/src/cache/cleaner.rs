@@ -84,6 +84,7 @@ impl Cache {
         let from = steps.len();
         self.log.reset_tail(steps);
         self.settle(from, steps);
+        self.intents.unit_reset(sequence);
     }
 
     /// Whether a clean block is to be copied forward if there is space for it.
@@ -359,6 +360,8 @@ impl Cache {
             return;
         }
         self.flush_down(steps);
+        self.log.say_forgotten(steps);
+        self.all_become_sure(steps);
         // Clean blocks that wait in memory are worth as much as others.
         self.log_seal(steps);
         self.log.say_destaged(steps);

@@ -95,6 +95,24 @@ impl FromStr for CopyForward {
     }
 }
 
+/// Regions of the backend that are said on flash to be unsure while blocks of them are overwritten past the flash: after a crash, their
+/// clean copies are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// Blocks of a region.
+    pub blocks: u32,
+    /// A region is sure again when nothing of it was overwritten for so long.
+    pub sure_after_us: u64,
+    /// So many are unsure at a time, at most; then the one that was overwritten longest ago is sure again.
+    pub unsure_max: u32,
+}
+
+impl Default for Regions {
+    fn default() -> Regions {
+        Regions { blocks: 4096, sure_after_us: 5_000_000, unsure_max: 1024 }
+    }
+}
+
 /// What a cache is made of.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -126,6 +144,8 @@ pub struct Config {
     pub commit_age_us: u64,
     /// A sequential stream bypasses the flash once it is this long; 0 for never.
     pub sequential_blocks: u32,
+    /// Regions that are unsure while they are overwritten past the flash.
+    pub regions: Regions,
 }
 
 impl Config {
@@ -146,6 +166,7 @@ impl Config {
             dirty_age_us: 15 * 60_000_000,
             commit_age_us: 5_000_000,
             sequential_blocks: 1024,
+            regions: Regions::default(),
         }
     }
 

@@ -8,13 +8,14 @@
 //!
 //! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older copy of that
 //! block on flash would be taken for the newest after a crash.* A block written back is itself that copy, durable before.
-//! A write that goes straight to the backend first makes a [`Kind::Forget`](crate::format::Kind::Forget) durable if there is a
-//! clean copy, and goes to flash after all if there is a dirty one, or if the block was lost.
+//! A write that goes straight to the backend goes to flash after all if there is a dirty copy, or if the block was lost; before it is
+//! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure): [`intents`].
 
 mod cleaner;
 mod config;
 pub mod failure;
 mod figures;
+mod intents;
 mod pace;
 pub mod request;
 mod write;
@@ -22,8 +23,9 @@ mod write;
 use std::collections::{HashMap, HashSet};
 
 use config::RESERVE_UNITS;
-pub use config::{Config, CopyForward, Mode};
+pub use config::{Config, CopyForward, Mode, Regions};
 pub use figures::Figures;
+use intents::Intents;
 use pace::Pace;
 
 use crate::access::{Access, NEVER, Op};
@@ -150,6 +152,7 @@ pub struct Cache {
     destage_after_us: u64,
     /// Blocks whose only copy was lost, and the sequence of the unit that says so (0: only known in memory).
     lost: HashMap<u32, u64>,
+    intents: Intents,
     /// Dirty blocks that could not be read from flash the last time, with their slots.
     unreadable: HashMap<u32, u32>,
     /// Blocks of which the backend lacks an acknowledged write, for which a later one that is not done yet may make up.
@@ -257,6 +260,7 @@ impl Cache {
             clean_from,
             destage_after_us: 0,
             lost,
+            intents: Intents::new(config.regions),
             unreadable: HashMap::new(),
             backend_lacks: HashSet::new(),
             // An earlier run may have written to the backend and died before it was flushed.
@@ -434,8 +438,10 @@ impl Cache {
         let commit_us =
             self.write_buffer.oldest_us().map(|since_us| since_us.saturating_add(self.config.commit_age_us));
         let retry_us = (self.destage_after_us > self.ticked_us).then_some(self.destage_after_us);
-        let witness_us = self.log.lacks_witness().then_some(self.ticked_us);
-        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(witness_us).min()
+        let appends = self.log.lacks_witness() || self.log.waits_to_say_sure();
+        let witness_us = appends.then_some(self.ticked_us);
+        let sure_us = self.intents.due_us();
+        commit_us.into_iter().chain(self.aged_us()).chain(retry_us).chain(sure_us).chain(witness_us).min()
     }
 
     /// Plans what is due at a time, without a request.
@@ -453,8 +459,12 @@ impl Cache {
         }
         self.clean_aged(steps);
         self.background(steps);
+        self.become_sure(steps);
         // Where nothing was appended for a while: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
+            if self.log.waits_to_say_sure() {
+                self.log_seal(steps);
+            }
             self.log.bear_witness(steps);
         }
         self.ticked_end = self.log.end();

@@ -123,7 +123,7 @@ impl Cache {
     /// its answer.
     pub(super) fn write_down(&mut self, writes: &[Write], ask: bool, acknowledged: bool, steps: &mut Vec<Step>) {
         let mut to_backend: Vec<(Write, bool)> = Vec::new();
-        let mut forgot = false;
+        let mut forgotten = Vec::new();
         for &write in writes {
             let Write { block, frame, request_blocks, .. } = write;
             self.reclaim(steps);
@@ -147,23 +147,29 @@ impl Cache {
                 self.log_add(block, frame, true, Cause::Client, steps);
                 continue;
             }
-            if slot.is_some() {
+            if slot.is_some_and(|slot| !(wanted && self.log.can_replace_clean(slot))) {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
-                forgot = true;
+                forgotten.push(block);
             }
             to_backend.push((write, wanted));
         }
-        if forgot {
-            self.log_seal(steps);
-            self.log.flush(steps);
-        }
+        self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, _)| write.block);
         for &(Write { block, frame, replaces, .. }, wanted) in &to_backend {
+            if wanted {
+                self.reclaim(steps);
+            }
+            // A copy that was to be replaced in memory may have been handed out for writing meanwhile.
+            if let Some(slot) = self.log.find(block)
+                && !self.log.can_replace_clean(slot)
+            {
+                self.log_mark(RecordKind::Forget, block, 0, steps);
+                self.become_unsure(&[block], steps);
+            }
             self.figures.backend_written_blocks += 1;
             steps.push(Step::WriteBackend { block, frame, acknowledged, replaces, batch: None });
             self.backend_unflushed = true;
             if wanted {
-                self.reclaim(steps);
                 self.log_add(block, frame, false, Cause::Admission, steps);
                 self.log.need_backend_flush();
             }
@@ -234,7 +240,7 @@ impl Cache {
         let (Some(&first), Some(&last)) = (blocks.first(), blocks.last()) else { return };
         self.figures.zeroed_blocks += blocks.len() as u64;
         let mut zeroes = None;
-        let mut marked = false;
+        let mut marked = Vec::new();
         let mut replaces = Vec::new();
         for &block in blocks {
             self.reclaim(steps);
@@ -253,16 +259,13 @@ impl Cache {
                 });
                 // Behind a dirty copy that is not durable yet, an older clean one may be.
                 self.log_add(block, frame, true, Cause::Client, steps);
-                marked = true;
+                marked.push(block);
             } else if slot.is_some() {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
-                marked = true;
+                marked.push(block);
             }
         }
-        if marked {
-            self.log_seal(steps);
-            self.log.flush(steps);
-        }
+        self.become_unsure(&marked, steps);
         steps.push(Step::ZeroBackend { block: first, count: last - first + 1, may_punch_holes, replaces });
         self.backend_unflushed = true;
     }

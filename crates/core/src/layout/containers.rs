@@ -14,8 +14,12 @@ use std::collections::VecDeque;
 
 use super::contents::{AnyPolicy, Contents};
 pub use super::segment::{Cause, Footer, Head, LogRecord, Segment};
-use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE};
+use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Region};
 use crate::step::{Frame, Step};
+
+/// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
+const FORGOTTEN_MAX: usize = 64;
+const FORGETTING_UNITS_MIN: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -64,6 +68,8 @@ pub struct Log {
     open: Option<Segment>,
     /// Units whose dirty copies were written back, which the flash does not say yet: sequence, and the last slot that is meant.
     destaged: VecDeque<(u64, u32)>,
+    /// What the first records that are added say to be forgotten.
+    to_forget: Vec<Region>,
     /// Up to where a footer repeats the log and calls it durable.
     witnessed: Place,
     dirty_blocks: u64,
@@ -97,6 +103,7 @@ impl Log {
             segment_blocks: RECORDS_PER_PAGE as u32,
             open: None,
             destaged: VecDeque::new(),
+            to_forget: Vec::new(),
             witnessed: Place::default(),
             dirty_blocks: 0,
             unflushed: false,
@@ -144,6 +151,19 @@ impl Log {
     pub fn restore(&mut self, block: u32, slot: u32, dirty: bool) {
         self.contents.place_new(block, slot);
         self.set_dirty(slot, dirty);
+    }
+
+    /// Lets the first records that are added be those which say that no clean copy of a block of `regions` counts that stands before
+    /// them: recovery has left these out.
+    pub fn forget_first(&mut self, regions: Vec<Region>) {
+        self.to_forget = regions;
+    }
+
+    /// Plans those first records, if nothing was added yet.
+    pub fn say_forgotten(&mut self, steps: &mut Vec<Step>) {
+        if !self.to_forget.is_empty() {
+            self.ensure_room(false, steps);
+        }
     }
 
     /// A hint that `block` will be looked up soon.
@@ -339,12 +359,16 @@ impl Log {
     /// Adds a record without data. [`Kind::Forget`] and [`Kind::Lost`] also drop the copy that the block has.
     pub fn mark(&mut self, kind: Kind, block: u32, slot: u32, steps: &mut Vec<Step>) {
         assert!(!kind.has_data());
-        if kind != Kind::Destaged
+        if matches!(kind, Kind::Forget | Kind::Lost)
             && let Some(slot) = self.find(block)
         {
             self.drop_slot(block, slot);
         }
         self.ensure_room(false, steps);
+        self.push_mark(kind, block, slot);
+    }
+
+    fn push_mark(&mut self, kind: Kind, block: u32, slot: u32) {
         self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 }, old: None, copied: false });
     }
 
@@ -374,15 +398,7 @@ impl Log {
             && let Some((sequence, last)) = self.destaged.pop_front()
         {
             if sequence >= self.tail {
-                let frame = Frame { number: 0, fill: 0 };
-                self.push(LogRecord {
-                    kind: Kind::UnitDestaged,
-                    block: 0,
-                    slot: last,
-                    frame,
-                    old: None,
-                    copied: false,
-                });
+                self.push_mark(Kind::UnitDestaged, 0, last);
             }
         }
     }
@@ -534,6 +550,19 @@ impl Log {
         self.open.as_ref().is_some_and(|open| open.records.iter().any(matters))
     }
 
+    /// Whether a new clean copy of the block at `slot` would take the place of this one in memory, and of none on flash.
+    pub fn can_replace_clean(&self, slot: u32) -> bool {
+        let Some(open) = &self.open else { return false };
+        self.open_record(open, slot)
+            .map(|at| &open.records[at])
+            .is_some_and(|it| it.kind == Kind::Clean && it.old.is_none())
+    }
+
+    /// Whether it waits in memory to be said that a region is sure again.
+    pub fn waits_to_say_sure(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.records.iter().any(|record| record.kind == Kind::Sure))
+    }
+
     /// Plans a flush of the flash, if anything was appended since the last.
     pub fn flush(&mut self, steps: &mut Vec<Step>) {
         if self.unflushed {
@@ -549,6 +578,17 @@ impl Log {
     }
 
     fn ensure_room(&mut self, data: bool, steps: &mut Vec<Step>) {
+        self.make_room(data, steps);
+        if self.to_forget.len() > FORGOTTEN_MAX && self.free_units() < FORGETTING_UNITS_MIN {
+            self.to_forget = vec![Region::ALL];
+        }
+        while let Some(Region { first, blocks }) = self.to_forget.pop() {
+            self.push_mark(Kind::ForgetRegion, first, blocks);
+            self.make_room(data, steps);
+        }
+    }
+
+    fn make_room(&mut self, data: bool, steps: &mut Vec<Step>) {
         if let Some(open) = &self.open {
             let in_unit = self.geometry.segments_end() - open.page - 1;
             let pages_left = in_unit.min(self.segment_blocks).saturating_sub(open.data_pages);

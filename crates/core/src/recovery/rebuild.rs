@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use rustc_hash::FxBuildHasher;
 
-use crate::format::{Kind, Place, Record};
+use super::regions::Regions;
+use crate::format::{Kind, Place, Record, Region};
 use crate::layout::containers::Log;
 
 /// Records whose blocks are fetched ahead together.
@@ -43,6 +44,9 @@ pub(super) struct Rebuild {
     absent: HashSet<u32, FxBuildHasher>,
     /// By unit and [`Age`].
     marks: HashMap<u32, [Marks; 2]>,
+    regions: Regions,
+    /// As [`Recovered::dropped_blocks`](super::Recovered::dropped_blocks).
+    pub(super) dropped_blocks: u64,
 }
 
 /// A unit whose records are being applied.
@@ -96,7 +100,16 @@ impl Rebuild {
     /// A log that was told of nothing yet, of which clean copies count from a place.
     pub(super) fn new(log: Log, clean_from: Place) -> Rebuild {
         let checksums = vec![0; log.geometry().pages() as usize];
-        Rebuild { clean_from, log, lost: HashMap::new(), checksums, absent: HashSet::default(), marks: HashMap::new() }
+        Rebuild {
+            clean_from,
+            log,
+            lost: HashMap::new(),
+            checksums,
+            absent: HashSet::default(),
+            marks: HashMap::new(),
+            regions: Regions::default(),
+            dropped_blocks: 0,
+        }
     }
 
     /// Applies the records of a unit, which is older than all before. Their slots are of the unit, and each is there once.
@@ -129,6 +142,23 @@ impl Rebuild {
         }
     }
 
+    /// All records were applied: clean copies of regions that are unsure do not count, wherever their records stand.
+    pub(super) fn finish(&mut self) {
+        let unsure = self.regions.unsure();
+        if unsure.is_empty() {
+            return;
+        }
+        for sequence in self.log.sequences() {
+            for (block, slot) in self.log.blocks_in(sequence) {
+                if !self.log.is_dirty(slot) && self.regions.is_unsure(block) {
+                    self.log.drop_slot(block, slot);
+                    self.dropped_blocks += 1;
+                }
+            }
+        }
+        self.log.forget_first(unsure);
+    }
+
     fn apply_record(&mut self, unit: &mut Unit, sequence: u64, record: &Record, age: Age) {
         let Record { kind, block, slot, crc } = *record;
         match kind {
@@ -139,11 +169,16 @@ impl Rebuild {
                     return;
                 }
                 let was_clean = kind == Kind::Clean || unit.is_destaged(slot, Age::Early);
+                let is_dirty = !was_clean && !unit.is_destaged(slot, Age::Late);
                 match age {
                     Age::Early if was_clean => {
                         self.absent.insert(block);
                     }
-                    _ => self.log.restore(block, slot, !was_clean && !unit.is_destaged(slot, Age::Late)),
+                    _ if !is_dirty && self.regions.is_forgotten(block) => {
+                        self.absent.insert(block);
+                        self.dropped_blocks += 1;
+                    }
+                    _ => self.log.restore(block, slot, is_dirty),
                 }
             }
             Kind::Forget | Kind::Lost => {
@@ -163,6 +198,9 @@ impl Rebuild {
                 } else {
                     self.marks_on(slot, |marks| raise(&mut marks[age as usize].before));
                 }
+            }
+            Kind::Unsure | Kind::Sure | Kind::ForgetRegion => {
+                self.regions.note(kind, Region { first: block, blocks: slot });
             }
         }
     }
@@ -191,14 +229,23 @@ mod tests {
     const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
     const HEAD: u64 = 19;
     const TAIL: u64 = 13;
+    const BLOCKS: u32 = 25;
 
     /// What a log holds: by block its slot and whether it is dirty; and lost blocks with who says so.
     type Held = (BTreeMap<u32, (u32, bool)>, BTreeMap<u32, u64>);
 
     /// The records applied as they were written, oldest first.
-    fn oldest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> Held {
+    fn oldest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> (Held, Vec<u32>) {
         let (mut copies, mut lost) = Held::default();
         let mut before = units[0].0 <= clean_from.sequence;
+        // By block.
+        let mut unsure = [false; BLOCKS as usize];
+        let mut forgotten: [HashSet<u32>; BLOCKS as usize] = Default::default();
+        let region = |record: &Record| {
+            let blocks = if record.slot == 0 { BLOCKS } else { record.slot };
+            let first = record.block / blocks * blocks;
+            first as usize..(first + blocks).min(BLOCKS) as usize
+        };
         for (sequence, records) in units {
             for record in records {
                 let place = (*sequence, record.slot % GEOMETRY.unit_pages);
@@ -234,27 +281,44 @@ mod tests {
                         copies.remove(&block);
                         lost.insert(block, *sequence);
                     }
+                    Kind::Unsure => unsure[region(record)].fill(true),
+                    Kind::Sure => unsure[region(record)].fill(false),
+                    Kind::ForgetRegion => {
+                        unsure[region(record)].fill(false);
+                        let slots = copies.values().map(|(slot, _)| *slot);
+                        forgotten[region(record)].iter_mut().for_each(|forgotten| forgotten.extend(slots.clone()));
+                    }
                 }
             }
         }
         if before {
             copies.retain(|_, (_, dirty)| *dirty);
         }
-        (copies, lost)
+        copies.retain(|&block, (slot, dirty)| {
+            *dirty || !(unsure[block as usize] || forgotten[block as usize].contains(slot))
+        });
+        let unsure = (0..BLOCKS).filter(|&block| unsure[block as usize]).collect();
+        ((copies, lost), unsure)
     }
 
-    fn newest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> Held {
+    fn newest_first(units: &[(u64, Vec<Record>)], clean_from: Place) -> (Held, HashSet<u32>) {
         let head = Head { sequence: HEAD, end: 14, previous_end: 14, records: Vec::new() };
         let mut rebuild = Rebuild::new(Log::continued(GEOMETRY, TAIL, &head), clean_from);
         for (sequence, records) in units.iter().rev() {
             rebuild.apply(*sequence, records);
         }
+        rebuild.finish();
         rebuild.log.check();
         let copy = |block| {
             let slot = rebuild.log.find(block).expect("a block of the log has a copy");
             (block, (slot, rebuild.log.is_dirty(slot)))
         };
-        (rebuild.log.blocks().into_iter().map(copy).collect(), rebuild.lost.into_iter().collect())
+        let unsure = rebuild.regions.unsure().into_iter().flat_map(|Region { first, blocks }| match blocks {
+            0 => 0..BLOCKS,
+            _ => first..(first + blocks).min(BLOCKS),
+        });
+        let held = (rebuild.log.blocks().into_iter().map(copy).collect(), rebuild.lost.into_iter().collect());
+        (held, unsure.collect())
     }
 
     /// A number below `end`, from a linear congruential generator.
@@ -280,11 +344,16 @@ mod tests {
                 Kind::Destaged,
                 Kind::Lost,
                 Kind::UnitDestaged,
+                [Kind::Unsure, Kind::Unsure, Kind::Sure, Kind::ForgetRegion][random(state, 4) as usize],
             ];
             let kind = kinds[random(state, kinds.len() as u32) as usize];
-            let block = random(state, 25);
+            let block = random(state, BLOCKS);
             // Some marks name a slot that is beyond the device.
             let mut slot = random(state, GEOMETRY.pages() + 2);
+            if kind.is_of_region() {
+                // Few are of the whole volume.
+                slot = [4, 4, 4, 10, 10, 0][random(state, 6) as usize];
+            }
             if kind.has_data() {
                 page += random(state, 2);
                 slot = GEOMETRY.slot(GEOMETRY.unit_of(sequence), page);
@@ -313,19 +382,27 @@ mod tests {
     #[test]
     fn newest_first_is_what_oldest_first_is() {
         let mut state = 1;
-        let (mut copies, mut dirty, mut lost) = (0, 0, 0);
+        let (mut copies, mut dirty, mut lost, mut all_unsure) = (0, 0, 0, 0);
         for case in 0..20_000 {
             let mut units: Vec<(u64, Vec<Record>)> =
                 (TAIL..=HEAD).map(|sequence| (sequence, records(&mut state, sequence))).collect();
             make_marks_right(&mut state, &mut units);
             let sequence = [0, u64::from(random(&mut state, 12)) + TAIL - 2][case % 2];
             let clean_from = Place { sequence, page: random(&mut state, 16) };
-            let expected = oldest_first(&units, clean_from);
-            assert_eq!(newest_first(&units, clean_from), expected, "case {case}: {clean_from:?}, {units:?}");
+            let (expected, unsure) = oldest_first(&units, clean_from);
+            let (found, found_unsure) = newest_first(&units, clean_from);
+            assert_eq!(found, expected, "case {case}: {clean_from:?}, {units:?}");
+            // What is no longer unsure by a record of a region of another size may be called so: it costs clean copies alone.
+            assert!(
+                unsure.iter().all(|block| found_unsure.contains(block)),
+                "case {case}: {unsure:?}, {found_unsure:?}"
+            );
+            all_unsure += unsure.len();
             copies += expected.0.len();
             dirty += expected.0.values().filter(|(_, dirty)| *dirty).count();
             lost += expected.1.len();
         }
-        assert!(dirty > 10_000 && copies - dirty > 10_000 && lost > 10_000, "{copies} {dirty} {lost}");
+        let enough = dirty > 10_000 && copies - dirty > 10_000 && lost > 10_000 && all_unsure > 10_000;
+        assert!(enough, "{copies} {dirty} {lost} {all_unsure}");
     }
 }

@@ -393,6 +393,12 @@ fn resume(
     settle(flash, &recovered).map_err(FlashError::Io)?;
     let crashed = superblock.state == State::InUse;
     let mut notes = Vec::new();
+    if recovered.dropped_blocks > 0 {
+        notes.push(format!(
+            "{} clean blocks of the cache were dropped, as the backend was being written close to them when the last run ended",
+            recovered.dropped_blocks
+        ));
+    }
     if let Some(changed) = changed {
         let clean = recovered.log.len() as u64 - recovered.log.dirty_blocks();
         notes.push(format!("{clean} clean blocks of the cache were dropped, as {changed}"));

@@ -1,9 +1,11 @@
 //! Planted bugs: what a wrong cache would do, brought about from outside, to show that the tests find it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::format::{
-    BLOCK_BYTES, Header, Kind, MetadataPage, Page, Role, Superblock, decode_metadata, encode_metadata,
+    BLOCK_BYTES, Header, Kind, MetadataPage, Page, RECORDS_PER_PAGE, Record, Role, Superblock, decode_metadata,
+    encode_metadata,
 };
 
 use crate::fake_disk::{FakeDisk, Filter};
@@ -25,6 +27,14 @@ pub enum Planted {
     SkipForgets,
     /// One of them.
     SkipOneForget(u64),
+    /// Regions that are overwritten past the flash are not said to be unsure before.
+    SkipUnsure,
+    /// They are not said to be again once the unit that says so was reset.
+    SkipUnsureAgain,
+    /// They are said to be sure again before what was overwritten is forgotten.
+    SureTooEarly,
+    /// Copies that recovery left out are not said to be forgotten.
+    SkipForgetRegions,
     /// The log's epoch stays the same at every start.
     SameEpoch,
     /// Recovery takes the older of two copies of a block.
@@ -59,6 +69,43 @@ pub fn forget_filter(only: Option<u64>) -> Filter {
                 seen += 1;
                 if only.is_none_or(|only| only == seen) {
                     record.kind = Kind::Void;
+                }
+            }
+            encode_metadata(role, &header, &records, page);
+        }
+    }))
+}
+
+/// A way to lose records of regions, or to have more of them.
+pub fn region_filter(planted: Planted) -> Filter {
+    // By first block, the unit that said that the region is unsure.
+    let mut said: HashMap<u32, u64> = HashMap::new();
+    Arc::new(Mutex::new(move |page: &mut Page| {
+        for role in [Role::Segment, Role::Footer] {
+            let Ok(MetadataPage { header, mut records }) = decode_metadata(role, page) else { continue };
+            let void = |record: &mut Record| record.kind = Kind::Void;
+            match planted {
+                Planted::SkipUnsure => records.iter_mut().filter(|it| it.kind == Kind::Unsure).for_each(void),
+                Planted::SkipForgetRegions => {
+                    records.iter_mut().filter(|it| it.kind == Kind::ForgetRegion).for_each(void)
+                }
+                Planted::SureTooEarly => {
+                    let unsure = |record: &&Record| record.kind == Kind::Unsure;
+                    let sure: Vec<Record> = records.iter().filter(unsure).copied().collect();
+                    records.extend(sure.into_iter().map(|record| Record { kind: Kind::Sure, ..record }));
+                    records.truncate(RECORDS_PER_PAGE);
+                }
+                _ => {
+                    for record in &mut records {
+                        match record.kind {
+                            Kind::Unsure if *said.entry(record.block).or_insert(header.sequence) != header.sequence => {
+                                void(record)
+                            }
+                            Kind::Sure | Kind::ForgetRegion if record.slot == 0 => said.clear(),
+                            Kind::Sure | Kind::ForgetRegion => drop(said.remove(&record.block)),
+                            _ => {}
+                        }
+                    }
                 }
             }
             encode_metadata(role, &header, &records, page);

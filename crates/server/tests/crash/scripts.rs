@@ -1,6 +1,6 @@
 //! Scripted workloads, with a power failure at every single device operation of them.
 
-use flashwise_core::cache::Mode;
+use flashwise_core::cache::{Mode, Regions};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
 use flashwise_server::engine::FLASH;
@@ -95,6 +95,15 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
             Flush,
         ])
     });
+    // Clean and written-back copies of three regions are overwritten past the flash; regions become sure and unsure again.
+    let past = (0..4).flat_map(|round| {
+        let at = round * 6;
+        let past = [Mode::WriteThrough, Mode::WriteAround][round % 2];
+        [Write(at, 12), Flush, Destage, Settle, Mode(past), Read(at, 12), Write(at + 2, 4), Write(at + 5, 1), Flush]
+            .into_iter()
+            .chain([Write(at + 4, 6), Wait(70), Wait(70), WriteDurable(at + 8, 2), Mode(Mode::WriteThrough)])
+            .chain([Write(at + 1, 3), Trim(at + 1, 2), Write(at + 3, 1), Flush, Mode(Mode::WriteBack)])
+    });
     let detach = [Write(0, 30), Flush, Write(10, 30), WritePart(50, 1, 4), Destage, Write(5, 10), Destage, Settle];
     vec![
         ("overwrites and flushes", Mode::WriteBack, overwrites.collect()),
@@ -105,14 +114,21 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
         ("modes and policies change", Mode::WriteBack, modes.collect()),
         ("admission rules come and go", Mode::WriteBack, refusals.collect()),
         ("sequential streams", Mode::WriteBack, sequential.collect()),
+        ("overwrites past the flash", Mode::WriteThrough, past.collect()),
         ("detaching", Mode::WriteBack, detach.into_iter().collect()),
     ]
 }
 
 /// Small worlds, alike but for how they group what they write.
 pub fn setups(mode: Mode) -> Vec<Setup> {
-    let setup =
-        Setup { mode, sequential_blocks: 24, policy: "lru", admission: "none", ..Setup::random(&mut Random(1)) };
+    let setup = Setup {
+        mode,
+        sequential_blocks: 24,
+        policy: "lru",
+        admission: "none",
+        regions: Regions { blocks: 8, sure_after_us: 100_000, unsure_max: 2 },
+        ..Setup::random(&mut Random(1))
+    };
     let small = Geometry { units: 11, unit_pages: 16 };
     vec![
         Setup {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Cache, Config, CopyForward, Mode, admission};
+use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::Spec;
@@ -18,7 +18,7 @@ use flashwise_server::flash::cache_tag;
 use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
 use crate::fake_side::{FakeRecord, FakeSide};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
-use crate::planted::{Planted, distort, forget_filter, metadata, uncounted_filter, witness_filter};
+use crate::planted::{Planted, distort, forget_filter, metadata, region_filter, uncounted_filter, witness_filter};
 use crate::random::Random;
 
 pub const VOLUME_BLOCKS: usize = 120;
@@ -94,6 +94,7 @@ pub struct Setup {
     pub copy_forward: CopyForward,
     pub depth: usize,
     pub spare_frames: u32,
+    pub regions: Regions,
     pub planted: Option<Planted>,
     pub faults: Vec<Fault>,
     /// Tries after the first.
@@ -122,6 +123,11 @@ impl Setup {
             ]),
             depth: random.pick(&[1, 4, 12]),
             spare_frames: random.pick(&[0, 2, 64]),
+            regions: Regions {
+                blocks: random.pick(&[4, 8, 8, 40, 4096]),
+                sure_after_us: random.pick(&[5_000, 40_000, 400_000]),
+                unsure_max: random.pick(&[1, 3, 1024]),
+            },
             planted: None,
             faults: Vec::new(),
             retries: 0,
@@ -149,6 +155,7 @@ impl Setup {
             commit_age_us: 200_000,
             sequential_blocks: self.sequential_blocks,
             copy_forward: self.copy_forward,
+            regions: self.regions,
             ..Config::new(self.geometry, Spec::parse(self.policy).unwrap())
         }
     }
@@ -246,6 +253,9 @@ impl World {
         match setup.planted {
             Some(Planted::SkipForgets) => flash.set_filter(forget_filter(None)),
             Some(Planted::SkipOneForget(number)) => flash.set_filter(forget_filter(Some(number))),
+            Some(
+                Planted::SkipUnsure | Planted::SkipUnsureAgain | Planted::SureTooEarly | Planted::SkipForgetRegions,
+            ) => flash.set_filter(region_filter(setup.planted.unwrap())),
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
             _ => {}

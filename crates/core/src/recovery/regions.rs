@@ -1,0 +1,72 @@
+//! What records of regions say of clean copies, read newest first.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rustc_hash::FxBuildHasher;
+
+use crate::format::{Kind, Region};
+
+/// What was said of a region.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// How many records of regions are newer than the newest of this one.
+    newer: u64,
+    /// Whether the newest calls it unsure.
+    is_unsure: bool,
+    /// Whether one of them says that what stands before it does not count.
+    is_forgotten: bool,
+}
+
+/// What the records that were seen so far say.
+#[derive(Debug, Default)]
+pub(super) struct Regions {
+    /// By size, of which a log has one or two, and by number.
+    said: BTreeMap<u32, HashMap<u32, Said, FxBuildHasher>>,
+    seen: u64,
+    /// Whether anything is forgotten.
+    forgets: bool,
+}
+
+fn number(block: u32, blocks: u32) -> u32 {
+    block.checked_div(blocks).unwrap_or(0)
+}
+
+impl Regions {
+    /// Takes note of a record that is older than all before.
+    pub(super) fn note(&mut self, kind: Kind, region: Region) {
+        let newest = Said { newer: self.seen, is_unsure: kind == Kind::Unsure, is_forgotten: false };
+        let of_size = self.said.entry(region.blocks).or_default();
+        let said = of_size.entry(number(region.first, region.blocks)).or_insert(newest);
+        said.is_forgotten |= kind == Kind::ForgetRegion;
+        self.forgets |= kind == Kind::ForgetRegion;
+        self.seen += 1;
+    }
+
+    /// What was said of the regions that `block` is in.
+    fn of(&self, block: u32) -> impl Iterator<Item = Said> {
+        self.said.iter().filter_map(move |(blocks, said)| said.get(&number(block, *blocks)).copied())
+    }
+
+    /// Whether a clean copy of `block` does not count whose record is older than all that were seen.
+    pub(super) fn is_forgotten(&self, block: u32) -> bool {
+        self.forgets && self.of(block).any(|said| said.is_forgotten)
+    }
+
+    /// Whether no clean copy of `block` counts, once all records were seen.
+    pub(super) fn is_unsure(&self, block: u32) -> bool {
+        self.of(block).min_by_key(|said| said.newer).is_some_and(|said| said.is_unsure)
+    }
+
+    /// The regions that were unsure when the log ended, in order.
+    pub(super) fn unsure(&self) -> Vec<Region> {
+        let whole = self.said.get(&0).and_then(|said| said.get(&0));
+        let mut unsure: Vec<Region> = Vec::new();
+        for (blocks, said) in &self.said {
+            let is_unsure = |said: &Said| said.is_unsure && whole.is_none_or(|whole| said.newer <= whole.newer);
+            let numbers = said.iter().filter(|(_, said)| is_unsure(said)).map(|(number, _)| *number);
+            unsure.extend(numbers.map(|number| Region { first: number * blocks, blocks: *blocks }));
+        }
+        unsure.sort_unstable();
+        unsure
+    }
+}
