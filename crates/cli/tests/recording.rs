@@ -58,7 +58,7 @@ fn expected(time_us: u64, volume: u32, request: &Request) -> RecordedRequest {
         Operation::WriteZeroes { .. } => recording::Operation::WriteZeroes,
         Operation::Cache => recording::Operation::Cache,
     };
-    let flags = Flags { force_unit_access: request.force_unit_access, no_hole, only_if_fast };
+    let flags = Flags { force_unit_access: request.force_unit_access, no_hole, only_if_fast, caching: request.caching };
     let (offset_bytes, length_bytes) = (request.offset, request.length);
     RecordedRequest { time_us: time_us as i64, volume, operation, offset_bytes, length_bytes, flags }
 }
