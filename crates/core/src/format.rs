@@ -198,16 +198,16 @@ impl Superblock {
         page
     }
 
-    /// Reads a superblock. The version is judged before the checksum, so that a newer format is called by its name.
+    /// Reads a superblock. The checksum has the same place in every version, so that damage is not taken for a newer one.
     pub fn decode(page: &Page) -> Result<Superblock, PageError> {
         if u64_at(page, 0) != SUPERBLOCK_MAGIC {
             return Err(PageError::Magic);
         }
+        check_crc(u32_at(page, 8), &page[12..])?;
         let version = u32_at(page, 12);
         if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(PageError::Version { found: version });
         }
-        check_crc(u32_at(page, 8), &page[12..])?;
         let field = |field, found: u32, valid: bool| {
             if valid { Ok(found) } else { Err(PageError::Field { field, found: found.into() }) }
         };
@@ -520,6 +520,9 @@ mod tests {
         }
         let mut newer = page;
         newer[12] = 4;
+        assert!(matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })), "a flipped bit is no newer version");
+        let crc = checksum::crc32c(&newer[12..]);
+        put(&mut newer, 8, &crc.to_le_bytes());
         assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 4 }));
     }
 

@@ -69,8 +69,8 @@ fn the_page_is_well_formed_and_its_ids_are_unique_and_resolve() {
         }
     }
     let count = |name: &str| elements.iter().filter(|(element, _)| element == name).count();
-    // For each trace: hits, writes, two to FIF, reuse distances, and two over time for each of four sizes.
-    assert_eq!((count("svg"), count("figure"), count("h1"), count("h2")), (26, 26, 1, 4));
+    // For each trace: hits, writes, write traffic, two to FIF, reuse distances, and two over time for each of four sizes.
+    assert_eq!((count("svg"), count("figure"), count("h1"), count("h2")), (28, 28, 1, 4));
     assert_eq!(count("table"), count("caption"));
 }
 
@@ -114,6 +114,8 @@ fn every_figure_of_every_row_stands_in_the_tables() {
         assert_eq!(table_row("Hit ratio by policy", &row.policy)[size], format!("{:.2}%", row.hit_ratio * 100.0));
         let writes = table_row("Flash writes by policy", &row.policy)[size].clone();
         assert_eq!(writes.split('\n').next().unwrap(), grouped(row.flash_writes_blocks));
+        let traffic = &table_row("Write traffic W by policy", &row.policy)[size];
+        assert_eq!(*traffic, grouped(row.write_hits + row.replacements.unwrap()));
         let counts = between("<caption>All counts", "</table>");
         let cells = [
             row.write_hits,
@@ -121,6 +123,7 @@ fn every_figure_of_every_row_stands_in_the_tables() {
             row.write_admissions,
             row.replacements.unwrap(),
             row.evictions.unwrap(),
+            row.write_traffic_blocks.unwrap(),
             row.bypasses,
         ];
         let cells: String = cells.map(|count| format!("<td>{}</td>", grouped(count))).concat();

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
-use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::Spec;
 use flashwise_server::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
@@ -363,7 +362,7 @@ impl World {
             length: length as u64,
             force_unit_access,
             data,
-            caching: caching_of(offset / BLOCK_BYTES),
+            caching: Default::default(),
         };
         self.engine.submit(request, Box::new(done), self.now_us);
         self.collect();
@@ -878,14 +877,4 @@ fn is_vouched_for(flash: &FakeDisk, geometry: Geometry, page: usize) -> bool {
 /// A random fault of a read of the flash.
 pub fn random_corruption(random: &mut Random) -> Effect {
     Effect::Corrupt { how: random.pick(&CORRUPTIONS), lasting: random.chance(2) }
-}
-
-/// What the I/O filter says of a request that begins in this block: an eighth of them are of clients that are never cached, an eighth of
-/// those that always are. Blocks are touched by requests that begin elsewhere too.
-fn caching_of(block: usize) -> Caching {
-    match block % 8 {
-        3 => Caching::Never,
-        6 => Caching::Always,
-        _ => Caching::Usual,
-    }
 }
