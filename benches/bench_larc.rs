@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
-use flashwise_benches::larc::{Experiment, Kind, Outcome, Problem, chart, run, table};
+use flashwise_benches::larc::{Experiment, Kind, MINUTES, Outcome, Problem, chart, run, table};
 
 /// Runs webserver and netsfs before LRU and LARC, and prints operations and flash writes.
 #[derive(Parser)]
@@ -17,7 +17,7 @@ struct Arguments {
     #[arg(long, default_value_t = 40)]
     scale: u64,
     /// How long a run takes in the paper's terms, in minutes.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = MINUTES)]
     minutes: u64,
     /// Runs of each kind, each with random numbers of its own.
     #[arg(long, default_value_t = 3)]
@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "0B,4MiB")]
     filters: Vec<String>,
     /// Runs at a time.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 12)]
     side_by_side: usize,
     /// Only this workload.
     #[arg(long)]

@@ -409,3 +409,77 @@ fn first_window(io_pages: u32) -> u32 {
         _ => READ_AHEAD_MAX,
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A disk that remembers what it was asked for, and gives numbers in order.
+    #[derive(Debug, Default)]
+    pub struct Recorded(Vec<(bool, Range<u32>)>);
+
+    impl Disk for Recorded {
+        fn submit(&mut self, write: bool, blocks: Range<u32>) -> u64 {
+            self.0.push((write, blocks));
+            self.0.len() as u64 - 1
+        }
+    }
+
+    /// A guest with a page cache of 1000 pages, which writes back after 30 s.
+    pub fn guest(clients: usize) -> Guest<Recorded> {
+        let write_back = WriteBack { age: Duration::from_secs(30), period: Duration::from_secs(5) };
+        Guest::new(Recorded::default(), 100_000, 1000, clients, write_back)
+    }
+
+    const NOW: Duration = Duration::ZERO;
+
+    #[test]
+    fn a_file_is_read_ahead_in_windows_that_double_and_only_once() {
+        let mut guest = guest(2);
+        let file = guest.make(50, 100 << 10);
+        // 8 KiB at a time: Linux begins with 16 KiB.
+        assert!(!guest.begin(0, Step::Read(file, 2), NOW));
+        // Another client waits for what is coming.
+        assert!(!guest.begin(1, Step::Read(file, 2), NOW));
+        assert_eq!(guest.ended(0), [0, 1]);
+        assert!(!guest.go_on(0, NOW));
+        assert!(!guest.go_on(1, NOW));
+        assert_eq!(guest.ended(1), [0, 1]);
+        assert!(!guest.go_on(0, NOW));
+        assert_eq!(guest.ended(2), [0]);
+        assert!(guest.go_on(0, NOW) && guest.go_on(1, NOW));
+        assert!(guest.begin(0, Step::Read(file, 256), NOW));
+        assert_eq!(guest.disk.0, [(false, 50..54), (false, 54..62), (false, 62..75)]);
+        assert_eq!(guest.transferred_blocks(), [25, 0]);
+    }
+
+    #[test]
+    fn what_is_old_is_written_and_what_is_deleted_before_is_not() {
+        let mut guest = guest(1);
+        let [kept, deleted] = [7, 9].map(|goal| guest.make(goal, 0));
+        assert!(guest.begin(0, Step::Append(kept, 5000), NOW));
+        assert!(guest.begin(0, Step::Append(deleted, 5000), NOW));
+        assert!(guest.begin(0, Step::Delete(deleted), NOW));
+        guest.look(Duration::from_secs(29));
+        assert_eq!(guest.disk.0, []);
+        guest.look(Duration::from_secs(34));
+        assert_eq!(guest.disk.0, [(true, 7..9)]);
+        // More in the last page: it is written again, in place, and what follows lies behind it.
+        assert!(guest.begin(0, Step::Append(kept, 5000), Duration::from_secs(40)));
+        assert!(guest.ended(0).is_empty());
+        guest.look(Duration::from_secs(80));
+        assert_eq!(guest.disk.0[1..], [(true, 8..10)]);
+    }
+
+    #[test]
+    fn writers_wait_while_a_fifth_of_the_page_cache_is_dirty() {
+        let mut guest = guest(1);
+        let file = guest.make(0, 0);
+        // 250 of 1000 pages, more than a tenth: they are being written, at most 128 at a time.
+        assert!(guest.begin(0, Step::Append(file, 250 * PAGE_BYTES), NOW));
+        assert_eq!(guest.disk.0, [(true, 0..128), (true, 128..250)]);
+        assert!(!guest.begin(0, Step::Append(file, 1), NOW));
+        assert_eq!(guest.ended(0), [0]);
+        assert!(guest.go_on(0, NOW));
+    }
+}

@@ -81,7 +81,7 @@ const WEB_APPEND_BYTES: u64 = 16 << 10;
 /// webserver reads 1 MiB at a time.
 const WEB_READ_PAGES: u32 = 256;
 /// More than the log grows to.
-const LOG_BYTES_MAX: u64 = 16 << 30;
+const LOG_BYTES_MAX: u64 = 128 << 30;
 /// Of the files of netsfs, so many in a hundred exist.
 const NETSFS_EXISTING: u64 = 60;
 /// Sizes of the files of netsfs.
@@ -176,4 +176,47 @@ impl Workload {
 /// A uniform number of bytes below this.
 fn up_to(bytes: u64, random: &mut impl Rng) -> u64 {
     random.random_range(0..bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::guest::tests::guest;
+    use super::*;
+
+    /// The operations of so many steps of the first client, and how many of them read, write and delete.
+    fn loops(kind: Kind, steps: usize) -> (u64, [usize; 3]) {
+        let mut guest = guest(kind.clients());
+        let mut workload = kind.set_up(&mut guest, 4000, 1);
+        let (mut operations, mut kinds) = (0, [0; 3]);
+        for _ in 0..steps {
+            let (step, count) = workload.next(0, &mut guest);
+            operations += count;
+            match step {
+                Step::Read(..) => kinds[0] += 1,
+                Step::Append(..) => kinds[1] += 1,
+                Step::Delete(_) => kinds[2] += 1,
+                Step::Look => {}
+            }
+        }
+        (operations, kinds)
+    }
+
+    #[test]
+    fn loops_have_the_operations_of_filebench() {
+        // Ten times opening, reading and closing, and an append.
+        assert_eq!(loops(Kind::Webserver, 11 * 3), (3 * 31, [30, 3, 0]));
+        // Launching 9, rewriting 6 times 7, appending 3 times 3, looking 1.
+        assert_eq!(loops(Kind::Netsfs, 25 * 3), (3 * 61, [27, 27, 18]));
+    }
+
+    #[test]
+    fn tables_have_the_means_that_their_rows_say() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for (table, mean_kib) in [(FILE_SIZE, 26.71), (READ_SIZE, 12.52), (WRITE_SIZE, 35.2)] {
+            assert_eq!(table.iter().map(|row| row.0).sum::<u32>(), 100);
+            let draws = 200_000;
+            let mean = (0..draws).map(|_| tabular(table, &mut random)).sum::<u64>() as f64 / f64::from(draws) / 1024.0;
+            assert!((mean / mean_kib - 1.0).abs() < 0.03, "{mean}, not {mean_kib}");
+        }
+    }
 }
