@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: crash kill file-systems power-cuts soak fuzz bench-serve admission-table
+.PHONY: crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-kernel admission-table
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed starts_and_ends
@@ -44,6 +44,16 @@ fuzz:
 # Requests per second and processor time beside nbdkit.
 bench-serve:
 	benches/serve.sh
+
+# LRU and LARC before a slow disk, as in Figures 10 and 11 of the paper on LARC: a table, and docs/larc.svg. Takes a quarter of an hour.
+bench-larc:
+	cargo build --release -p flashwise -p flashwise-benches --bins
+	target/release/bench_larc --svg docs/larc.svg
+
+# What bcache, dm-cache, dm-writecache and flashwise write on flash and backend, in a guest of QEMU; the trace of a database only with
+# FLASHWISE_TRACES. Takes an hour or more.
+bench-kernel:
+	benches/kernel/run
 
 # Latency over lifetime by admission rule over the traces in FLASHWISE_TRACES: admission.html and admission.csv.
 admission-table:

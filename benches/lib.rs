@@ -1,5 +1,7 @@
 //! Workloads and clocks that the benchmarks share.
 
+pub mod larc;
+
 use std::time::Instant;
 
 use flashwise_core::access::Op;

@@ -90,29 +90,13 @@ impl Chart {
     /// The chart as an `svg` element that takes its colours from the page's [`look::css`].
     pub fn inline(&self) -> String {
         let (width, height, body) = self.body();
-        format!("{}{body}", self.head(width, height, ""))
+        format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
     /// The chart as a file of its own, in light and in dark.
     pub fn standalone(&self) -> String {
         let (width, height, body) = self.body();
-        let style = look::css(":root");
-        format!(
-            "{}<style>{style}svg{{color:var(--fw-ink);font-family:system-ui,sans-serif}}</style>\
-             <rect width=\"100%\" height=\"100%\" fill=\"var(--fw-page)\" />{body}\n",
-            self.head(width, height, &format!(" width=\"{width}\" height=\"{height}\"")),
-        )
-    }
-
-    fn head(&self, width: f64, height: f64, size: &str) -> String {
-        let id = &self.id;
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
-             aria-labelledby=\"{id}-title {id}-desc\" fill=\"currentColor\">\
-             <title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>",
-            escape(&self.title),
-            escape(&self.description),
-        )
+        standalone(&self.id, &self.title, &self.description, (width, height), &body)
     }
 
     /// Width, height and everything within the `svg` element, its end included.
@@ -188,6 +172,43 @@ impl Chart {
             .with_tick_size(TEXT_SIZE)
             .with_label_size(TEXT_SIZE)
     }
+}
+
+/// Charts as one file, so many in a row, in light and in dark.
+pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
+    let (mut all, mut y) = (String::new(), 0.0);
+    for row in charts.chunks(columns) {
+        let bodies: Vec<_> = row.iter().map(Chart::body).collect();
+        let row_height = bodies.iter().map(|&(_, height, _)| height).fold(0.0, f64::max);
+        for (column, (width, height, body)) in bodies.into_iter().enumerate() {
+            let x = WIDTH * column as f64;
+            all += &format!("<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">{body}");
+        }
+        y += row_height;
+    }
+    let width = WIDTH * columns.min(charts.len()) as f64;
+    standalone(id, title, description, (width, y), &format!("{all}</svg>"))
+}
+
+/// A picture as a file of its own; `body` ends the `svg` element.
+fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
+    let style = look::css(":root");
+    format!(
+        "{}<style>{style}svg{{color:var(--fw-ink);font-family:system-ui,sans-serif}}</style>\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--fw-page)\" />{body}\n",
+        head(id, title, description, (width, height), &format!(" width=\"{width}\" height=\"{height}\"")),
+    )
+}
+
+/// The beginning of a picture, with what a screen reader says of it.
+fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
+         aria-labelledby=\"{id}-title {id}-desc\" fill=\"currentColor\">\
+         <title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>",
+        escape(title),
+        escape(description),
+    )
 }
 
 /// Where the axes lie, to place the legend's keys in the data's coordinates, in which the library draws.

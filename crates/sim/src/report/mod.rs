@@ -11,6 +11,7 @@ mod frontier;
 mod grid;
 mod look;
 mod numbers;
+mod panels;
 mod scales;
 mod summary;
 mod table;
@@ -80,6 +81,7 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
 }
 
 pub use self::frontier::{FrontierPoint, frontier_chart};
+pub use self::panels::{Panel, panels_chart};
 
 /// What the template shows.
 #[derive(Serialize)]

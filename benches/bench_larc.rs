@@ -1,0 +1,105 @@
+//! `make bench-larc`: Figures 10 and 11 of the paper on LARC, from `flashwise serve` before a slow disk.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Parser;
+use flashwise_benches::larc::{Experiment, Kind, MINUTES, Outcome, Problem, chart, run, table};
+
+/// Runs webserver and netsfs before LRU and LARC, and prints operations and flash writes.
+#[derive(Parser)]
+struct Arguments {
+    /// The program.
+    #[arg(long, default_value = "target/release/flashwise")]
+    flashwise: PathBuf,
+    /// How many times smaller and shorter than the paper's the runs are.
+    #[arg(long, default_value_t = 40)]
+    scale: u64,
+    /// How long a run takes in the paper's terms, in minutes.
+    #[arg(long, default_value_t = MINUTES)]
+    minutes: u64,
+    /// Runs of each kind, each with random numbers of its own.
+    #[arg(long, default_value_t = 3)]
+    runs: u64,
+    /// Sizes of the flash in the paper's terms, in GB.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 6])]
+    sizes: Vec<u64>,
+    /// What is kept on flash: policies with their options, with spaces between.
+    #[arg(long, value_delimiter = ' ', default_value = "lru larc larc:fill=ghost")]
+    policies: Vec<String>,
+    /// The I/O filter: longer sequential streams bypass the flash; 0B is off.
+    #[arg(long, value_delimiter = ',', default_value = "0B,4MiB")]
+    filters: Vec<String>,
+    /// Runs at a time.
+    #[arg(long, default_value_t = 12)]
+    side_by_side: usize,
+    /// Only this workload.
+    #[arg(long)]
+    workload: Option<String>,
+    /// Where the files of the runs are for as long as they take.
+    #[arg(long, default_value = "/tmp")]
+    directory: PathBuf,
+    /// The picture to be drawn.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    let mut experiments = Vec::new();
+    for kind in
+        Kind::ALL.into_iter().filter(|kind| arguments.workload.as_deref().is_none_or(|name| name == kind.name()))
+    {
+        for filter in &arguments.filters {
+            for &gb in &arguments.sizes {
+                for seed in 1..=arguments.runs {
+                    let policy = |policy: &String| Experiment {
+                        minutes: arguments.minutes,
+                        ..Experiment::new(kind, policy, gb, filter, arguments.scale, seed)
+                    };
+                    experiments.extend(arguments.policies.iter().map(policy));
+                }
+            }
+        }
+    }
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| -> Result<(), Problem> {
+        let work = || -> Result<(), Problem> {
+            while let Some((number, experiment)) = {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                experiments.get(number).map(|experiment| (number, experiment))
+            } {
+                let outcome = run(experiment, &arguments.flashwise, &arguments.directory)?;
+                tell(number + 1, experiments.len(), experiment, &outcome);
+                found.lock().expect("no thread panics with it").push((number, outcome));
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..arguments.side_by_side).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
+    })?;
+    let mut found = found.into_inner().expect("no thread panics with it");
+    found.sort_by_key(|&(number, _)| number);
+    let runs: Vec<_> = experiments.into_iter().zip(found.into_iter().map(|(_, outcome)| outcome)).collect();
+    print!("{}", table(&runs));
+    if let Some(path) = arguments.svg {
+        std::fs::write(path, chart(&runs))?;
+    }
+    Ok(())
+}
+
+fn tell(number: usize, all: usize, experiment: &Experiment, outcome: &Outcome) {
+    let Experiment { kind, policy, paper_gb, filter, seed, .. } = experiment;
+    eprintln!(
+        "{number}/{all} {} {policy} {paper_gb} GB, filter {filter}, seed {seed}: {:.0} operations/s, {:.3} blocks per operation, \
+         {:.3} without copies, {:.1} % of {} reads hit, {} blocks written",
+        kind.name(),
+        outcome.operations_per_second(),
+        outcome.written_per_operation(),
+        outcome.written_without_copies_per_operation(),
+        100.0 * outcome.read_hit_ratio(),
+        outcome.status.read_blocks,
+        outcome.status.written_blocks,
+    );
+}
