@@ -358,7 +358,7 @@ fn an_orderly_end_remembers_what_was_written_back() {
 
 /// Version 1 had no record on the backend's side, and zeroes where the superblock now counts starts.
 #[test]
-fn a_cache_of_version_1_is_used_and_becomes_one_of_version_2() {
+fn a_cache_of_version_1_is_used_and_becomes_a_newer_one() {
     let setting = Setting::new(Mode::WriteBack);
     setting.write_and_die(7);
     let flash = File::options().read(true).write(true).open(&setting.config.flash).unwrap();

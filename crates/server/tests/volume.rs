@@ -191,9 +191,15 @@ fn flash_that_holds_something_else_is_left_alone() {
 fn a_newer_format_is_called_by_its_name() {
     let setting = Setting::new();
     setting.open().0.close().unwrap();
-    let file = File::options().write(true).open(&setting.config.flash).unwrap();
-    file.write_all_at(&[9], 12).unwrap();
-    file.write_all_at(&[9], 4096 + 12).unwrap();
+    let file = File::options().read(true).write(true).open(&setting.config.flash).unwrap();
+    for page in [0, 4096] {
+        let mut bytes = [0; 4096];
+        file.read_exact_at(&mut bytes, page).unwrap();
+        bytes[12] = 9;
+        let crc = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        file.write_all_at(&bytes, page).unwrap();
+    }
     assert!(
         setting.refusal().contains("it has format version 9; this program reads versions 1 to 3"),
         "{}",
