@@ -82,6 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init)] // One run is meant.
     fn blocks_are_taken_in_one_run_near_the_goal_and_come_back_as_one() {
         let mut space = FreeSpace::new(100);
         assert_eq!(space.take(40, 10), Some(vec![40..50]));
