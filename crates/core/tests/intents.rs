@@ -131,7 +131,7 @@ fn a_region_that_was_not_written_for_long_is_sure_again_behind_what_was_forgotte
     let mut run = Run::new(Mode::WriteThrough);
     run.write(0, 50);
     run.seal();
-    (run.write(0, 1), run.write(10, 1), run.write(1, 1));
+    [0, 10, 1].into_iter().for_each(|block| drop(run.write(block, 1)));
     run.now_us = SECOND_US;
     run.write(11, 1);
     // The one of block 0 was written longest ago. What is in memory goes with it, in order.
@@ -206,7 +206,7 @@ fn an_orderly_end_leaves_nothing_unsure() {
     let mut run = Run::new(Mode::WriteThrough);
     run.write(0, 20);
     run.seal();
-    (run.write(0, 1), run.write(10, 1));
+    [0, 10].into_iter().for_each(|block| drop(run.write(block, 1)));
     let mut steps = Vec::new();
     run.cache.close(0, &mut steps);
     assert_eq!(run.seen(&steps)[..2], [Append(vec![ALL_SURE]), FlushFlash]);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Config, Kind, Mode, admission};
+use flashwise_core::cache::{Config, CopyForward, Kind, Mode, admission};
 use flashwise_core::counters::Counters;
 use flashwise_core::format::Geometry;
 use flashwise_core::index::Dense;
@@ -191,7 +191,11 @@ fn a_real_trace_has_the_same_figures_in_the_simulator() {
             let mut live = Live::new(&config, 1, 1);
             live.run(&requests);
             assert_eq!(live.counts(), simulated(&config, &requests), "{}", described(&config));
-            assert!(live.counts().figures.erasures > 0, "{}", described(&config));
+            let figures = live.counts().figures;
+            // Where writes go around the flash, less is written than it has room for.
+            let is_busy =
+                if mode == Mode::WriteAround { figures.flash_admission_blocks > 100 } else { figures.erasures > 0 };
+            assert!(is_busy, "{}: {figures:?}", described(&config));
         }
     }
 }
@@ -233,7 +237,14 @@ fn a_policy_is_asked_the_same_in_the_whole_cache_as_by_itself() {
         }
         // With so much space to spare, no block that the policy wants is dropped for lack of it.
         let geometry = Geometry { units: 64, unit_pages: 16 };
-        let plain = Config { geometry, sequential_blocks: 0, over_provision: 0.5, ..config(name, Mode::WriteBack, 0) };
+        let copy_forward = CopyForward::All;
+        let plain = Config {
+            geometry,
+            copy_forward,
+            sequential_blocks: 0,
+            over_provision: 0.5,
+            ..config(name, Mode::WriteBack, 0)
+        };
         let config = rule.map_or(plain.clone(), |rule| behind(rule, plain));
         let (index, capacity) = (Dense::new(workload::VOLUME_BLOCKS as usize + 8), config.capacity_blocks());
         let alone = match &config.admission {

@@ -6,10 +6,11 @@
 //! The cache plans as if every step were done at once; [`Step`] says how far steps may overlap. It is told of failures by the
 //! methods in [`failure`].
 //!
-//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older copy of that
-//! block on flash would be taken for the newest after a crash.* A block written back is itself that copy, durable before.
+//! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older clean copy of that
+//! block on flash would count after a crash, and a flush is answered only once no older dirty one would.* A block written back is itself
+//! that copy, durable before.
 //! A write that goes straight to the backend goes to flash after all if there is a dirty copy, or if the block was lost; before it is
-//! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure): [`intents`].
+//! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure), as `intents.rs` says.
 
 mod cleaner;
 mod config;

@@ -70,3 +70,44 @@ impl Regions {
         unsure
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Region = Region { first: 0, blocks: 10 };
+    const SECOND: Region = Region { first: 10, blocks: 10 };
+
+    /// Of a log, oldest record first.
+    fn regions(log: &[(Kind, Region)]) -> Regions {
+        let mut regions = Regions::default();
+        log.iter().rev().for_each(|&(kind, region)| regions.note(kind, region));
+        regions
+    }
+
+    #[test]
+    fn the_newest_record_of_a_region_holds() {
+        use Kind::{ForgetRegion, Sure, Unsure};
+        let unsure = |log: &[(Kind, Region)]| regions(log).unsure();
+        assert_eq!(unsure(&[(Unsure, FIRST), (Unsure, SECOND)]), [FIRST, SECOND]);
+        assert_eq!(unsure(&[(Unsure, FIRST), (Unsure, SECOND), (Sure, FIRST)]), [SECOND]);
+        assert_eq!(unsure(&[(Unsure, FIRST), (Sure, FIRST), (Unsure, FIRST)]), [FIRST]);
+        assert_eq!(unsure(&[(Unsure, FIRST), (Unsure, SECOND), (Sure, Region::ALL)]), []);
+        assert_eq!(unsure(&[(Unsure, FIRST), (Sure, Region::ALL), (Unsure, SECOND)]), [SECOND]);
+        assert_eq!(unsure(&[(Unsure, FIRST), (ForgetRegion, FIRST)]), []);
+        let regions = regions(&[(Unsure, FIRST), (Sure, Region::ALL), (Unsure, SECOND)]);
+        assert_eq!([9, 10, 19, 20].map(|block| regions.is_unsure(block)), [false, true, true, false]);
+    }
+
+    /// Whatever was said later: it is about what stands behind.
+    #[test]
+    fn what_stands_before_a_record_that_forgets_never_counts_again() {
+        let mut regions = regions(&[(Kind::ForgetRegion, FIRST), (Kind::Unsure, FIRST), (Kind::Sure, FIRST)]);
+        assert_eq!(
+            [9, 10].map(|block| (regions.is_forgotten(block), regions.is_unsure(block))),
+            [(true, false), (false, false)]
+        );
+        regions.note(Kind::ForgetRegion, Region::ALL);
+        assert!(regions.is_forgotten(10));
+    }
+}
