@@ -222,7 +222,8 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
         set("probability:p=0");
         write('d', 2 << 20, 65536);
         write('e', 3 << 20, 65536);
-        assert_eq!(written().0, before + 16, "{mode}");
+        // Where it is clean, and waits in memory, one takes the place of the other.
+        assert_eq!(written().0, if mode == "write-back" { before + 16 } else { before }, "{mode}");
         assert!(written().1 >= bypassed + 16, "{mode}");
         set("auto");
         let page = setting.flashwise(&["status", "--api", &setting.api()]);

@@ -520,7 +520,10 @@ mod tests {
         }
         let mut newer = page;
         newer[12] = 4;
-        assert!(matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })), "a flipped bit is no newer version");
+        assert!(
+            matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
+            "a flipped bit is no newer version"
+        );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
         assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 4 }));

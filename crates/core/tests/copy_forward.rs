@@ -1,4 +1,5 @@
 //! What is kept of the erase units that are reset.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 

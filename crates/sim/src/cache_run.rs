@@ -97,8 +97,10 @@ impl CacheRun {
 
     fn end(&mut self, batch: u32) {
         self.cache.destaged(batch, &[]);
-        self.cache.go_on(&mut self.planned);
-        self.count();
+        if self.batches.is_empty() {
+            self.cache.go_on(&mut self.planned);
+            self.count();
+        }
     }
 
     /// The cache.

@@ -56,9 +56,6 @@ figures! {
     refused_read_blocks,
     /// Blocks written that the policy wanted and that found no place on flash for the same reason; the backend has them.
     refused_write_blocks,
-    /// Time that answers to writes were held back for, in microseconds, all of them together: so that no more is made dirty than can be
-    /// written back.
-    throttled_us,
     /// Blocks trimmed or zeroed whole.
     zeroed_blocks,
     /// Flushes asked for.

@@ -28,13 +28,15 @@ pub(super) struct Pace {
     sampled_us: Option<u64>,
     /// Until when writers have used up what they may write.
     used_until_us: u64,
+    /// Time that answers were held back for, all of them together.
+    throttled_us: u64,
     /// No unit before this sequence has dirty blocks.
     pub(super) clean_until: u64,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { rate: RATE_FIRST, written_back: 0, sampled_us: None, used_until_us: 0, clean_until: 0 }
+        Pace { rate: RATE_FIRST, written_back: 0, sampled_us: None, used_until_us: 0, throttled_us: 0, clean_until: 0 }
     }
 }
 
@@ -74,6 +76,12 @@ impl Cache {
         self.destaging_blocks
     }
 
+    /// Time that answers to writes were held back for, in microseconds, all of them together, so that no more is made dirty than can be
+    /// written back. It is for the devices to say how much that is: in a simulation it means nothing.
+    pub fn throttled_us(&self) -> u64 {
+        self.pace.throttled_us
+    }
+
     /// Blocks that can be written back in a second, as far as is known.
     pub fn destage_rate(&self) -> f64 {
         self.pace.rate
@@ -95,7 +103,7 @@ impl Cache {
             return;
         }
         let until_us = self.pace.pause_until_us(blocks, pressure, self.now_us);
-        self.figures.throttled_us += until_us.saturating_sub(self.now_us);
+        self.pace.throttled_us += until_us.saturating_sub(self.now_us);
         steps.push(Step::Pause { until_us });
     }
 

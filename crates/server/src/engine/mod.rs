@@ -447,9 +447,11 @@ impl Engine {
         self.run_ready();
     }
 
-    /// Begins to write back what may be, after batches ended. Not while a plan is being entered, whose steps come before.
+    /// Begins to write back what may be, after all batches ended, so that it makes no difference which of them was first. Not while a plan is
+    /// being entered, whose steps come before.
     fn go_on(&mut self) {
-        while std::mem::take(&mut self.goes_on) && !self.calm {
+        while self.goes_on && !self.calm && self.cache.destaging_blocks() == 0 {
+            self.goes_on = false;
             self.plan_background(Cache::go_on);
         }
     }

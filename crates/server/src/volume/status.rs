@@ -48,7 +48,7 @@ impl Volume {
             sequential_blocks: figures.sequential_blocks,
             refused_read_blocks: figures.refused_read_blocks,
             refused_write_blocks: figures.refused_write_blocks,
-            throttled_seconds: figures.throttled_us as f64 / 1e6,
+            throttled_seconds: cache.throttled_us() as f64 / 1e6,
             queue_depth: (inner.engine.requests() + inner.waiting.len()) as u64,
             destaging_blocks: cache.destaging_blocks(),
             filtered_blocks: figures.filtered_blocks,

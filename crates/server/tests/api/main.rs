@@ -236,7 +236,9 @@ fn every_figure_of_a_volume_is_a_metric() {
     };
     let before = encode(plain.clone());
     let mut figures = 0;
-    for (key, value) in plain.as_object().unwrap() {
+    // Who the clients are, and by which rules they are cached, is no figure.
+    let of_clients = ["clients", "cache_clients", "allow_clients", "deny_clients"];
+    for (key, value) in plain.as_object().unwrap().iter().filter(|(key, _)| !of_clients.contains(&key.as_str())) {
         let changed = match value {
             Value::Null if key == "admission_choice" || key == "state_reason" => vec![json!("other")],
             Value::Number(_) | Value::Null => vec![json!(1)],

@@ -110,7 +110,7 @@ fn what_was_flushed_survives_power_failures_at_any_operation() {
 fn admission_rules_refuse_and_decide_in_random_workloads() {
     for rule in ADMISSIONS.into_iter().filter(|rule| *rule != "none") {
         let (mut bypasses, mut decisions) = (0, 0);
-        for seed in 1..=16 {
+        for seed in 1..=40 {
             let setup =
                 Setup { admission: rule, policy: "lru", mode: Mode::WriteBack, ..Setup::random(&mut Random(seed)) };
             let mut world = World::new(setup, seed);

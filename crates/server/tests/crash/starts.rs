@@ -256,7 +256,7 @@ fn a_damaged_end_of_the_log_changes_nothing_that_is_read() {
             damaged_end(setup, seed, in_order, &mut found).unwrap_or_else(|violation| panic!("{violation}"));
         }
         println!("in order: {in_order}; {found:?} refused, made up for, lost and listed");
-        assert!(found[1] > 1000 && found[2] > 100, "{found:?}");
+        assert!(found[1] > 1000 && found[2] > 10, "{found:?}");
     }
 }
 
