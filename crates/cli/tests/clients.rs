@@ -260,7 +260,9 @@ for _ in range(3000):
     if r.random() < 0.4:
         h.pwrite(bytes(length), block * 4096)
     else:
-        h.pread(length, block * 4096)",
+        h.pread(length, block * 4096)
+# So that the flush at the server's end, which is recorded too, finds nothing to write.
+h.flush()",
         );
         let live = volume(&setting);
         server.end();
