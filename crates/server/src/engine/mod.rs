@@ -86,7 +86,16 @@ struct Running {
     /// Further tries after some time.
     patience: u8,
     /// Errors that a client had heard of before.
-    errors_before: u64,
+    errors_before: Errors,
+}
+
+/// Errors that no request fails of by itself, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Errors {
+    /// Flushes of the flash that failed, and writes to it.
+    flash: u64,
+    /// Flushes of the backend that failed, and writes that had been acknowledged.
+    backend: u64,
 }
 
 /// What becomes of a step that waits for another one, if that fails.
@@ -222,10 +231,10 @@ pub struct Engine {
     /// A batch ended, and others may begin.
     goes_on: bool,
     calm: bool,
-    /// How often a flush failed, or a write that had been acknowledged.
-    errors: u64,
-    /// Of how many of these a client has heard.
-    errors_reported: u64,
+    /// What a client that flushes has to hear of.
+    errors: Errors,
+    /// Of how many of these one has heard.
+    errors_reported: Errors,
     /// Reads that are tried again later.
     postponed: Vec<Part>,
     /// Requests that failed with the flash.
@@ -303,8 +312,8 @@ impl Engine {
             background: Background::default(),
             goes_on: false,
             calm: false,
-            errors: 0,
-            errors_reported: 0,
+            errors: Errors::default(),
+            errors_reported: Errors::default(),
             postponed: Vec::new(),
             held: Vec::new(),
             unit_records: head_records,
@@ -782,7 +791,7 @@ impl Engine {
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
     pub fn succeed(&mut self, before: &Engine) {
-        self.errors = before.errors - before.errors_reported;
+        self.errors.backend = before.errors.backend - before.errors_reported.backend;
         self.faults = before.faults;
     }
 

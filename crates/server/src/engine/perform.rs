@@ -191,7 +191,7 @@ impl Engine {
             }
             Step::AwaitFlushes => {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
-                let failed = doomed || self.errors > self.step(id).errors_before;
+                let failed = doomed || self.errors != self.step(id).errors_before;
                 if failed {
                     self.errors_reported = self.errors;
                 }
@@ -447,12 +447,12 @@ impl Engine {
                 self.cache.frame_failed(block, self.frame_of_cache(frame));
                 if replaces || (acknowledged && had_data) {
                     self.cache.backend_write_failed(block);
-                    self.errors += 1;
+                    self.errors.backend += 1;
                 }
             }
             Step::ZeroBackend { replaces, .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors += u64::from(!replaces.is_empty());
+                self.errors.backend += u64::from(!replaces.is_empty());
                 replaces.iter().for_each(|&block| self.cache.backend_write_failed(block));
             }
             Step::Append(segment) => {
@@ -464,7 +464,7 @@ impl Engine {
             Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
             Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
-                self.errors += 1;
+                self.errors.backend += 1;
                 self.cache.backend_flush_failed();
                 let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
                 for flush in flushes.collect::<Vec<_>>() {
@@ -477,7 +477,7 @@ impl Engine {
 
     fn flash_failed(&mut self) {
         self.faults.flash_write_errors += 1;
-        self.errors += 1;
+        self.errors.flash += 1;
         self.cache.flash_failed();
     }
 
