@@ -358,7 +358,7 @@ fn an_orderly_end_remembers_what_was_written_back() {
 
 /// Version 1 had no record on the backend's side, and zeroes where the superblock now counts starts.
 #[test]
-fn a_cache_of_version_1_is_used_and_becomes_a_newer_one() {
+fn a_cache_of_version_1_is_used_and_becomes_one_of_version_3() {
     let setting = Setting::new(Mode::WriteBack);
     setting.write_and_die(7);
     let flash = File::options().read(true).write(true).open(&setting.config.flash).unwrap();
@@ -378,8 +378,33 @@ fn a_cache_of_version_1_is_used_and_becomes_a_newer_one() {
     drop(volume);
     let mut version = [0; 1];
     flash.read_exact_at(&mut version, 12).unwrap();
-    assert_eq!(version, [2]);
+    assert_eq!(version, [3]);
     assert_eq!(setting.first_byte(), 7);
     std::fs::remove_file(&setting.config.flash).unwrap();
     assert!(setting.refusal().contains("there is no cache on it"), "from now on, it is missed");
+}
+
+/// Version 2 had no records of regions.
+#[test]
+fn a_cache_of_version_2_is_used_and_becomes_one_of_version_3() {
+    let setting = Setting::new(Mode::WriteBack);
+    setting.write_and_die(7);
+    let flash = File::options().read(true).write(true).open(&setting.config.flash).unwrap();
+    for page in 0..2 {
+        let mut bytes = [0; BLOCK];
+        flash.read_exact_at(&mut bytes, page * BLOCK as u64).unwrap();
+        bytes[12] = 2;
+        let crc = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        flash.write_all_at(&bytes, page * BLOCK as u64).unwrap();
+    }
+    let (volume, opened) = setting.open();
+    assert!(!opened.formatted && opened.dirty_blocks == 4, "{opened:?}");
+    assert_eq!(read(&volume), 7);
+    drop(volume);
+    for page in 0..2 {
+        let mut version = [0; 1];
+        flash.read_exact_at(&mut version, page * BLOCK as u64 + 12).unwrap();
+        assert_eq!(version, [3]);
+    }
 }

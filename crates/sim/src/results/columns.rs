@@ -51,8 +51,7 @@ const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
     Count { flash_client_blocks flash_admission_blocks flash_copy_forward_blocks dropped_blocks flash_metadata_blocks erasures }
     Ratio { host_write_amplification }
     Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks }
-    Count { refused_read_blocks refused_write_blocks }
-    Count { destaged_blocks backend_read_blocks backend_written_blocks sequential_blocks filtered_blocks }
+    Count { refused_read_blocks refused_write_blocks filtered_blocks }
 };
 
 /// The columns that follow where endurance was simulated.
