@@ -191,7 +191,8 @@ impl Engine {
             }
             Step::AwaitFlushes => {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
-                let failed = doomed || self.errors != self.step(id).errors_before;
+                let errors_before = self.step(id).errors_before;
+                let failed = doomed || self.errors != errors_before;
                 if failed {
                     self.errors_reported = self.errors;
                 }
