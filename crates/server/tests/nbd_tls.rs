@@ -196,6 +196,11 @@ fn an_export_is_told_the_address_and_the_certificate_of_a_client() {
     let rig = Rig::start(Tls::Allowed, true);
     rig.check_well_behaved(Some("client"));
     rig.plain().go("").unwrap();
+    // The answer may come first.
+    let begun = std::time::Instant::now();
+    while rig.disk.entered.lock().unwrap().len() < 2 && begun.elapsed().as_secs() < 60 {
+        std::thread::yield_now();
+    }
     let entered = rig.disk.entered.lock().unwrap();
     let address = Some("127.0.0.1".parse().unwrap());
     let plain = FilterClient { export: "disk".to_owned(), address, ..FilterClient::default() };
