@@ -118,10 +118,10 @@ fn check_layout(found: &Value) {
     assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-    // For each trace: hits, writes, two to FIF, reuse distances, and two over time for each of six sizes.
-    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(34), &Value::from(34)));
+    // For each trace: hits, writes, W, two to FIF, reuse distances, and two over time for each of six sizes.
+    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(36), &Value::from(36)));
     // A table for each figure, for each trace and all its counts, and of the policies and the traces.
-    assert_eq!(found["tables"], 34 + 4 + 2);
+    assert_eq!(found["tables"], 36 + 4 + 2);
     // The page, its contents, all traces; for each trace its name and five parts.
     assert_eq!(found["headings"], 3 + 2 * 6);
     assert_eq!((&found["unnamed_charts"], &found["heads_without_scope"]), (&Value::from(0), &Value::from(0)));
