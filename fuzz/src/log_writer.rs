@@ -170,6 +170,7 @@ impl LogWriter {
     /// The blocks whose copies recovery must find.
     pub fn copies(&self) -> Copies {
         let mut copies = Copies::new();
+        let mut unsure = Vec::new();
         for Record { kind, block, slot, .. } in self.records() {
             match kind {
                 Kind::Void => {}
@@ -186,7 +187,14 @@ impl LogWriter {
                         *is_dirty = false;
                     }
                 }
+                // What is said here is said of all blocks.
+                Kind::Unsure => unsure.push(*block),
+                Kind::Sure => unsure.clear(),
+                Kind::ForgetRegion => copies.retain(|_, (_, is_dirty)| *is_dirty),
             }
+        }
+        if !unsure.is_empty() {
+            copies.retain(|_, (_, is_dirty)| *is_dirty);
         }
         copies
     }

@@ -19,7 +19,7 @@
 //! | `SUPERSEDED` | no | its copy was here: there is a newer one, or none that counts | |
 //! | `FREE` | no | nothing was put here since the slot was cleared | to be used next, linked through `next` |
 //!
-//! A log also asks which blocks are [`young`]. Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
+//! A log also asks which blocks are `young`. Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
 
 mod slots;
 #[cfg(test)]

@@ -103,8 +103,8 @@ impl ReuseDistances {
 /// One in so many accesses may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
 const SOONER_SHARE: u64 = 100;
 
-/// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most one in
-/// [`SOONER_SHARE`] of them falls short of; none where that share or less are used again at all. Memory: 4 to 8 bytes per unique
+/// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most a hundredth
+/// of them falls short of; none where that share or less are used again at all. Memory: 4 to 8 bytes per unique
 /// block, and 8 for each access of the share.
 pub fn minimal_reuse_distances(trace: &Trace) -> [Option<u64>; 2] {
     let mut counts = [0_u64; 2];

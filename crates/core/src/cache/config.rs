@@ -191,7 +191,7 @@ impl Config {
         self.usable_pages() * 3 / 4
     }
 
-    /// Frames of [`BLOCK_BYTES`] that the steps of a cache refer to.
+    /// Frames of a block each that the steps of a cache refer to.
     pub fn frame_count(&self) -> u32 {
         self.working_frames() + DESTAGING_BLOCKS_MAX
     }
