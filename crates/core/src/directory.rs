@@ -21,6 +21,9 @@ pub trait Directory<K> {
     /// Whether anything is known of `block`: it has a copy, or a policy remembers it.
     fn knows(&self, block: K) -> bool;
 
+    /// Whether a policy remembers `block` and it is young: in the front part of its list, as was set.
+    fn is_young(&self, block: K) -> bool;
+
     /// Slots with the copy of a block.
     fn len(&self) -> usize;
 

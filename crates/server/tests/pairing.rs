@@ -356,21 +356,26 @@ fn an_orderly_end_remembers_what_was_written_back() {
     assert_eq!(opened.dirty_blocks, status.dirty_blocks);
 }
 
+/// Makes both superblocks those of an older version, which had zeroes in so many of the last bytes.
+fn make_version(flash: &File, version: u8, zeroes: usize) {
+    for page in 0..2 {
+        let mut bytes = [0; BLOCK];
+        flash.read_exact_at(&mut bytes, page * BLOCK as u64).unwrap();
+        bytes[12] = version;
+        bytes[BLOCK - zeroes..].fill(0);
+        let crc = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        flash.write_all_at(&bytes, page * BLOCK as u64).unwrap();
+    }
+}
+
 /// Version 1 had no record on the backend's side, and zeroes where the superblock now counts starts.
 #[test]
 fn a_cache_of_version_1_is_used_and_becomes_one_of_version_3() {
     let setting = Setting::new(Mode::WriteBack);
     setting.write_and_die(7);
     let flash = File::options().read(true).write(true).open(&setting.config.flash).unwrap();
-    for page in 0..2 {
-        let mut bytes = [0; BLOCK];
-        flash.read_exact_at(&mut bytes, page * BLOCK as u64).unwrap();
-        bytes[12] = 1;
-        bytes[80..].fill(0);
-        let crc = crc32c::crc32c(&bytes[12..]);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        flash.write_all_at(&bytes, page * BLOCK as u64).unwrap();
-    }
+    make_version(&flash, 1, BLOCK - 80);
     rustix::fs::removexattr(&setting.config.backend, "user.flashwise.cache").unwrap();
     let (volume, opened) = setting.open();
     assert!(!opened.formatted && opened.dirty_blocks == 4, "{opened:?}");
@@ -390,14 +395,7 @@ fn a_cache_of_version_2_is_used_and_becomes_one_of_version_3() {
     let setting = Setting::new(Mode::WriteBack);
     setting.write_and_die(7);
     let flash = File::options().read(true).write(true).open(&setting.config.flash).unwrap();
-    for page in 0..2 {
-        let mut bytes = [0; BLOCK];
-        flash.read_exact_at(&mut bytes, page * BLOCK as u64).unwrap();
-        bytes[12] = 2;
-        let crc = crc32c::crc32c(&bytes[12..]);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        flash.write_all_at(&bytes, page * BLOCK as u64).unwrap();
-    }
+    make_version(&flash, 2, 0);
     let (volume, opened) = setting.open();
     assert!(!opened.formatted && opened.dirty_blocks == 4, "{opened:?}");
     assert_eq!(read(&volume), 7);

@@ -413,10 +413,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
         self.cache.set_young(share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.cache.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.cache.contains(block)
     }

@@ -310,10 +310,6 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.cached.set_young(&[CACHED], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.cached.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.cached.find(block).is_some()
     }

@@ -328,10 +328,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         self.policy.set_young(share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.policy.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.policy.contains(block)
     }

@@ -67,6 +67,10 @@ impl<I: Index, T: Default + Zeroable> Directory<I::Key> for Blocks<I, T> {
         self.indexed(block) != 0
     }
 
+    fn is_young(&self, block: I::Key) -> bool {
+        self.find(block).is_some_and(|node| self.nodes[node.0 as usize].is_young())
+    }
+
     fn len(&self) -> usize {
         self.placed as usize
     }

@@ -32,12 +32,6 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
-    /// Whether `key` is remembered and young.
-    #[inline]
-    pub fn is_young(&self, key: I::Key) -> bool {
-        self.find(key).is_some_and(|node| self.nodes[node.0 as usize].is_young())
-    }
-
     /// Whether age matters on `list`.
     #[inline]
     fn has_young(&self, list: List) -> bool {
@@ -121,7 +115,8 @@ impl<I: Index, T> Blocks<I, T> {
         let wanted = if self.has_young(list) { (self.len(list) as f64 * young.share) as usize } else { 0 };
         assert_eq!(young.len as usize, wanted, "young blocks of {list:?}");
         for (at, key) in self.keys(list).enumerate() {
-            assert_eq!(self.is_young(key), at < wanted, "{key:?} is number {at} of {list:?}");
+            let node = self.find(key).expect("it is listed");
+            assert_eq!(self.nodes[node.0 as usize].is_young(), at < wanted, "{key:?} is number {at} of {list:?}");
         }
     }
 }

@@ -227,6 +227,11 @@ impl Directory<u32> for SlotTable {
         self.slot_of(block).is_some()
     }
 
+    /// No policy knows this table.
+    fn is_young(&self, _block: u32) -> bool {
+        false
+    }
+
     fn set_slots(&mut self, slots: u32) {
         *self = SlotTable::new(slots);
     }

@@ -127,10 +127,6 @@ impl<I: Index> Policy for Arc<I> {
         self.blocks.set_young(&[T1, T2], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| matches!(self.blocks.list(node), T1 | T2))
     }

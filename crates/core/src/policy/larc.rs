@@ -211,10 +211,6 @@ impl<I: Index> Policy for Larc<I> {
         self.blocks.set_young(&[Q], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) == Q)
     }

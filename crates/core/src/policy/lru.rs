@@ -59,10 +59,6 @@ impl<I: Index> Policy for Lru<I> {
         self.blocks.set_young(&[Q], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

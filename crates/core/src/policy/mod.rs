@@ -52,10 +52,10 @@ pub trait Policy {
         let _ = share;
     }
 
-    /// Whether `block` is in the cache and young: of those that the policy would keep longest. A policy without queues calls all that it
-    /// caches young.
+    /// Whether `block` is in the cache and young: of those that the policy would keep longest, as its [table of blocks](Self::directory) knows. Where
+    /// there is none, all that is cached is young.
     fn is_young(&self, block: Self::Key) -> bool {
-        self.contains(block)
+        self.directory().map_or_else(|| self.contains(block), |directory| directory.is_young(block))
     }
 
     /// Whether `block` is in the cache.

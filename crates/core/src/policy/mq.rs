@@ -241,10 +241,6 @@ impl<I: Index> Policy for Mq<I> {
         self.blocks.set_young(&queues, share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != self.q_out())
     }

@@ -170,10 +170,6 @@ impl<I: Index> Policy for S3Fifo<I> {
         self.blocks.set_young(&[S, M], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != G)
     }

@@ -88,10 +88,6 @@ impl<I: Index> Policy for Sieve<I> {
         self.blocks.set_young(&[T], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }

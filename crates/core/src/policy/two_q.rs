@@ -125,10 +125,6 @@ impl<I: Index> Policy for TwoQ<I> {
         self.blocks.set_young(&[AM, A1IN], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != A1OUT)
     }

@@ -157,10 +157,6 @@ impl<I: Index> Policy for WTinyLfu<I> {
         self.blocks.set_young(&[WINDOW, PROBATION, PROTECTED], share);
     }
 
-    fn is_young(&self, block: I::Key) -> bool {
-        self.blocks.is_young(block)
-    }
-
     fn contains(&self, block: I::Key) -> bool {
         self.blocks.find(block).is_some()
     }
