@@ -21,7 +21,7 @@ FLASHWISE_FUZZ_TARGETS ?=
 .PHONY: crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-kernel admission-table
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-server --test crash -- --nocapture what_was_flushed starts_and_ends
+	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed starts_and_ends
 
 kill:
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

@@ -8,7 +8,7 @@ use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
 
 const ROUNDS: usize = 11;
 const ACCESSES: usize = 5_000_000;

@@ -2,9 +2,9 @@
 //! 10 %; the trace has a million accesses a second. The runs take turns, so that a machine that is busy for a while slows all of them; time is
 //! that of the processor.
 
-use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;
+use flashwise_device::{ArrayModel, tier_model_of_option};
 use flashwise_sim::array::{Arrivals, replay, setting, storage_bytes};
 use flashwise_sim::simulate::{Counting, Warmup};
 

@@ -3,7 +3,7 @@
 
 use flashwise_benches::processor_seconds;
 use flashwise_core::step::FlashStep;
-use flashwise_sim::device::{Device, Ftl, FtlConfig, GcPlacement, Meter, Profile, Timing, Victim};
+use flashwise_device::flash::{Device, Ftl, FtlConfig, GcPlacement, Meter, Profile, Timing, Victim};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -4,10 +4,10 @@
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, zipf_trace};
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{CopyForwardReduction, Counts, Order, Placement, Settings, perform};
-use flashwise_sim::normalise::{self, open};
 use flashwise_sim::offline::{FlashStream, Plan, Threshold, next_reads};
-use flashwise_sim::progress::Silent;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::{self, open};
+use flashwise_trace::progress::Silent;
 
 const RUNS: usize = 3;
 
@@ -17,7 +17,7 @@ fn main() {
         measure(&zipf_trace(ZIPF_ACCESSES));
     }
     for path in paths {
-        measure(&open(&path, &normalise::Settings::default(), &Silent).expect("the trace can be read"));
+        measure(&open(&path, &normalised::Settings::default(), &Silent).expect("the trace can be read"));
     }
 }
 

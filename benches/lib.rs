@@ -5,9 +5,9 @@ pub mod larc;
 use std::time::Instant;
 
 use flashwise_core::access::Op;
-use flashwise_sim::normalise::Normaliser;
-use flashwise_sim::request::Request;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::Normaliser;
+use flashwise_trace::request::Request;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, seconds, zipf};
 use flashwise_core::access::Op;
-use flashwise_sim::formats::{FormatSpec, Sample};
-use flashwise_sim::input::Input;
-use flashwise_sim::normalise::{Settings, open, parse};
-use flashwise_sim::progress::Silent;
+use flashwise_trace::formats::{FormatSpec, Sample};
+use flashwise_trace::input::Input;
+use flashwise_trace::normalised::{Settings, open, parse};
+use flashwise_trace::progress::Silent;
 
 const RUNS: usize = 3;
 const BLOCK_SIZE_BYTES: u64 = 4096;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use flashwise_benches::{ZIPF_ACCESSES, seconds, zipf_trace};
 use flashwise_core::policy::{POLICIES, Spec};
-use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Silent;
 
 const RUNS: usize = 3;
 

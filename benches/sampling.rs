@@ -9,9 +9,9 @@ use flashwise_core::admission::size::Size;
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
-use flashwise_sim::normalise::{self, Settings};
-use flashwise_sim::progress::Silent;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::progress::Silent;
 
 const POLICIES: [&str; 3] = ["lru", "larc", "s3-fifo"];
 const RATES: [f64; 5] = [0.001, 0.005, 0.01, 0.05, 0.1];
@@ -20,7 +20,7 @@ const SEEDS: u64 = 10;
 fn main() {
     show("zipf", &zipf_trace(5_000_000));
     for path in std::env::args().skip(1).filter(|argument| !argument.starts_with('-')) {
-        let trace = normalise::open(&path, &Settings::default(), &Silent).expect("a trace that can be read");
+        let trace = normalised::open(&path, &Settings::default(), &Silent).expect("a trace that can be read");
         show(&path, &trace);
     }
 }

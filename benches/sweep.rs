@@ -1,8 +1,8 @@
 //! Seconds and memory of a sweep: two policies at eight sizes over one prepared trace, on all cores.
 
 use flashwise_benches::{memory_peak_bytes, processor_seconds, seconds, zipf_trace};
-use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_trace::progress::Silent;
 
 /// As many as ARC's trace P12 has.
 const ACCESSES: usize = 13_200_000;

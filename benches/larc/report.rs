@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use flashwise_sim::report::{Panel, panels_chart};
+use flashwise_report::{Panel, panels_chart};
 
 use super::{Experiment, Kind, Outcome};
 

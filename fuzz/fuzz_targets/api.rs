@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_server::manage::{Address, Api, Changes, DetachProgress, ManageError, Managed};
-use flashwise_server::status::{ServerStatus, VolumeStatus};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,11 +4,11 @@
 use std::sync::LazyLock;
 
 use flashwise_core::array::Array;
+use flashwise_device::flash::Profile;
 use flashwise_sim::array::{Description, Lifetime};
-use flashwise_sim::device::Profile;
 use libfuzzer_sys::fuzz_target;
 
-static PAPER: LazyLock<Array> = LazyLock::new(flashwise_array::paper);
+static PAPER: LazyLock<Array> = LazyLock::new(flashwise_device::paper);
 
 fn array(text: &str) {
     let description = match Description::parse("array.toml", text) {

@@ -2,7 +2,7 @@
 //! takes lies within a volume, and how the trace is cut into chunks makes no difference.
 #![no_main]
 
-use flashwise_sim::formats::{Batch, FormatSpec, Framing, Parse, REQUEST_BYTES_MAX, Sample};
+use flashwise_trace::formats::{Batch, FormatSpec, Framing, Parse, REQUEST_BYTES_MAX, Sample};
 use libfuzzer_sys::fuzz_target;
 
 /// Requests with the names of their volumes, and numbers of malformed records.

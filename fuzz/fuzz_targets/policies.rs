@@ -16,7 +16,7 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const BLOCK_BYTES: u64 = 4096;
-static ARRAY: LazyLock<Array> = LazyLock::new(flashwise_array::paper);
+static ARRAY: LazyLock<Array> = LazyLock::new(flashwise_device::paper);
 
 /// A number from `min` to `max`: more often small, near an end, or one of them.
 fn count(program: &mut Unstructured, min: u64, max: u64) -> Result<u64> {

@@ -1,7 +1,7 @@
 //! Any header of a request: what is given to an export lies within it.
 #![no_main]
 
-use flashwise_server::export::Operation;
+use flashwise_engine::export::Operation;
 use flashwise_server::nbd::transmission::{Command, Terms, Verdict, judge};
 use libfuzzer_sys::fuzz_target;
 

@@ -7,8 +7,8 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 
+use flashwise_engine::export::Exports;
 use flashwise_fuzz::memory_export::{EXPORT_BYTES, MemoryExport};
-use flashwise_server::export::Exports;
 use flashwise_server::nbd::protocol::{
     BASE_ALLOCATION, NBD_OPTS_MAGIC, NBD_REP_MAGIC, NBD_REQUEST_MAGIC, NBD_SIMPLE_REPLY_MAGIC,
     NBD_STRUCTURED_REPLY_MAGIC, command, option, reply_flag, reply_type,

@@ -10,16 +10,16 @@ use flashwise_core::cache::Mode;
 use flashwise_core::container_policy;
 use flashwise_core::policy;
 use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_device::flash::{GcPlacement, Victim};
 use flashwise_server::manage::{self, Changes};
 use flashwise_server::nbd::Uri;
 use flashwise_sim::array::{Arrivals, NamedWorkload, TraceRule};
 use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::device::{GcPlacement, Victim};
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::formats::FormatSpec;
-use flashwise_sim::generate::{PatternSpec, parse_rate, parse_request_blocks, parse_share};
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, parse_block_size};
+use flashwise_trace::formats::FormatSpec;
+use flashwise_trace::tools::generate::{PatternSpec, parse_rate, parse_request_blocks, parse_share};
 use libfuzzer_sys::fuzz_target;
 
 /// Reads `text`; what it says is refused in words.
@@ -62,7 +62,7 @@ fuzz_target!(|text: &str| {
     read(Victim::parse(text));
     read(TraceRule::parse_list(text)).inspect(|rules| assert!(rules.len() <= 1000));
     read(NamedWorkload::of_option("--workload", text));
-    read(flashwise_array::tier_model_of_option("--cache", text));
+    read(flashwise_device::tier_model_of_option("--cache", text));
     read(parse_share(text)).inspect(|share| assert!((0.0..=1.0).contains(share)));
     read(parse_request_blocks(text)).inspect(|blocks| assert!(*blocks.start() >= 1 && !blocks.is_empty()));
     read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));

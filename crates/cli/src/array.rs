@@ -1,11 +1,11 @@
 //! The options of `flashwise simulate` that put an admission rule before a policy, and devices behind it.
 
 use clap::Args;
-use flashwise_array::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
 use flashwise_core::options::OptionError;
 use flashwise_core::quantity::ByteSize;
+use flashwise_device::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
 use flashwise_sim::array::{Arrivals, TraceRule, storage_bytes};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
 
 use crate::failure::Misuse;
 

@@ -5,8 +5,8 @@ use clap::Args;
 use flashwise_core::cache::{CopyForward, Mode};
 use flashwise_core::filter::{Clients, Filter, Rule};
 use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_device::flash::profile::Profile;
 use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
-use flashwise_sim::device::profile::Profile;
 use flashwise_sim::endurance;
 use flashwise_sim::results::WearLimits;
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::attach::{AttachError, Refusal, paired_superblock};
-use flashwise_server::check::{Report, Severity, check, total_bytes};
-use flashwise_server::disk::Disk;
-use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_sim::human;
-use flashwise_sim::progress::Progress;
+use flashwise_engine::attach::{AttachError, Refusal, paired_superblock};
+use flashwise_engine::check::{Report, Severity, check, total_bytes};
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_trace::human;
+use flashwise_trace::progress::Progress;
 
 use crate::pair::{OpenBackend, PairFlags};
 use crate::progress::Bar;

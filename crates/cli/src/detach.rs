@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_engine::detach::{Detached, detach};
+use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
-use flashwise_server::detach::{Detached, detach};
-use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::volume::VolumeConfig;
-use flashwise_sim::human;
+use flashwise_trace::human;
 use serde_json::Value;
 
 use crate::api::{ApiOptions, Client, volume_path};

@@ -1,10 +1,10 @@
 //! The options of `flashwise simulate` that ask what a cache wears.
 
 use clap::Args;
+use flashwise_device::flash::error::ProfileError;
+use flashwise_device::flash::profile::Profile;
+use flashwise_device::flash::{GcPlacement, Victim};
 use flashwise_sim::cache_settings::parse_share;
-use flashwise_sim::device::error::ProfileError;
-use flashwise_sim::device::profile::Profile;
-use flashwise_sim::device::{GcPlacement, Victim};
 use flashwise_sim::endurance::Settings;
 use flashwise_sim::results::WearLimits;
 

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-use flashwise_array::ArrayError;
 use flashwise_core::options::OptionError;
+use flashwise_device::ArrayError;
+use flashwise_device::flash::error::ProfileError;
+use flashwise_engine::detach::DetachError;
+use flashwise_engine::wipe::WipeError;
 use flashwise_server::config::ConfigError;
-use flashwise_server::detach::DetachError;
 use flashwise_server::server::ServerError;
-use flashwise_server::wipe::WipeError;
-use flashwise_sim::device::error::ProfileError;
 use flashwise_sim::endurance::EnduranceError;
-use flashwise_sim::error::TraceError;
 use flashwise_sim::size::SizeError;
+use flashwise_trace::error::TraceError;
 
 /// Wrong use that only shows once the work has begun, such as two options that exclude each other.
 #[derive(Debug, thiserror::Error)]

@@ -2,13 +2,13 @@
 
 use clap::Args;
 use flashwise_core::filter::Filter;
-use flashwise_sim::concat::{join, join_with_requests};
-use flashwise_sim::error::TraceError;
-use flashwise_sim::formats::FormatSpec;
-use flashwise_sim::normalise::{self, Settings};
-use flashwise_sim::request_file::RequestFile;
 use flashwise_sim::size::{SizeError, parse_block_size};
-use flashwise_sim::trace::{Description, Trace};
+use flashwise_trace::error::TraceError;
+use flashwise_trace::formats::FormatSpec;
+use flashwise_trace::normalised::trace::{Description, Trace};
+use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::tools::concat::{join, join_with_requests};
 
 use crate::progress::Bar;
 
@@ -40,7 +40,7 @@ impl InputOptions {
 
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
     pub fn open(&self, path: &str) -> Result<Trace, TraceError> {
-        let trace = normalise::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
+        let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_passed_over(trace.name(), trace.description());
         Ok(trace)
     }
@@ -67,7 +67,7 @@ impl InputOptions {
     /// The same as [`open`](Self::open), with the trace's requests as they came, and with what `filter` says of their processes.
     pub fn open_with_requests(&self, path: &str, filter: &Option<Filter>) -> Result<(Trace, RequestFile), TraceError> {
         let settings = Settings { filter: filter.clone(), ..self.settings() };
-        let opened = normalise::open_with_requests(path, &settings, &reading(&[path.to_owned()]))?;
+        let opened = normalised::open_with_requests(path, &settings, &reading(&[path.to_owned()]))?;
         warn_of_passed_over(opened.0.name(), opened.0.description());
         Ok(opened)
     }

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use clap::Args;
-use flashwise_array::{ArrayError, Profile, tier_of_option};
 use flashwise_core::array::{Array, Tier};
+use flashwise_device::{ArrayError, Profile, tier_of_option};
 use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};
 
 use crate::failure::Misuse;

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use flashwise_server::attach::stores::side_of;
-use flashwise_server::attach::{BackendSide, Pairing};
-use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::disk::identity::{Identity, identity};
-use flashwise_server::volume::VolumeConfig;
+use flashwise_engine::attach::stores::side_of;
+use flashwise_engine::attach::{BackendSide, Pairing};
+use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::disk::identity::{Identity, identity};
+use flashwise_engine::volume::VolumeConfig;
 
 /// What a configuration says of a backend, for commands that work without one.
 #[derive(Debug, Args)]

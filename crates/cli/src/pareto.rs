@@ -4,11 +4,11 @@ use std::io::Write;
 
 use clap::Args;
 use flashwise_core::options::OptionError;
+use flashwise_report::pareto::{self, Point};
 use flashwise_sim::endurance::{Algorithm, Job, simulate_endurance};
-use flashwise_sim::human;
-use flashwise_sim::output::{check_writable, write_whole};
-use flashwise_sim::pareto::{self, Point};
 use flashwise_sim::simulate::Warmup;
+use flashwise_trace::human;
+use flashwise_trace::output::{check_writable, write_whole};
 
 use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;

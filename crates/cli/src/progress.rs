@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use flashwise_sim::progress::Progress;
+use flashwise_trace::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar on standard error, which is gone when dropped.
@@ -55,7 +55,7 @@ impl Progress for Bar {
     }
 
     fn ends_early(&self, path: &str, rows: u64) {
-        let rows = flashwise_sim::human::count(rows);
+        let rows = flashwise_trace::human::count(rows);
         self.0.suspend(|| {
             eprintln!("flashwise: {path}: its end is missing, as where a server is killed; {rows} rows were read")
         });

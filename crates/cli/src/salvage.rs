@@ -8,13 +8,13 @@ use anyhow::bail;
 use clap::Args;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::quantity::ByteSize;
-use flashwise_server::attach::{BackendSide, Pairing};
-use flashwise_server::disk::Disk;
-use flashwise_server::disk::file::FileDisk;
-use flashwise_server::flash::Progress;
-use flashwise_server::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
-use flashwise_server::volume::VolumeConfig;
-use flashwise_sim::human;
+use flashwise_engine::attach::{BackendSide, Pairing};
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::file::FileDisk;
+use flashwise_engine::flash::Progress;
+use flashwise_engine::salvage::{Listed, Options, Outcome, Pair, Reason, salvage};
+use flashwise_engine::volume::VolumeConfig;
+use flashwise_trace::human;
 
 use crate::failure::Misuse;
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_engine::volume::{Opened, Volume};
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::server::Server;
-use flashwise_server::volume::{Opened, Volume};
-use flashwise_sim::human;
+use flashwise_trace::human;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;

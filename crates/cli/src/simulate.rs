@@ -9,19 +9,19 @@ use clap::Args;
 use flashwise_core::cache::{Config, admission};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_report::{Report, Section};
 use flashwise_sim::array::{ArrayJob, ArrayRun, TraceRule, simulate_array};
 use flashwise_sim::cache_settings::{CacheError, CacheSettings};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
 use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
-use flashwise_sim::info::Info;
-use flashwise_sim::output::{check_writable, write_whole};
-use flashwise_sim::report::{self, Report, Section};
-use flashwise_sim::request_file::RequestFile;
 use flashwise_sim::results::{self, ResultRow, WearLimits};
-use flashwise_sim::reuse::{Distance, ReuseDistances};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -369,7 +369,7 @@ impl Simulate {
         };
         let sections = traces.par_iter().enumerate().map(section).collect();
         let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
-        Ok(report::render(&Report { command, counting: self.counting(), sections })?)
+        Ok(flashwise_report::render(&Report { command, counting: self.counting(), sections })?)
     }
 
     fn policies(&self) -> anyhow::Result<Vec<Spec>> {

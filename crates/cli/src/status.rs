@@ -7,8 +7,8 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::status::{RecordingStatus, ServerStatus, VolumeStatus};
-use flashwise_sim::human;
+use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
+use flashwise_trace::human;
 
 use crate::api::ApiOptions;
 use crate::table;

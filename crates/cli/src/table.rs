@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::Spec;
-use flashwise_sim::human;
 use flashwise_sim::results::ResultRow;
+use flashwise_trace::human;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {

@@ -4,10 +4,10 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use flashwise_server::check::state_name;
-use flashwise_server::disk::Disk;
-use flashwise_server::disk::file::{FileDisk, Options};
-use flashwise_server::wipe::{Holding, examine, wipe};
+use flashwise_engine::check::state_name;
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::wipe::{Holding, examine, wipe};
 use uuid::Uuid;
 
 use crate::failure::Misuse;

@@ -7,7 +7,7 @@
 #[allow(dead_code)]
 mod certificates;
 mod common;
-#[path = "../../server/tests/crash/random.rs"]
+#[path = "../../engine/tests/crash/random.rs"]
 #[allow(dead_code)]
 mod random;
 mod serving;
@@ -318,7 +318,8 @@ fn what_clients_ask_for_is_recorded() {
     assert!(status.contains("recording to ") && status.contains(" in all segments\n"), "{status}");
     server.end();
     let trace = place.path().join("requests.000001.csv");
-    let recorded = flashwise_sim::recording::Recording::open(text(&trace), &flashwise_sim::progress::Silent).unwrap();
+    let recorded =
+        flashwise_trace::recording::Recording::open(text(&trace), &flashwise_trace::progress::Silent).unwrap();
     let recorded: Vec<String> = recorded
         .map(|request| {
             let request = request.unwrap();

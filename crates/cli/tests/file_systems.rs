@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-#[path = "../../server/tests/support/mounted.rs"]
+#[path = "../../engine/tests/support/mounted.rs"]
 mod mounted;
 mod serving;
 

@@ -5,7 +5,7 @@
 #[allow(dead_code)]
 mod client;
 mod common;
-#[path = "../../server/tests/crash/random.rs"]
+#[path = "../../engine/tests/crash/random.rs"]
 #[allow(dead_code)]
 mod random;
 mod serving;

@@ -9,11 +9,11 @@ mod serving;
 use std::process::Command;
 
 use common::{run, succeed};
-use flashwise_server::export::{Operation, Request};
-use flashwise_server::record::segments::Names;
-use flashwise_server::record::{Limits, Recorder};
-use flashwise_sim::progress::Silent;
-use flashwise_sim::recording::{self, Flags, RecordedRequest, Recording};
+use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::record::segments::Names;
+use flashwise_engine::record::{Limits, Recorder};
+use flashwise_trace::progress::Silent;
+use flashwise_trace::recording::{self, Flags, RecordedRequest, Recording};
 use serde_json::Value;
 use serving::Setting;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flashwise_server::export::Exports;
+use flashwise_engine::export::Exports;
 use flashwise_server::nbd::{Options, Server, Uri};
 
 #[path = "../tests/support/memory.rs"]

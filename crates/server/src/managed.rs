@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 
 use crate::manage::{Changes, DetachProgress, ManageError, Managed};
-use crate::record::Recorder;
-use crate::status::{ServerStatus, VolumeStatus};
-use crate::volume::{Volume, check_exports};
+use flashwise_engine::record::Recorder;
+use flashwise_engine::status::{ServerStatus, VolumeStatus};
+use flashwise_engine::volume::{Volume, check_exports};
 
 /// The volumes of a server, as the API sees them.
 pub struct Volumes {

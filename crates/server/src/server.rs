@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode};
-use crate::export::Exports;
 use crate::manage::{Address, AddressError, Api, ApiError};
 use crate::managed::{Load, Volumes};
 use crate::nbd;
-use crate::record::{RecordError, Recorder};
-use crate::volume::{Opened, Volume, VolumeError};
+use flashwise_engine::export::Exports;
+use flashwise_engine::record::{RecordError, Recorder};
+use flashwise_engine::volume::{Opened, Volume, VolumeError};
 
 /// Why a server does not start, or does not end in order.
 #[derive(Debug, thiserror::Error)]

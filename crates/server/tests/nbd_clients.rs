@@ -321,7 +321,7 @@ fn clients_come_over_tls() {
     let certificates = Certificates::new();
     let config = certificates.server_files(true).load().unwrap();
     let disk = Arc::new(Memory::new(SIZE));
-    let exports = flashwise_server::export::Exports::default();
+    let exports = flashwise_engine::export::Exports::default();
     exports.add("disk", disk.clone());
     let options = Options { tls: Tls::Required(config), ..Options::default() };
     let server = flashwise_server::nbd::Server::start(&[support::tcp_address("127.0.0.1")], exports, options).unwrap();

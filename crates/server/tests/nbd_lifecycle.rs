@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flashwise_server::export::Exports;
+use flashwise_engine::export::Exports;
 use flashwise_server::nbd::protocol::command::*;
 use flashwise_server::nbd::{Address, Options, Server};
 use support::client::Client;

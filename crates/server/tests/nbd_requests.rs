@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flashwise_server::export::Error;
+use flashwise_engine::export::Error;
 use flashwise_server::nbd::Options;
 use flashwise_server::nbd::protocol::{command::*, command_flag::*, error::*, option};
 use support::client::{Client, Reply, named};

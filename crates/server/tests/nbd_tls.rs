@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flashwise_core::filter::Client as FilterClient;
-use flashwise_server::export::Exports;
+use flashwise_engine::export::Exports;
 use flashwise_server::nbd::protocol::{option, option_reply::*};
 use flashwise_server::nbd::{Address, Options, Server, Tls, TlsFiles};
 use rustls::pki_types::pem::PemObject;

@@ -6,28 +6,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
+use flashwise_core::cache::{Cache, Config, Figures, Request};
 use flashwise_core::counters::Counters;
-use flashwise_core::filter::Caching;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
-
-/// A request as a client of the server sends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheRequest {
-    /// Microseconds on the cache's clock.
-    pub time_us: u64,
-    /// What it does.
-    pub kind: Kind,
-    /// First byte.
-    pub offset_bytes: u64,
-    /// Number of bytes; 0 for a flush.
-    pub length_bytes: u64,
-    /// Whether what it changes must be durable before it is answered.
-    pub durable: bool,
-    /// What the I/O filter says of the client.
-    pub caching: Caching,
-}
+use flashwise_trace::request_file::CacheRequest;
 
 /// A cache that starts empty and is asked one request after the other.
 #[derive(Debug)]
@@ -147,6 +130,8 @@ impl std::ops::Sub for CacheCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashwise_core::cache::Kind;
+    use flashwise_core::filter::Caching;
     use flashwise_core::format::Geometry;
     use flashwise_core::policy::Spec;
 

@@ -4,10 +4,10 @@ use flashwise_core::cache::Config;
 use rayon::prelude::*;
 
 use crate::cache_run::{CacheCounts, CacheRun};
-use crate::error::TraceError;
-use crate::progress::Progress;
-use crate::request_file::RequestFile;
 use crate::simulate::Counting;
+use flashwise_trace::error::TraceError;
+use flashwise_trace::progress::Progress;
+use flashwise_trace::request_file::{CacheRequest, RequestFile};
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Replay {
 
     /// Runs a request; returns how many accesses there were so far.
     #[inline]
-    fn request(&mut self, request: &crate::cache_run::CacheRequest) -> u64 {
+    fn request(&mut self, request: &CacheRequest) -> u64 {
         self.run.request(request);
         let accesses = self.run.accesses();
         if !self.counted && accesses >= self.warmup {

@@ -6,9 +6,9 @@ use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
 use rayon::prelude::*;
 
-use crate::error::TraceError;
-use crate::progress::Progress;
-use crate::trace::{Accesses, Trace};
+use flashwise_trace::error::TraceError;
+use flashwise_trace::normalised::trace::{Accesses, Trace};
+use flashwise_trace::progress::Progress;
 
 /// Accesses between the hints that a block will be accessed: its node this far ahead, its index entry twice as far.
 const PREFETCH_DISTANCE: usize = 12;

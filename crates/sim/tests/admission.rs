@@ -4,21 +4,21 @@
 
 use std::path::Path;
 
-use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER};
 use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::admission::{Rule, Setting};
 use flashwise_core::policy::{Outcome, Spec};
+use flashwise_device::paper;
 use flashwise_sim::array::{ArrayFigures, Replayed, replay, setting};
-use flashwise_sim::normalise::{self, Settings};
-use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::progress::Silent;
 
 fn bundled() -> Trace {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/netsfs.csv.zst");
-    normalise::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap()
+    normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap()
 }
 
 /// A tenth of the blocks.

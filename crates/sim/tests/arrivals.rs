@@ -8,14 +8,14 @@
 #[path = "waits/event_simulation.rs"]
 mod event_simulation;
 
-use flashwise_array::{ArrayModel, tier_model_of_option};
 use flashwise_core::access::Op;
+use flashwise_device::{ArrayModel, tier_model_of_option};
 use flashwise_sim::array::{Arrivals, Waits, replay, setting, storage_bytes};
-use flashwise_sim::generate::{Arrivals as Generated, Length, Workload};
-use flashwise_sim::normalise::Normaliser;
-use flashwise_sim::request::Request;
 use flashwise_sim::simulate::{Counting, Warmup};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::Normaliser;
+use flashwise_trace::request::Request;
+use flashwise_trace::tools::generate::{Arrivals as Generated, Length, Workload};
 
 fn normalised(requests: impl Iterator<Item = Request>) -> Trace {
     let file = std::io::BufWriter::new(tempfile::tempfile().unwrap());

@@ -9,9 +9,9 @@ mod workloads;
 use brute_force::BruteForce;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{Algorithm, Counts, EnduranceError, Job, Run, Settings, simulate_endurance};
-use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::Warmup;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Silent;
 use workloads::{generated, letters, without_times};
 
 const NO_WARMUP: Warmup = Warmup::Accesses(0);
@@ -297,7 +297,7 @@ fn what_has_no_figure_is_refused_or_left_out() {
 #[cfg(feature = "real-traces")]
 mod real_traces {
     use super::*;
-    use flashwise_sim::normalise;
+    use flashwise_trace::normalised;
 
     fn traces() -> impl Iterator<Item = Trace> {
         let folder = std::env::var("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
@@ -314,7 +314,7 @@ mod real_traces {
             "benchmarks/postmark-62k.disksim.zst",
             "lirs/2_pools.zst",
         ];
-        let open = move |name| normalise::open(&format!("{folder}/{name}"), &normalise::Settings::default(), &Silent);
+        let open = move |name| normalised::open(&format!("{folder}/{name}"), &normalised::Settings::default(), &Silent);
         names.into_iter().map(move |name| open(name).unwrap())
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use brute_force::BruteForce;
 use flashwise_core::access::{NEVER, Op};
 use flashwise_sim::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan, Threshold, next_reads};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
 use workloads::{generated, letters};
 
 const M_PLUS: Threshold = Threshold { hits: 1, leftover: 0 };

@@ -7,19 +7,19 @@
 
 use std::path::PathBuf;
 
-use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER};
 use flashwise_core::admission::Rule;
 use flashwise_core::admission::shadow::Shadows;
 use flashwise_core::admission::size::Size;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
+use flashwise_device::paper;
 use flashwise_sim::array::{ArrayFigures, TraceRule, replay, setting, storage_bytes};
-use flashwise_sim::info::Info;
-use flashwise_sim::normalise::{Settings, open};
-use flashwise_sim::progress::Silent;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::{Settings, open};
+use flashwise_trace::progress::Silent;
+use flashwise_trace::tools::info::Info;
 
 fn read(path: &str, format: Option<&str>) -> Result<Trace, String> {
     let directory = std::env::var_os("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");

@@ -1,7 +1,7 @@
 //! `flashwise trace concat`: traces one after another.
 
 use clap::Args;
-use flashwise_sim::duration::{RangeError, parse_duration};
+use flashwise_trace::duration::{RangeError, parse_duration};
 
 use crate::input::{InputOptions, reading, warn_of_passed_over};
 
@@ -34,8 +34,8 @@ fn duration(text: &str) -> Result<u64, RangeError> {
 impl Concat {
     pub fn run(&self) -> anyhow::Result<()> {
         let bar = reading(&self.traces);
-        let how = flashwise_sim::concat::Concat { apart: self.apart, gap_us: self.gap };
-        let about = flashwise_sim::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
+        let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap };
+        let about = flashwise_trace::tools::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
         drop(bar);
         warn_of_passed_over(&self.out, &about);
         Ok(())

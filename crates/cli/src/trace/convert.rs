@@ -22,7 +22,7 @@ pub struct Convert {
 impl Convert {
     pub fn run(&self) -> anyhow::Result<()> {
         let bar = reading(std::slice::from_ref(&self.trace));
-        let about = flashwise_sim::convert::convert(&self.trace, &self.out, &self.input.settings(), &bar)?;
+        let about = flashwise_trace::tools::convert::convert(&self.trace, &self.out, &self.input.settings(), &bar)?;
         drop(bar);
         warn_of_passed_over(&self.trace, &about);
         Ok(())

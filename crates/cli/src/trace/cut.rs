@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use clap::Args;
-use flashwise_sim::duration::{RangeError, parse_counts, parse_durations};
+use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
 
 use crate::input::{InputOptions, reading, warn_of_passed_over};
 
@@ -45,15 +45,15 @@ fn durations(text: &str) -> Result<Range<i64>, RangeError> {
 
 impl Cut {
     pub fn run(&self) -> anyhow::Result<()> {
-        let all = flashwise_sim::cut::Cut::default();
-        let cut = flashwise_sim::cut::Cut {
+        let all = flashwise_trace::tools::cut::Cut::default();
+        let cut = flashwise_trace::tools::cut::Cut {
             requests: self.requests.clone().unwrap_or(all.requests),
             accesses: self.accesses.clone().unwrap_or(all.accesses),
             time_us: self.time.clone().unwrap_or(all.time_us),
             volumes: self.volumes.clone(),
         };
         let bar = reading(std::slice::from_ref(&self.trace));
-        let about = flashwise_sim::cut::cut(&self.trace, &self.out, &cut, &self.input.settings(), &bar)?;
+        let about = flashwise_trace::tools::cut::cut(&self.trace, &self.out, &cut, &self.input.settings(), &bar)?;
         drop(bar);
         warn_of_passed_over(&self.trace, &about);
         Ok(())

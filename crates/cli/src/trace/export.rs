@@ -22,7 +22,7 @@ pub struct Export {
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
         let bar = reading(std::slice::from_ref(&self.trace));
-        flashwise_sim::export::export(&self.trace, &self.out, &self.input.settings(), &bar)?;
+        flashwise_trace::tools::export::export(&self.trace, &self.out, &self.input.settings(), &bar)?;
         Ok(())
     }
 }

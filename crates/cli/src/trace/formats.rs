@@ -1,7 +1,7 @@
 //! `flashwise trace formats`: what traces can be read, how they look and what can be set.
 
 use clap::Args;
-use flashwise_sim::formats::FORMATS;
+use flashwise_trace::formats::FORMATS;
 
 use crate::listing;
 

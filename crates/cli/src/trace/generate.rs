@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 
 use clap::{Args, ValueEnum};
-use flashwise_sim::generate::{
+use flashwise_trace::tools::generate::{
     GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, parse_rate, parse_request_blocks,
     parse_share,
 };
@@ -98,8 +98,8 @@ impl Generate {
             request_blocks: self.request_blocks.clone(),
             rate: self.rate,
             arrivals: match self.arrivals {
-                Arrivals::Poisson => flashwise_sim::generate::Arrivals::Poisson,
-                Arrivals::Constant => flashwise_sim::generate::Arrivals::Constant,
+                Arrivals::Poisson => flashwise_trace::tools::generate::Arrivals::Poisson,
+                Arrivals::Constant => flashwise_trace::tools::generate::Arrivals::Constant,
             },
             seed: self.seed,
             block_size_bytes: self.block_size,

@@ -24,7 +24,7 @@ impl Info {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut infos = Vec::new();
         for path in &self.traces {
-            infos.push(flashwise_sim::info::Info::of(&self.input.open(path)?));
+            infos.push(flashwise_trace::tools::info::Info::of(&self.input.open(path)?));
         }
         let mut out = std::io::stdout().lock();
         if self.json {

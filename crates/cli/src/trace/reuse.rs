@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use flashwise_sim::human;
-use flashwise_sim::reuse::ReuseDistances;
+use flashwise_trace::human;
+use flashwise_trace::tools::reuse::ReuseDistances;
 
 use crate::input::InputOptions;
 use crate::progress::Bar;
@@ -38,8 +38,8 @@ impl Reuse {
     pub fn run(&self) -> anyhow::Result<()> {
         let trace = self.input.open(&self.trace)?;
         let distance = match self.distance {
-            Distance::Unique => flashwise_sim::reuse::Distance::Unique,
-            Distance::Accesses => flashwise_sim::reuse::Distance::Accesses,
+            Distance::Unique => flashwise_trace::tools::reuse::Distance::Unique,
+            Distance::Accesses => flashwise_trace::tools::reuse::Distance::Accesses,
         };
         let bar = Bar::accesses("reuse distances".to_owned(), trace.len() as u64);
         let distances = ReuseDistances::of(&trace, distance, &bar);

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, Config, Kind};
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
-use flashwise_server::disk::Transfer;
-use flashwise_server::disk::memory::MemoryDisk;
-use flashwise_server::engine::{Engine, FLASH, Output, Settings};
-use flashwise_server::export::{Operation, Request};
-use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log};
-use flashwise_sim::cache_run::{CacheCounts, CacheRequest};
+use flashwise_engine::disk::Transfer;
+use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::engine::{Engine, FLASH, Output, Settings};
+use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log};
+use flashwise_sim::cache_run::CacheCounts;
+use flashwise_trace::request_file::CacheRequest;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

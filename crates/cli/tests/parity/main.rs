@@ -11,7 +11,6 @@ mod workload;
 
 use std::collections::HashMap;
 
-use flashwise_array::paper;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Config, CopyForward, Kind, Mode, admission};
@@ -19,9 +18,11 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::Geometry;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{POLICIES, Policy, Spec, Visitor};
-use flashwise_sim::cache_run::{CacheCounts, CacheRequest, CacheRun};
-use flashwise_sim::normalise;
-use flashwise_sim::progress::Silent;
+use flashwise_device::paper;
+use flashwise_sim::cache_run::{CacheCounts, CacheRun};
+use flashwise_trace::normalised;
+use flashwise_trace::progress::Silent;
+use flashwise_trace::request_file::CacheRequest;
 
 use live::{Event, Live};
 
@@ -160,7 +161,7 @@ fn without_dirty_blocks_many_requests_at_a_time_make_no_difference() {
 fn netsfs(count: usize) -> Vec<CacheRequest> {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/netsfs.csv.zst");
     let path = path.to_str().unwrap();
-    let (_, file) = normalise::open_with_requests(path, &normalise::Settings::default(), &Silent).unwrap();
+    let (_, file) = normalised::open_with_requests(path, &normalised::Settings::default(), &Silent).unwrap();
     let mut requests = Vec::new();
     let mut regions = HashMap::new();
     file.for_each(|request| {

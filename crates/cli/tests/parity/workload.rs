@@ -2,7 +2,8 @@
 
 use flashwise_core::cache::{Config, Kind, Mode};
 use flashwise_core::filter::Caching;
-use flashwise_sim::cache_run::{CacheCounts, CacheRequest};
+use flashwise_sim::cache_run::CacheCounts;
+use flashwise_trace::request_file::CacheRequest;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_server::disk::Disk;
-use flashwise_server::export::{Done, Error, Export, Exports, Extent, Operation, Request};
+use flashwise_engine::disk::Disk;
+use flashwise_engine::export::{Done, Error, Export, Exports, Extent, Operation, Request};
 use flashwise_server::nbd::{Address, Options, Server};
 
 use crate::fake_disk::{FakeDisk, Loss};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-#[path = "../../../server/tests/crash/random.rs"]
+#[path = "../../../engine/tests/crash/random.rs"]
 #[allow(dead_code)]
 mod random;
 use random::Random;

@@ -6,12 +6,12 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod cut_disk;
-#[path = "../../../server/tests/crash/fake_disk.rs"]
+#[path = "../../../engine/tests/crash/fake_disk.rs"]
 #[allow(dead_code)]
 mod fake_disk;
 mod machine;
 mod promises;
-#[path = "../../../server/tests/crash/random.rs"]
+#[path = "../../../engine/tests/crash/random.rs"]
 mod random;
 
 use std::path::Path;

@@ -7,7 +7,7 @@ use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::manage::Address;
 use crate::nbd;
-use crate::volume::{VolumeConfig, check_exports};
+use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     if config.listen.is_empty() {

@@ -12,9 +12,9 @@ use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
-use crate::disk::device;
-use crate::record::segments::Names;
-use crate::volume::VolumeConfig;
+use flashwise_engine::disk::device;
+use flashwise_engine::record::segments::Names;
+use flashwise_engine::volume::VolumeConfig;
 
 /// Checks the files, and sets what depends on them: discarding is for block devices unless it was asked for.
 pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {

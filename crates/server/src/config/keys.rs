@@ -10,8 +10,8 @@ use tracing::level_filters::LevelFilter;
 
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
-use crate::record::LIMIT_BYTES_MIN;
-use crate::volume::VolumeConfig;
+use flashwise_engine::record::LIMIT_BYTES_MIN;
+use flashwise_engine::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
 pub struct Key<T> {
@@ -172,11 +172,11 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.admission = value.admission()?;
         Ok(())
     }),
-    key("cache-device", Some(flashwise_array::CACHE_DEVICE), |volume, value| {
+    key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
         volume.array.cache = value.device()?;
         Ok(())
     }),
-    key("storage-device", Some(flashwise_array::STORAGE_DEVICE), |volume, value| {
+    key("storage-device", Some(flashwise_device::STORAGE_DEVICE), |volume, value| {
         volume.array.storage = value.device()?;
         Ok(())
     }),

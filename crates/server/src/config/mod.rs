@@ -20,18 +20,15 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashwise_core::cache::{CopyForward, Mode};
-use flashwise_core::filter::Filter;
 use flashwise_core::options::nearest;
-use flashwise_core::policy::Spec;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::attach::stores::default_state_directory;
 use crate::manage::KEYS as SETTABLE;
-use crate::record;
-use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
+use flashwise_engine::attach::stores::default_state_directory;
+use flashwise_engine::record;
+use flashwise_engine::volume::VolumeConfig;
 use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
@@ -40,7 +37,7 @@ use value::{Problem, Value};
 pub struct ServerConfig {
     /// Where NBD clients connect, as NBD URIs without an export.
     pub listen: Vec<String>,
-    /// What every request is recorded to, if anything: the path that the files are [named](crate::record::segments::Names) after.
+    /// What every request is recorded to, if anything: the path that the files are [named](flashwise_engine::record::segments::Names) after.
     pub record: Option<PathBuf>,
     /// Where the records of backends are kept that have no room for their own.
     pub state_directory: PathBuf,
@@ -294,7 +291,7 @@ impl ServerConfig {
         origin.apply(Section::Tls, TLS_KEYS, &mut config)?;
         origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
         for number in 0..origin.tables.volumes.len() {
-            let mut volume = VolumeConfig::unset();
+            let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), VOLUME_KEYS, &mut volume)?;
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
@@ -317,53 +314,6 @@ pub struct Flags {
     pub volume: Vec<(&'static str, String)>,
 }
 
-impl VolumeConfig {
-    /// A volume before its keys are set; their defaults are in the table of keys.
-    fn unset() -> VolumeConfig {
-        VolumeConfig {
-            name: String::new(),
-            aliases: Vec::new(),
-            filter: Filter::default(),
-            backend: PathBuf::new(),
-            size_bytes: None,
-            flash: PathBuf::new(),
-            flash_size_bytes: None,
-            erase_unit_bytes: 0,
-            ram_bytes: 0,
-            write_buffer_share: 0.0,
-            policy: Spec::parse("larc").expect("a policy of the table"),
-            admission: None,
-            array: flashwise_array::paper(),
-            write_mode: Mode::WriteBack,
-            over_provision: 0.0,
-            copy_forward: CopyForward::All,
-            dirty_high: 0.0,
-            dirty_low: 0.0,
-            dirty_age_us: 0,
-            commit_age_us: 0,
-            sequential_bytes: 0,
-            discard: false,
-            direct_io: false,
-            drive_writes_per_day: None,
-            warranty_years: 0.0,
-            backend_id: None,
-            state_directory: default_state_directory(),
-            discard_cache: false,
-            unsafe_ignore_flushes: false,
-            backend_delay_us: 0,
-        }
-    }
-
-    /// A volume of a backend and a flash, by paths, with the defaults for all else.
-    pub fn of(name: &str, backend: &Path, flash: &Path) -> VolumeConfig {
-        let mut volume = VolumeConfig::unset();
-        let origin = Origin { path: None, tables: &Tables::default() };
-        origin.apply(Section::Server, VOLUME_KEYS, &mut volume).expect("the defaults are valid");
-        (volume.name, volume.backend, volume.flash) = (name.to_owned(), backend.to_owned(), flash.to_owned());
-        volume
-    }
-}
-
 /// Reads the value of a key that can be [set](crate::manage::KEYS) while a volume is served, as text, and says what is wrong with it.
 pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError> {
     let place = || Place::Flag(key.to_owned());
@@ -372,7 +322,7 @@ pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError>
         return Err(ConfigError::UnknownKey { place: place(), near: nearest(key, &expected), expected });
     };
     let known = VOLUME_KEYS.iter().find(|known| known.name == name).expect("what can be set is a key");
-    let mut volume = VolumeConfig::unset();
+    let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
     (known.set)(&mut volume, &Value::Plain(text.to_owned()))
         .map_err(|problem| ConfigError::Value { place: place(), problem })?;
     Ok(name)

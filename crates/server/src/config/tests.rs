@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use flashwise_core::cache::Mode;
+use flashwise_core::filter::Filter;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../docs/flashwise.toml");
@@ -121,7 +124,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((volume.write_mode, volume.direct_io, volume.warranty_years), (Mode::WriteBack, true, 5.0));
     assert!(volume.admission.is_none());
     assert_eq!((&volume.filter, volume.aliases.len()), (&Filter::default(), 0));
-    assert_eq!(volume.array, flashwise_array::paper());
+    assert_eq!(volume.array, flashwise_device::paper());
     let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
     assert_eq!(format!("{made:?}"), format!("{volume:?}"));
     let off = parse(&format!("{LEAST}[api]\nlisten = 'off'\n")).unwrap();

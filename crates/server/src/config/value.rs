@@ -4,13 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_array::{ArrayError, tier_of_option};
 use flashwise_core::admission;
 use flashwise_core::array::Tier;
 use flashwise_core::filter::Rule;
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
+use flashwise_device::{ArrayError, tier_of_option};
 
 /// A value that was given to a key.
 #[derive(Clone, Debug, PartialEq)]

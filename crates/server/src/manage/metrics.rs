@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::status::{LatencyStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeStatus};
 
 /// What [`encode`] writes, for the header `Content-Type`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -358,7 +358,7 @@ fn histogram(encoder: &mut MetricEncoder, latency: &LatencyStatus) -> fmt::Resul
 
 /// The names of all metrics as they are written, for the documentation.
 pub fn names() -> Vec<String> {
-    let recording = Some(crate::status::RecordingStatus::default());
+    let recording = Some(flashwise_engine::status::RecordingStatus::default());
     let status = ServerStatus { recording, volumes: vec![VolumeStatus::default()], ..ServerStatus::default() };
     let text = encode(&status);
     let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

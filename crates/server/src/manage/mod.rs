@@ -25,7 +25,7 @@ pub use changes::{Changes, KEYS};
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use routes::openapi;
 
-use crate::status::{ServerStatus, VolumeStatus};
+use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use guard::Guard;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.

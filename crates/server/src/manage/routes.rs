@@ -19,7 +19,7 @@ use utoipa::{OpenApi, ToSchema};
 use super::changes::Changes;
 use super::guard::Guard;
 use super::{DetachProgress, ManageError, Managed, metrics};
-use crate::status::{ServerStatus, VolumeStatus};
+use flashwise_engine::status::{ServerStatus, VolumeStatus};
 
 /// The largest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::export::{Done, Error};
+use flashwise_engine::export::{Done, Error};
 
 /// What a reply needs to know of its request.
 #[derive(Clone, Copy, Debug)]

@@ -19,7 +19,7 @@ use super::server::Options;
 use super::session::{INPUT_BYTES_MIN, Transmission};
 use super::tls::Tls;
 use super::transport::{Patience, Transport};
-use crate::export::Exports;
+use flashwise_engine::export::Exports;
 
 /// What others can do to a connection.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::protocol::{
     option, option_reply, put_option_reply,
 };
 use super::transmission::{PAYLOAD_BYTES_MAX, transmission_flags};
-use crate::export::{Export, Exports};
+use flashwise_engine::export::{Export, Exports};
 
 /// Longest data of an option that is looked at, in bytes: a name and a good number of queries.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
@@ -343,7 +343,7 @@ fn line(mut description: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::{Done, Error, Extent, Request};
+    use flashwise_engine::export::{Done, Error, Extent, Request};
     use option_reply::*;
 
     struct Fake {

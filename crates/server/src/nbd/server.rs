@@ -19,7 +19,7 @@ use super::listener::{ListenError, Listener};
 use super::tls::Tls;
 use super::transmission::PAYLOAD_BYTES_MAX;
 use super::uri::{Address, Uri};
-use crate::export::Exports;
+use flashwise_engine::export::Exports;
 
 /// What a server allows.
 #[derive(Clone, Debug)]

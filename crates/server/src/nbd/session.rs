@@ -25,7 +25,7 @@ use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
 use super::transport::{Patience, Transport};
-use crate::export::{Guest, Operation, Request};
+use flashwise_engine::export::{Guest, Operation, Request};
 
 /// Size of the buffer that requests are received into, at first and where the client fills it.
 pub const INPUT_BYTES_MIN: usize = 4 << 10;

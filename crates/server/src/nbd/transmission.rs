@@ -5,7 +5,7 @@ use super::protocol::{
     Descriptor, Fields, NBD_REQUEST_MAGIC, REQUEST_BYTES, command, command_flag, error, put_data_chunk,
     put_error_chunk, put_none_chunk, put_simple_reply, state, transmission_flag,
 };
-use crate::export::{Error, Export, Extent, Operation};
+use flashwise_engine::export::{Error, Export, Extent, Operation};
 
 /// Longest read or write, in bytes.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;

@@ -2,8 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeStatus};
 use flashwise_server::manage::{Changes, DetachProgress, ManageError, Managed};
-use flashwise_server::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeStatus};
 
 #[derive(Debug, Default)]
 struct State {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use client::{Answer, ask, request};
 use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
+use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_server::manage::{Address, Api, ApiError, encode_metrics, metric_names, openapi};
-use flashwise_server::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use serde_json::{Value, json};
 
 fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {

@@ -5,15 +5,15 @@
 #![cfg(feature = "device-tests")]
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
-#[path = "../crash/fake_disk.rs"]
+#[path = "../../../engine/tests/crash/fake_disk.rs"]
 #[allow(dead_code)]
 mod fake_disk;
 #[path = "../support/memory.rs"]
 #[allow(dead_code)]
 mod memory;
-#[path = "../support/mounted.rs"]
+#[path = "../../../engine/tests/support/mounted.rs"]
 mod mounted;
-#[path = "../crash/random.rs"]
+#[path = "../../../engine/tests/crash/random.rs"]
 mod random;
 mod recording;
 mod replay;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use flashwise_core::cache::Mode;
-use flashwise_server::export::{Export, Exports, Operation};
+use flashwise_engine::export::{Export, Exports, Operation};
 use flashwise_server::nbd::{Address, Options, Server};
 use mounted::{Device, Mount, check, run, text};
 use random::Random;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use flashwise_server::export::{Done, Error, Export, Extent, Operation, Request};
+use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
 
 use crate::memory::Memory;
 

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use flashwise_core::cache::{Cache, Config, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Superblock};
 use flashwise_core::policy::Spec;
-use flashwise_server::disk::{Operation as DiskOperation, Transfer};
-use flashwise_server::engine::{BACKEND, Engine, FLASH, Output, Settings};
-use flashwise_server::export::{Operation, Request};
-use flashwise_server::flash::{cache_tag, format, read_superblock, recover_log, settle};
+use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
+use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log, settle};
 
 use crate::fake_disk::{FakeDisk, Loss};
 use crate::random::Random;
@@ -152,7 +152,7 @@ impl Replay {
         length: u64,
         force_unit_access: bool,
         data: Vec<u8>,
-        done: impl FnOnce(Result<Vec<u8>, flashwise_server::export::Error>) + Send + 'static,
+        done: impl FnOnce(Result<Vec<u8>, flashwise_engine::export::Error>) + Send + 'static,
     ) {
         self.outstanding.fetch_add(1, Ordering::Relaxed);
         let outstanding = self.outstanding.clone();

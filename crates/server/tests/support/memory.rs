@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
-use flashwise_server::export::{Done, Error, Export, Extent, Guest, Operation, Request};
+use flashwise_engine::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use rustc_hash::FxBuildHasher;
 
 const PAGE_BYTES: u64 = 64 << 10;

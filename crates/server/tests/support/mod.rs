@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flashwise_server::export::Exports;
+use flashwise_engine::export::Exports;
 use flashwise_server::nbd::{Address, Options, Server, Uri};
 use tempfile::TempDir;
 

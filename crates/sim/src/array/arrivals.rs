@@ -5,10 +5,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use flashwise_array::ArrayError;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
+use flashwise_device::ArrayError;
 
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// When requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -8,8 +8,8 @@
 //! speed, serves the blocks of one request as one run: the first takes the latency, each further one its transfer. The planes and buses
 //! of an SSD are not modelled one by one: its channels are what it can do side by side.
 
-use flashwise_array::TierModel;
 use flashwise_core::access::Op;
+use flashwise_device::TierModel;
 
 /// The channels of all devices of a tier. Accesses come in the order of time.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ fn put_later(heap: &mut [u64], mut at: usize, time_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_array::tier_model_of_option;
+    use flashwise_device::tier_model_of_option;
 
     fn channels(device: &str) -> Channels {
         Channels::new(&tier_model_of_option("test", device).unwrap(), 4096)

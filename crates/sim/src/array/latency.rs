@@ -107,7 +107,7 @@ impl Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_array::paper;
+    use flashwise_device::paper;
 
     /// 1,000 accesses: 900 read hits of 40 us; 50 read misses and 45 writes, 200 us either way; 5 refused writes of 1,000 us. So 95 % take
     /// up to 200 us, 99 % too, 99.9 % and all of them 1,000 us.

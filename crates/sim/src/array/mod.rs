@@ -12,13 +12,13 @@ mod replay;
 mod rules;
 mod simulation;
 
-use flashwise_array::{ArrayError, Document, Keys, Range};
 use flashwise_core::account::Counts;
 use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
+use flashwise_device::{ArrayError, Document, Keys, Range};
 use serde::Serialize;
 
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 pub use arrivals::Arrivals;
 pub use epoch::ArrayEpoch;
@@ -105,7 +105,7 @@ impl Description {
     pub fn parse(path: &str, text: &str) -> Result<Description, ArrayError> {
         let document = Document::parse(path, text)?;
         document.keys().check(&["cache", "storage", "workload"])?;
-        let tier = |name| document.table(name)?.as_ref().map(flashwise_array::tier).transpose();
+        let tier = |name| document.table(name)?.as_ref().map(flashwise_device::tier).transpose();
         Ok(Description {
             cache: tier("cache")?,
             storage: tier("storage")?,
@@ -265,8 +265,8 @@ impl ArrayFigures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_array::paper;
     use flashwise_core::array::YEAR_SECONDS;
+    use flashwise_device::paper;
 
     fn case_study() -> [Lifetime; 2] {
         let description = Description::parse("lifetime.toml", include_str!("../../../../docs/lifetime.toml")).unwrap();

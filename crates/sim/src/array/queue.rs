@@ -18,9 +18,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use flashwise_array::ArrayModel;
 use flashwise_core::access::Op;
 use flashwise_core::policy::Outcome;
+use flashwise_device::ArrayModel;
 
 use super::Arrivals;
 use super::channels::Channels;
@@ -274,7 +274,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_array::tier_model_of_option;
+    use flashwise_device::tier_model_of_option;
 
     const ADMIT: Outcome<u32> = Outcome::Admit { evicted: None };
 

@@ -1,6 +1,5 @@
 //! A policy behind an admission rule over a trace, at the trace's times: what the devices of an array would have to do.
 
-use flashwise_array::ArrayModel;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{Account, Bits, Counts};
 use flashwise_core::admission::adaptive::Decision;
@@ -8,11 +7,12 @@ use flashwise_core::admission::{Setting, Spec as Rule};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
+use flashwise_device::ArrayModel;
 
 use super::queue::{Queues, Served};
 use super::{Arrivals, Waits};
 use crate::simulate::Counting;
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// Accesses between the hint that a block will be accessed and the access.
 const PREFETCH_DISTANCE: usize = 12;

@@ -7,7 +7,7 @@ use flashwise_core::admission::{RULES, Spec};
 use flashwise_core::options::{Kind, OptionError};
 use flashwise_core::quantity::{ByteSize, Duration, nano};
 
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// The most rules that a text may stand for.
 const RULES_MAX: usize = 1000;

@@ -1,13 +1,13 @@
 //! Policies behind admission rules over traces: every (trace, policy, rule, size), in parallel.
 
-use flashwise_array::{ArrayError, ArrayModel};
 use flashwise_core::admission::{Setting, Spec as Rule};
+use flashwise_device::{ArrayError, ArrayModel};
 use rayon::prelude::*;
 
 use super::{Arrivals, Replayed, replay, setting};
-use crate::progress::Progress;
 use crate::simulate::{Counting, Job};
-use crate::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 
 /// A policy behind a rule, before an array.
 #[derive(Clone, Debug)]

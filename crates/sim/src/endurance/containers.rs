@@ -27,8 +27,8 @@ use super::algorithm::{CopyForwardReduction, Order};
 use super::settings::Geometry;
 use super::tally::{Cache, Tally, run};
 use super::write_buffer::{Cause, WriteBuffer};
-use crate::device::{Device, Zoned};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
+use flashwise_device::flash::{Device, Zoned};
 
 /// Performs `plan` on host-managed flash.
 pub(super) fn containers(

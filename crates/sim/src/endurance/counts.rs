@@ -2,7 +2,7 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
 
-use crate::device::{DeviceCounters, Wear};
+use flashwise_device::flash::{DeviceCounters, Wear};
 
 /// What was counted after the warm-up, per block access.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,8 +2,8 @@
 
 use flashwise_core::quantity::ByteSize;
 
-use crate::device::DeviceError;
-use crate::error::TraceError;
+use flashwise_device::flash::DeviceError;
+use flashwise_trace::error::TraceError;
 
 /// Why endurance cannot be simulated.
 #[derive(Debug, thiserror::Error)]

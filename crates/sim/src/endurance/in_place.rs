@@ -12,8 +12,8 @@ use flashwise_core::step::FlashStep;
 use super::settings::Geometry;
 use super::tally::{Tally, run};
 use super::{Counts, device_of};
-use crate::device::{Device, Ftl};
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
+use flashwise_device::flash::{Device, Ftl};
 
 /// Performs `plan` on an SSD.
 pub(super) fn in_place(stream: &FlashStream, plan: &Plan, geometry: &Geometry, trim: bool) -> Counts {

@@ -36,11 +36,11 @@ pub use error::EnduranceError;
 pub use reference::{reference, with_references};
 pub use settings::{Geometry, Settings, WRITE_BUFFERS};
 
-use crate::device::Ftl;
 use crate::offline::{FlashStream, Plan, Threshold, next_reads};
-use crate::progress::Progress;
 use crate::simulate::Warmup;
-use crate::trace::Trace;
+use flashwise_device::flash::Ftl;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 
 /// An algorithm and a cache size to run over one trace.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use flashwise_core::policy::{Outcome, Policy};
 
 use super::Counts;
 use super::settings::Geometry;
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// What an online algorithm is run over, and on what.
 #[derive(Clone, Copy)]

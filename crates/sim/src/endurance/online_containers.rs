@@ -13,7 +13,7 @@ use super::Counts;
 use super::counts::FlashWrites;
 use super::online::{FlashCache, Online};
 use super::settings::Geometry;
-use crate::device::{Device, Zoned};
+use flashwise_device::flash::{Device, Zoned};
 
 /// The flash for a cache with `policy`, of whose blocks some are in RAM.
 ///

@@ -12,7 +12,7 @@ use flashwise_core::step::FlashStep;
 
 use super::online::{FlashCache, Online};
 use super::{Counts, device_of};
-use crate::device::{Device, Ftl};
+use flashwise_device::flash::{Device, Ftl};
 
 impl Visitor<u32> for Online<'_> {
     type Output = Counts;

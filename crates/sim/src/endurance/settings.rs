@@ -7,7 +7,7 @@ use flashwise_core::quantity::ByteSize;
 
 use super::EnduranceError;
 use crate::cache_settings::Ram;
-use crate::device::{DeviceError, FtlConfig, GcPlacement, Victim};
+use flashwise_device::flash::{DeviceError, FtlConfig, GcPlacement, Victim};
 
 /// Erase units of a write buffer, where so many fit.
 pub const WRITE_BUFFERS: u32 = 4;

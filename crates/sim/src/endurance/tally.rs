@@ -2,8 +2,8 @@
 
 use super::Counts;
 use super::counts::FlashWrites;
-use crate::device::Device;
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
+use flashwise_device::flash::Device;
 
 /// Accesses between the hint that a block will be accessed and when it is.
 const PREFETCH_DISTANCE: usize = 12;

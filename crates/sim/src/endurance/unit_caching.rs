@@ -9,9 +9,9 @@
 use super::Counts;
 use super::counts::FlashWrites;
 use super::tally::{Cache, Tally, run};
-use crate::device::{Device, DeviceCounters, StepError, Wear};
 use crate::offline::{Decision, FlashStream, Plan};
 use flashwise_core::step::FlashStep;
+use flashwise_device::flash::{Device, DeviceCounters, StepError, Wear};
 
 /// Performs `plan` with a place for each of `capacity_blocks`.
 pub(super) fn unit_caching(stream: &FlashStream, plan: &Plan, capacity_blocks: usize) -> Counts {

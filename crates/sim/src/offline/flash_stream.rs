@@ -6,7 +6,7 @@
 use flashwise_core::access::{NEVER, Op};
 use flashwise_core::positions::Positions;
 
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// The bit of an entry that tells writes from reads; block ids are smaller.
 const WRITE: u32 = 1 << 31;

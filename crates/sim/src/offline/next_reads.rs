@@ -2,8 +2,8 @@
 
 use flashwise_core::access::NEVER;
 
-use crate::error::TraceError;
-use crate::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::error::TraceError;
 
 /// For each access of `trace` the position of the next access to its block if that is a read, else [`NEVER`].
 ///

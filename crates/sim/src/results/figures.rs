@@ -5,9 +5,9 @@ use flashwise_core::format::BLOCK_BYTES;
 use serde::Serialize;
 
 use crate::cache_simulation::CacheResult;
-use crate::device::lifetime;
-use crate::device::profile::Profile;
 use crate::endurance;
+use flashwise_device::flash::lifetime;
+use flashwise_device::flash::profile::Profile;
 
 /// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

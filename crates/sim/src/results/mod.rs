@@ -15,7 +15,7 @@ use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
 use crate::endurance;
 use crate::simulate::Run;
-use crate::trace::Trace;
+use flashwise_trace::Trace;
 
 /// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`](flashwise_core::cache::Figures)
 /// as well: its hits are those of RAM and flash, its flash writes have every cause.

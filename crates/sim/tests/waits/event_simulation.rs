@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use flashwise_array::{ArrayModel, TierModel};
+use flashwise_device::{ArrayModel, TierModel};
 use flashwise_sim::array::Arrivals;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
 
 #[derive(Debug)]
 pub struct Found {

@@ -1,10 +1,10 @@
 //! Traces that the tests of offline algorithms and of endurance share.
 
 use flashwise_core::access::Op;
-use flashwise_sim::generate::{Arrivals, Length, Workload};
-use flashwise_sim::normalise::Normaliser;
-use flashwise_sim::request::Request;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::Trace;
+use flashwise_trace::normalised::Normaliser;
+use flashwise_trace::request::Request;
+use flashwise_trace::tools::generate::{Arrivals, Length, Workload};
 
 fn normalised(name: &str, requests: impl Iterator<Item = Request>) -> Trace {
     let file = std::io::BufWriter::new(tempfile::tempfile().unwrap());

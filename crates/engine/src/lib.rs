@@ -1,0 +1,19 @@
+//! Performs on real devices what the cache of `flashwise-core` plans, and knows no protocol.
+//!
+//! A volume is an [`Export`](export::Export) that answers [`Request`](export::Request)s from memory, flash and its backend, which are
+//! [`Disk`](disk::Disk)s.
+
+pub mod attach;
+pub mod check;
+pub mod detach;
+pub mod disk;
+pub mod engine;
+pub mod export;
+pub mod flash;
+pub mod latency;
+pub mod memory;
+pub mod record;
+pub mod salvage;
+pub mod status;
+pub mod volume;
+pub mod wipe;

@@ -1,0 +1,603 @@
+//! The figures of arrays behind admission rules, each a chart and the table of its numbers. They follow Figures 4, 5, 8 and 10 to 13 of
+//! Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays (MSST 2016).
+//!
+//! Everything is told relative to the policy alone on the same trace in a cache of the same size; over several traces it is the geometric
+//! mean that is told.
+
+use super::charts::{Chart, Series};
+use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
+use super::grid::Grid;
+use super::look::Looks;
+use super::numbers::{about_percent, count, percent, shortest};
+use super::scales::{categories, linear, ratios};
+use super::table::{Figure, Table};
+use flashwise_sim::results::ResultRow;
+
+/// What the paper found on 13 traces of a week, against LRU.
+const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 traces of a week.";
+
+/// A figure of an array.
+pub struct Measure {
+    pub id: &'static str,
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub of: fn(&ResultRow) -> Option<f64>,
+    /// What is better: as much of it as possible, or as little.
+    pub more_is_better: bool,
+}
+
+const LATENCY: Measure = Measure {
+    id: "latency",
+    name: "Latency",
+    unit: "us",
+    of: |row| Some(row.array.as_ref()?.latency_mean_us),
+    more_is_better: false,
+};
+const LIFETIME: Measure = Measure {
+    id: "lifetime",
+    name: "Lifetime",
+    unit: "years",
+    of: |row| Some(row.array.as_ref()?.lifetime_years),
+    more_is_better: true,
+};
+const QUOTIENT: Measure = Measure {
+    id: "quotient",
+    name: "Latency over lifetime",
+    unit: "us per year",
+    of: |row| Some(row.array.as_ref()?.latency_over_lifetime),
+    more_is_better: false,
+};
+const HITS: Measure =
+    Measure { id: "hits", name: "Hit ratio", unit: "", of: |row| Some(row.hit_ratio), more_is_better: true };
+const MEASURES: [&Measure; 3] = [&LATENCY, &LIFETIME, &QUOTIENT];
+
+/// Whether it is arrays that were simulated.
+pub fn is_of_arrays(rows: &[ResultRow]) -> bool {
+    rows.first().is_some_and(|row| row.array.is_some())
+}
+
+/// The rule of a row; empty if there is none.
+pub fn rule(row: &ResultRow) -> &str {
+    row.array.as_ref().map_or("", |array| &array.admission)
+}
+
+/// The rows with the rule as their policy, or with the policy itself where there is none; where rules stand before several policies, with
+/// both. The rows of other simulations as they are.
+pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
+    let mut behind: Vec<&str> = Vec::new();
+    for row in all.iter().copied().flatten().filter(|row| !rule(row).is_empty()) {
+        if !behind.contains(&&row.policy[..]) {
+            behind.push(&row.policy);
+        }
+    }
+    let label = |row: &ResultRow| match rule(row) {
+        "" => row.policy.clone(),
+        rule if behind.len() == 1 => rule.to_owned(),
+        rule => format!("{} behind {rule}", row.policy),
+    };
+    all.iter().map(|rows| rows.iter().map(|row| ResultRow { policy: label(row), ..row.clone() }).collect()).collect()
+}
+
+/// The run of the policy alone that a run is compared with.
+fn alone<'a>(rows: &'a [ResultRow], row: &ResultRow) -> Option<&'a ResultRow> {
+    rows.iter().find(|other| {
+        rule(other).is_empty() && other.policy == row.policy && other.capacity_blocks == row.capacity_blocks
+    })
+}
+
+/// `value` of `row` as a multiple of that of `base`, if it is a number above 0.
+fn relative(measure: &Measure, row: &ResultRow, base: &ResultRow) -> Option<f64> {
+    let ratio = (measure.of)(row)? / (measure.of)(base)?;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+/// A number with about three digits.
+pub fn written(value: f64) -> String {
+    match value.abs() {
+        size if !size.is_finite() => "unlimited".to_owned(),
+        size if size >= 1000.0 => count(value.round() as u64),
+        0.0 => "0".to_owned(),
+        size => shortest(value, usize::try_from(2 - size.log10().floor() as i64).unwrap_or(0)),
+    }
+}
+
+/// How many times one is better than the other.
+fn times_better(measure: &Measure, ratio: f64) -> f64 {
+    if measure.more_is_better { ratio } else { 1.0 / ratio }
+}
+
+/// The file of a trace, without the folders that it is in.
+pub fn file_name(trace: &str) -> String {
+    trace.rsplit('/').next().unwrap_or(trace).to_owned()
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
+/// The figures of one trace; `rows` as they are and not labelled.
+pub fn by_rule(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if subject.grid.sizes.len() > 1 {
+        figures.push(subject.hit_ratio());
+        figures.extend(MEASURES.iter().filter_map(|measure| provisioning(subject, measure)));
+    }
+    figures.extend(rules(subject));
+    figures.extend(sweeps(subject.id, &[rows]));
+    figures
+}
+
+/// A measure against the cache size, relative to the first line at the smallest size (Figure 11).
+fn provisioning(subject: &Subject, measure: &Measure) -> Option<Figure> {
+    let grid = subject.grid;
+    let smallest = *grid.sizes.first()?;
+    let mut rows = grid.policies.iter().filter_map(|&policy| grid.row(policy, smallest));
+    let base = rows.find(|row| rule(row).is_empty())?;
+    let value = |row: &ResultRow| relative(measure, row, base);
+    let title = format!("{} against cache size", measure.name);
+    let axis = format!("{}, of {}'s at the smallest size", measure.name, base.policy);
+    let chart = subject.against_size(measure.id, &title, &axis, "", &value, &grid.policies);
+    let cell = |row: &ResultRow| (measure.of)(row).map(written);
+    let table = subject.by_policy(&format!("{title}, in {}", measure.unit), &grid.policies, cell);
+    let better = if measure.more_is_better { "more" } else { "less" };
+    let caption = format!(
+        "{} against cache size: {better} is better. The storage is twice the trace's blocks, so that a cache of 10% of the blocks is 5% of it.",
+        measure.name
+    );
+    Some(Figure { caption, ..figure(&chart, table) })
+}
+
+/// What each rule does at the largest size: a line of points for each.
+fn rules(subject: &Subject) -> Option<Figure> {
+    let grid = subject.grid;
+    let size = *grid.sizes.last()?;
+    let rows: Vec<&ResultRow> = grid.policies.iter().filter_map(|&policy| grid.row(policy, size)).collect();
+    let base = *rows.iter().find(|row| rule(row).is_empty())?;
+    if rows.len() < 2 {
+        return None;
+    }
+    let looks = Looks::new(MEASURES.map(|measure| measure.name));
+    let values = MEASURES.map(|measure| rows.iter().map(|row| relative(measure, row, base)).collect::<Vec<_>>());
+    let x =
+        ratios(format!("Of that of {} alone (logarithmic)", base.policy), values.iter().flatten().flatten().copied());
+    let names: Vec<String> = rows.iter().map(|row| row.policy.clone()).collect();
+    let title = format!("Latency, lifetime and their quotient by rule with {}", size.named());
+    let chart = Chart {
+        id: format!("{}-rules", subject.id),
+        title: title.clone(),
+        description: format!("A line for each rule, relative to {} alone. {NUMBERS_FOLLOW}", base.policy),
+        x,
+        y: categories("", &names),
+        series: dots(&MEASURES.map(|measure| measure.name), &looks, &values),
+        markers: true,
+    };
+    let heads = [
+        "Rule",
+        "Hit ratio",
+        "Bypassed",
+        "Latency\nus",
+        "Lifetime\nyears",
+        "us per year",
+        "Times better",
+        "Cache writes\nper cell and s",
+        "Storage writes\nper cell and s",
+    ];
+    let mut table = Table::new(&title, heads);
+    for row in &rows {
+        let Some(array) = &row.array else { continue };
+        let better = relative(&QUOTIENT, row, base).map_or_else(|| "-".to_owned(), |ratio| written(1.0 / ratio));
+        let mut cells = vec![percent(row.hit_ratio), count(array.bypassed)];
+        cells.extend([array.latency_mean_us, array.lifetime_years, array.latency_over_lifetime].map(written));
+        cells.extend([better, format!("{:.2e}", array.cache_write_rate), format!("{:.2e}", array.storage_write_rate)]);
+        table.push(&row.policy, cells);
+    }
+    let caption = format!(
+        "What each rule does, relative to {} alone: less latency, a longer lifetime and less latency over lifetime are better.",
+        base.policy
+    );
+    Some(Figure { caption, ..figure(&chart, table) })
+}
+
+/// A point for each value, the names' side by side in each category.
+fn dots(names: &[&str], looks: &Looks, values: &[Vec<Option<f64>>]) -> Vec<Series> {
+    let mut series = Vec::new();
+    for (number, (name, values)) in names.iter().zip(values).enumerate() {
+        let aside = 0.5 * ((number as f64 + 0.5) / names.len() as f64 - 0.5);
+        for (at, value) in values.iter().enumerate() {
+            let y = (values.len() - 1 - at) as f64 - aside;
+            let point = value.map(|value| (value.log2(), y));
+            series.extend(point.map(|point| Series {
+                name: (*name).to_owned(),
+                look: looks.of(name),
+                points: vec![point],
+            }));
+        }
+    }
+    series
+}
+
+/// Each rule on each trace relative to its policy alone, with the geometric mean (Figure 10); and where `auto` stands.
+pub fn over_traces(
+    names: &[&str],
+    sections: &[&[ResultRow]],
+    labelled: &[Vec<ResultRow>],
+    looks: &Looks,
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if sections.len() > 1 {
+        for size in sizes(sections) {
+            figures.extend(
+                MEASURES.iter().filter_map(|measure| on_traces(names, sections, labelled, looks, measure, size)),
+            );
+        }
+        figures.extend(sweeps("all", sections));
+    }
+    figures.extend(super::candidates::of_auto(names, sections, labelled, looks));
+    figures
+}
+
+/// The sizes as they were given, in the order of their first rows.
+pub fn sizes<'a>(sections: &[&'a [ResultRow]]) -> Vec<&'a str> {
+    let mut sizes: Vec<&str> = Vec::new();
+    for row in sections.iter().copied().flatten() {
+        if !sizes.contains(&&row.size[..]) {
+            sizes.push(&row.size);
+        }
+    }
+    sizes
+}
+
+fn on_traces(
+    names: &[&str],
+    sections: &[&[ResultRow]],
+    labelled: &[Vec<ResultRow>],
+    looks: &Looks,
+    measure: &Measure,
+    size: &str,
+) -> Option<Figure> {
+    let mut labels: Vec<&str> = Vec::new();
+    let ruled = |row: &&ResultRow| !rule(row).is_empty() && row.size == size;
+    for row in labelled.iter().flatten().filter(ruled) {
+        if !labels.contains(&&row.policy[..]) {
+            labels.push(&row.policy);
+        }
+    }
+    if labels.is_empty() {
+        return None;
+    }
+    let better = |trace: usize, label: &str| {
+        let at = labelled[trace].iter().position(|row| row.policy == label && row.size == size)?;
+        let row = &sections[trace][at];
+        relative(measure, row, alone(sections[trace], row)?).map(|ratio| times_better(measure, ratio))
+    };
+    let mut values: Vec<Vec<Option<f64>>> =
+        labels.iter().map(|label| (0..sections.len()).map(|trace| better(trace, label)).collect()).collect();
+    for values in &mut values {
+        values.push(geometric_mean(&values.iter().copied().flatten().collect::<Vec<_>>()));
+    }
+    let rows: Vec<String> = names.iter().copied().chain(["geometric mean"]).map(str::to_owned).collect();
+    let x = ratios("Times better than the policy alone (logarithmic)", values.iter().flatten().flatten().copied());
+    let title = format!("{} by trace and rule with a cache of {size}", measure.name);
+    let chart = Chart {
+        id: format!("all-{}-{}", measure.id, size.replace(|letter: char| !letter.is_ascii_alphanumeric(), "-")),
+        title: title.clone(),
+        description: format!(
+            "A row for each trace with a point for each rule; further right is better. {NUMBERS_FOLLOW}"
+        ),
+        x,
+        y: categories("", &rows.iter().map(|name| file_name(name)).collect::<Vec<_>>()),
+        series: dots(&labels, looks, &values),
+        markers: true,
+    };
+    let heads = std::iter::once("Trace").chain(labels.iter().copied());
+    let mut table = Table::new(format!("{title}: times better than the policy alone"), heads);
+    for (at, name) in rows.iter().enumerate() {
+        let cell =
+            |values: &Vec<Option<f64>>| values[at].map_or_else(|| NOT_RUN.to_owned(), |value| format!("{value:.2}"));
+        table.push(name, values.iter().map(cell).collect());
+    }
+    let adapts = labels.iter().any(|label| label.contains("adaptive"));
+    let paper = if adapts && measure.id == QUOTIENT.id { format!(" {PAPER}") } else { String::new() };
+    let caption = format!(
+        "{} with a cache of {size}, {} than the policy alone; 1 is as good.{paper}",
+        measure.name,
+        if measure.more_is_better { "how many times longer" } else { "how many times less" }
+    );
+    Some(Figure { caption, ..figure(&chart, table) })
+}
+
+/// An option of rules that runs may differ in.
+struct RuleOption {
+    rule: &'static str,
+    name: &'static str,
+    id: &'static str,
+    axis: &'static str,
+    unit: Unit,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    Share,
+    Count,
+    Bytes,
+    Us,
+}
+
+const OPTIONS: [RuleOption; 7] = [
+    RuleOption { rule: "size", name: "max", id: "size", axis: "Longest request admitted", unit: Unit::Bytes },
+    RuleOption {
+        rule: "probability",
+        name: "p",
+        id: "probability",
+        axis: "Portion of the misses admitted",
+        unit: Unit::Share,
+    },
+    RuleOption {
+        rule: "hotness",
+        name: "min",
+        id: "hotness",
+        axis: "References that a block needs",
+        unit: Unit::Count,
+    },
+    RuleOption {
+        rule: "hotness",
+        name: "top",
+        id: "hotness-top",
+        axis: "Share of the blocks that is hot",
+        unit: Unit::Share,
+    },
+    RuleOption { rule: "adaptive", name: "target", id: "target", axis: "Target latency", unit: Unit::Us },
+    RuleOption { rule: "adaptive", name: "sampling", id: "sampling", axis: "Sampling rate", unit: Unit::Share },
+    RuleOption { rule: "auto", name: "sampling", id: "auto-sampling", axis: "Sampling rate", unit: Unit::Share },
+];
+
+impl RuleOption {
+    /// The value of this option in a rule, and the rule without it.
+    fn split(&self, rule: &str) -> Option<(f64, String)> {
+        let (name, options) = rule.split_once(':').filter(|(name, _)| *name == self.rule)?;
+        let (mut value, mut others) = (None, Vec::new());
+        for given in options.split(',') {
+            match given.split_once('=') {
+                Some((key, text)) if key == self.name => value = self.read(text),
+                _ => others.push(given),
+            }
+        }
+        let rest = if others.is_empty() { name.to_owned() } else { format!("{name}:{}", others.join(",")) };
+        Some((value?, rest))
+    }
+
+    fn read(&self, text: &str) -> Option<f64> {
+        match self.unit {
+            Unit::Bytes => Some(text.parse::<flashwise_core::quantity::ByteSize>().ok()?.bytes() as f64),
+            Unit::Us => Some(text.parse::<flashwise_core::quantity::Duration>().ok()?.us() as f64),
+            Unit::Share | Unit::Count => match text.strip_suffix('%') {
+                Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+                None => text.parse().ok(),
+            },
+        }
+    }
+
+    fn write(&self, value: f64) -> String {
+        match self.unit {
+            Unit::Bytes => super::numbers::bytes(value as u64),
+            Unit::Us => format!("{} us", count(value as u64)),
+            Unit::Share => format!("{}%", shortest(value * 100.0, 2)),
+            Unit::Count => shortest(value, 0),
+        }
+    }
+}
+
+/// A group of rules that differ in one option alone: what is the same, and at each value, the largest last, the rows with their traces.
+struct Sweep<'a> {
+    name: String,
+    values: Vec<(f64, Vec<(usize, &'a ResultRow)>)>,
+}
+
+/// Latency, lifetime and their quotient against the values of an option (Figures 4, 5, 12 and 13), for rules that differ in it alone.
+fn sweeps(id: &str, sections: &[&[ResultRow]]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for option in &OPTIONS {
+        for (number, sweep) in grouped(option, sections).iter().enumerate() {
+            figures.extend(against(&format!("{id}-{}-{number}", option.id), option, sweep, sections));
+        }
+    }
+    figures
+}
+
+fn grouped<'a>(option: &RuleOption, sections: &[&'a [ResultRow]]) -> Vec<Sweep<'a>> {
+    let mut sweeps: Vec<Sweep> = Vec::new();
+    for (trace, row) in sections.iter().enumerate().flat_map(|(trace, rows)| rows.iter().map(move |row| (trace, row))) {
+        let Some((value, rest)) = option.split(rule(row)) else { continue };
+        let name = format!("{rest} before {} with {}", row.policy, row.size);
+        let at = sweeps.iter().position(|sweep| sweep.name == name).unwrap_or_else(|| {
+            sweeps.push(Sweep { name, values: Vec::new() });
+            sweeps.len() - 1
+        });
+        let values = &mut sweeps[at].values;
+        match values.iter_mut().find(|point| point.0 == value) {
+            Some((_, rows)) => rows.push((trace, row)),
+            None => values.push((value, vec![(trace, row)])),
+        }
+    }
+    sweeps.retain(|sweep| sweep.values.len() > 1);
+    sweeps.iter_mut().for_each(|sweep| sweep.values.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    sweeps
+}
+
+fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[ResultRow]]) -> Option<Figure> {
+    let mean = |measure: &Measure, rows: &[(usize, &ResultRow)]| {
+        let ratio = |(trace, row): &(usize, &ResultRow)| relative(measure, row, alone(sections[*trace], row)?);
+        geometric_mean(&rows.iter().filter_map(ratio).collect::<Vec<_>>())
+    };
+    let logarithmic = matches!(option.unit, Unit::Bytes | Unit::Us) || option.name == "sampling";
+    // Ticks are at 1%, 2%, 4% and at 100 us, 200 us, 400 us.
+    let one = match option.unit {
+        Unit::Share => 0.01,
+        Unit::Us => 100.0,
+        Unit::Bytes | Unit::Count => 1.0,
+    };
+    let place = move |value: f64| if logarithmic { (value / one).log2() } else { value };
+    let lines = MEASURES.map(|measure| -> Vec<(f64, f64)> {
+        let point = |(value, rows): &(f64, Vec<_>)| Some((place(*value), mean(measure, rows)?));
+        sweep.values.iter().filter_map(point).collect()
+    });
+    if lines.iter().all(Vec::is_empty) {
+        return None;
+    }
+    let looks = Looks::new(MEASURES.map(|measure| measure.name));
+    let series = MEASURES.iter().zip(lines).map(|(measure, points)| Series {
+        name: measure.name.to_owned(),
+        look: looks.of(measure.name),
+        points,
+    });
+    let series: Vec<_> = series.collect();
+    let points = || series.iter().flat_map(|series| &series.points);
+    let values = sweep.values.iter().map(|(value, _)| place(*value));
+    let x = if logarithmic {
+        super::scales::doublings(format!("{} (logarithmic)", option.axis), values, move |value| {
+            option.write(value * one)
+        })
+    } else {
+        let mut axis = linear(option.axis, values, "");
+        if option.unit == Unit::Share {
+            axis.tick = std::sync::Arc::new(|value| format!("{}%", shortest(value * 100.0, 1)));
+        }
+        axis
+    };
+    let y = linear("Of the policy alone", points().map(|point| point.1), "");
+    let title = format!("{}: {}", option.axis, sweep.name);
+    let description = format!("Latency, lifetime and their quotient against it. {NUMBERS_FOLLOW}");
+    let chart = Chart { id: id.to_owned(), title: title.clone(), description, x, y, series, markers: true };
+    let heads = [option.axis, LATENCY.name, LIFETIME.name, QUOTIENT.name, "Hit ratio"];
+    let mut table = Table::new(format!("{title}: as multiples of the policy alone"), heads);
+    for (value, rows) in &sweep.values {
+        let cell = |measure: &&Measure| mean(measure, rows).map_or_else(|| "unlimited".to_owned(), written);
+        let hits: f64 = rows.iter().filter_map(|(_, row)| (HITS.of)(row)).sum::<f64>() / rows.len() as f64;
+        table.push(option.write(*value), MEASURES.iter().map(cell).chain([percent(hits)]).collect());
+    }
+    let over = if sections.len() > 1 { ", geometric means over the traces" } else { "" };
+    let caption = format!("{} with {}{over}; relative to the policy alone.", option.axis, sweep.name);
+    Some(Figure { caption, ..figure(&chart, table) })
+}
+
+/// What the rules of a trace mean: the best of them, and the one with the most hits.
+pub fn sentences(grid: &Grid) -> [String; 2] {
+    let Some(&size) = grid.sizes.last() else { return ["Nothing was simulated.".to_owned(), String::new()] };
+    let rows: Vec<&ResultRow> = grid.policies.iter().filter_map(|&policy| grid.row(policy, size)).collect();
+    let quotient = |row: &&&ResultRow| (QUOTIENT.of)(row).unwrap_or(f64::INFINITY);
+    let (Some(best), Some(base)) = (
+        rows.iter().min_by(|a, b| quotient(a).total_cmp(&quotient(b))),
+        rows.iter().find(|row| rule(row).is_empty()).or(rows.first()),
+    ) else {
+        return ["Nothing was simulated.".to_owned(), String::new()];
+    };
+    let [from, to] = [base, best].map(|row| {
+        let [latency, lifetime] =
+            [&LATENCY, &LIFETIME].map(|measure| (measure.of)(row).map_or_else(String::new, written));
+        format!("{latency} us and {lifetime} years")
+    });
+    let better = relative(&QUOTIENT, best, base).map(|ratio| 1.0 / ratio);
+    let first = match better {
+        _ if best.policy == base.policy => {
+            format!("{} alone has the least latency over lifetime with {}: {from}.", base.policy, size.named())
+        }
+        Some(better) => format!(
+            "{} has the least latency over lifetime with {}, {} times better than {}: {to}, where {} has {from}.",
+            best.policy,
+            size.named(),
+            written(better),
+            base.policy,
+            base.policy
+        ),
+        None => format!("{} has the least latency over lifetime with {}: {to}.", best.policy, size.named()),
+    };
+    let most = rows.iter().map(|row| row.hits).max().unwrap_or(0);
+    let leaders: Vec<_> = rows.iter().filter(|row| row.hits == most).collect();
+    let names: Vec<_> = leaders.iter().map(|row| row.policy.as_str()).collect();
+    let hits =
+        format!("The highest hit ratio, {}, is that of {}.", about_percent(leaders[0].hit_ratio), names.join(", "));
+    [first, hits]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashwise_sim::array::ArrayFigures;
+
+    /// A run of LRU with a rule: its latency and lifetime.
+    fn row(rule: &str, latency_mean_us: f64, lifetime_years: f64) -> ResultRow {
+        let latency_over_lifetime = latency_mean_us / lifetime_years;
+        let array = ArrayFigures {
+            admission: rule.to_owned(),
+            latency_mean_us,
+            lifetime_years,
+            latency_over_lifetime,
+            ..ArrayFigures::default()
+        };
+        ResultRow {
+            policy: "lru".to_owned(),
+            size: "10%".to_owned(),
+            capacity_blocks: 10,
+            array: Some(array),
+            ..ResultRow::default()
+        }
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let numbers = [0.0, 0.00123456, 0.0313, 1.5, 12.345, 499.04, 6386.4, f64::INFINITY, -2.5];
+        let expected = ["0", "0.00123", "0.0313", "1.5", "12.3", "499", "6,386", "unlimited", "-2.5"];
+        assert_eq!(numbers.map(written), expected);
+    }
+
+    #[test]
+    fn rows_are_named_by_rule_and_by_policy_too_where_there_are_several() {
+        let rows = [row("", 1.0, 1.0), row("auto", 1.0, 1.0)];
+        let names =
+            |labelled: Vec<Vec<ResultRow>>| labelled[0].iter().map(|row| row.policy.clone()).collect::<Vec<_>>();
+        assert_eq!(names(labelled(&[&rows])), ["lru", "auto"]);
+        let larc = [ResultRow { policy: "larc".to_owned(), ..row("auto", 1.0, 1.0) }];
+        assert_eq!(names(labelled(&[&rows, &larc])), ["lru", "lru behind auto"]);
+    }
+
+    #[test]
+    fn options_are_taken_out_of_rules() {
+        let split = |at: usize, rule: &str| OPTIONS[at].split(rule);
+        assert_eq!(split(0, "size:max=64KiB"), Some((65_536.0, "size".to_owned())));
+        assert_eq!(split(1, "probability:p=30%"), Some((0.3, "probability".to_owned())));
+        assert_eq!(
+            split(4, "adaptive:kind=size,target=0.4ms,seed=2"),
+            Some((400.0, "adaptive:kind=size,seed=2".to_owned()))
+        );
+        assert_eq!((split(4, "adaptive:kind=size"), split(1, "hotness:min=2"), split(1, "")), (None, None, None));
+    }
+
+    /// A half and an eighth on two traces: a quarter. What has no number is left out.
+    #[test]
+    fn sweeps_have_the_geometric_mean_of_what_is_relative_to_the_policy_alone() {
+        let [one, two] = [2.0, 8.0].map(|better| {
+            let ruled = |p: &str, better: f64| row(&format!("probability:p={p}"), 100.0, 3.0 * better);
+            [row("", 100.0, 3.0), ruled("0.5", better), ruled("0.1", f64::INFINITY), ruled("0.9", 1.0)]
+        });
+        let sections = [&one[..], &two[..]];
+        let sweeps = grouped(&OPTIONS[1], &sections);
+        assert_eq!(sweeps.len(), 1);
+        let values: Vec<_> = sweeps[0].values.iter().map(|(value, rows)| (*value, rows.len())).collect();
+        assert_eq!(values, [(0.1, 2), (0.5, 2), (0.9, 2)]);
+        let figure = &super::sweeps("all", &sections)[0];
+        let cells: Vec<_> = figure.table.rows.iter().map(|row| (row.head.as_str(), row.cells[2].as_str())).collect();
+        assert_eq!(cells, [("10%", "unlimited"), ("50%", "0.25"), ("90%", "1")]);
+    }
+
+    #[test]
+    fn each_trace_has_how_many_times_better_a_rule_is_and_the_last_row_the_geometric_mean() {
+        let [one, two] = [2.0, 8.0].map(|better| [row("", 100.0, 3.0), row("auto", 50.0, 3.0 * better / 2.0)]);
+        let sections = [&one[..], &two[..]];
+        let labelled = labelled(&sections);
+        let figures = over_traces(&["one", "two"], &sections, &labelled, &Looks::new(["lru", "auto"]));
+        let columns: Vec<Vec<_>> =
+            figures.iter().map(|figure| figure.table.rows.iter().map(|row| row.cells[0].as_str()).collect()).collect();
+        assert_eq!(columns, [["2.00", "2.00", "2.00"], ["1.00", "4.00", "2.00"], ["2.00", "8.00", "4.00"]]);
+    }
+}

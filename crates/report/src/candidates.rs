@@ -1,0 +1,181 @@
+//! Where `auto` stands between the best and the worst of the policies that it chooses among.
+
+use flashwise_core::admission::Spec;
+
+use super::array::{file_name, rule, written};
+use super::charts::{Chart, Series};
+use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
+use super::look::Looks;
+use super::scales::{categories, linear};
+use super::table::{Figure, Table};
+use flashwise_sim::results::ResultRow;
+
+/// What `auto` makes best: its name, and how to read it as a cost.
+struct Objective {
+    option: &'static str,
+    name: &'static str,
+    cost: fn(&ResultRow) -> Option<f64>,
+    write: fn(f64) -> String,
+}
+
+const OBJECTIVES: [Objective; 4] = [
+    Objective {
+        option: "latency-over-lifetime",
+        name: "latency over lifetime, in us per year",
+        cost: |row| Some(row.array.as_ref()?.latency_over_lifetime),
+        write: written,
+    },
+    Objective {
+        option: "latency",
+        name: "latency, in us",
+        cost: |row| Some(row.array.as_ref()?.latency_mean_us),
+        write: written,
+    },
+    Objective {
+        option: "lifetime",
+        name: "lifetime, in years",
+        cost: |row| Some(-row.array.as_ref()?.lifetime_years),
+        write: |cost| written(-cost),
+    },
+    Objective {
+        option: "hit-ratio",
+        name: "hit ratio",
+        cost: |row| Some(-row.hit_ratio),
+        write: |cost| super::numbers::percent(-cost),
+    },
+];
+
+fn objective(rule: &str) -> &'static Objective {
+    let given = rule.split([':', ',']).find_map(|option| option.strip_prefix("objective="));
+    OBJECTIVES.iter().find(|objective| Some(objective.option) == given).unwrap_or(&OBJECTIVES[0])
+}
+
+/// A run of `auto`, and what its candidates cost by themselves.
+struct Standing {
+    own: f64,
+    best: (String, f64),
+    worst: (String, f64),
+}
+
+impl Standing {
+    fn of(rows: &[ResultRow], row: &ResultRow) -> Option<Standing> {
+        // A rule that cannot be read by itself, such as one with a share for a timeframe, has its candidates by its policies.
+        let policies = rule(row).split([':', ',']).find(|option| option.starts_with("policies="));
+        let spec =
+            Spec::parse(&policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:{policies}"))).ok()?;
+        let cost = objective(rule(row)).cost;
+        let mut names: Vec<String> = spec.candidates().iter().map(ToString::to_string).collect();
+        if !names.contains(&row.policy) {
+            names.push(row.policy.clone());
+        }
+        let of = |name: String| {
+            let same = |other: &&ResultRow| {
+                rule(other).is_empty() && other.policy == name && other.capacity_blocks == row.capacity_blocks
+            };
+            let cost = cost(rows.iter().find(same)?)?;
+            Some((name, cost))
+        };
+        let costs = names.into_iter().map(of).collect::<Option<Vec<_>>>()?;
+        let best = costs.iter().min_by(|a, b| a.1.total_cmp(&b.1))?.clone();
+        let worst = costs.iter().max_by(|a, b| a.1.total_cmp(&b.1))?.clone();
+        Some(Standing { own: cost(row)?, best, worst })
+    }
+
+    /// 0 is the best, 1 the worst.
+    fn share(&self) -> Option<f64> {
+        let share = (self.own - self.best.1) / (self.worst.1 - self.best.1);
+        share.is_finite().then_some(share)
+    }
+}
+
+/// A figure for each `auto` and size: of all traces where it and its candidates ran.
+pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<ResultRow>], looks: &Looks) -> Vec<Figure> {
+    let mut runs: Vec<(&str, &str, &str)> = Vec::new();
+    for (row, label) in sections.iter().copied().flatten().zip(labelled.iter().flatten()) {
+        let run = (&label.policy[..], &row.size[..], rule(row));
+        if run.2.split(':').next() == Some("auto") && !runs.contains(&run) {
+            runs.push(run);
+        }
+    }
+    let figures = runs.iter().enumerate().filter_map(|(number, &(label, size, rule))| {
+        let standing = |trace: usize| {
+            let at = labelled[trace].iter().position(|row| row.policy == label && row.size == size)?;
+            Standing::of(sections[trace], &sections[trace][at])
+        };
+        let standings: Vec<Option<Standing>> = (0..sections.len()).map(standing).collect();
+        let objective = objective(rule);
+        let points: Vec<(f64, f64)> = standings
+            .iter()
+            .enumerate()
+            .filter_map(|(at, standing)| Some((standing.as_ref()?.share()? * 100.0, (names.len() - 1 - at) as f64)))
+            .collect();
+        if points.is_empty() {
+            return None;
+        }
+        let title = format!("{label} among its candidates with a cache of {size}");
+        let heads = ["Trace", "From best to worst", "Own", "Best", "", "Worst", ""];
+        let mut table = Table::new(format!("{title}: {}", objective.name), heads);
+        for (name, standing) in names.iter().zip(&standings) {
+            let Some(standing) = standing else {
+                table.push(*name, vec![NOT_RUN.to_owned(); 6]);
+                continue;
+            };
+            let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| format!("{:.1}%", share * 100.0));
+            let (best, worst) = (&standing.best, &standing.worst);
+            let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(objective.write);
+            table.push(*name, vec![share, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
+        }
+        let x = linear("0% is the best candidate, 100% the worst", points.iter().map(|point| point.0).chain([100.0]), "%");
+        let one = |point: (f64, f64)| Series { name: label.to_owned(), look: looks.of(label), points: vec![point] };
+        let rows: Vec<String> = names.iter().map(|name| file_name(name)).collect();
+        let chart = Chart {
+            id: format!("all-auto-{number}"),
+            title,
+            description: format!("A row for each trace; further left is better. {NUMBERS_FOLLOW}"),
+            x,
+            y: categories("", &rows),
+            series: points.into_iter().map(one).collect(),
+            markers: true,
+        };
+        let caption = format!(
+            "Where {label} stands between the best and the worst of the policies that it chooses among, in {}. Where they are much alike small \
+             differences look large.",
+            objective.name
+        );
+        Some(Figure { caption, ..figure(&chart, table) })
+    });
+    figures.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashwise_sim::array::ArrayFigures;
+
+    fn row(policy: &str, rule: &str, hit_ratio: f64, latency_over_lifetime: f64) -> ResultRow {
+        let array = ArrayFigures { admission: rule.to_owned(), latency_over_lifetime, ..ArrayFigures::default() };
+        ResultRow {
+            policy: policy.to_owned(),
+            capacity_blocks: 10,
+            hit_ratio,
+            array: Some(array),
+            ..ResultRow::default()
+        }
+    }
+
+    #[test]
+    fn auto_stands_by_its_objective_between_the_best_and_the_worst_of_its_candidates() {
+        let by_cost = row("lru", "auto:timeframe=1%,policies=lru+larc", 0.2, 25.0);
+        let by_hits = row("lru", "auto:policies=lru+larc,objective=hit-ratio", 0.2, 25.0);
+        let alone = [("lru", 0.1, 20.0), ("larc", 0.3, 30.0), ("sieve", 0.9, 1.0)];
+        let rows = alone.map(|(policy, hit_ratio, cost)| row(policy, "", hit_ratio, cost));
+        let standing = Standing::of(&rows, &by_cost).unwrap();
+        assert_eq!((standing.share(), &standing.best.0[..], &standing.worst.0[..]), (Some(0.5), "lru", "larc"));
+        let standing = Standing::of(&rows, &by_hits).unwrap();
+        assert!((standing.share().unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!((&standing.best.0[..], &standing.worst.0[..]), ("larc", "lru"));
+        assert!(Standing::of(&rows[1..], &by_cost).is_none(), "a candidate did not run");
+        let alike = [row("lru", "", 0.1, 20.0), row("larc", "", 0.1, 20.0)];
+        assert_eq!(Standing::of(&alike, &by_cost).unwrap().share(), None);
+    }
+}

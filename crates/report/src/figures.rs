@@ -1,0 +1,399 @@
+//! The figures of one trace: each a chart and the table of its numbers. They follow Figures 3 to 8 of LARC (MSST 2013).
+
+use super::charts::{Chart, Series};
+use super::grid::{Grid, GridPolicy, GridSize};
+use super::look::{Looks, READS, WRITES};
+use super::numbers::{bytes, count, counted, percent, signed};
+use super::scales::{SizeAxis, linear, powers_of_two};
+use super::table::{Figure, Table};
+use super::timeline::{self, Span};
+use flashwise_sim::results::{CacheFigures, EnduranceFigures, ResultRow};
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+
+/// What stands in a table for a policy that was not simulated at a size.
+pub const NOT_RUN: &str = "not run";
+/// What a screen reader says of every chart.
+pub const NUMBERS_FOLLOW: &str = "The table after it has the numbers.";
+
+/// What the figures of one trace are made from.
+pub struct Subject<'a> {
+    /// Begins the ids of the charts.
+    pub id: &'a str,
+    /// The trace's results.
+    pub grid: &'a Grid<'a>,
+    /// How the policies are drawn.
+    pub looks: &'a Looks,
+}
+
+impl<'a> Subject<'a> {
+    /// Hit ratio against cache size (Figures 4 and 6).
+    pub fn hit_ratio(&self) -> Figure {
+        let chart = self.hit_ratio_chart();
+        let cell = |row: &ResultRow| Some(percent(row.hit_ratio));
+        let table = self.by_policy("Hit ratio by policy and cache size", &self.grid.policies, cell);
+        Figure {
+            caption: "Hit ratio: the share of the accesses whose block is in the cache.".to_owned(),
+            ..figure(&chart, table)
+        }
+    }
+
+    /// The chart of [`hit_ratio`](Self::hit_ratio).
+    pub fn hit_ratio_chart(&self) -> Chart {
+        let value = |row: &ResultRow| Some(row.hit_ratio * 100.0);
+        self.against_size("hits", "Hit ratio against cache size", "Hit ratio", "%", &value, &self.grid.policies)
+    }
+
+    /// Flash writes against cache size.
+    pub fn flash_writes(&self) -> Figure {
+        let written = |row: &ResultRow| row.flash_bytes_written;
+        let most = self.rows().map(written).max().unwrap_or(0);
+        let (unit, unit_bytes) = super::numbers::binary_unit(most);
+        let value = |row: &ResultRow| Some(row.flash_bytes_written as f64 / unit_bytes);
+        let label = format!("Flash writes, in {unit}");
+        let chart =
+            self.against_size("writes", "Flash writes against cache size", &label, "", &value, &self.grid.policies);
+        let cell =
+            |row: &ResultRow| Some(format!("{}\n{}", count(row.flash_writes_blocks), bytes(row.flash_bytes_written)));
+        let table =
+            self.by_policy("Flash writes by policy and cache size, in blocks and bytes", &self.grid.policies, cell);
+        let caption = "Flash writes: what is written to the cache, by write hits and by admissions.";
+        Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+    }
+
+    /// LARC's write traffic against cache size, as Figures 5 and 7 of the paper have it; nothing where replacements are not counted.
+    pub fn write_traffic(&self) -> Option<Figure> {
+        let counted = |row: &ResultRow| row.write_traffic_blocks;
+        let most = self.rows().filter_map(counted).max()?;
+        let (unit, unit_blocks) = match most {
+            0..10_000 => ("blocks", 1.0),
+            10_000..10_000_000 => ("thousands of blocks", 1e3),
+            _ => ("millions of blocks", 1e6),
+        };
+        let value = |row: &ResultRow| counted(row).map(|blocks| blocks as f64 / unit_blocks);
+        let (title, label) = ("Write traffic W against cache size", format!("Write traffic W, in {unit}"));
+        let chart = self.against_size("write-traffic", title, &label, "", &value, &self.grid.policies);
+        let cell = |row: &ResultRow| counted(row).map(count);
+        let table = self.by_policy("Write traffic W by policy and cache size, in blocks", &self.grid.policies, cell);
+        let caption = "Write traffic W = H_w + R as the LARC paper counts it: write hits and replacements, without the admissions \
+                       that fill an empty cache.";
+        Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
+    }
+
+    /// How far the policies' hit ratios are from FIF's, and their flash writes; nothing without FIF or without others.
+    pub fn distance_to_fif(&self) -> Vec<Figure> {
+        let Some(fif) = self.grid.fif() else { return Vec::new() };
+        let others: Vec<_> = self.grid.policies.iter().copied().filter(|&policy| policy != fif).collect();
+        if others.is_empty() {
+            return Vec::new();
+        }
+        let of_fif = |row: &ResultRow| {
+            self.grid
+                .sizes
+                .iter()
+                .find(|size| size.blocks == row.capacity_blocks)
+                .and_then(|&size| self.grid.row(fif, size))
+        };
+        let points = |row: &ResultRow| Some((row.hit_ratio - of_fif(row)?.hit_ratio) * 100.0);
+        let title = "Hit ratio compared with FIF";
+        let chart =
+            self.against_size("points", title, "Hit ratio minus FIF's, in percentage points", "", &points, &others);
+        let caption = "Hit ratio minus that of FIF, in percentage points";
+        let table = self.by_policy(caption, &others, |row| points(row).map(signed));
+        let caption = "Hit ratio compared with FIF: 0 is as good, \u{2212}5 is five percentage points fewer hits.";
+        let hits = Figure { caption: caption.to_owned(), ..figure(&chart, table) };
+
+        let more = |row: &ResultRow| {
+            let fif = of_fif(row)?.flash_writes_blocks;
+            (fif > 0).then(|| (row.flash_writes_blocks as f64 / fif as f64 - 1.0) * 100.0)
+        };
+        let title = "Flash writes compared with FIF";
+        let chart = self.against_size(
+            "writes-to-fif",
+            title,
+            "Flash writes more or less than FIF's, in percent",
+            "%",
+            &more,
+            &others,
+        );
+        let cell = |row: &ResultRow| more(row).map(|more| format!("{}%", signed(more)));
+        let table = self.by_policy("Flash writes more (+) or less (\u{2212}) than those of FIF", &others, cell);
+        let caption = "Flash writes compared with FIF: \u{2212}50% is half of what FIF writes. FIF admits every missed block, so \
+                       a policy can write less.";
+        vec![hits, Figure { caption: caption.to_owned(), ..figure(&chart, table) }]
+    }
+
+    /// Everything that was counted, one row for each policy and size.
+    pub fn all_counts(&self) -> Table {
+        let mut columns = vec![
+            "Policy",
+            "Size",
+            "Hits",
+            "Hit ratio",
+            "Read hits",
+            "Read hit ratio",
+            "Write hits",
+            "Read admissions",
+            "Write admissions",
+            "Replacements",
+            "Evictions",
+            "Write traffic W",
+            "Bypasses",
+            "Flash writes",
+            "Flash bytes written",
+        ];
+        if self.rows().any(|row| row.cache.is_some()) {
+            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
+            columns.extend(["Copied forward", "Metadata", "Write amplification", "Erasures", "Written back"]);
+        }
+        if self.rows().any(|row| row.endurance.is_some()) {
+            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
+            columns.extend(["Copied forward", "Pages programmed", "Copied by the device", "Host write amplification"]);
+            columns.extend(["Device write amplification", "Erasures", "Live at erasure", "Wear, least to most"]);
+        }
+        let mut table = Table::new("All counts, in blocks", columns);
+        for &policy in &self.grid.policies {
+            for &size in &self.grid.sizes {
+                let Some(row) = self.grid.row(policy, size) else { continue };
+                let mut cells = vec![size.named(), count(row.hits), percent(row.hit_ratio), count(row.read_hits)];
+                cells.push(percent(row.read_hit_ratio));
+                let counts = [
+                    Some(row.write_hits),
+                    Some(row.read_admissions),
+                    Some(row.write_admissions),
+                    row.replacements,
+                    row.evictions,
+                    row.write_traffic_blocks,
+                    Some(row.bypasses),
+                    Some(row.flash_writes_blocks),
+                ];
+                cells.extend(counts.map(|counted| counted.map_or_else(|| "not counted".to_owned(), count)));
+                cells.push(bytes(row.flash_bytes_written));
+                cells.extend(row.cache.iter().flat_map(tiers));
+                cells.extend(row.endurance.iter().flat_map(worn));
+                table.push(policy.name, cells);
+            }
+        }
+        table
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'a ResultRow> {
+        let grid = self.grid;
+        let sizes = grid.sizes.iter().copied();
+        sizes.flat_map(move |size| grid.policies.iter().filter_map(move |&policy| grid.row(policy, size)))
+    }
+
+    /// A chart of `value` against the cache size.
+    pub fn against_size(
+        &self,
+        id: &str,
+        title: &str,
+        label: &str,
+        suffix: &'static str,
+        value: &dyn Fn(&ResultRow) -> Option<f64>,
+        policies: &[GridPolicy],
+    ) -> Chart {
+        let x = SizeAxis::new(self.grid.sizes.iter().map(|size| size.bytes));
+        let line = |policy: &GridPolicy| {
+            let point = |&size: &GridSize| Some((x.place(size.bytes), value(self.grid.row(*policy, size)?)?));
+            let points = self.grid.sizes.iter().filter_map(point).collect();
+            Series { name: policy.name.to_owned(), look: self.looks.of(policy.name), points }
+        };
+        let series: Vec<_> = policies.iter().map(line).collect();
+        let y = linear(label, series.iter().flat_map(|series| &series.points).map(|point| point.1), suffix);
+        let id = format!("{}-{id}", self.id);
+        let named: Vec<_> = policies.iter().map(|policy| policy.name).collect();
+        let sizes = counted(self.grid.sizes.len() as u64, "cache size", "cache sizes");
+        let description = format!("A line for each of {}, over {sizes}. {NUMBERS_FOLLOW}", named.join(", "));
+        Chart { id, title: title.to_owned(), description, x: x.axis, y, series, markers: true }
+    }
+
+    /// A table with a row for each policy and a column for each size.
+    pub fn by_policy(
+        &self,
+        caption: &str,
+        policies: &[GridPolicy],
+        cell: impl Fn(&ResultRow) -> Option<String>,
+    ) -> Table {
+        let head = |size: &GridSize| {
+            // A size given in bytes or blocks needs no second mention.
+            let given = if size.given.ends_with('%') { format!("\n{}", size.given) } else { String::new() };
+            let blocks = counted(size.blocks, "block", "blocks").replace(' ', "\n");
+            format!("{}\n{blocks}{given}", bytes(size.bytes))
+        };
+        let mut table = Table::new(caption, ["Policy".to_owned()].into_iter().chain(self.grid.sizes.iter().map(head)));
+        for &policy in policies {
+            let run =
+                |&size: &GridSize| self.grid.row(policy, size).and_then(&cell).unwrap_or_else(|| NOT_RUN.to_owned());
+            table.push(policy.name, self.grid.sizes.iter().map(run).collect());
+        }
+        table
+    }
+
+    /// Hit ratio and replacement rate over time at one size (Figure 8); nothing if no epochs were asked for.
+    pub fn over_time(&self, size: GridSize) -> Vec<Figure> {
+        let lines: Vec<_> = (self.grid.policies.iter())
+            .filter_map(|&policy| Some((policy.name, timeline::spans(&self.grid.row(policy, size)?.epochs))))
+            .filter(|(_, spans)| !spans.is_empty())
+            .collect();
+        if lines.is_empty() {
+            return Vec::new();
+        }
+        let id = format!("time-{}", size.blocks);
+        let hits = self.over_spans(&format!("{id}-hits"), "Hit ratio", size, &lines, |span| span.hit_ratio);
+        let rates =
+            self.over_spans(&format!("{id}-rate"), "Replacement rate", size, &lines, |span| span.replacement_rate);
+        vec![hits, rates]
+    }
+
+    fn over_spans(
+        &self,
+        id: &str,
+        what: &str,
+        size: GridSize,
+        lines: &[(&str, Vec<Span>)],
+        value: fn(&Span) -> f64,
+    ) -> Figure {
+        let series: Vec<_> = (lines.iter())
+            .map(|(name, spans)| Series {
+                name: (*name).to_owned(),
+                look: self.looks.of(name),
+                points: spans.iter().map(|span| (span.middle(), value(span) * 100.0)).collect(),
+            })
+            .collect();
+        let end = lines.iter().flat_map(|(_, spans)| spans).map(Span::end).max().unwrap_or(1);
+        let x = linear("Accesses since the start of the trace", [end as f64].into_iter(), "");
+        let y = linear(what, series.iter().flat_map(|series| &series.points).map(|point| point.1), "%");
+        let title = format!("{what} over time with {}", size.named());
+        let description = format!("A line for each policy over the trace. {NUMBERS_FOLLOW}");
+        let chart =
+            Chart { id: format!("{}-{id}", self.id), title: title.clone(), description, x, y, series, markers: false };
+
+        let mut table = Table::new(&title, ["Accesses"].into_iter().chain(lines.iter().map(|(name, _)| *name)));
+        let longest = lines.iter().map(|(_, spans)| &spans[..]).max_by_key(|spans| spans.len()).unwrap_or_default();
+        for (at, span) in longest.iter().enumerate() {
+            let cell = |(_, spans): &(&str, Vec<Span>)| {
+                spans.get(at).map_or_else(|| NOT_RUN.to_owned(), |span| percent(value(span)))
+            };
+            table.push(span.named(), lines.iter().map(cell).collect());
+        }
+        let meaning = match what {
+            "Hit ratio" => "hits per access",
+            _ => "admissions that evicted a block, per access",
+        };
+        let merged = match longest.first() {
+            Some(span) if span.epochs > 1 => format!(" Each point is the mean of {} epochs.", count(span.epochs)),
+            _ => String::new(),
+        };
+        Figure { caption: format!("{what} over time: {meaning}.{merged}"), open: false, ..figure(&chart, table) }
+    }
+}
+
+/// Reuse distances, reads and writes apart, cumulative in powers of two (Figure 3).
+pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) -> Figure {
+    let (what, unique) = match reuse.distance {
+        Distance::Unique => ("different blocks", true),
+        Distance::Accesses => ("accesses", false),
+    };
+    let (reads, writes) = (reuse.reads.cumulative(), reuse.writes.cumulative());
+    let line = |name: &str, look, cumulative: &[f64]| Series {
+        name: name.to_owned(),
+        look,
+        points: cumulative.iter().enumerate().map(|(power, share)| (power as f64, share * 100.0)).collect(),
+    };
+    let lines = [("Reads", READS, &reads, &reuse.reads), ("Writes", WRITES, &writes, &reuse.writes)];
+    let present = lines.iter().filter(|(_, _, _, histogram)| histogram.accesses() > 0);
+    let series: Vec<_> = present.map(|&(name, look, cumulative, _)| line(name, look, cumulative)).collect();
+    let powers = reads.len().max(writes.len());
+    let y = linear(
+        "Share of the reads, and of the writes",
+        series.iter().flat_map(|series| &series.points).map(|point| point.1),
+        "%",
+    );
+    let chart = Chart {
+        id: format!("{id}-reuse"),
+        title: "Reuse distances".to_owned(),
+        description: format!("Cumulative shares of reads and of writes by reuse distance. {NUMBERS_FOLLOW}"),
+        x: powers_of_two(format!("Reuse distance, in {what} (logarithmic)"), powers.saturating_sub(1)),
+        y,
+        series,
+        markers: true,
+    };
+    let share = |histogram: &Histogram, cumulative: &[f64], power: usize| {
+        if histogram.accesses() == 0 {
+            "none".to_owned()
+        } else {
+            percent(cumulative.get(power).or(cumulative.last()).copied().unwrap_or(0.0))
+        }
+    };
+    let mut columns = vec![format!("Distance up to,\nin {what}")];
+    columns.extend(unique.then(|| "Bytes".to_owned()));
+    columns.extend(["Reads".to_owned(), "Writes".to_owned()]);
+    let mut table = Table::new("Share of the reads, and of the writes, whose reuse distance is no more", columns);
+    for power in 0..powers {
+        let distance = 1_u64.checked_shl(power as u32).unwrap_or(u64::MAX);
+        let mut cells = Vec::new();
+        cells.extend(unique.then(|| bytes(distance.saturating_mul(block_size_bytes))));
+        cells.extend([share(&reuse.reads, &reads, power), share(&reuse.writes, &writes, power)]);
+        table.push(count(distance), cells);
+    }
+    Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) }
+}
+
+/// The cells of what the tiers of a whole cache did.
+fn tiers(cache: &CacheFigures) -> Vec<String> {
+    let mut cells = [
+        cache.ram_hits,
+        cache.flash_hits,
+        cache.flash_client_blocks,
+        cache.flash_admission_blocks,
+        cache.flash_copy_forward_blocks,
+        cache.flash_metadata_blocks,
+    ]
+    .map(count)
+    .to_vec();
+    cells.push(format!("{:.2}", cache.host_write_amplification));
+    cells.extend([cache.erasures, cache.destaged_blocks].map(count));
+    cells
+}
+
+/// The cells of what a cache wears.
+fn worn(wear: &EnduranceFigures) -> Vec<String> {
+    let counts = [
+        wear.ram_hits,
+        wear.flash_hits,
+        wear.client_blocks,
+        wear.admission_blocks,
+        wear.copy_forward_blocks,
+        wear.device_programs_pages,
+        wear.device_copies_pages,
+    ];
+    let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.2}"));
+    let mut cells = counts.map(count).to_vec();
+    cells.extend([wear.host_write_amplification, wear.device_write_amplification].map(ratio));
+    cells.push(count(wear.erasures));
+    cells.push(wear.live_at_eviction.map_or_else(|| "none".to_owned(), percent));
+    cells.push(format!("{} to {}", count(wear.wear_min), count(wear.wear_max)));
+    cells
+}
+
+fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
+    let first = |histogram: &Histogram, what: (&str, &str)| {
+        let of = counted(histogram.accesses(), what.0, what.1);
+        format!("{} of {of}", count(histogram.first_accesses))
+    };
+    let lru = match reuse.distance {
+        Distance::Unique => " A cache with LRU hits the accesses whose distance is smaller than its size.",
+        Distance::Accesses => "",
+    };
+    format!(
+        "Reuse distances: {what} between two accesses to a block; a point is the share whose distance is no more.{lru} First \
+         accesses have no distance: {} and {}.",
+        first(&reuse.reads, ("read", "reads")),
+        first(&reuse.writes, ("write", "writes")),
+    )
+}
+
+/// A chart with its table, and no caption yet.
+pub fn figure(chart: &Chart, table: Table) -> Figure {
+    Figure { caption: String::new(), svg: chart.inline(), table, open: true }
+}

@@ -1,0 +1,111 @@
+//! The rows of one trace as a grid of policies and cache sizes, which tables, charts and sentences read.
+
+use super::numbers;
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::results::ResultRow;
+
+/// A policy of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridPolicy<'a> {
+    /// As the user named it, options included.
+    pub name: &'a str,
+    /// Whether it knows the future, so that no running cache can do what it does.
+    pub offline: bool,
+}
+
+impl<'a> GridPolicy<'a> {
+    fn new(name: &'a str) -> Self {
+        let offline = Algorithm::parse(name).map_or(base(name) == "fif", |algorithm| algorithm.offline());
+        GridPolicy { name, offline }
+    }
+
+    /// Its name without options.
+    pub fn base(&self) -> &'a str {
+        base(self.name)
+    }
+}
+
+fn base(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(base, _)| base)
+}
+
+/// A cache size of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridSize<'a> {
+    /// As the user gave it.
+    pub given: &'a str,
+    /// In blocks.
+    pub blocks: u64,
+    /// In bytes.
+    pub bytes: u64,
+}
+
+impl GridSize<'_> {
+    /// The size as sentences and headings name it: `241 MiB (61,717 blocks)`.
+    pub fn named(&self) -> String {
+        format!("{} ({})", numbers::bytes(self.bytes), numbers::counted(self.blocks, "block", "blocks"))
+    }
+}
+
+/// The rows of one trace by policy, in the order of first appearance, and by size, the smallest first.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    /// The policies.
+    pub policies: Vec<GridPolicy<'a>>,
+    /// The sizes; two that come to the same number of blocks are one.
+    pub sizes: Vec<GridSize<'a>>,
+    rows: &'a [ResultRow],
+}
+
+impl<'a> Grid<'a> {
+    /// The grid of `rows`, all of one trace. Of two rows of the same policy and number of blocks the first counts.
+    pub fn new(rows: &'a [ResultRow]) -> Grid<'a> {
+        let (mut policies, mut sizes) = (Vec::<GridPolicy>::new(), Vec::<GridSize>::new());
+        for row in rows {
+            if !policies.iter().any(|policy| policy.name == row.policy) {
+                policies.push(GridPolicy::new(&row.policy));
+            }
+            if !sizes.iter().any(|size| size.blocks == row.capacity_blocks) {
+                let bytes = row.capacity_blocks.saturating_mul(row.block_size_bytes);
+                sizes.push(GridSize { given: &row.size, blocks: row.capacity_blocks, bytes });
+            }
+        }
+        sizes.sort_by_key(|size| size.blocks);
+        Grid { policies, sizes, rows }
+    }
+
+    /// The row of a policy and a size, if it was simulated.
+    pub fn row(&self, policy: GridPolicy, size: GridSize) -> Option<&'a ResultRow> {
+        self.rows.iter().find(|row| row.policy == policy.name && row.capacity_blocks == size.blocks)
+    }
+
+    /// FIF: the offline optimum among caches that admit every missed block.
+    pub fn fif(&self) -> Option<GridPolicy<'a>> {
+        self.policies.iter().copied().find(|policy| policy.base() == "fif")
+    }
+
+    /// The policy that others are compared with.
+    pub fn lru(&self) -> Option<GridPolicy<'a>> {
+        self.policies.iter().copied().find(|policy| policy.base() == "lru")
+    }
+
+    /// The policies to choose from: those that a running cache can use, or all if none can.
+    pub fn candidates(&self) -> Vec<GridPolicy<'a>> {
+        let online: Vec<_> = self.policies.iter().copied().filter(|policy| !policy.offline).collect();
+        if online.is_empty() { self.policies.clone() } else { online }
+    }
+
+    /// The row with the most hits among the candidates; of equal ones that of the smallest size, then of the first policy.
+    pub fn best(&self) -> Option<(GridSize<'a>, &'a ResultRow)> {
+        let candidates = self.candidates();
+        let mut best: Option<(GridSize, &ResultRow)> = None;
+        for &size in &self.sizes {
+            for row in candidates.iter().filter_map(|&policy| self.row(policy, size)) {
+                if best.is_none_or(|(_, best)| row.hits > best.hits) {
+                    best = Some((size, row));
+                }
+            }
+        }
+        best
+    }
+}

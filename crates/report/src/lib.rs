@@ -1,0 +1,271 @@
+//! The report of a simulation: one HTML file with tables, charts and what they mean, that needs nothing from anywhere else.
+//!
+//! The same report is the same bytes: it holds no time, no path of its own and nothing random.
+
+mod array;
+mod array_time;
+mod candidates;
+mod charts;
+mod figures;
+mod frontier;
+mod grid;
+mod look;
+mod numbers;
+mod panels;
+pub mod pareto;
+mod scales;
+mod summary;
+mod table;
+mod timeline;
+mod wear;
+mod words;
+
+use flashwise_core::admission::RULES;
+use flashwise_core::policy::Spec;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value};
+use serde::Serialize;
+
+use self::figures::{Subject, reuse_distances};
+use self::grid::Grid;
+use self::look::Looks;
+use self::table::{Figure, Table};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::results::ResultRow;
+use flashwise_sim::simulate::{Counting, Warmup};
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::reuse::ReuseDistances;
+
+/// Results to report.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The command that made them, as a shell would take it.
+    pub command: String,
+    /// How accesses were counted.
+    pub counting: Counting,
+    /// The traces, in the order in which they are reported.
+    pub sections: Vec<Section>,
+}
+
+/// One trace and what came of it.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// What the trace is like.
+    pub info: Info,
+    /// How soon its blocks are used again.
+    pub reuse: ReuseDistances,
+    /// Its results; the policies appear in the order of their first rows, the sizes by number of blocks.
+    pub rows: Vec<ResultRow>,
+}
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the report could not be rendered: {0}")]
+pub struct ReportError(#[from] minijinja::Error);
+
+/// The report as an HTML page.
+pub fn render(report: &Report) -> Result<String, ReportError> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.add_template("page.html", include_str!("page.html"))?;
+    let page = Value::from(Serde(Page::new(report)));
+    Ok(environment.get_template("page.html")?.render(page)?)
+}
+
+/// Hit ratio against cache size of the rows of one trace, as an SVG file in light and in dark.
+pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
+    let grid = Grid::new(rows);
+    let looks = Looks::new(grid.policies.iter().map(|policy| policy.name));
+    Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
+}
+
+pub use self::frontier::{FrontierPoint, frontier_chart};
+pub use self::panels::{Panel, panels_chart};
+
+/// What the template shows.
+#[derive(Serialize)]
+struct Page {
+    version: &'static str,
+    title: String,
+    colours: String,
+    settings: Vec<(&'static str, String)>,
+    policies: Table,
+    summary: Option<Table>,
+    over_traces: Vec<Figure>,
+    over_traces_heading: &'static str,
+    sections: Vec<SectionView>,
+}
+
+#[derive(Serialize)]
+struct SectionView {
+    id: String,
+    name: String,
+    sentences: [String; 2],
+    info: Table,
+    heading: &'static str,
+    compared_with_fif: bool,
+    results: Vec<Figure>,
+    fif: Vec<Figure>,
+    has_fif: bool,
+    reuse: Option<Figure>,
+    time: Vec<TimeView>,
+    counts: Table,
+}
+
+/// Charts over time at one cache size.
+#[derive(Serialize)]
+struct TimeView {
+    size: String,
+    open: bool,
+    figures: Vec<Figure>,
+}
+
+impl Page {
+    fn new(report: &Report) -> Page {
+        let rows: Vec<&[ResultRow]> = report.sections.iter().map(|section| &section.rows[..]).collect();
+        let labelled = array::labelled(&rows);
+        let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
+        let named = || grids.iter().flat_map(|grid| grid.policies.iter().map(|policy| policy.name));
+        let looks = Looks::new(named());
+        let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
+            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks))
+            .collect();
+        let title = match &report.sections[..] {
+            [only] => format!("Flash cache simulation of {}", only.info.trace),
+            sections => format!("Flash cache simulation of {} traces", sections.len()),
+        };
+        let many = report.sections.len() > 1;
+        let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
+        over_traces.extend(wear::by_parameter(&report.sections));
+        let is_of_arrays = rows.iter().any(|rows| array::is_of_arrays(rows));
+        if is_of_arrays {
+            let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
+            over_traces = array::over_traces(&names, &rows, &labelled, &looks);
+        }
+        let summary = (report.sections.len() > 1).then(|| summary::traces(&report.sections, &grids));
+        Page {
+            version: env!("CARGO_PKG_VERSION"),
+            title,
+            colours: look::css(":root"),
+            settings: settings(report),
+            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], array::rule(row)])),
+            summary,
+            over_traces,
+            over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
+            sections,
+        }
+    }
+}
+
+impl SectionView {
+    fn new(number: usize, section: &Section, grid: &Grid, looks: &Looks) -> SectionView {
+        let id = format!("trace-{number}");
+        let subject = Subject { id: &id, grid, looks };
+        let ran = !section.rows.is_empty();
+        let is_of_arrays = array::is_of_arrays(&section.rows);
+        let figures_over_time = |size| {
+            let mut figures = subject.over_time(size);
+            if is_of_arrays && !figures.is_empty() {
+                figures.extend(array_time::over_time(&subject, size));
+            }
+            figures
+        };
+        let mut time: Vec<_> = (grid.sizes.iter())
+            .map(|&size| TimeView { size: size.named(), open: false, figures: figures_over_time(size) })
+            .filter(|view| !view.figures.is_empty())
+            .collect();
+        let middle = time.len() / 2;
+        if let Some(view) = time.get_mut(middle) {
+            view.open = true;
+        }
+        let reuse = (section.reuse.reads.accesses() + section.reuse.writes.accesses() > 0)
+            .then(|| reuse_distances(&id, &section.reuse, section.info.block_size_bytes));
+        let is_of_wear = wear::is_of_wear(&section.rows);
+        let results = match ran {
+            true if is_of_wear => wear::by_size(&subject, &section.rows),
+            true if is_of_arrays => array::by_rule(&subject, &section.rows),
+            true => {
+                let figures = [Some(subject.hit_ratio()), Some(subject.flash_writes()), subject.write_traffic()];
+                figures.into_iter().flatten().collect()
+            }
+            false => Vec::new(),
+        };
+        SectionView {
+            name: section.info.trace.clone(),
+            sentences: match () {
+                () if is_of_wear => wear::sentences(grid),
+                () if is_of_arrays => array::sentences(grid),
+                () => words::sentences(&section.info, grid),
+            },
+            heading: match () {
+                () if is_of_wear => "Hits and wear",
+                () if is_of_arrays => "Hits, latency and lifetime",
+                () => "Hits and flash writes",
+            },
+            compared_with_fif: !is_of_wear && !is_of_arrays,
+            info: summary::characteristics(&section.info),
+            results,
+            fif: subject.distance_to_fif(),
+            has_fif: grid.fif().is_some(),
+            reuse,
+            time,
+            counts: subject.all_counts(),
+            id,
+        }
+    }
+}
+
+fn settings(report: &Report) -> Vec<(&'static str, String)> {
+    let mut block_sizes: Vec<_> = report.sections.iter().map(|section| section.info.block_size_bytes).collect();
+    block_sizes.sort_unstable();
+    block_sizes.dedup();
+    let block_sizes: Vec<_> = block_sizes.into_iter().map(numbers::bytes).collect();
+    let warmup = match report.counting.warmup {
+        Warmup::Accesses(0) => "none, all accesses are counted".to_owned(),
+        Warmup::Accesses(accesses) => {
+            let accesses = numbers::counted(accesses, "access", "accesses");
+            format!("the first {accesses} of each trace are simulated and not counted")
+        }
+        Warmup::Share(share) => {
+            let share = numbers::shortest(share * 100.0, 4);
+            format!("the first {share}% of the accesses of each trace are simulated and not counted")
+        }
+    };
+    let epoch = report.counting.epoch.map(|accesses| numbers::counted(accesses, "access", "accesses"));
+    let mut settings = vec![
+        ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
+        ("Command", report.command.clone()),
+        ("Block size", block_sizes.join(", ")),
+        ("Warm-up", warmup),
+        ("Epoch", epoch.unwrap_or_else(|| "none, no figures over time".to_owned())),
+    ];
+    settings.retain(|(_, setting)| !setting.is_empty());
+    settings
+}
+
+/// The policies, algorithms and admission rules of these names, with their sources.
+fn policies<'a>(names: impl Iterator<Item = &'a str>) -> Table {
+    let mut table = Table::new("Policies", ["Policy", "Name", "Kind", "Source"]);
+    let mut seen = Vec::new();
+    for name in names {
+        if name.is_empty() || seen.contains(&name) {
+            continue;
+        }
+        seen.push(name);
+        let info = Spec::parse(name).map(|policy| policy.info());
+        let info = info.or_else(|_| Algorithm::parse(name).map(|algorithm| algorithm.info()));
+        let rule = RULES.iter().find(|rule| Some(rule.name) == name.split(':').next());
+        let cells = match (info, rule) {
+            (Ok(info), _) => {
+                let kind = if info.offline { "offline: knows the future" } else { "online" };
+                [info.title, kind, info.source].map(str::to_owned).to_vec()
+            }
+            (Err(_), Some(rule)) => [rule.title, "admission rule", rule.source].map(str::to_owned).to_vec(),
+            (Err(_), None) => vec![String::new(); 3],
+        };
+        table.push(name, cells);
+    }
+    table
+}

@@ -1,0 +1,117 @@
+//! Which caches are worth having: hits against erasures, and how far what can run is from the best.
+//!
+//! A cache is on the frontier if no other of its kind hits more reads at no more erasures, or erases less at no fewer hits. The caches that
+//! can run have one frontier, those that know the future have another above it.
+
+use serde::Serialize;
+
+use crate::{FrontierPoint, frontier_chart};
+use flashwise_sim::endurance::{Algorithm, Run};
+
+/// The caches that can run: policies with their defaults, and some with other parameters.
+const ONLINE: [&str; 18] = [
+    "lru",
+    "fifo",
+    "lfu",
+    "2q",
+    "mq",
+    "arc",
+    "larc",
+    "larc:max=50%",
+    "larc:writes=admit",
+    "lirs",
+    "s3-fifo",
+    "s3-fifo:threshold=2",
+    "sieve",
+    "w-tinylfu",
+    "ripq+",
+    "ripq+:sections=3",
+    "pannier",
+    "pannier:copy=2",
+];
+/// Those that know the future.
+const OFFLINE: [&str; 8] =
+    ["m_t:share=10%", "m_t:share=25%", "m_t:share=50%", "m+", "c_t:share=10%", "c_t:share=25%", "c_t:share=50%", "c"];
+
+/// The algorithms that are compared where none are named: those that can run.
+pub fn online() -> impl Iterator<Item = Algorithm> {
+    ONLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
+}
+
+/// The algorithms that they are compared with.
+pub fn offline() -> impl Iterator<Item = Algorithm> {
+    OFFLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
+}
+
+/// A cache and what it brings and wears.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The trace as the user named it.
+    pub trace: String,
+    /// The policy or algorithm.
+    pub policy: String,
+    /// Whether it knows the future.
+    pub offline: bool,
+    /// The cache size as the user gave it.
+    pub size: String,
+    /// The cache size.
+    pub capacity_blocks: u64,
+    /// Read hit ratio.
+    pub rhr: f64,
+    /// Erase units that were erased.
+    pub erasures: u64,
+    /// Erasures per unit and day, if the trace has times.
+    pub epbpd: Option<f64>,
+    /// Blocks that the host wrote to flash.
+    pub flash_writes_blocks: u64,
+    /// Whether no other cache of its kind, online or offline, is better in one and as good in the other.
+    pub frontier: bool,
+}
+
+/// The points of runs over `trace`, those that erase least first, with the frontiers marked.
+pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
+    let point = |run: &Run| Point {
+        trace: trace.to_owned(),
+        policy: run.job.algorithm.to_string(),
+        offline: run.job.algorithm.offline(),
+        size: run.job.size.clone(),
+        capacity_blocks: run.job.capacity_blocks as u64,
+        rhr: run.counts.rhr(),
+        erasures: run.counts.erasures(),
+        epbpd: run.counts.epbpd(),
+        flash_writes_blocks: run.counts.flash_writes.total_blocks(),
+        frontier: false,
+    };
+    let mut points: Vec<Point> = runs.map(point).collect();
+    points.sort_by(|a, b| a.erasures.cmp(&b.erasures).then(b.rhr.total_cmp(&a.rhr)));
+    for offline in [false, true] {
+        let mut most = f64::NEG_INFINITY;
+        for point in points.iter_mut().filter(|point| point.offline == offline) {
+            point.frontier = point.rhr > most;
+            most = most.max(point.rhr);
+        }
+    }
+    points
+}
+
+/// The points of one trace as an SVG file, in light and in dark.
+pub fn chart(points: &[Point]) -> String {
+    let point = |point: &Point| FrontierPoint {
+        offline: point.offline,
+        frontier: point.frontier,
+        erasures: point.erasures as f64,
+        rhr: point.rhr,
+    };
+    frontier_chart(&points.iter().map(point).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_listed_can_be_run() {
+        assert!(online().all(|algorithm| !algorithm.offline()) && online().count() == ONLINE.len());
+        assert!(offline().all(|algorithm| algorithm.offline()) && offline().count() == OFFLINE.len());
+    }
+}

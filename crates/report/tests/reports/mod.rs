@@ -1,0 +1,160 @@
+//! Reports over small traces, for tests: real traces of a few hundred accesses, normalised, simulated and rendered.
+
+use std::path::Path;
+
+use flashwise_core::admission;
+use flashwise_core::policy::Spec;
+use flashwise_device::ArrayModel;
+use flashwise_report::{Report, Section};
+use flashwise_sim::array::{ArrayJob, Arrivals, TraceRule, simulate_array, storage_bytes};
+use flashwise_sim::cache_settings::Ram;
+use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
+use flashwise_sim::results::{ResultRow, WearLimits};
+use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::size::Size;
+use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::progress::Silent;
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+
+/// What to simulate.
+pub struct Runs<'a> {
+    pub policies: &'a [&'a str],
+    pub sizes: &'a str,
+    pub epoch: Option<u64>,
+}
+
+/// An MSR-Cambridge trace of `requests` requests: a small hot set, a large cold one, and a scan from time to time.
+pub fn msr_text(requests: u64) -> String {
+    let mut state = 42_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = String::new();
+    for number in 0..requests {
+        let block = match number % 10 {
+            0..6 => random(40),
+            6..9 => 100 + random(400),
+            _ => 1000 + number,
+        };
+        let op = if random(10) < 7 { "Read" } else { "Write" };
+        let blocks = 1 + random(3);
+        let time = 128_166_372_000_000_000 + number * 10_000;
+        text += &format!("{time},host,0,{op},{},{},0\n", block * 4096, blocks * 4096);
+    }
+    text
+}
+
+/// A section over the trace at `path`.
+pub fn section(path: &Path, runs: &Runs) -> Section {
+    let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
+    let mut jobs = Vec::new();
+    for policy in runs.policies {
+        for size in Size::parse_list(runs.sizes).unwrap() {
+            let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+            jobs.push(Job { trace: 0, policy: Spec::parse(policy).unwrap(), size: size.to_string(), capacity_blocks });
+        }
+    }
+    let traces = [trace];
+    let results = simulate(&traces, jobs, counting(runs), &Silent).unwrap();
+    let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
+    let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
+    Section { info: Info::of(&traces[0]), reuse, rows }
+}
+
+/// A report of wear over traces of these names and numbers of requests, once with each over-provisioning.
+#[allow(dead_code)] // Not every test asks for it.
+pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, over_provisions: &[f64]) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let section = |(name, requests): &(&str, u64)| {
+        let path = directory.path().join("trace.csv");
+        std::fs::write(&path, msr_text(*requests)).unwrap();
+        let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
+        let mut jobs = Vec::new();
+        for algorithm in algorithms {
+            for size in Size::parse_list(sizes).unwrap() {
+                let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+                let algorithm = Algorithm::parse(algorithm).unwrap();
+                jobs.push(endurance::Job { trace: 0, algorithm, size: size.to_string(), capacity_blocks });
+            }
+        }
+        let traces = [trace];
+        let jobs = with_references(jobs);
+        let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
+        let mut rows = Vec::new();
+        for &over_provision in over_provisions {
+            let settings = endurance::Settings {
+                ram: Ram::Bytes(0),
+                erase_unit_bytes: 16 << 10,
+                over_provision,
+                ..Default::default()
+            };
+            let runs = simulate_endurance(&traces, jobs.clone(), &settings, Warmup::Accesses(0), &Silent).unwrap();
+            let row = |run| ResultRow::of_endurance(&traces[0], run, reference(&runs, run).unwrap(), &limits);
+            rows.extend(runs.iter().map(row));
+        }
+        rows.iter_mut().for_each(|row| row.trace = (*name).to_owned());
+        let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
+        let mut info = Info::of(&traces[0]);
+        info.trace = (*name).to_owned();
+        Section { info, reuse, rows }
+    };
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
+}
+
+fn counting(runs: &Runs) -> Counting {
+    Counting { warmup: Warmup::Accesses(0), epoch: runs.epoch }
+}
+
+/// A report over traces of these names and numbers of requests.
+pub fn report(traces: &[(&str, u64)], runs: &Runs) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let sections = traces.iter().map(|(name, requests)| {
+        let path = directory.path().join("trace.csv");
+        std::fs::write(&path, msr_text(*requests)).unwrap();
+        let mut section = section(&path, runs);
+        section.info.trace = (*name).to_owned();
+        section
+    });
+    let sections = sections.collect();
+    Report { command: "flashwise simulate a.csv --html report.html".to_owned(), counting: counting(runs), sections }
+}
+
+/// A report of LRU behind these rules, and of the policies that `auto` chooses among, over traces of these names and numbers of requests.
+#[allow(dead_code)] // Not every test asks for it.
+pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: Option<u64>) -> Report {
+    let directory = tempfile::tempdir().unwrap();
+    let counting = Counting { warmup: Warmup::Accesses(0), epoch };
+    let section = |(name, requests): &(&str, u64)| {
+        let path = directory.path().join("trace.csv");
+        std::fs::write(&path, msr_text(*requests)).unwrap();
+        let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
+        let mut runs: Vec<(&str, Option<admission::Spec>)> = vec![("lru", None)];
+        for rule in rules {
+            runs.extend(TraceRule::parse_list(rule).unwrap().iter().map(|rule| ("lru", Some(rule.of(&trace)))));
+        }
+        runs.extend(["larc", "larc:writes=admit", "2q", "s3-fifo"].map(|policy| (policy, None)));
+        let mut jobs = Vec::new();
+        for (policy, admission) in runs {
+            for size in Size::parse_list(sizes).unwrap() {
+                let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
+                let policy = Spec::parse(policy).unwrap();
+                let job = Job { trace: 0, policy, size: size.to_string(), capacity_blocks };
+                jobs.push(ArrayJob { job, admission: admission.clone() });
+            }
+        }
+        let traces = [trace];
+        let runs =
+            simulate_array(&traces, jobs, &ArrayModel::paper(), &storage_bytes, Arrivals::None, counting, &Silent)
+                .unwrap();
+        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_array(&traces[0], run) };
+        let rows = runs.iter().map(row).collect();
+        let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
+        let mut info = Info::of(&traces[0]);
+        info.trace = (*name).to_owned();
+        Section { info, reuse, rows }
+    };
+    Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong with a trace.
+
+use std::path::PathBuf;
+
+use crate::formats::Framing;
+
+/// Why a trace could not be read, converted or written. A `source` is not part of the message: print the chain.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TraceError {
+    #[error("{path}")]
+    Io { path: String, source: std::io::Error },
+    #[error("{path}: damaged {compression} data after byte {byte} of its contents")]
+    Compression { path: String, compression: &'static str, byte: u64, source: std::io::Error },
+    #[error("{path}, {place}: found {found}, expected {expected}")]
+    Malformed { path: String, place: Place, found: String, expected: String },
+    #[error("{path}: it holds no requests")]
+    Empty { path: String },
+    #[error("{path}: it holds no requests, and {malformed} malformed records were passed over")]
+    OnlyMalformed { path: String, malformed: u64 },
+    #[error(
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}"
+    )]
+    Unrecognised { path: String, found: String, formats: String },
+    #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
+    Ambiguous { path: String, formats: String },
+    #[error("{path}: it looks like {format}, but {why}")]
+    Unsure { path: String, format: &'static str, why: &'static str },
+    #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]
+    NotATrace { path: PathBuf, found: String, expected: String },
+    #[error("{path}: a normalised trace: found {found}, expected {expected}")]
+    Normalised { path: String, found: String, expected: String },
+    #[error(
+        "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu or blkparse"
+    )]
+    NoProcesses { path: String, format: &'static str },
+    #[error("{path}: none of its requests is in the cut")]
+    NothingLeft { path: String },
+    #[error("{path}: found no volume '{volume}', expected one of: {volumes}")]
+    NoSuchVolume { path: String, volume: String, volumes: String },
+    #[error("{path}: found blocks of {found}, expected blocks of {expected} as in {other}")]
+    BlockSizes { path: String, found: String, expected: String, other: String },
+    #[error("{path}: it is read too; name another file for the output")]
+    OverwritesInput { path: String },
+    #[error("{path}: found no directory {directory}, expected it to exist")]
+    NoDirectory { path: String, directory: String },
+    #[error("{path}: {what}: found {found}, at most {most} are possible")]
+    TooLarge { path: String, what: &'static str, found: u64, most: u64 },
+    #[error(transparent)]
+    Option(#[from] flashwise_core::options::OptionError),
+    #[error(transparent)]
+    Generate(#[from] crate::tools::generate::GenerateError),
+    #[error("{path}")]
+    Arrow { path: String, source: arrow::error::ArrowError },
+}
+
+/// Where in a trace something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line, from 1.
+    Line(u64),
+    /// A byte of the decompressed contents, from 0.
+    Byte(u64),
+}
+
+impl Place {
+    /// The place of the record with this number, from 0.
+    pub fn of_record(framing: Framing, record: u64) -> Place {
+        match framing {
+            Framing::Lines => Place::Line(record + 1),
+            Framing::Records { bytes } => Place::Byte(record * bytes as u64),
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! Trace formats: one file each, and one row each in [`FORMATS`].
+//!
+//! A format cuts a trace's bytes into records (lines, or a fixed number of bytes) and turns each record into a [`Request`], or
+//! into nothing (headers, comments, requests other than reads and writes). Records are parsed apart from each other, so that
+//! chunks of a trace parse in parallel.
+
+use std::fmt::{self, Debug};
+
+use flashwise_core::filter::{Caching, Client, Filter};
+use flashwise_core::options::{OptionError, Options, Parameter, named};
+
+use crate::error::TraceError;
+use crate::recording::RecordedRequest;
+use crate::request::{Request, Volumes};
+
+mod fields;
+
+/// Declares the module of each format and the table of all of them.
+macro_rules! formats {
+    ($($module:ident),* $(,)?) => {
+        $(mod $module;)*
+
+        /// Every format, in the order in which they are listed.
+        pub static FORMATS: &[&Format] = &[$(&$module::FORMAT),*];
+    };
+}
+
+formats! {
+    msr,
+    spc,
+    alibaba,
+    tencent,
+    systor,
+    fiu,
+    blkparse,
+    disksim,
+    lis,
+    blocks,
+    vscsi,
+    oracle_general,
+    flashwise,
+    csv,
+}
+
+pub(crate) use flashwise::{HEADER as RECORDING_HEADER, recorded};
+
+/// A row of the table of formats.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub title: &'static str,
+    /// Its columns, and who defines it.
+    pub source: &'static str,
+    /// What can be set: `--format name:key=value`.
+    pub parameters: &'static [Parameter],
+    /// Whether a trace that begins with this sample is in this format.
+    pub recognise: fn(&Sample) -> Fit,
+    /// A parser for a trace that begins with this sample and is cut into blocks of so many bytes. The sample settles what holds
+    /// for the whole trace, such as the order of columns in a header or which of several versions it is; the block size matters
+    /// where a trace numbers blocks and not bytes.
+    pub parser: fn(&Options, &Sample, u64) -> Result<Parser, OptionError>,
+}
+
+/// How well a trace's first bytes fit a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// They are not in this format.
+    No,
+    /// They are in this format, unless they are in another one too.
+    Yes,
+    /// They can be read so, if nothing more special fits.
+    Generic,
+    /// They have the shape of this format and of others with other units; this says which.
+    Unsure(&'static str),
+}
+
+/// The longest request, in bytes: Linux cannot make longer ones, and what is longer is damage.
+pub const REQUEST_BYTES_MAX: u64 = 1 << 32;
+/// Where volumes end at the latest: far enough for any block size, and not yet too far for a
+/// [`BlockAddress`](crate::normalised::numbering::BlockAddress) in blocks of 512 bytes.
+pub const VOLUME_BYTES_MAX: u64 = 1 << (crate::normalised::numbering::BLOCK_BITS + 9);
+
+/// A parser of any format.
+pub type Parser = Box<dyn Parse>;
+
+/// The first bytes of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Whether they are all that there is.
+    pub whole: bool,
+}
+
+impl<'a> Sample<'a> {
+    /// Its whole lines, without line ends.
+    pub fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
+        let end = match memchr::memrchr(b'\n', self.bytes) {
+            Some(newline) if !self.whole => newline,
+            _ => self.bytes.len(),
+        };
+        let lines = self.bytes[..end].split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+        lines.filter(|line| !line.is_empty())
+    }
+
+    /// Whether a format of lines fits: the first line that is not ignored parses, and at least half of the first hundred do, so that a
+    /// damaged line is reported as such and not as an unknown format.
+    fn fit_lines(&self, parser: &impl ParseLine) -> Fit {
+        const LINES_MAX: usize = 100;
+        let mut volumes = Volumes::default();
+        let mut records = self.lines().map(|line| parser.line(line, &mut volumes));
+        let first = records.find(|record| !matches!(record, Ok(Record::Ignored)));
+        let (mut good, mut bad) = (1, 0);
+        for record in records.take(LINES_MAX) {
+            match record {
+                Ok(Record::Ignored) => {}
+                Ok(_) => good += 1,
+                Err(_) => bad += 1,
+            }
+        }
+        if matches!(first, Some(Ok(_))) && bad <= good { Fit::Yes } else { Fit::No }
+    }
+}
+
+/// How a trace's bytes are cut into records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// At newlines; a carriage return before them is dropped.
+    Lines,
+    /// Every so many bytes.
+    Records {
+        /// Length of a record.
+        bytes: usize,
+    },
+}
+
+/// Parses the records of one format.
+pub trait Parse: Debug + Send + Sync {
+    /// How the bytes are cut.
+    fn framing(&self) -> Framing;
+
+    /// Parses whole records; the last line may lack its newline.
+    fn parse(&self, records: &[u8], batch: &mut Batch);
+
+    /// The parser that also tells what `filter` says of the process of each request; none where the format has no processes.
+    fn filtered(self: Box<Self>, _filter: Filter) -> Option<Parser> {
+        None
+    }
+
+    /// Whether a compressed trace may end in the middle, as where its writer was killed.
+    fn may_be_cut(&self) -> bool {
+        false
+    }
+}
+
+/// What became of a run of records.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// Requests in order; their volumes are numbers in `volumes`.
+    pub requests: Vec<Request>,
+    /// The volumes seen in this batch.
+    pub volumes: Volumes,
+    /// What the I/O filter says of each of `requests`, where one was set; else empty.
+    pub caching: Vec<Caching>,
+    /// All requests of a recording in order, reads and writes once more, with their flags; empty in other formats.
+    pub recorded: Vec<RecordedRequest>,
+    /// Records that are not what the format says, with their number in this batch, from 0.
+    pub malformed: Vec<(u64, Malformed)>,
+    /// Records seen, of any kind.
+    pub records: u64,
+    /// Records passed over because they ask for no data: trims, flushes, requests of length 0.
+    pub skipped: u64,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// What stands there.
+    pub found: String,
+    /// What should.
+    pub expected: String,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "found {}, expected {}", self.found, self.expected)
+    }
+}
+
+impl Malformed {
+    /// `found` stands where `expected` should.
+    #[cold]
+    #[inline(never)]
+    pub fn new(found: &[u8], expected: impl Into<String>) -> Self {
+        const SHOWN_MAX: usize = 80;
+        let text = String::from_utf8_lossy(&found[..found.len().min(SHOWN_MAX)]).into_owned();
+        let more = if found.len() > SHOWN_MAX { "..." } else { "" };
+        Malformed { found: format!("{text:?}{more}"), expected: expected.into() }
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A request.
+    Request(Request),
+    /// A request of a recording; what is neither a read nor a write is counted as skipped.
+    Recorded(RecordedRequest),
+    /// An operation that asks for no data, counted as skipped.
+    Skipped,
+    /// A header, comment or blank line, not counted.
+    Ignored,
+}
+
+impl Batch {
+    #[inline(always)]
+    fn push(&mut self, record: Result<Record, Malformed>, volume_bytes_max: u64) {
+        match record {
+            Ok(Record::Request(request)) if request.length_bytes > 0 => match check(&request, volume_bytes_max) {
+                Ok(()) => self.requests.push(request),
+                Err(malformed) => self.malformed.push((self.records, malformed)),
+            },
+            Ok(Record::Recorded(request)) => {
+                self.recorded.push(request);
+                match request.access().filter(|access| access.length_bytes > 0) {
+                    Some(access) => self.requests.push(access),
+                    None => self.skipped += 1,
+                }
+            }
+            Ok(Record::Request(_) | Record::Skipped) => self.skipped += 1,
+            Ok(Record::Ignored) => {}
+            Err(malformed) => self.malformed.push((self.records, malformed)),
+        }
+        self.records += 1;
+    }
+}
+
+/// Refuses requests that no device can have served.
+#[inline(always)]
+fn check(request: &Request, volume_bytes_max: u64) -> Result<(), Malformed> {
+    let Request { offset_bytes, length_bytes, .. } = *request;
+    if length_bytes > REQUEST_BYTES_MAX {
+        let expected = format!("at most {REQUEST_BYTES_MAX}");
+        return Err(Malformed { found: format!("a request of {length_bytes} bytes"), expected });
+    }
+    if offset_bytes > volume_bytes_max - length_bytes {
+        let found = format!("a request of {length_bytes} bytes at byte {offset_bytes}");
+        return Err(Malformed { found, expected: format!("one that ends at byte {volume_bytes_max} or before") });
+    }
+    Ok(())
+}
+
+/// A format of lines.
+pub trait ParseLine: Debug + Send + Sync {
+    /// What a line, without its end and not empty, says.
+    fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed>;
+
+    /// Whether lines name the process that asked.
+    fn names_processes(&self) -> bool {
+        false
+    }
+
+    /// The process of a line that is a request: its pid and the name of its program.
+    fn process(&self, _line: &[u8]) -> Client {
+        Client::default()
+    }
+}
+
+/// The parser of a format of lines.
+#[derive(Debug)]
+pub struct Lines<P>(pub P);
+
+impl<P: ParseLine> Lines<P> {
+    /// Parses lines into `batch`, and tells `told` of each when it is there.
+    #[inline(always)]
+    fn parse_each(&self, records: &[u8], batch: &mut Batch, mut told: impl FnMut(&[u8], &mut Batch)) {
+        // Room for lines of this length; of shorter ones there are more, and it grows.
+        const LINE_BYTES: usize = 24;
+        batch.requests.reserve(records.len() / LINE_BYTES);
+        let mut rest = records;
+        while !rest.is_empty() {
+            let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+            let record = if line.is_empty() { Ok(Record::Ignored) } else { self.0.line(line, &mut batch.volumes) };
+            batch.push(record, VOLUME_BYTES_MAX);
+            told(line, batch);
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+    }
+}
+
+impl<P: ParseLine + 'static> Parse for Lines<P> {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        self.parse_each(records, batch, |_, _| ());
+    }
+
+    fn filtered(self: Box<Self>, filter: Filter) -> Option<Parser> {
+        self.0.names_processes().then(|| Box::new(FilteredLines { lines: *self, filter }) as Parser)
+    }
+}
+
+/// The parser of a format of lines that name processes, with the I/O filter that says which of these are cached.
+#[derive(Debug)]
+struct FilteredLines<P> {
+    lines: Lines<P>,
+    filter: Filter,
+}
+
+impl<P: ParseLine + 'static> Parse for FilteredLines<P> {
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        self.lines.parse_each(records, batch, |line, batch| {
+            if batch.requests.len() > batch.caching.len() {
+                batch.caching.push(self.filter.caching(&self.lines.0.process(line)));
+            }
+        });
+    }
+}
+
+/// A format of records of `N` bytes.
+pub trait ParseRecord<const N: usize>: Debug + Send + Sync {
+    /// Where volumes end at the latest.
+    const VOLUME_BYTES_MAX: u64 = VOLUME_BYTES_MAX;
+
+    /// What a record says.
+    fn record(&self, record: &[u8; N], volumes: &mut Volumes) -> Result<Record, Malformed>;
+}
+
+/// The parser of a format of records of `N` bytes.
+#[derive(Debug)]
+pub struct Records<P, const N: usize>(pub P);
+
+impl<P: ParseRecord<N>, const N: usize> Parse for Records<P, N> {
+    fn framing(&self) -> Framing {
+        Framing::Records { bytes: N }
+    }
+
+    fn parse(&self, records: &[u8], batch: &mut Batch) {
+        let (whole, rest) = records.as_chunks::<N>();
+        batch.requests.reserve(whole.len());
+        for record in whole {
+            let record = self.0.record(record, &mut batch.volumes);
+            batch.push(record, P::VOLUME_BYTES_MAX);
+        }
+        if !rest.is_empty() {
+            let expected = format!("a record of {N} bytes");
+            let found = format!("the last {} bytes", rest.len());
+            batch.push(Err(Malformed { found, expected }), P::VOLUME_BYTES_MAX);
+        }
+    }
+}
+
+/// A format and its options as a user wrote them: `msr`, `csv:time=0,offset=3`.
+#[derive(Clone, Debug)]
+pub struct FormatSpec {
+    format: &'static Format,
+    options: Options,
+}
+
+impl std::str::FromStr for FormatSpec {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<FormatSpec, OptionError> {
+        let (format, options) = named("trace format", text, FORMATS.iter(), |format| format.name)?;
+        Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, options)? })
+    }
+}
+
+impl FormatSpec {
+    /// The format that is meant.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    /// The format of the trace at `path` that begins with `sample`, recognised from its contents.
+    pub fn recognise(path: &str, sample: &Sample) -> Result<FormatSpec, TraceError> {
+        let fits: Vec<_> = FORMATS.iter().map(|&format| (format, (format.recognise)(sample))).collect();
+        let with = |wanted: fn(Fit) -> bool| -> Vec<&'static Format> {
+            fits.iter().filter(|(_, fit)| wanted(*fit)).map(|(format, _)| *format).collect()
+        };
+        let names = |formats: &[&Format]| formats.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
+        let path = path.to_owned();
+        let special = with(|fit| matches!(fit, Fit::Yes | Fit::Unsure(_)));
+        let fitting = if special.is_empty() { with(|fit| fit == Fit::Generic) } else { special };
+        let [format] = fitting[..] else {
+            let found = Malformed::new(sample.bytes, "").found;
+            return Err(match fitting[..] {
+                [] => TraceError::Unrecognised { path, found, formats: names(FORMATS) },
+                _ => TraceError::Ambiguous { path, formats: names(&fitting) },
+            });
+        };
+        for (format, fit) in &fits {
+            if let Fit::Unsure(why) = fit {
+                return Err(TraceError::Unsure { path, format: format.name, why });
+            }
+        }
+        Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? })
+    }
+
+    /// A parser for a trace that begins with `sample` and is cut into blocks of `block_size_bytes`.
+    pub fn parser(&self, sample: &Sample, block_size_bytes: u64) -> Result<Parser, OptionError> {
+        (self.format.parser)(&self.options, sample, block_size_bytes)
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    use super::*;
+
+    /// What the format `spec` reads from `contents`, in blocks of 4 KiB.
+    pub(super) fn read(spec: &str, contents: &[u8]) -> Batch {
+        let sample = Sample { bytes: contents, whole: true };
+        let spec: FormatSpec = spec.parse().unwrap();
+        let mut batch = Batch::default();
+        spec.parser(&sample, 4096).unwrap().parse(contents, &mut batch);
+        batch
+    }
+
+    /// The same, each request as `time op volume offset length`.
+    pub(super) fn requests(spec: &str, contents: &[u8]) -> Vec<String> {
+        let batch = read(spec, contents);
+        assert_eq!(batch.malformed, []);
+        let one = |request: &Request| {
+            let volume = String::from_utf8_lossy(&batch.volumes.names()[request.volume as usize]).into_owned();
+            let Request { time_us, op, offset_bytes, length_bytes, .. } = request;
+            let op = if *op == flashwise_core::access::Op::Read { 'R' } else { 'W' };
+            format!("{time_us} {op} {volume} {offset_bytes} {length_bytes}")
+        };
+        batch.requests.iter().map(one).collect()
+    }
+
+    /// What `filter` says of each request that the format `spec` reads from `contents`; none where it has no processes.
+    pub(super) fn filtered(spec: &str, filter: &Filter, contents: &[u8]) -> Option<Vec<Caching>> {
+        let sample = Sample { bytes: contents, whole: true };
+        let spec: FormatSpec = spec.parse().unwrap();
+        let mut batch = Batch::default();
+        spec.parser(&sample, 4096).unwrap().filtered(filter.clone())?.parse(contents, &mut batch);
+        assert_eq!(batch.requests.len(), batch.caching.len());
+        Some(batch.caching)
+    }
+
+    /// Asserts that each line alone is refused with `found FOUND, expected EXPECTED`.
+    pub(super) fn refuses(spec: &str, cases: &[(&str, &str)]) {
+        for (line, error) in cases {
+            let batch = read(spec, line.as_bytes());
+            let messages: Vec<_> =
+                batch.malformed.iter().map(|(record, malformed)| (*record, malformed.to_string())).collect();
+            assert_eq!(messages, [(0, (*error).to_owned())], "{line}");
+            assert_eq!((batch.records, batch.requests.len()), (1, 0), "{line}");
+        }
+    }
+
+    /// The name of the format that is recognised, or the error.
+    pub(super) fn recognised(contents: &[u8]) -> Result<&'static str, String> {
+        let spec = FormatSpec::recognise("trace", &Sample { bytes: contents, whole: true });
+        spec.map(|spec| spec.format().name).map_err(|error| error.to_string())
+    }
+}

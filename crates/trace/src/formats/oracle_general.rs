@@ -1,0 +1,151 @@
+//! libCacheSim's oracleGeneral traces.
+//!
+//! Source: libCacheSim's documentation of its trace formats. Records of 24 bytes, little-endian: time u32 in seconds, object id u64,
+//! object size u32, next access i64 (the position of the next access to the same object, -1 or 2^63 - 1 for none).
+//!
+//! Choices: an object is one block whatever its size, and every request reads it, as in libCacheSim without object sizes. An object's
+//! block has its id for a number. Ids that are too long for that (of 2^48 and more; less only for blocks above 64 KiB) are hashes: they
+//! are hashed again to 48 bits. Of n such objects, about n^2 / 2^49 share a block: 0.2 of ten million.
+
+use flashwise_core::access::Op;
+
+use super::{Fit, Format, Malformed, ParseRecord, Record, Records, Sample};
+use crate::normalised::numbering::BLOCK_BITS;
+use crate::request::{ONLY_VOLUME, Request, Volumes};
+
+/// oracleGeneral's row in the table of formats.
+pub static FORMAT: Format = Format {
+    name: "oracle-general",
+    title: "libCacheSim oracleGeneral",
+    source: "binary records of 24 bytes: time_s u32, object u64, size u32, next access i64; an object is one block, all reads",
+    parameters: &[],
+    recognise,
+    parser: |_, _, block_size_bytes| Ok(Box::new(Records(OracleGeneral::new(block_size_bytes)))),
+};
+
+/// Times must not go back, and each record must say truly where its object comes next.
+fn recognise(sample: &Sample) -> Fit {
+    const NEVER: [i64; 2] = [-1, i64::MAX];
+    /// Whether the first record is called 0 or 1 depends on the program that wrote the trace.
+    const FIRST: [usize; 2] = [0, 1];
+    let (records, _) = sample.bytes.as_chunks::<24>();
+    let records: Vec<_> = records.iter().map(fields).collect();
+    let in_order = records.windows(2).all(|pair| pair[0].0 <= pair[1].0);
+    let true_next = |first: usize| {
+        records.iter().enumerate().all(|(position, &(_, object, next))| {
+            let next = usize::try_from(next).ok().filter(|_| !NEVER.contains(&next)).map(|next| next - first.min(next));
+            let is_later = next.is_none_or(|next| next > position && next < 1 << 48);
+            is_later && next.and_then(|next| records.get(next)).is_none_or(|&(_, other, _)| other == object)
+        })
+    };
+    let known = records.iter().all(|&(_, _, next)| next >= 0 || NEVER.contains(&next));
+    let fits = !records.is_empty() && in_order && known && FIRST.into_iter().any(true_next);
+    if fits { Fit::Yes } else { Fit::No }
+}
+
+/// Time, object and next access.
+#[inline]
+fn fields(record: &[u8; 24]) -> (u32, u64, i64) {
+    let [t0, t1, t2, t3, id @ .., _, _, _, _, _, _, _, _, _, _, _, _] = *record;
+    let [.., n0, n1, n2, n3, n4, n5, n6, n7] = *record;
+    let next = i64::from_le_bytes([n0, n1, n2, n3, n4, n5, n6, n7]);
+    (u32::from_le_bytes([t0, t1, t2, t3]), u64::from_le_bytes(id), next)
+}
+
+#[derive(Debug)]
+struct OracleGeneral {
+    block_size_bytes: u64,
+    /// Bits of the longest block number.
+    block_bits: u32,
+}
+
+impl OracleGeneral {
+    fn new(block_size_bytes: u64) -> Self {
+        let block_bits = BLOCK_BITS.min((u64::MAX / block_size_bytes).ilog2());
+        OracleGeneral { block_size_bytes, block_bits }
+    }
+
+    #[inline]
+    fn block(&self, object: u64) -> u64 {
+        if object >> self.block_bits == 0 { object } else { mixed(object) >> (64 - self.block_bits) }
+    }
+}
+
+/// A number in which each bit depends on all bits of `id`: the last step of SplitMix64.
+fn mixed(id: u64) -> u64 {
+    let id = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let id = (id ^ (id >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    id ^ (id >> 31)
+}
+
+impl ParseRecord<24> for OracleGeneral {
+    /// Block numbers are in range by construction.
+    const VOLUME_BYTES_MAX: u64 = u64::MAX;
+
+    #[inline]
+    fn record(&self, record: &[u8; 24], volumes: &mut Volumes) -> Result<Record, Malformed> {
+        let (time_s, object, _) = fields(record);
+        Ok(Record::Request(Request {
+            time_us: i64::from(time_s) * 1_000_000,
+            op: Op::Read,
+            volume: volumes.number(ONLY_VOLUME),
+            offset_bytes: self.block(object) * self.block_size_bytes,
+            length_bytes: self.block_size_bytes,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::testing::{read, recognised, requests};
+
+    fn record(time_s: u32, object: u64, size: u32, next: i64) -> Vec<u8> {
+        let (time_s, object, size) = (time_s.to_le_bytes(), object.to_le_bytes(), size.to_le_bytes());
+        [&time_s[..], &object, &size, &next.to_le_bytes()].concat()
+    }
+
+    #[test]
+    fn an_object_is_one_block() {
+        // 42932745 * 4096 = 175852523520.
+        let trace = [record(5, 42_932_745, 512, 2), record(5, 3, 100_000, -1), record(9, 42_932_745, 512, i64::MAX)];
+        let expected = ["5000000 R 0 175852523520 4096", "5000000 R 0 12288 4096", "9000000 R 0 175852523520 4096"];
+        assert_eq!(requests("oracle-general", &trace.concat()), expected);
+        assert_eq!(recognised(&trace.concat()), Ok("oracle-general"));
+        let from_one = [record(5, 7, 512, 3), record(5, 3, 1, -1), record(9, 7, 512, -1)];
+        assert_eq!(recognised(&from_one.concat()), Ok("oracle-general"));
+    }
+
+    #[test]
+    fn false_next_accesses_are_something_else() {
+        for trace in [
+            [record(5, 7, 512, 2), record(5, 3, 1, -1), record(9, 8, 512, -1)],
+            [record(5, 7, 512, -2), record(5, 3, 1, -1), record(9, 8, 512, -1)],
+            [record(5, 7, 512, -1), record(5, 3, 1, 0), record(9, 8, 512, -1)],
+            [record(6, 7, 512, -1), record(5, 3, 1, -1), record(9, 8, 512, -1)],
+        ] {
+            assert!(recognised(&trace.concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn long_ids_fit_any_block_size() {
+        for block_size_bytes in [512, 4096, 1 << 20] {
+            let parser = OracleGeneral::new(block_size_bytes);
+            for object in [0, (1 << 44) - 1, 1 << 48, u64::MAX] {
+                let block = parser.block(object);
+                assert!(block < 1 << BLOCK_BITS && block.checked_mul(block_size_bytes).is_some());
+            }
+            assert_ne!(parser.block(u64::MAX), parser.block(u64::MAX - 1));
+        }
+        assert_eq!(OracleGeneral::new(4096).block((1 << 48) - 1), (1 << 48) - 1);
+    }
+
+    #[test]
+    fn refuses_half_a_record() {
+        let contents = [record(5, 7, 512, -1), vec![0; 11]].concat();
+        let batch = read("oracle-general", &contents);
+        let error = (1, "found the last 11 bytes, expected a record of 24 bytes".to_owned());
+        assert_eq!(batch.malformed.iter().map(|(at, error)| (*at, error.to_string())).collect::<Vec<_>>(), [error]);
+    }
+}

@@ -1,0 +1,414 @@
+//! From a trace in any format to a normalised trace: requests are cut into blocks, blocks numbered, times rebased.
+//!
+//! Source: Cachesim's preprocessor, LARC (MSST 2013), section IV.A: "I/O requests are normalized so that every single request
+//! accesses only one block. Requests spanning across more than one blocks are broken up into multiple normalized requests with
+//! the same timestamp."
+
+pub mod numbering;
+pub mod trace;
+pub(crate) mod trace_file;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::thread;
+
+use arrow::error::ArrowError;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use flashwise_core::access::Op;
+use flashwise_core::filter::Filter;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::quantity::ByteSize;
+
+use crate::error::{Place, TraceError};
+use crate::formats::{Batch, FormatSpec, Framing, Parse};
+use crate::input::Input;
+use crate::normalised::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
+use crate::normalised::trace::{Description, Trace};
+use crate::normalised::trace_file::{BATCH_ROWS, Rows, TraceWriter};
+use crate::progress::Progress;
+use crate::request::Request;
+use crate::request_file::{RequestFile, RequestWriter};
+use crate::requests::{Original, Requests, rebuild};
+
+/// Length of a block where nothing else is said.
+pub const DEFAULT_BLOCK_SIZE_BYTES: u64 = 4096;
+/// Bytes from which a trace's format is recognised.
+pub const SAMPLE_BYTES: usize = 64 << 10;
+/// What errors call the file behind a trace that is not kept.
+const TEMPORARY_FILE: &str = "temporary file";
+/// Bytes that are parsed at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The longest record: one that fills more than this is an error and not a line.
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
+/// The longest request; what is longer is damage.
+const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
+
+/// How to read a trace. The default: recognised format, blocks of 4 KiB, malformed records are errors.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The trace's format; recognised from its contents if absent.
+    pub format: Option<FormatSpec>,
+    /// Length of a block; if absent [`DEFAULT_BLOCK_SIZE_BYTES`], or that of a normalised trace.
+    pub block_size_bytes: Option<u64>,
+    /// Whether malformed records are passed over and counted, rather than being errors.
+    pub lenient: bool,
+    /// Which processes are cached, for a cache that is asked the requests; a trace whose format has no processes is then refused.
+    pub filter: Option<Filter>,
+}
+
+/// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then
+/// mapped and is gone when the trace is dropped. `progress` is told of the bytes read from `path`.
+///
+/// # Errors
+/// A normalised trace is refused if `settings` name a format or another block size than its own.
+pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
+    let requests = Requests::open(path, settings, progress)?;
+    requests.block_size_bytes(settings)?;
+    match requests {
+        Requests::Normalised(trace, _) => Ok(trace),
+        Requests::Original(mut input, original) => {
+            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, |_| Ok(()))?;
+            Trace::map(path, &temporary)
+        }
+    }
+}
+
+/// Opens a trace of any kind, with its requests as they came; its input is read once.
+///
+/// # Errors
+/// As [`open`], and a block size other than that of a cache is refused.
+pub fn open_with_requests(
+    path: &str,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<(Trace, RequestFile), TraceError> {
+    let requests = Requests::open(path, settings, progress)?;
+    check_block_size(path, requests.block_size_bytes(settings)?)?;
+    let mut writer = RequestWriter::new()?;
+    let trace = match requests {
+        Requests::Normalised(trace, _) => {
+            rebuild(&trace, progress, |batch| writer.batch(&batch))?;
+            trace
+        }
+        Requests::Original(mut input, original) => {
+            let tap = |batch: &Batch| writer.batch(batch);
+            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, tap)?;
+            Trace::map(path, &temporary)?
+        }
+    };
+    Ok((trace, writer.finish(path)?))
+}
+
+/// Refuses blocks that are not those of a cache.
+pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), TraceError> {
+    if block_size_bytes == BLOCK_BYTES as u64 {
+        return Ok(());
+    }
+    let found = ByteSize::new(block_size_bytes).to_string();
+    let (expected, other) = (ByteSize::new(BLOCK_BYTES as u64).to_string(), "the whole cache".to_owned());
+    Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other })
+}
+
+/// A file that is gone when it is closed.
+pub(crate) fn temporary_file() -> Result<File, TraceError> {
+    tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })
+}
+
+/// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
+/// [`Numbering`] takes per unique block.
+pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
+    let original = Original::recognise(input, settings)?;
+    write_normalised(input, original, settings, out, |_| Ok(()))
+}
+
+/// `tap` is shown each batch before it is normalised.
+fn write_normalised<W: Write>(
+    input: &mut Input,
+    original: Original,
+    settings: &Settings,
+    out: W,
+    mut tap: impl FnMut(&Batch) -> Result<(), TraceError>,
+) -> Result<W, TraceError> {
+    let block_size_bytes = settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES);
+    let out = BufWriter::with_capacity(1 << 20, out);
+    let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;
+    normaliser.description.format = original.format().to_owned();
+    original.for_each_batch(input, block_size_bytes, |batch| {
+        tap(&batch)?;
+        normaliser.batch(batch).map(ControlFlow::Continue)
+    })?;
+    let out = normaliser.finish()?;
+    out.into_inner().map_err(|error| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source: error.into_error() })
+}
+
+/// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
+/// number of its first record. Returns whether the last line is not finished, where that may be.
+pub fn parse(
+    input: &mut Input,
+    head: Vec<u8>,
+    parser: &dyn Parse,
+    mut consume: impl FnMut(Batch, u64) -> Result<(), TraceError>,
+) -> Result<bool, TraceError> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get()).clamp(1, 8);
+    thread::scope(|scope| {
+        let (chunks_in, chunks): (Sender<(u64, Vec<u8>)>, Receiver<_>) = bounded(2 * workers);
+        let (batches_in, batches) = bounded(2 * workers);
+        for _ in 0..workers {
+            let (chunks, batches_in) = (chunks.clone(), batches_in.clone());
+            scope.spawn(move || {
+                for (number, chunk) in chunks {
+                    let mut batch = Batch::default();
+                    parser.parse(&chunk, &mut batch);
+                    if batches_in.send((number, batch)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop((chunks, batches_in));
+        let reader = scope.spawn(move || read_chunks(input, head, parser, &chunks_in));
+        let mut early = BTreeMap::new();
+        let (mut next, mut records) = (0, 0);
+        for (number, batch) in &batches {
+            early.insert(number, batch);
+            while let Some(batch) = early.remove(&next) {
+                let in_batch = batch.records;
+                consume(batch, records)?;
+                records += in_batch;
+                next += 1;
+            }
+        }
+        drop(batches);
+        reader.join().expect("reading does not panic")
+    })
+}
+
+/// Sends the input in numbered chunks of whole records. Stops early when nobody receives. Returns whether the last line is not
+/// finished, where that may be.
+fn read_chunks(
+    input: &mut Input,
+    head: Vec<u8>,
+    parser: &dyn Parse,
+    chunks: &Sender<(u64, Vec<u8>)>,
+) -> Result<bool, TraceError> {
+    let mut rest = head;
+    let mut first_byte = 0;
+    for number in 0.. {
+        let mut chunk = rest;
+        let kept = chunk.len();
+        let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
+        chunk.resize(wanted, 0);
+        let room = &mut chunk[kept..];
+        let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
+        chunk.truncate(kept + read);
+        let last = kept + read < wanted;
+        let end = match parser.framing() {
+            _ if last => chunk.len(),
+            Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
+            Framing::Records { bytes } => chunk.len() / bytes * bytes,
+        };
+        if end == 0 && chunk.len() > RECORD_BYTES_MAX {
+            let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
+            let found = format!("a line of more than {} bytes", chunk.len());
+            return Err(TraceError::Malformed {
+                path: input.path().to_owned(),
+                place: Place::Byte(first_byte),
+                found,
+                expected,
+            });
+        }
+        rest = chunk[end..].to_vec();
+        chunk.truncate(end);
+        first_byte += end as u64;
+        let is_unfinished = last && parser.may_be_cut() && chunk.last().is_some_and(|&byte| byte != b'\n');
+        if chunks.send((number, chunk)).is_err() || last {
+            return Ok(is_unfinished);
+        }
+    }
+    unreachable!("the input ends")
+}
+
+/// Turns requests into the rows of a trace file.
+pub struct Normaliser<W: Write> {
+    path: String,
+    out: String,
+    block_size_bytes: u64,
+    /// The power of two that the block size is, if it is one.
+    block_size_shift: Option<u32>,
+    writer: TraceWriter<W>,
+    rows: Rows,
+    /// Addresses of the blocks of `rows`, which are numbered when the rows are written: many at once is faster.
+    addresses: Vec<u64>,
+    numbering: Numbering,
+    volumes: BTreeMap<Vec<u8>, u32>,
+    /// What will be said of the trace.
+    pub description: Description,
+}
+
+impl<W: Write> Normaliser<W> {
+    /// Begins a trace file in `out`; errors call what is read `path`, and what is written a temporary file.
+    pub fn new(path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
+        Self::to(TEMPORARY_FILE, path, block_size_bytes, out)
+    }
+
+    /// Begins a trace file in `out`; errors call what is read `path`, and what is written `out_path`.
+    pub fn to(out_path: &str, path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
+        let writer = TraceWriter::new(out, block_size_bytes).map_err(|source| unwritten(out_path, source))?;
+        Ok(Normaliser {
+            path: path.to_owned(),
+            out: out_path.to_owned(),
+            block_size_bytes,
+            block_size_shift: block_size_bytes.is_power_of_two().then(|| block_size_bytes.trailing_zeros()),
+            writer,
+            rows: Rows::with_capacity(BATCH_ROWS),
+            addresses: Vec::with_capacity(BATCH_ROWS),
+            numbering: Numbering::default(),
+            volumes: BTreeMap::new(),
+            description: Description::default(),
+        })
+    }
+
+    /// Length of a block.
+    pub fn block_size_bytes(&self) -> u64 {
+        self.block_size_bytes
+    }
+
+    /// Adds the requests of a batch and counts the records that were passed over.
+    pub fn batch(&mut self, batch: Batch) -> Result<(), TraceError> {
+        self.description.malformed_records += batch.malformed.len() as u64;
+        self.description.skipped_records += batch.skipped;
+        let mut volumes = Vec::new();
+        for name in batch.volumes.names() {
+            volumes.push(self.volume(name)?);
+        }
+        for request in &batch.requests {
+            self.request(&Request { volume: volumes[request.volume as usize], ..*request })?;
+        }
+        Ok(())
+    }
+
+    /// The number of the volume called `name` in this trace.
+    pub fn volume(&mut self, name: &[u8]) -> Result<u32, TraceError> {
+        if let Some(&number) = self.volumes.get(name) {
+            return Ok(number);
+        }
+        let number = self.volumes.len() as u64;
+        if number == VOLUMES_MAX {
+            return Err(self.too_large("volumes", number + 1, VOLUMES_MAX));
+        }
+        self.volumes.insert(name.to_vec(), number as u32);
+        self.description.volumes.push(volume_name(name));
+        Ok(number as u32)
+    }
+
+    fn too_large(&self, what: &'static str, found: u64, most: u64) -> TraceError {
+        TraceError::TooLarge { path: self.path.clone(), what, found, most }
+    }
+
+    /// Adds the blocks of one request, whose volume is numbered by [`volume`](Self::volume).
+    #[inline]
+    pub fn request(&mut self, request: &Request) -> Result<(), TraceError> {
+        let first = self.block_of(request.offset_bytes);
+        let last = self.block_of(request.offset_bytes + (request.length_bytes - 1));
+        let blocks = last - first + 1;
+        if blocks > REQUEST_BLOCKS_MAX {
+            return Err(self.too_large("blocks of one request", blocks, REQUEST_BLOCKS_MAX));
+        }
+        let number = self.description.requests;
+        if number > u64::from(u32::MAX) {
+            return Err(self.too_large("requests", number + 1, 1 << 32));
+        }
+        let Some(last) = BlockAddress::new(request.volume, last) else {
+            return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
+        };
+        self.describe(request);
+        let time_us = request.time_us.saturating_sub(self.description.start_us);
+        let mut next = last.0 - (blocks - 1);
+        while next <= last.0 {
+            let room = BATCH_ROWS - self.addresses.len();
+            let count = (last.0 - next + 1).min(room as u64);
+            self.addresses.extend(next..next + count);
+            self.rows.extend(count as usize, time_us, request.op, number as u32, blocks as u32);
+            next += count;
+            if self.addresses.len() == BATCH_ROWS {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn block_of(&self, byte: u64) -> u64 {
+        match self.block_size_shift {
+            Some(shift) => byte >> shift,
+            None => byte / self.block_size_bytes,
+        }
+    }
+
+    fn describe(&mut self, request: &Request) {
+        let about = &mut self.description;
+        if about.requests == 0 {
+            about.start_us = request.time_us;
+            about.request_bytes_min = u64::MAX;
+        }
+        about.requests += 1;
+        match request.op {
+            Op::Read => {
+                about.read_requests += 1;
+                about.read_bytes += request.length_bytes;
+            }
+            Op::Write => about.write_bytes += request.length_bytes,
+        }
+        about.request_bytes_min = about.request_bytes_min.min(request.length_bytes);
+        about.request_bytes_max = about.request_bytes_max.max(request.length_bytes);
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        let mut rows = std::mem::replace(&mut self.rows, Rows::with_capacity(BATCH_ROWS));
+        self.numbering.ids(&self.addresses, &mut rows.block);
+        self.addresses.clear();
+        let blocks = self.numbering.len() as u64;
+        if blocks > BLOCKS_MAX {
+            return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
+        }
+        self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
+    }
+
+    /// Ends the trace file.
+    ///
+    /// # Errors
+    /// A trace without requests is refused.
+    pub fn finish(mut self) -> Result<W, TraceError> {
+        if self.description.requests == 0 {
+            let (path, malformed) = (self.path, self.description.malformed_records);
+            return Err(if malformed == 0 {
+                TraceError::Empty { path }
+            } else {
+                TraceError::OnlyMalformed { path, malformed }
+            });
+        }
+        if !self.addresses.is_empty() {
+            self.flush()?;
+        }
+        let finished = self.writer.finish(self.numbering.into_addresses(), &self.description);
+        finished.map_err(|source| unwritten(&self.out, source))
+    }
+}
+
+/// How a volume is called in descriptions and on the command line: its name, or what stands for it where it is not UTF-8.
+pub fn volume_name(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(name) => name.to_owned(),
+        Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
+fn unwritten(out: &str, source: ArrowError) -> TraceError {
+    let path = out.to_owned();
+    match source {
+        ArrowError::IoError(_, source) => TraceError::Io { path, source },
+        source => TraceError::Arrow { path, source },
+    }
+}

@@ -1,0 +1,138 @@
+//! A normalised trace: block accesses with dense ids, mapped into memory.
+
+use std::fs::File;
+use std::path::Path;
+
+use flashwise_core::access::{NEVER, Op};
+use serde::{Deserialize, Serialize};
+
+use super::trace_file::{Columns, TraceFile};
+use crate::error::TraceError;
+
+pub use crate::normalised::trace_file::Columns as Accesses;
+
+/// What is known of a trace besides its accesses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// Name of the format it was read from.
+    pub format: String,
+    /// Time of the first request, in microseconds since the original trace's epoch; accesses' times count from there.
+    pub start_us: i64,
+    /// Requests.
+    pub requests: u64,
+    /// Read requests among them.
+    pub read_requests: u64,
+    /// Bytes that read requests ask for.
+    pub read_bytes: u64,
+    /// Bytes that write requests bring.
+    pub write_bytes: u64,
+    /// Shortest request.
+    pub request_bytes_min: u64,
+    /// Longest request.
+    pub request_bytes_max: u64,
+    /// Records of the original passed over because they ask for no data.
+    pub skipped_records: u64,
+    /// Records of the original passed over because they were malformed.
+    pub malformed_records: u64,
+    /// Names of the volumes, by number.
+    pub volumes: Vec<String>,
+}
+
+/// A normalised trace.
+#[derive(Debug)]
+pub struct Trace {
+    name: String,
+    file: TraceFile,
+}
+
+impl Trace {
+    /// Maps the trace file at `path`.
+    pub fn open(path: &Path) -> Result<Trace, TraceError> {
+        let name = path.display().to_string();
+        let file = File::open(path).map_err(|source| TraceError::Io { path: name.clone(), source })?;
+        Self::map(&name, &file)
+    }
+
+    /// Maps a trace file that is open for reading; errors and reports call it `name`.
+    pub fn map(name: &str, file: &File) -> Result<Trace, TraceError> {
+        let file = TraceFile::map(file).map_err(|refused| TraceError::NotATrace {
+            path: name.into(),
+            found: refused.found,
+            expected: refused.expected,
+        })?;
+        Ok(Trace { name: name.to_owned(), file })
+    }
+
+    /// What reports call it: its path as the user gave it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Length of a block.
+    pub fn block_size_bytes(&self) -> u64 {
+        self.file.block_size_bytes
+    }
+
+    /// Block accesses.
+    pub fn len(&self) -> usize {
+        self.file.batches.iter().map(|columns| columns.block.len()).sum()
+    }
+
+    /// Never: a trace holds at least one access.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Different blocks; block ids are smaller.
+    pub fn unique_blocks(&self) -> usize {
+        self.file.addresses.len()
+    }
+
+    /// Addresses of the blocks, by id; see [`BlockAddress`](crate::normalised::numbering::BlockAddress).
+    pub fn addresses(&self) -> &[u64] {
+        &self.file.addresses
+    }
+
+    /// What is known of the trace besides its accesses.
+    pub fn description(&self) -> &Description {
+        &self.file.description
+    }
+
+    /// The accesses in order, cut into batches of columns.
+    pub fn batches(&self) -> &[Columns] {
+        &self.file.batches
+    }
+
+    /// The accesses in order: block id and op.
+    pub fn accesses(&self) -> impl Iterator<Item = (u32, Op)> {
+        self.batches().iter().flat_map(|columns| {
+            let ops = columns.op.iter().map(|&op| if op == 0 { Op::Read } else { Op::Write });
+            columns.block.iter().map(|&block| block as u32).zip(ops)
+        })
+    }
+
+    /// For each access the position of the next access to the same block, or [`NEVER`]; 4 bytes per access, made by one backward
+    /// pass.
+    ///
+    /// # Errors
+    /// A trace of 2^32 - 1 accesses or more has positions that do not fit.
+    pub fn next_uses(&self) -> Result<Vec<u32>, TraceError> {
+        let len = self.len();
+        if len >= NEVER as usize {
+            let (path, most) = (self.name.clone(), u64::from(NEVER) - 1);
+            return Err(TraceError::TooLarge { path, what: "accesses for an offline policy", found: len as u64, most });
+        }
+        let mut next_uses = vec![NEVER; len];
+        let mut next_use_of = vec![NEVER; self.unique_blocks()];
+        let mut end = len;
+        for columns in self.batches().iter().rev() {
+            let start = end - columns.block.len();
+            for position in (start..end).rev() {
+                let block = columns.block[position - start] as usize;
+                next_uses[position] = std::mem::replace(&mut next_use_of[block], position as u32);
+            }
+            end = start;
+        }
+        Ok(next_uses)
+    }
+}

@@ -1,0 +1,417 @@
+//! The requests of a trace of any kind, in order and in batches: what converting, cutting and joining traces read.
+//!
+//! The requests of a normalised trace are put together again from its accesses: the rows of one request number are one request.
+//! Its volume and its blocks are those of the original; its first and last byte are not kept, so that it spans whole blocks.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::ops::ControlFlow;
+
+use flashwise_core::access::Op;
+use flashwise_core::filter::Filter;
+use flashwise_core::quantity::ByteSize;
+
+use crate::error::{Place, TraceError};
+use crate::formats::{Batch, FormatSpec, Sample};
+use crate::input::Input;
+use crate::normalised::numbering::BlockAddress;
+use crate::normalised::trace::{Accesses, Trace};
+use crate::normalised::trace_file::{ROW_BYTES, is_arrow};
+use crate::normalised::{self, DEFAULT_BLOCK_SIZE_BYTES, SAMPLE_BYTES, Settings};
+use crate::progress::Progress;
+use crate::request::{Request, Volumes};
+
+/// A trace that is open for reading its requests.
+pub enum Requests<'a> {
+    /// A trace in its original format.
+    Original(Input<'a>, Original),
+    /// A normalised trace.
+    Normalised(Trace, &'a dyn Progress),
+}
+
+/// How a trace in its original format is read.
+#[derive(Debug)]
+pub struct Original {
+    head: Vec<u8>,
+    format: FormatSpec,
+    lenient: bool,
+    filter: Option<Filter>,
+}
+
+impl<'a> Requests<'a> {
+    /// Opens the trace at `path`; `-` is standard input. `progress` is told of the bytes read.
+    ///
+    /// # Errors
+    /// A normalised trace has no other format, and is refused if `settings` name one.
+    pub fn open(path: &str, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
+        if let Some(trace) = mapped(path)? {
+            return Self::normalised(trace, settings, progress);
+        }
+        let mut input = Input::open(path, progress)?;
+        let head = head(&mut input)?;
+        if is_arrow(&head) {
+            // From standard input or compressed: it takes a file to map it.
+            let trace = Trace::map(path, &spooled(&mut input, head)?)?;
+            return Self::normalised(trace, settings, progress);
+        }
+        let original = Original::new(&mut input, head, settings)?;
+        Ok(Requests::Original(input, original))
+    }
+
+    fn normalised(trace: Trace, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
+        if let Some(format) = &settings.format {
+            let found = format!("--format {}", format.format().name);
+            let expected = "no format, since it is not in its original one any more".to_owned();
+            return Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected });
+        }
+        if settings.filter.is_some() {
+            let found = "a filter by process".to_owned();
+            let expected = "none, since it does not say which process asked; use the original".to_owned();
+            return Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected });
+        }
+        Ok(Requests::Normalised(trace, progress))
+    }
+
+    /// What errors and reports call the trace.
+    pub fn name(&self) -> &str {
+        match self {
+            Requests::Original(input, _) => input.path(),
+            Requests::Normalised(trace, _) => trace.name(),
+        }
+    }
+
+    /// Name of the trace's original format.
+    pub fn format(&self) -> &str {
+        match self {
+            Requests::Original(_, original) => original.format.format().name,
+            Requests::Normalised(trace, _) => &trace.description().format,
+        }
+    }
+
+    /// The block size to read the trace with.
+    ///
+    /// # Errors
+    /// A normalised trace has a block size; if `settings` name another, it is refused.
+    pub fn block_size_bytes(&self, settings: &Settings) -> Result<u64, TraceError> {
+        let Requests::Normalised(trace, _) = self else {
+            return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES));
+        };
+        let own = trace.block_size_bytes();
+        match settings.block_size_bytes {
+            Some(given) if given != own => {
+                let expected =
+                    format!("its own of {} (flashwise trace convert can make blocks larger)", ByteSize::new(own));
+                let found = format!("--block-size {}", ByteSize::new(given));
+                Err(TraceError::Normalised { path: trace.name().to_owned(), found, expected })
+            }
+            _ => Ok(own),
+        }
+    }
+
+    /// Hands all requests in order to `consume`, until it breaks off. Volumes are numbered anew in each batch. The addresses of
+    /// formats that count in blocks are in blocks of `block_size_bytes`.
+    ///
+    /// # Errors
+    /// Malformed records, unless they are to be passed over; errors of `consume`.
+    pub fn for_each_batch(
+        self,
+        block_size_bytes: u64,
+        mut consume: impl FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
+    ) -> Result<(), TraceError> {
+        match self {
+            Requests::Original(mut input, original) => original.for_each_batch(&mut input, block_size_bytes, consume),
+            Requests::Normalised(trace, progress) => Rebuilding::new(&trace)?.for_each_batch(progress, &mut consume),
+        }
+    }
+}
+
+/// Hands the requests of a normalised trace to `consume`, in order.
+pub fn rebuild(
+    trace: &Trace,
+    progress: &dyn Progress,
+    mut consume: impl FnMut(Batch) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
+    Rebuilding::new(trace)?.for_each_batch(progress, &mut |batch| consume(batch).map(ControlFlow::Continue))
+}
+
+/// The normalised trace at `path`, if it is one that can be mapped as it is.
+fn mapped(path: &str) -> Result<Option<Trace>, TraceError> {
+    let io = |source| TraceError::Io { path: path.to_owned(), source };
+    if path == "-" {
+        return Ok(None);
+    }
+    let mut file = File::open(path).map_err(io)?;
+    let mut magic = [0; 8];
+    if !file.metadata().map_err(io)?.is_file() || file.read_exact(&mut magic).is_err() || !is_arrow(&magic) {
+        return Ok(None);
+    }
+    file.rewind().map_err(io)?;
+    Trace::map(path, &file).map(Some)
+}
+
+/// A temporary file with `head` and the rest of `input`.
+fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
+    let io = |source| TraceError::Io { path: "temporary file".to_owned(), source };
+    let mut file = tempfile::tempfile().map_err(io)?;
+    let mut chunk = head;
+    let mut filled = chunk.len();
+    while filled > 0 {
+        file.write_all(&chunk[..filled]).map_err(io)?;
+        chunk.resize(1 << 20, 0);
+        filled = input.fill(&mut chunk)?;
+    }
+    Ok(file)
+}
+
+/// The first bytes of `input`, all of them if they are fewer than [`SAMPLE_BYTES`]. If the input is cut off, who reads on learns it.
+fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
+    let mut head = vec![0; SAMPLE_BYTES];
+    let filled = input.fill_to_cut(&mut head)?;
+    head.truncate(filled);
+    Ok(head)
+}
+
+impl Original {
+    /// Settles the format of what `input` holds.
+    pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
+        let head = head(input)?;
+        Original::new(input, head, settings)
+    }
+
+    fn new(input: &mut Input, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
+        if head.is_empty() {
+            // Or it is cut off before its first byte.
+            input.fill(&mut [0])?;
+            return Err(TraceError::Empty { path: input.path().to_owned() });
+        }
+        let sample = Sample { bytes: &head, whole: head.len() < SAMPLE_BYTES };
+        let format = match &settings.format {
+            Some(format) => format.clone(),
+            None => match FormatSpec::recognise(input.path(), &sample) {
+                Ok(format) => format,
+                // Where the input is cut off, that is why.
+                Err(unrecognised) => return Err(input.fill(&mut [0]).err().unwrap_or(unrecognised)),
+            },
+        };
+        Ok(Original { head, format, lenient: settings.lenient, filter: settings.filter.clone() })
+    }
+
+    /// Name of the format.
+    pub fn format(&self) -> &'static str {
+        self.format.format().name
+    }
+
+    /// See [`Requests::for_each_batch`].
+    pub fn for_each_batch(
+        self,
+        input: &mut Input,
+        block_size_bytes: u64,
+        mut consume: impl FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
+    ) -> Result<(), TraceError> {
+        let path = input.path().to_owned();
+        let sample = Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES };
+        let mut parser = self.format.parser(&sample, block_size_bytes)?;
+        if let Some(filter) = self.filter {
+            let format = self.format.format().name;
+            parser = parser.filtered(filter).ok_or_else(|| TraceError::NoProcesses { path: path.clone(), format })?;
+        }
+        let framing = parser.framing();
+        let (mut broken_off, mut rows) = (false, 0);
+        let parsed = normalised::parse(input, self.head, &*parser, |batch, first_record| {
+            if let Some((record, malformed)) = batch.malformed.first()
+                && !self.lenient
+            {
+                let place = Place::of_record(framing, first_record + record);
+                let (found, expected) = (malformed.found.clone(), malformed.expected.clone());
+                return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
+            }
+            rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
+            broken_off = consume(batch)?.is_break();
+            // Parsing ends at an error only; this one is taken back below.
+            if broken_off { Err(TraceError::Empty { path: path.clone() }) } else { Ok(()) }
+        });
+        if broken_off {
+            return Ok(());
+        }
+        input.tell_of_cut(parsed?, rows);
+        Ok(())
+    }
+}
+
+/// Puts the requests of a normalised trace together again.
+struct Rebuilding<'a> {
+    trace: &'a Trace,
+    volumes: Volumes,
+    batch: Batch,
+    /// The request whose accesses are being read.
+    open: Option<OpenRequest>,
+}
+
+struct OpenRequest {
+    number: u32,
+    time_us: i64,
+    op: u8,
+    first: BlockAddress,
+    accesses: u32,
+    blocks: u32,
+}
+
+impl<'a> Rebuilding<'a> {
+    fn new(trace: &'a Trace) -> Result<Self, TraceError> {
+        let mut volumes = Volumes::default();
+        for name in &trace.description().volumes {
+            volumes.number(name.as_bytes());
+        }
+        let named = trace.description().volumes.len();
+        if volumes.names().len() != named {
+            return Err(refused(trace, format!("{named} volumes of which two have one name"), "different names"));
+        }
+        Ok(Rebuilding { trace, batch: Batch { volumes: volumes.clone(), ..Batch::default() }, volumes, open: None })
+    }
+
+    fn for_each_batch(
+        mut self,
+        progress: &dyn Progress,
+        consume: &mut dyn FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
+    ) -> Result<(), TraceError> {
+        for columns in self.trace.batches() {
+            self.rows(columns)?;
+            let next = Batch { volumes: self.volumes.clone(), ..Batch::default() };
+            if consume(std::mem::replace(&mut self.batch, next))?.is_break() {
+                return Ok(());
+            }
+            progress.advance((columns.block.len() * ROW_BYTES) as u64);
+        }
+        self.close()?;
+        consume(self.batch).map(|_| ())
+    }
+
+    fn rows(&mut self, columns: &Accesses) -> Result<(), TraceError> {
+        for row in 0..columns.block.len() {
+            let number = columns.request[row];
+            let address = BlockAddress(self.trace.addresses()[columns.block[row] as usize]);
+            match &mut self.open {
+                Some(open) if open.number == number => {
+                    if open.first.0.checked_add(open.accesses.into()) != Some(address.0) {
+                        let found = format!("request {number} with blocks that do not follow one another");
+                        return Err(refused(self.trace, found, "requests of consecutive blocks"));
+                    }
+                    open.accesses += 1;
+                }
+                _ => {
+                    self.close()?;
+                    let (time_us, op, blocks) = (columns.time_us[row], columns.op[row], columns.request_blocks[row]);
+                    self.open = Some(OpenRequest { number, time_us, op, first: address, accesses: 1, blocks });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), TraceError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let OpenRequest { number, time_us, op, first, accesses, blocks } = open;
+        if accesses != blocks {
+            let found = format!("request {number} of {blocks} blocks with {accesses} accesses");
+            return Err(refused(self.trace, found, "one access for each block of a request"));
+        }
+        if first.volume() as usize >= self.volumes.names().len() {
+            let found = format!("a block of volume {}", first.volume());
+            return Err(refused(self.trace, found, format!("{} volumes", self.volumes.names().len())));
+        }
+        let block_size_bytes = self.trace.block_size_bytes();
+        let length_bytes = u64::from(blocks).checked_mul(block_size_bytes);
+        let range = first.block().checked_mul(block_size_bytes).zip(length_bytes);
+        let Some((offset_bytes, length_bytes)) =
+            range.filter(|(offset, length)| offset.checked_add(length - 1).is_some())
+        else {
+            let found = format!("block {} of {block_size_bytes} bytes", first.block());
+            return Err(refused(self.trace, found, "a byte address below 2^64"));
+        };
+        self.batch.requests.push(Request {
+            time_us: self.trace.description().start_us.saturating_add(time_us),
+            op: if op == 0 { Op::Read } else { Op::Write },
+            volume: first.volume(),
+            offset_bytes,
+            length_bytes,
+        });
+        self.batch.records += 1;
+        Ok(())
+    }
+}
+
+fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError {
+    TraceError::NotATrace { path: trace.name().into(), found, expected: expected.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::normalised::trace::Description;
+    use crate::normalised::trace_file::{Rows, TraceWriter};
+    use crate::progress::Silent;
+
+    /// A normalised trace of one op and time with these rows (block, request, request_blocks) in record batches.
+    fn trace(batches: &[&[(i32, u32, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
+        let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096).unwrap();
+        for batch in batches {
+            let mut rows = Rows { time_us: vec![7; batch.len()], op: vec![1; batch.len()], ..Rows::default() };
+            for &(block, request, request_blocks) in *batch {
+                rows.block.push(block);
+                rows.request.push(request);
+                rows.request_blocks.push(request_blocks);
+            }
+            writer.write(rows).unwrap();
+        }
+        let volumes = volumes.iter().map(|&name| name.to_owned()).collect();
+        let description = Description { start_us: 100, volumes, ..Description::default() };
+        Trace::map("test", &writer.finish(addresses.to_vec(), &description).unwrap()).unwrap()
+    }
+
+    fn requests(trace: Trace) -> Result<Vec<Request>, TraceError> {
+        let mut requests = Vec::new();
+        Requests::Normalised(trace, &Silent).for_each_batch(4096, |batch| {
+            requests.extend(batch.requests);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(requests)
+    }
+
+    const SECOND: u64 = 1 << 48;
+
+    #[test]
+    fn requests_are_put_together_again_across_record_batches() {
+        let request = |volume, block: u64, blocks: u64| Request {
+            time_us: 107,
+            op: Op::Write,
+            volume,
+            offset_bytes: 4096 * block,
+            length_bytes: 4096 * blocks,
+        };
+        let batches: &[&[_]] = &[&[(0, 0, 1), (0, 1, 3), (1, 1, 3)], &[(2, 1, 3), (3, 2, 1)]];
+        let trace = trace(batches, &[5, 6, 7, SECOND | 9], &["a", "b"]);
+        assert_eq!(requests(trace).unwrap(), [request(0, 5, 1), request(0, 5, 3), request(1, 9, 1)]);
+    }
+
+    #[test]
+    fn rows_that_make_no_requests_are_refused() {
+        let refused = |batch: &[(i32, u32, u32)], addresses: &[u64], volumes: &[&str]| {
+            requests(trace(&[batch], addresses, volumes)).unwrap_err().to_string()
+        };
+        let errors = [
+            refused(&[(0, 0, 2), (1, 0, 2)], &[5, 7], &["a"]),
+            refused(&[(0, 0, 2)], &[5], &["a"]),
+            refused(&[(0, 0, 1)], &[SECOND | 5], &["a"]),
+            refused(&[(0, 0, 1)], &[5], &["a", "a"]),
+            refused(&[(0, 0, 2), (1, 0, 2)], &[u64::MAX, 0], &["a"]),
+        ];
+        let expected = [
+            "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
+            "found request 0 of 2 blocks with 1 accesses, expected one access for each block of a request",
+            "found a block of volume 1, expected 1 volumes",
+            "found 2 volumes of which two have one name, expected different names",
+            "found request 0 with blocks that do not follow one another, expected requests of consecutive blocks",
+        ];
+        assert_eq!(errors, expected.map(|expected| format!("test: not a flashwise trace: {expected}")));
+    }
+}

@@ -1,0 +1,53 @@
+//! Converts a trace of any kind to a normalised one in a file.
+//!
+//! A normalised trace can be given larger blocks. The result is, byte for byte, what its original would have become if its
+//! addresses are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
+
+use std::ops::ControlFlow;
+
+use flashwise_core::quantity::ByteSize;
+
+use crate::error::TraceError;
+use crate::normalised::trace::Description;
+use crate::normalised::{Normaliser, Settings};
+use crate::output::write_whole;
+use crate::progress::Progress;
+use crate::requests::Requests;
+
+/// Writes the trace at `path` (`-` is standard input) as a normalised trace to `out` (`-` is standard output). `progress` is
+/// told of the bytes read.
+///
+/// # Errors
+/// Blocks of a normalised trace can be made larger, to a multiple, but not smaller.
+pub fn convert(path: &str, out: &str, settings: &Settings, progress: &dyn Progress) -> Result<Description, TraceError> {
+    let requests = Requests::open(path, settings, progress)?;
+    let block_size_bytes = match (&requests, settings.block_size_bytes) {
+        (Requests::Normalised(trace, _), Some(wanted)) => {
+            let own = trace.block_size_bytes();
+            if wanted % own != 0 {
+                let found = format!("--block-size {}", ByteSize::new(wanted));
+                let expected = format!("its own of {} or a multiple", ByteSize::new(own));
+                return Err(TraceError::Normalised { path: path.to_owned(), found, expected });
+            }
+            wanted
+        }
+        _ => requests.block_size_bytes(settings)?,
+    };
+    // The requests stay the same ones, so that what is known of them stays true.
+    let known = match &requests {
+        Requests::Normalised(trace, _) => Some(trace.description().clone()),
+        Requests::Original(..) => None,
+    };
+    let inputs = [path.to_owned()];
+    write_whole(out, &inputs, |file| {
+        let mut normaliser = Normaliser::to(out, path, block_size_bytes, file)?;
+        normaliser.description.format = requests.format().to_owned();
+        requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
+        if let Some(known) = known {
+            normaliser.description = known;
+        }
+        let description = normaliser.description.clone();
+        normaliser.finish()?;
+        Ok(description)
+    })
+}

@@ -1,0 +1,145 @@
+//! Cuts a part out of a trace: the requests of a range, of a time or of some volumes.
+//!
+//! A cut is a trace by itself: blocks and requests are numbered and times counted from its own first request. Requests are kept
+//! whole. Those of a normalised trace span whole blocks; cut the original where lengths in bytes matter.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::error::TraceError;
+use crate::formats::Batch;
+use crate::normalised::trace::Description;
+use crate::normalised::{Normaliser, Settings, volume_name};
+use crate::output::write_whole;
+use crate::progress::Progress;
+use crate::request::{Request, blocks_of};
+use crate::requests::Requests;
+
+/// What is kept: the requests for which all of this holds.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Their number in the trace, from 0, is in this range.
+    pub requests: Range<u64>,
+    /// The position of their first block access, from 0, is in this range.
+    pub accesses: Range<u64>,
+    /// Their time since the trace's first request is in this range, in microseconds.
+    pub time_us: Range<i64>,
+    /// They are for one of these volumes; for any if there is none.
+    pub volumes: Vec<String>,
+}
+
+impl Default for Cut {
+    /// All requests.
+    fn default() -> Self {
+        Cut { requests: 0..u64::MAX, accesses: 0..u64::MAX, time_us: i64::MIN..i64::MAX, volumes: Vec::new() }
+    }
+}
+
+/// Writes the part of the trace at `path` that `cut` says as a normalised trace to `out`. `progress` is told of the bytes read.
+/// Memory: as much as for normalising the cut. What lies behind the ranges of requests and accesses is not read.
+///
+/// # Errors
+/// Something must be left, and each of the volumes be there.
+pub fn cut(
+    path: &str,
+    out: &str,
+    cut: &Cut,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<Description, TraceError> {
+    let requests = Requests::open(path, settings, progress)?;
+    let block_size_bytes = requests.block_size_bytes(settings)?;
+    let name = requests.name().to_owned();
+    let inputs = [path.to_owned()];
+    write_whole(out, &inputs, |file| {
+        let mut normaliser = Normaliser::to(out, &name, block_size_bytes, file)?;
+        normaliser.description.format = requests.format().to_owned();
+        let mut selection = Selection::new(cut, block_size_bytes);
+        requests.for_each_batch(block_size_bytes, |mut batch| {
+            let volumes = std::mem::take(&mut batch.volumes);
+            let wanted = selection.volumes(volumes.names());
+            let mut numbers = vec![None; wanted.len()];
+            for request in &batch.requests {
+                if !selection.takes(request) || !wanted[request.volume as usize] {
+                    continue;
+                }
+                let number = &mut numbers[request.volume as usize];
+                let volume = match *number {
+                    Some(volume) => volume,
+                    None => *number.insert(normaliser.volume(&volumes.names()[request.volume as usize])?),
+                };
+                normaliser.request(&Request { volume, ..*request })?;
+            }
+            normaliser.batch(Batch { requests: Vec::new(), ..batch })?;
+            Ok(if selection.is_past() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        selection.check_volumes(&name)?;
+        if normaliser.description.requests == 0 {
+            return Err(TraceError::NothingLeft { path: name.clone() });
+        }
+        let description = normaliser.description.clone();
+        normaliser.finish()?;
+        Ok(description)
+    })
+}
+
+/// How far the selection is.
+struct Selection<'a> {
+    cut: &'a Cut,
+    block_size_bytes: u64,
+    start_us: Option<i64>,
+    requests: u64,
+    accesses: u64,
+    /// Names of the volumes seen.
+    seen: std::collections::BTreeSet<String>,
+}
+
+impl<'a> Selection<'a> {
+    fn new(cut: &'a Cut, block_size_bytes: u64) -> Self {
+        Selection { cut, block_size_bytes, start_us: None, requests: 0, accesses: 0, seen: Default::default() }
+    }
+
+    /// Which of the volumes are wanted.
+    fn volumes(&mut self, names: &[Vec<u8>]) -> Vec<bool> {
+        let wanted = |name: &Vec<u8>| {
+            if self.cut.volumes.is_empty() {
+                return true;
+            }
+            let name = volume_name(name);
+            let wanted = self.cut.volumes.contains(&name);
+            self.seen.insert(name);
+            wanted
+        };
+        names.iter().map(wanted).collect()
+    }
+
+    /// Whether the next request of the trace is in all the ranges.
+    fn takes(&mut self, request: &Request) -> bool {
+        let start_us = *self.start_us.get_or_insert(request.time_us);
+        let time_us = request.time_us.saturating_sub(start_us);
+        let takes = self.cut.requests.contains(&self.requests)
+            && self.cut.accesses.contains(&self.accesses)
+            && self.cut.time_us.contains(&time_us);
+        self.requests += 1;
+        self.accesses += blocks_of(request, self.block_size_bytes);
+        takes
+    }
+
+    /// Whether nothing behind can be in the ranges. Times tell nothing: they are not in order in every trace.
+    fn is_past(&self) -> bool {
+        self.requests >= self.cut.requests.end || self.accesses >= self.cut.accesses.end
+    }
+
+    fn check_volumes(self, path: &str) -> Result<(), TraceError> {
+        let Some(missing) = self.cut.volumes.iter().find(|wanted| !self.seen.contains(*wanted)) else {
+            return Ok(());
+        };
+        const NAMED_MAX: usize = 20;
+        let mut volumes: Vec<_> = self.seen.into_iter().map(|name| format!("'{name}'")).collect();
+        if volumes.len() > NAMED_MAX {
+            volumes.truncate(NAMED_MAX);
+            volumes.push("...".to_owned());
+        }
+        let (path, volume) = (path.to_owned(), missing.clone());
+        Err(TraceError::NoSuchVolume { path, volume, volumes: volumes.join(", ") })
+    }
+}

@@ -1,0 +1,158 @@
+//! What a trace is like: LARC's Table II and more.
+
+use serde::Serialize;
+
+use crate::Trace;
+use crate::human;
+use crate::tools::reuse::minimal_reuse_distances;
+
+/// Characteristics of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Info {
+    /// The trace as the user named it.
+    pub trace: String,
+    /// The format it was read from.
+    pub format: String,
+    /// Length of a block.
+    pub block_size_bytes: u64,
+    /// Requests of the original.
+    pub requests: u64,
+    /// Read requests among them.
+    pub read_requests: u64,
+    /// Write requests among them.
+    pub write_requests: u64,
+    /// Shortest request.
+    pub request_bytes_min: u64,
+    /// Mean length of requests.
+    pub request_bytes_mean: f64,
+    /// Longest request.
+    pub request_bytes_max: u64,
+    /// Bytes that read requests ask for.
+    pub read_bytes: u64,
+    /// Bytes that write requests bring.
+    pub write_bytes: u64,
+    /// Block accesses: Table II's requests.
+    pub accesses: u64,
+    /// Reads among them.
+    pub reads: u64,
+    /// Writes among them.
+    pub writes: u64,
+    /// Reads per access, 0 to 1.
+    pub read_share: f64,
+    /// Different blocks.
+    pub unique_blocks: u64,
+    /// Different blocks that are read.
+    pub unique_blocks_read: u64,
+    /// Different blocks that are written.
+    pub unique_blocks_written: u64,
+    /// Length of all different blocks together.
+    pub working_set_bytes: u64,
+    /// Accesses to a block accessed before, per access, 0 to 1: the hit ratio of a cache without bound.
+    pub reaccess_ratio: f64,
+    /// Reads of a block accessed before, per read, 0 to 1.
+    pub read_reaccess_ratio: f64,
+    /// LARC's minimal reuse distance (section III.B), of reads: the longest that at most 1 % of the reads fall short of. The reuse
+    /// distance of a read is the number of accesses between it and the access to its block before; of a first access it is infinite. Absent
+    /// where 99 % of the reads or more are first accesses, or there are none.
+    pub read_reuse_distance_min: Option<u64>,
+    /// The same of writes.
+    pub write_reuse_distance_min: Option<u64>,
+    /// Time from the first to the last request; 0 in traces without times.
+    pub duration_us: u64,
+    /// Volumes.
+    pub volumes: u64,
+    /// Records of the original passed over because they ask for no data.
+    pub skipped_records: u64,
+    /// Records of the original passed over because they were malformed.
+    pub malformed_records: u64,
+}
+
+impl Info {
+    /// The characteristics of `trace`.
+    pub fn of(trace: &Trace) -> Info {
+        let about = trace.description();
+        const READ: u8 = 1;
+        const WRITTEN: u8 = 2;
+        let mut seen = vec![0_u8; trace.unique_blocks()];
+        let (mut reads, mut reaccesses, mut read_reaccesses) = (0_u64, 0_u64, 0_u64);
+        let mut duration_us = 0;
+        for columns in trace.batches() {
+            for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+                let seen = &mut seen[block as usize];
+                let (again, read) = (u64::from(*seen != 0), u64::from(op == 0));
+                reads += read;
+                reaccesses += again;
+                read_reaccesses += again & read;
+                *seen |= if op == 0 { READ } else { WRITTEN };
+            }
+            duration_us = columns.time_us.iter().copied().fold(duration_us, i64::max);
+        }
+        let accesses = trace.len() as u64;
+        let [read_reuse_distance_min, write_reuse_distance_min] = minimal_reuse_distances(trace);
+        let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
+        let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        Info {
+            trace: trace.name().to_owned(),
+            format: about.format.clone(),
+            block_size_bytes: trace.block_size_bytes(),
+            requests: about.requests,
+            read_requests: about.read_requests,
+            write_requests: about.requests - about.read_requests,
+            request_bytes_min: about.request_bytes_min,
+            request_bytes_mean: ratio(about.read_bytes + about.write_bytes, about.requests),
+            request_bytes_max: about.request_bytes_max,
+            read_bytes: about.read_bytes,
+            write_bytes: about.write_bytes,
+            accesses,
+            reads,
+            writes: accesses - reads,
+            read_share: ratio(reads, accesses),
+            unique_blocks: trace.unique_blocks() as u64,
+            unique_blocks_read: count(READ),
+            unique_blocks_written: count(WRITTEN),
+            working_set_bytes: trace.unique_blocks() as u64 * trace.block_size_bytes(),
+            reaccess_ratio: ratio(reaccesses, accesses),
+            read_reaccess_ratio: ratio(read_reaccesses, reads),
+            read_reuse_distance_min,
+            write_reuse_distance_min,
+            duration_us: duration_us.unsigned_abs(),
+            volumes: about.volumes.len() as u64,
+            skipped_records: about.skipped_records,
+            malformed_records: about.malformed_records,
+        }
+    }
+
+    /// The characteristics as people read them, each with what it is called. Every trace has the same ones in the same order.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let bytes = |bytes: u64| human::bytes(bytes as f64);
+        let distance = |distance: Option<u64>| distance.map_or_else(|| "-".to_owned(), human::count);
+        vec![
+            ("format", self.format.clone()),
+            ("block size", bytes(self.block_size_bytes)),
+            ("volumes", human::count(self.volumes)),
+            ("duration", human::duration(self.duration_us)),
+            ("requests", human::count(self.requests)),
+            ("  reads", human::count(self.read_requests)),
+            ("  writes", human::count(self.write_requests)),
+            ("request size, least", bytes(self.request_bytes_min)),
+            ("  mean", human::bytes(self.request_bytes_mean)),
+            ("  most", bytes(self.request_bytes_max)),
+            ("bytes read", bytes(self.read_bytes)),
+            ("bytes written", bytes(self.write_bytes)),
+            ("block accesses", human::count(self.accesses)),
+            ("  reads", human::count(self.reads)),
+            ("  writes", human::count(self.writes)),
+            ("  read share", human::percent(self.read_share)),
+            ("unique blocks", human::count(self.unique_blocks)),
+            ("  read", human::count(self.unique_blocks_read)),
+            ("  written", human::count(self.unique_blocks_written)),
+            ("working set", bytes(self.working_set_bytes)),
+            ("re-accesses", human::percent(self.reaccess_ratio)),
+            ("  of reads", human::percent(self.read_reaccess_ratio)),
+            ("minimal reuse distance, reads", distance(self.read_reuse_distance_min)),
+            ("  writes", distance(self.write_reuse_distance_min)),
+            ("records without data", human::count(self.skipped_records)),
+            ("malformed records", human::count(self.malformed_records)),
+        ]
+    }
+}

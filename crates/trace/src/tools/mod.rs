@@ -1,0 +1,9 @@
+//! What is done with traces: looked at, cut, joined, converted, made.
+
+pub mod concat;
+pub mod convert;
+pub mod cut;
+pub mod export;
+pub mod generate;
+pub mod info;
+pub mod reuse;

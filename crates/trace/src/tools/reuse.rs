@@ -1,0 +1,446 @@
+//! How long it takes until blocks are used again: the reuse distances of LARC's Figure 3.
+//!
+//! Source: LARC (MSST 2013), section III.B: "Reuse distance is the number of blocks accessed between two consecutive accesses to
+//! a block." Counted in different blocks it is the LRU stack distance of Mattson et al. (1970), found as Bennett and Kruskal
+//! (IBM J. Res. Dev. 19(4), 1975) do: a set of last positions that counts its members above a position.
+
+use std::collections::BinaryHeap;
+
+use flashwise_core::access::Op;
+use serde::Serialize;
+
+use crate::Trace;
+use crate::progress::Progress;
+
+/// Accesses between two reports of progress.
+const PROGRESS_ACCESSES: usize = 1 << 16;
+
+/// What is counted between two accesses to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distance {
+    /// Different blocks: the LRU stack distance.
+    Unique,
+    /// All accesses.
+    Accesses,
+}
+
+/// Reuse distances of one kind of op. The op is that of the later access of each pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Histogram {
+    /// Accesses to a block not accessed before; their distance is infinite.
+    pub first_accesses: u64,
+    /// `by_log2[0]` counts the distances 0 and 1, `by_log2[i]` those above 2^(i-1) and up to 2^i.
+    pub by_log2: Vec<u64>,
+}
+
+/// The reuse distances of a trace, reads and writes apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReuseDistances {
+    /// What the distances count.
+    pub distance: Distance,
+    /// Reads.
+    pub reads: Histogram,
+    /// Writes.
+    pub writes: Histogram,
+}
+
+/// A row of the table of reuse distances.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The longest of them: `2^5` for 17 to 32. The shortest row, `2^0`, holds 0 and 1; the last one is called `first access`.
+    pub distance: String,
+    /// Reads with these distances.
+    pub reads: u64,
+    /// Writes with these distances.
+    pub writes: u64,
+    /// Reads with these distances or shorter ones, per read.
+    pub reads_up_to: f64,
+    /// Writes with these distances or shorter ones, per write.
+    pub writes_up_to: f64,
+}
+
+impl ReuseDistances {
+    /// The table of distances, shortest first; the accesses to blocks not accessed before are last.
+    pub fn rows(&self) -> Vec<Row> {
+        let (reads, writes) = (self.reads.cumulative(), self.writes.cumulative());
+        let mut rows = Vec::new();
+        for log2 in 0..self.reads.by_log2.len() {
+            rows.push(Row {
+                distance: format!("2^{log2}"),
+                reads: self.reads.by_log2[log2],
+                writes: self.writes.by_log2[log2],
+                reads_up_to: reads[log2],
+                writes_up_to: writes[log2],
+            });
+        }
+        let all = |histogram: &Histogram| if histogram.accesses() == 0 { 0.0 } else { 1.0 };
+        rows.push(Row {
+            distance: "first access".to_owned(),
+            reads: self.reads.first_accesses,
+            writes: self.writes.first_accesses,
+            reads_up_to: all(&self.reads),
+            writes_up_to: all(&self.writes),
+        });
+        rows
+    }
+
+    /// The reuse distances of `trace`, counted as `distance` says: an access right after one to the same block has distance 0.
+    /// Both histograms end at the same power of two. Memory: 5 to 8 bytes per unique block. `progress` is told of block
+    /// accesses.
+    pub fn of(trace: &Trace, distance: Distance, progress: &dyn Progress) -> ReuseDistances {
+        let [mut reads, mut writes] = match distance {
+            Distance::Unique => histograms(trace, Recency::new(trace.unique_blocks()), Recency::access, progress),
+            Distance::Accesses => histograms(trace, Positions::new(trace.unique_blocks()), Positions::access, progress),
+        };
+        let len = reads.by_log2.len().max(writes.by_log2.len());
+        reads.by_log2.resize(len, 0);
+        writes.by_log2.resize(len, 0);
+        ReuseDistances { distance, reads, writes }
+    }
+}
+
+/// One in so many accesses may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
+const SOONER_SHARE: u64 = 100;
+
+/// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most a hundredth
+/// of them falls short of; none where that share or less are used again at all. Memory: 4 to 8 bytes per unique
+/// block, and 8 for each access of the share.
+pub fn minimal_reuse_distances(trace: &Trace) -> [Option<u64>; 2] {
+    let mut counts = [0_u64; 2];
+    for columns in trace.batches() {
+        columns.op.iter().for_each(|&op| counts[usize::from(op != Op::Read as u8)] += 1);
+    }
+    // Those that may fall short, and the one after them: the shortest so far, longest on top.
+    let rooms = counts.map(|count| (count / SOONER_SHARE + 1) as usize);
+    let mut shortest = [BinaryHeap::new(), BinaryHeap::new()];
+    let mut positions = Positions::new(trace.unique_blocks());
+    for columns in trace.batches() {
+        for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+            let Some(distance) = positions.access(block as usize) else { continue };
+            let kind = usize::from(op != Op::Read as u8);
+            let (heap, room) = (&mut shortest[kind], rooms[kind]);
+            if heap.len() < room {
+                heap.push(distance);
+            } else if heap.peek().is_some_and(|&longest| distance < longest) {
+                heap.pop();
+                heap.push(distance);
+            }
+        }
+    }
+    [0, 1].map(|kind| if shortest[kind].len() == rooms[kind] { shortest[kind].peek().copied() } else { None })
+}
+
+/// Histograms of reads and of writes of what `access` answers for each block.
+fn histograms<T>(
+    trace: &Trace,
+    mut state: T,
+    access: impl Fn(&mut T, usize) -> Option<u64>,
+    progress: &dyn Progress,
+) -> [Histogram; 2] {
+    let mut histograms = [Histogram::default(), Histogram::default()];
+    for columns in trace.batches() {
+        for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
+            for (&block, &op) in blocks.iter().zip(ops) {
+                histograms[usize::from(op != Op::Read as u8)].record(access(&mut state, block as usize));
+            }
+            progress.advance(blocks.len() as u64);
+        }
+    }
+    histograms
+}
+
+impl Histogram {
+    fn record(&mut self, distance: Option<u64>) {
+        let Some(distance) = distance else {
+            self.first_accesses += 1;
+            return;
+        };
+        let log2 = (u64::BITS - distance.saturating_sub(1).leading_zeros()) as usize;
+        if log2 >= self.by_log2.len() {
+            self.by_log2.resize(log2 + 1, 0);
+        }
+        self.by_log2[log2] += 1;
+    }
+
+    /// All accesses.
+    pub fn accesses(&self) -> u64 {
+        self.first_accesses + self.by_log2.iter().sum::<u64>()
+    }
+
+    /// For each x, the share of accesses, 0 to 1, whose distance is no more than 2^x (Figure 3).
+    pub fn cumulative(&self) -> Vec<f64> {
+        let accesses = self.accesses().max(1) as f64;
+        let mut sum = 0;
+        let up_to = |count: &u64| {
+            sum += count;
+            sum as f64 / accesses
+        };
+        self.by_log2.iter().map(up_to).collect()
+    }
+}
+
+/// The position in the trace of the last access to each block.
+struct Positions {
+    next: u64,
+    last: Vec<u64>,
+}
+
+impl Positions {
+    const NONE: u64 = u64::MAX;
+
+    fn new(blocks: usize) -> Self {
+        Positions { next: 0, last: vec![Self::NONE; blocks] }
+    }
+
+    /// Accesses since the last one to `block`.
+    fn access(&mut self, block: usize) -> Option<u64> {
+        let last = std::mem::replace(&mut self.last[block], self.next);
+        self.next += 1;
+        (last != Self::NONE).then(|| self.next - 2 - last)
+    }
+}
+
+/// The blocks in order of their last access. Each has a position, the newest the highest; a bit set of the positions that are
+/// taken, with a Fenwick tree over the bit counts of its leaves, counts those above a position. There are at least twice as
+/// many positions as blocks: when they run out, the blocks move down to the lowest ones, at most once in as many accesses as
+/// there are blocks.
+struct Recency {
+    /// Position of each block.
+    last: Vec<u32>,
+    next: u32,
+    bits: Vec<u64>,
+    leaves: Fenwick,
+    taken: u32,
+}
+
+impl Recency {
+    const NONE: u32 = u32::MAX;
+    /// Words of the bit set under one leaf of the tree: a cache line. The tree over 10 million blocks takes 160 KiB.
+    const LEAF_WORDS: usize = 8;
+    const LEAF_POSITIONS: usize = 64 * Self::LEAF_WORDS;
+
+    fn new(blocks: usize) -> Self {
+        let leaves = (2 * blocks).div_ceil(Self::LEAF_POSITIONS).min(u32::MAX as usize / Self::LEAF_POSITIONS);
+        Recency {
+            last: vec![Self::NONE; blocks],
+            next: 0,
+            bits: vec![0; leaves * Self::LEAF_WORDS],
+            leaves: Fenwick(vec![0; leaves]),
+            taken: 0,
+        }
+    }
+
+    /// Different blocks accessed since the last access to `block`.
+    fn access(&mut self, block: usize) -> Option<u64> {
+        if self.next as usize == 64 * self.bits.len() {
+            self.compact();
+        }
+        let last = std::mem::replace(&mut self.last[block], self.next);
+        let distance = if last == Self::NONE {
+            self.taken += 1;
+            None
+        } else {
+            let above = self.taken - self.taken_up_to(last);
+            self.bits[last as usize / 64] &= !(1 << (last % 64));
+            self.leaves.add(last as usize / Self::LEAF_POSITIONS, u32::MAX);
+            Some(u64::from(above))
+        };
+        self.bits[self.next as usize / 64] |= 1 << (self.next % 64);
+        self.leaves.add(self.next as usize / Self::LEAF_POSITIONS, 1);
+        self.next += 1;
+        distance
+    }
+
+    /// Positions taken up to `position`, which is itself taken.
+    fn taken_up_to(&self, position: u32) -> u32 {
+        let (word, leaf) = (position as usize / 64, position as usize / Self::LEAF_POSITIONS);
+        let words = &self.bits[leaf * Self::LEAF_WORDS..word];
+        let upper = 63 - position % 64;
+        let in_leaf = words.iter().map(|word| word.count_ones()).sum::<u32>() + (self.bits[word] << upper).count_ones();
+        self.leaves.before(leaf) + in_leaf
+    }
+
+    /// Moves the blocks to the lowest positions, in the same order.
+    fn compact(&mut self) {
+        let mut sum = 0;
+        let before = |word: &u64| {
+            sum += word.count_ones();
+            sum - word.count_ones()
+        };
+        let before: Vec<u32> = self.bits.iter().map(before).collect();
+        for last in self.last.iter_mut().filter(|last| **last != Self::NONE) {
+            let word = *last as usize / 64;
+            let below = self.bits[word] & ((1 << (*last % 64)) - 1);
+            *last = before[word] + below.count_ones();
+        }
+        self.next = self.taken;
+        for (word, bits) in self.bits.iter_mut().enumerate() {
+            let taken = (self.taken as usize).saturating_sub(64 * word).min(64);
+            *bits = if taken == 64 { u64::MAX } else { (1 << taken) - 1 };
+        }
+        let counts = self.bits.chunks(Self::LEAF_WORDS).map(|leaf| leaf.iter().map(|word| word.count_ones()).sum());
+        self.leaves = Fenwick::new(counts.collect());
+    }
+}
+
+/// Sums of the first elements of a list whose elements change (Fenwick, Software: Practice and Experience 24(3), 1994). Element
+/// i of the tree, counting from 1, is the sum of the last i & -i elements up to i.
+struct Fenwick(Vec<u32>);
+
+impl Fenwick {
+    fn new(mut counts: Vec<u32>) -> Self {
+        for index in 1..=counts.len() {
+            let parent = index + (index & index.wrapping_neg());
+            if parent <= counts.len() {
+                counts[parent - 1] += counts[index - 1];
+            }
+        }
+        Fenwick(counts)
+    }
+
+    /// Adds `amount` modulo 2^32 to an element.
+    fn add(&mut self, element: usize, amount: u32) {
+        let mut index = element + 1;
+        while index <= self.0.len() {
+            self.0[index - 1] = self.0[index - 1].wrapping_add(amount);
+            index += index & index.wrapping_neg();
+        }
+    }
+
+    /// The sum of the elements before `element`.
+    fn before(&self, element: usize) -> u32 {
+        let (mut index, mut sum) = (element, 0);
+        while index > 0 {
+            sum += self.0[index - 1];
+            index &= index - 1;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_core::access::{Access, NEVER};
+    use flashwise_core::index::Dense;
+    use flashwise_core::options::Options;
+    use flashwise_core::policy::lru::Lru;
+    use flashwise_core::policy::{Outcome, Policy};
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+    use crate::normalised::Normaliser;
+    use crate::progress::Silent;
+    use crate::request::Request;
+
+    fn trace(accesses: &[(Op, u64)]) -> Trace {
+        let mut normaliser = Normaliser::new("test", 512, tempfile::tempfile().unwrap()).unwrap();
+        let volume = normaliser.volume(b"").unwrap();
+        for &(op, block) in accesses {
+            let request = Request { time_us: 0, op, volume, offset_bytes: 512 * block, length_bytes: 512 };
+            normaliser.request(&request).unwrap();
+        }
+        Trace::map("test", &normaliser.finish().unwrap()).unwrap()
+    }
+
+    /// Blocks that are the smaller the more often accessed, in an order that drifts; a third are writes.
+    fn drifting(seed: u64, accesses: usize, blocks: u64) -> Vec<(Op, u64)> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let access = |at: usize| {
+            let share: f64 = random.random();
+            let block = (share.powi(3) * blocks as f64) as u64 + at as u64 / 7 % blocks;
+            (if random.random_ratio(1, 3) { Op::Write } else { Op::Read }, block % blocks)
+        };
+        (0..accesses).map(access).collect()
+    }
+
+    /// Walks back to the last access to the same block and counts what is between.
+    fn naive(accesses: &[(Op, u64)], distance: Distance) -> [Histogram; 2] {
+        let mut histograms = [Histogram::default(), Histogram::default()];
+        for (at, &(op, block)) in accesses.iter().enumerate() {
+            let last = accesses[..at].iter().rposition(|&(_, earlier)| earlier == block);
+            let between = last.map(|last| accesses[last + 1..at].iter().map(|&(_, block)| block));
+            let distance = between.map(|between| match distance {
+                Distance::Accesses => between.count() as u64,
+                Distance::Unique => between.collect::<std::collections::HashSet<_>>().len() as u64,
+            });
+            histograms[op as usize].record(distance);
+        }
+        histograms
+    }
+
+    #[test]
+    fn distances_of_a_hand_worked_trace() {
+        // block     a a b c a b d c b b d   the second c is a write
+        // unique    - 0 - - 2 2 - 3 2 0 2   different blocks between
+        // accesses  - 0 - - 2 2 - 3 2 0 3   accesses between
+        let op = |at: usize| if at == 7 { Op::Write } else { Op::Read };
+        let accesses: Vec<_> = b"aabcabdcbbd".iter().enumerate().map(|(at, &block)| (op(at), block.into())).collect();
+        let trace = trace(&accesses);
+        let unique = ReuseDistances::of(&trace, Distance::Unique, &Silent);
+        assert_eq!(unique.reads, Histogram { first_accesses: 4, by_log2: vec![2, 4, 0] });
+        assert_eq!(unique.writes, Histogram { first_accesses: 0, by_log2: vec![0, 0, 1] });
+        let all = ReuseDistances::of(&trace, Distance::Accesses, &Silent);
+        assert_eq!(all.reads, Histogram { first_accesses: 4, by_log2: vec![2, 3, 1] });
+    }
+
+    /// Reads of the blocks 0 to 49, four times over: 150 reads of distance 49. Of n reads n / 100 may fall short.
+    #[test]
+    fn the_minimal_reuse_distance_leaves_out_one_in_a_hundred() {
+        let loops = || (0..200).map(|at| (Op::Read, at % 50));
+        let minimal = |accesses: Vec<(Op, u64)>| minimal_reuse_distances(&trace(&accesses));
+        assert_eq!(minimal(loops().collect()), [Some(49), None]);
+        // Two reads again at once: 202 reads, of which two may fall short.
+        let again = |times: usize| loops().chain(std::iter::repeat_n((Op::Read, 49), times)).collect::<Vec<_>>();
+        assert_eq!(minimal(again(2)), [Some(49), None]);
+        assert_eq!(minimal(again(3)), [Some(0), None], "three of 203 are more than one in a hundred");
+        // Writes between two reads of a block are accesses too; of fewer than a hundred none may fall short.
+        let written =
+            |(at, read): (usize, (Op, u64))| if at % 5 == 0 { vec![read, (Op::Write, 100)] } else { vec![read] };
+        assert_eq!(minimal(loops().enumerate().flat_map(written).collect()), [Some(59), Some(5)]);
+        // Of 100 first accesses and 2 more one may fall short: the second of them is the answer.
+        let few = |again: u64| (0..100).chain(100 - again..100).map(|block| (Op::Read, block)).collect::<Vec<_>>();
+        assert_eq!(minimal(few(2)), [Some(1), None]);
+        assert_eq!(minimal(few(1)), [None, None], "99 % and more are first accesses");
+    }
+
+    #[test]
+    fn both_distances_equal_a_naive_count() {
+        // Few blocks and many accesses: positions run out many times.
+        for (seed, accesses, blocks) in [(1, 3000, 10), (2, 3000, 300), (3, 2000, 3000), (4, 10_000, 600), (5, 1, 1)] {
+            let accesses = drifting(seed, accesses, blocks);
+            let trace = trace(&accesses);
+            for distance in [Distance::Unique, Distance::Accesses] {
+                let [mut reads, mut writes] = naive(&accesses, distance);
+                let found = ReuseDistances::of(&trace, distance, &Silent);
+                let len = found.reads.by_log2.len();
+                assert_eq!(len, reads.by_log2.len().max(writes.by_log2.len()));
+                reads.by_log2.resize(len, 0);
+                writes.by_log2.resize(len, 0);
+                assert_eq!(found, ReuseDistances { distance, reads, writes }, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn lru_of_c_blocks_hits_the_accesses_with_fewer_than_c_blocks_between() {
+        let trace = trace(&drifting(6, 200_000, 40_000));
+        let distances = ReuseDistances::of(&trace, Distance::Unique, &Silent);
+        let powers = distances.reads.by_log2.len();
+        for log2 in 0..powers {
+            // Distances up to 2^x are those below 2^x + 1.
+            let mut lru = Lru::new(Dense::new(trace.unique_blocks()), (1 << log2) + 1, &Options::default());
+            let mut hits = [0; 2];
+            for columns in trace.batches() {
+                for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+                    let access = Access { op: Op::Read, block: block as u32, request_blocks: 1, next_use: NEVER };
+                    hits[usize::from(op)] += u64::from(lru.access(access) == Outcome::Hit);
+                }
+            }
+            let up_to = |histogram: &Histogram| histogram.by_log2[..=log2].iter().sum::<u64>();
+            assert_eq!(hits, [up_to(&distances.reads), up_to(&distances.writes)], "2^{log2}");
+        }
+        assert!(powers > 12);
+    }
+}

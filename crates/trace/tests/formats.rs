@@ -1,0 +1,194 @@
+//! Reading traces, from compressed bytes to a mapped trace: every format in every compression, and where errors are.
+
+#![allow(clippy::unwrap_used)]
+
+mod fixtures;
+
+use fixtures::{COMPRESSIONS, Fixture, all, bundled, bzip2, gzip, input, read, trace, xz, zstandard};
+use flashwise_trace::formats::FORMATS;
+use flashwise_trace::normalised::Settings;
+
+const REQUESTS: usize = 2000;
+
+fn name(fixture: &Fixture) -> &'static str {
+    fixture.spec.split(':').next().unwrap()
+}
+
+fn settings(spec: &str) -> Settings {
+    Settings { format: Some(spec.parse().unwrap()), ..Settings::default() }
+}
+
+#[test]
+fn every_format_has_a_fixture() {
+    let fixtures = all(10);
+    for format in FORMATS {
+        assert!(fixtures.iter().any(|fixture| name(fixture) == format.name), "{}", format.name);
+    }
+}
+
+#[test]
+fn every_format_is_recognised_and_gives_the_same_requests_in_every_compression() {
+    for fixture in all(REQUESTS) {
+        for (compression, compress) in COMPRESSIONS {
+            let (format, requests) = read(compress(&fixture.contents)).unwrap();
+            assert_eq!(format, name(&fixture), "{compression}");
+            let expected = fixture.requests.iter().map(|request| (fixture.volume.to_owned(), *request));
+            assert!(requests.into_iter().eq(expected), "{} in {compression}", fixture.spec);
+        }
+    }
+}
+
+#[test]
+fn every_format_gives_the_same_blocks() {
+    for fixture in all(REQUESTS) {
+        let trace = trace(fixture.contents, &settings(fixture.spec)).unwrap();
+        let about = trace.description();
+        assert_eq!((about.requests, about.malformed_records, about.skipped_records), (REQUESTS as u64, 0, 0));
+        let blocks = fixture.requests.iter().flat_map(|request| {
+            let first = request.offset_bytes / 4096;
+            (first..first + request.length_bytes / 4096).map(|block| (block, request.op))
+        });
+        let found = trace.accesses().map(|(id, op)| (trace.addresses()[id as usize], op));
+        assert!(found.eq(blocks), "{}", fixture.spec);
+    }
+}
+
+#[test]
+fn members_frames_and_layers_are_read_one_after_the_other_and_one_in_the_other() {
+    let fixture = &all(REQUESTS)[0];
+    let (head, tail) = fixture.contents.split_at(fixture.contents.len() / 3);
+    for (compression, compress) in COMPRESSIONS {
+        let (_, requests) = read([compress(head), compress(tail)].concat()).unwrap();
+        assert_eq!(requests.len(), REQUESTS, "{compression} twice");
+    }
+    let skippable = [&[0x5A, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    for nested in [
+        zstandard(&gzip(&fixture.contents)),
+        gzip(&xz(&bzip2(&fixture.contents))),
+        [skippable, zstandard(&fixture.contents)].concat(),
+    ] {
+        assert_eq!(read(nested).unwrap().1.len(), REQUESTS);
+    }
+}
+
+#[test]
+fn a_zstd_frame_may_ask_for_a_window_of_2_gib() {
+    let line = b"134397293101803864,nfs,0,Read,8007278592,4096,20640\n";
+    // Frame header without content size, window of 2^(10 + 21) bytes, and one last raw block.
+    let block = (line.len() as u32) << 3 | 1;
+    let frame = [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 21 << 3], &block.to_le_bytes()[..3], line].concat();
+    assert_eq!(read(frame).unwrap().1.len(), 1);
+}
+
+#[test]
+fn damaged_compression_is_named_with_the_byte() {
+    let contents = &all(REQUESTS)[0].contents;
+    let cases: [(&str, Vec<u8>); 5] = [
+        ("gzip", gzip(contents)),
+        ("zstd", zstandard(contents)),
+        ("xz", xz(contents)),
+        ("bzip2", bzip2(contents)),
+        ("gzip", zstandard(&gzip(&gzip(contents)[..1000]))),
+    ];
+    for (compression, whole) in cases {
+        let nested = whole.starts_with(&[0x28]) && compression == "gzip";
+        let cut = if nested { whole.len() } else { whole.len() / 2 };
+        let error = trace(whole[..cut].to_vec(), &settings("msr")).unwrap_err();
+        let begins = format!("trace: damaged {compression} data after byte ");
+        assert!(error.starts_with(&begins), "{error}");
+        let byte: usize = error[begins.len()..].split_once(' ').unwrap().0.parse().unwrap();
+        assert!(byte < contents.len(), "{error}");
+        if !nested {
+            let mut flipped = whole.clone();
+            flipped[whole.len() / 2] ^= 0x10;
+            let error = trace(flipped, &settings("msr")).unwrap_err();
+            // What comes before the damage was found may already not be a line any more.
+            assert!(error.starts_with(&begins) || error.starts_with("trace, line "), "{error}");
+        }
+    }
+}
+
+#[test]
+fn an_error_names_the_line_however_far_it_is() {
+    let head = all(REQUESTS).swap_remove(0).contents;
+    let mut contents = head.repeat(100);
+    // 200,000 good lines of about 55 bytes, so some 40 chunks, then one that is not; blank lines count too.
+    contents.extend(b"\n\r\n134397293101803864,nfs,0,Raed,8007278592,4096,20640\r\n");
+    contents.extend(&head);
+    let expected = r#"trace, line 200003: found "Raed", expected Read or Write"#;
+    assert_eq!(trace(contents.clone(), &Settings::default()).unwrap_err(), expected);
+    assert_eq!(trace(zstandard(&contents), &Settings::default()).unwrap_err(), expected);
+    let lenient = Settings { lenient: true, ..Settings::default() };
+    let trace = trace(contents, &lenient).unwrap();
+    assert_eq!((trace.description().requests, trace.description().malformed_records), (202_000, 1));
+}
+
+#[test]
+fn an_error_names_the_byte_of_a_binary_record_however_far_it_is() {
+    let head = all(REQUESTS).into_iter().find(|fixture| fixture.spec == "vscsi:version=2").unwrap().contents;
+    let mut contents = head.repeat(100);
+    let damaged = contents.len() - 40 * 7;
+    contents[damaged + 3] = 9;
+    let expected = format!("trace, byte {damaged}: found a record of version 9, expected version 2");
+    assert_eq!(trace(contents.clone(), &Settings::default()).unwrap_err(), expected);
+    contents[damaged + 3] = 2;
+    contents.pop();
+    let last = contents.len() - 39;
+    let expected = format!("trace, byte {last}: found the last 39 bytes, expected a record of 40 bytes");
+    assert_eq!(trace(contents, &Settings::default()).unwrap_err(), expected);
+}
+
+#[test]
+fn a_line_without_end_is_an_error_and_not_read_whole() {
+    let mut contents = all(10).swap_remove(0).contents;
+    let first_byte = contents.len();
+    contents.resize(8 << 20, b'1');
+    let error = trace(contents, &Settings::default()).unwrap_err();
+    let begins = format!("trace, byte {first_byte}: found a line of more than ");
+    assert!(error.starts_with(&begins) && error.ends_with("expected lines shorter than 1048576 bytes"), "{error}");
+}
+
+#[test]
+fn empty_and_tiny_inputs_are_errors() {
+    let empty = "trace: it holds no requests";
+    for (compression, compress) in COMPRESSIONS {
+        assert_eq!(trace(compress(b""), &Settings::default()).unwrap_err(), empty, "{compression}");
+    }
+    assert_eq!(trace(b"\n\n".to_vec(), &settings("msr")).unwrap_err(), empty);
+    assert_eq!(trace(b"1,nfs,0,Read,0,0,1\n".to_vec(), &settings("msr")).unwrap_err(), empty);
+    for tiny in [&b"x"[..], b"\n", b"\x28", b"\x28\xB5", b"\x1F", b"BZ", b"\xFD7zXZ", b"\0\0\0\0\0\0\0\0"] {
+        let error = trace(tiny.to_vec(), &Settings::default()).unwrap_err();
+        assert!(error.starts_with("trace: its format is not recognised; its first bytes are "), "{error}");
+    }
+    for cut in [&b"\x28\xB5\x2F\xFD"[..], b"\x1F\x8B", b"\xFD7zXZ\0", b"BZh9"] {
+        let error = trace(cut.to_vec(), &Settings::default()).unwrap_err();
+        assert!(error.starts_with("trace: damaged "), "{error}");
+    }
+    assert_eq!(trace(b"42".to_vec(), &Settings::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn the_bundled_trace_is_what_its_readme_says() {
+    let trace = trace(bundled("netsfs.csv.zst"), &Settings::default()).unwrap();
+    let about = trace.description();
+    assert_eq!((about.format.as_str(), about.requests), ("msr", 232_202));
+    assert_eq!((trace.len(), trace.unique_blocks()), (1_126_563, 617_197));
+    assert_eq!((1000.0 * about.read_requests as f64 / about.requests as f64).round(), 464.0);
+}
+
+#[test]
+fn a_failure_to_read_is_not_called_damage() {
+    struct Broken;
+    impl std::io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the disk is gone"))
+        }
+    }
+    let cut = gzip(&all(REQUESTS)[0].contents)[..100].to_vec();
+    let source = std::io::Read::chain(std::io::Cursor::new(cut), Broken);
+    let mut input =
+        flashwise_trace::input::Input::new("trace", Box::new(source), &flashwise_trace::progress::Silent).unwrap();
+    let error = input.fill(&mut [0; 1 << 20]).unwrap_err();
+    assert_eq!(fixtures::chain(&error), "trace: the disk is gone");
+    assert!(self::input(Vec::new()).is_ok());
+}
