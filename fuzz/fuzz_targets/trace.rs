@@ -4,13 +4,13 @@
 
 use std::io::Cursor;
 
-use flashwise_sim::info::Info;
-use flashwise_sim::input::Input;
-use flashwise_sim::normalise::{Settings, normalise};
-use flashwise_sim::progress::Silent;
-use flashwise_sim::recording::Recording;
-use flashwise_sim::requests::rebuild;
-use flashwise_sim::trace::Trace;
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::input::Input;
+use flashwise_trace::normalised::{Settings, normalise};
+use flashwise_trace::progress::Silent;
+use flashwise_trace::recording::Recording;
+use flashwise_trace::requests::rebuild;
+use flashwise_trace::Trace;
 use libfuzzer_sys::fuzz_target;
 
 /// What small inputs can be decompressed to; tests tell that memory is bounded beyond.
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(info.accesses, trace.len() as u64);
         assert!(trace.accesses().all(|(block, _)| (block as usize) < trace.unique_blocks()));
         let mut requests = 0;
-        let count = |batch: flashwise_sim::formats::Batch| {
+        let count = |batch: flashwise_trace::formats::Batch| {
             requests += batch.requests.len() as u64;
             Ok(())
         };

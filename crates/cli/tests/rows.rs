@@ -1,0 +1,63 @@
+//! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one: `tests/rows/*.csv`.
+//!
+//! The head of each file is the command that made it, by the program before that change. Columns may be added; what is there keeps its value,
+//! but for the figures in [`MEANINGS`], which mean something else since.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::{project, succeed};
+
+/// What a figure means is another since the rows were kept: the file, the column, and why.
+const MEANINGS: [(&str, &str, &str); 0] = [];
+
+/// The rows of a CSV file: the cells of each, by column.
+fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = csv.lines().filter(|line| !line.starts_with('#')).map(cells);
+    let header = lines.next().unwrap();
+    lines.map(|cells| header.iter().cloned().zip(cells).collect()).collect()
+}
+
+/// The cells of a line, of which some are quoted.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut quoted) = (vec![String::new()], false);
+    for letter in line.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            _ => cells.last_mut().unwrap().push(letter),
+        }
+    }
+    cells
+}
+
+#[test]
+fn rows_of_every_mode_are_what_they_were() {
+    let mut files: Vec<_> =
+        fs::read_dir(project().join("tests/rows")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 18, "{files:?}");
+    let mut compared = 0;
+    for file in files {
+        let (name, kept) = (file.file_stem().unwrap().to_str().unwrap(), fs::read_to_string(&file).unwrap());
+        let command = kept.lines().next().unwrap().strip_prefix("# ").unwrap();
+        let arguments: Vec<&str> = command.split(' ').chain(["--csv"]).collect();
+        let (kept, found) = (rows(&kept), rows(&succeed(&project(), &arguments)));
+        assert_eq!(kept.len(), found.len(), "{command}");
+        for (kept, found) in kept.iter().zip(&found) {
+            for (column, value) in kept {
+                if MEANINGS.iter().any(|(file, changed, _)| (*file, *changed) == (name, column)) {
+                    continue;
+                }
+                let which = [&kept["policy"], &kept["size"]];
+                assert_eq!(found.get(column), Some(value), "{column} of {which:?} in: flashwise {command}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 5000, "{compared} figures were compared");
+}
