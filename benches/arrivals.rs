@@ -5,7 +5,8 @@
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::policy::Spec;
 use flashwise_device::{ArrayModel, tier_model_of_option};
-use flashwise_sim::array::{Arrivals, replay, setting, storage_bytes};
+use flashwise_sim::array::{Arrivals, setting, storage_bytes};
+use flashwise_sim::online::replay;
 use flashwise_sim::simulate::{Counting, Warmup};
 
 const ROUNDS: usize = 11;

@@ -5,13 +5,14 @@ use flashwise_core::options::OptionError;
 use flashwise_core::quantity::ByteSize;
 use flashwise_device::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
 use flashwise_sim::array::{Arrivals, TraceRule, storage_bytes};
+use flashwise_sim::experiment::Devices;
 use flashwise_trace::Trace;
 
 use crate::failure::Misuse;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Admission, and with it the latency and lifetime of an array, but for the whole cache")]
+#[command(next_help_heading = "What is admitted, how long requests wait, and how long the devices last")]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; lists (target=200us,1ms) and ranges (p=0.1..0.9:0.1,
@@ -69,6 +70,12 @@ impl ArrayOptions {
         }
     }
 
+    /// The devices and what waits for them, if any option asks for it.
+    pub fn devices(&self) -> Option<Devices> {
+        let storage_bytes = self.storage_size.map(ByteSize::bytes);
+        self.is_given().then(|| Devices { model: self.array(), storage_bytes, arrivals: self.arrivals() })
+    }
+
     /// The devices; how large they are, cache and trace say.
     pub fn array(&self) -> ArrayModel {
         let default = ArrayModel::paper();
@@ -95,12 +102,5 @@ impl ArrayOptions {
             return Err(Misuse(what.to_owned()).into());
         }
         Ok(())
-    }
-
-    /// Why they do not go with what a cache wears.
-    pub fn refuse(&self) -> anyhow::Error {
-        let what = "--admission, --arrivals and devices are of policies and of the whole cache that flashwise serve runs, \
-                    expected none with what a cache wears";
-        Misuse(what.to_owned()).into()
     }
 }

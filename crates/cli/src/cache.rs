@@ -1,7 +1,7 @@
 //! The options of `flashwise simulate` that ask for more than a policy alone: the whole cache, named as in the server's configuration, or
 //! what a cache wears.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use flashwise_core::cache::{CopyForward, Mode};
 use flashwise_core::filter::{Clients, Filter, Rule};
 use flashwise_core::quantity::{ByteSize, Duration};
@@ -13,20 +13,35 @@ use flashwise_sim::results::WearLimits;
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
 
+/// Where cached blocks lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// Nowhere.
+    None,
+    /// Each at a place of its own.
+    #[value(alias = "slots")]
+    InPlace,
+    /// In the log of a server's cache.
+    Log,
+    /// In erase units that are written and reset whole.
+    Containers,
+}
+
 /// What the whole cache is made of; `None` is the default.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "The whole cache, as flashwise serve runs it, with --write-mode or --layout containers")]
+#[command(next_help_heading = "Where blocks lie, and the whole cache that flashwise serve runs: --layout log")]
 pub struct CacheOptions {
-    /// How blocks lie on flash: containers, a log of erase units as flashwise serve writes it; or slots, each block at a place of its own
-    /// on a conventional SSD. Of the whole cache --size is the size of the flash, at least 11 erase units. Blocks are 4KiB and keep their
-    /// addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
-    /// regions that are accessed are placed one after the other. Of a recording flushes, trims, zeroes and the flag fua count too
-    #[arg(long, value_name = "LAYOUT", value_parser = ["containers", "slots"])]
-    layout: Option<String>,
+    /// Where cached blocks lie. none: nowhere, what policies decide; in-place: each at a place of its own on a modelled SSD; log: the whole
+    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c. An option of one
+    /// layout names it, and so does an algorithm. Of the log --size is the size of the flash, at least 11 erase units; its blocks are 4KiB and keep
+    /// their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
+    /// regions that are accessed are placed one after the other. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<Layout>,
     /// When written data reaches the backend: write-back, write-through or write-around [default: write-back]
     #[arg(long, value_name = "MODE")]
     write_mode: Option<Mode>,
-    /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0, and 5% where wear is simulated]
+    /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0; 5% in place and in containers]
     #[arg(long, value_name = "SIZE")]
     ram: Option<Ram>,
     /// Share of the RAM that buffers writes; the rest buffers reads [default: 50%]
@@ -35,8 +50,8 @@ pub struct CacheOptions {
     /// Size of an erase unit [default: 2MiB]
     #[arg(long, value_name = "SIZE")]
     erase_unit: Option<ByteSize>,
-    /// Share of the flash that is kept free of wanted blocks [default: 10%]; where wear is simulated, flash beyond the cache's size, as a
-    /// share of it, and lists (5%,10%) are possible [default: 7%]
+    /// Of the log the share of the flash that is kept free of wanted blocks [default: 10%]; in place and in containers flash beyond the
+    /// cache's size, as a share of it, and lists (5%,10%) are possible [default: 7%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, value_delimiter = ',')]
     over_provision: Vec<f64>,
     /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
@@ -88,20 +103,20 @@ fn parse_processes(text: &str) -> Result<Rules, String> {
 /// What is simulated besides the policy.
 #[derive(Clone, Debug)]
 pub enum Model {
-    /// Nothing.
-    Policy,
-    /// The whole cache that flashwise serve runs.
+    /// What policies decide, behind a read cache in RAM.
+    Policy(Ram),
+    /// The whole cache that flashwise serve runs: the log.
     Server(CacheSettings),
-    /// What the cache wears, once for each over-provisioning, and what that is compared with.
+    /// Modelled flash, once for each over-provisioning, and what its wear is compared with.
     Endurance(Vec<endurance::Settings>, WearLimits),
 }
 
 impl CacheOptions {
-    /// What the options ask for. `asks` names what makes sense only where wear is simulated, if something does.
-    pub fn model(&self, asks: Option<&str>) -> anyhow::Result<Model> {
-        let layout = self.layout.as_deref();
-        let server = [
-            ("--layout containers", layout == Some("containers")),
+    /// What the options name. `algorithm` is one that was named and has a layout of its own, if there is one.
+    ///
+    /// A layout is named by `--layout`, by an option of only one layout, or by an algorithm; what several layouts have names none.
+    pub fn model(&self, algorithm: Option<&str>) -> anyhow::Result<Model> {
+        let of_log = [
             ("--write-mode", self.write_mode.is_some()),
             ("--write-buffer-share", self.write_buffer_share.is_some()),
             ("--copy-forward", self.copy_forward.is_some()),
@@ -114,19 +129,40 @@ impl CacheOptions {
             ("--allow-clients", self.allow_clients.is_some()),
             ("--deny-clients", self.deny_clients.is_some()),
         ];
-        let server = server.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
-        let slots = (layout == Some("slots")).then_some("--layout slots").or_else(|| self.endurance.given());
-        let wear = asks.or(slots);
-        let shared = self.ram.is_some() || self.erase_unit.is_some() || !self.over_provision.is_empty();
-        match (server, wear) {
-            (Some(server), Some(wear)) => Err(anyhow::Error::new(Misuse(format!(
-                "{server} is of the whole cache that flashwise serve runs, {wear} of what a cache wears; expected one of them"
-            )))),
-            (Some(_), None) => Ok(Model::Server(self.server()?)),
-            (None, None) if !shared => Ok(Model::Policy),
-            (None, _) => {
-                let limits = self.endurance.limits()?;
-                Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
+        let given = of_log.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+        let flash = algorithm.or_else(|| self.endurance.given());
+        let shared =
+            [("--erase-unit", self.erase_unit.is_some()), ("--over-provision", !self.over_provision.is_empty())];
+        let shared = shared.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+        let misuse = |what: String| Err(anyhow::Error::new(Misuse(what)));
+        let log = || Ok(Model::Server(self.server()?));
+        let in_place = || {
+            let limits = self.endurance.limits()?;
+            Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
+        };
+        match (self.layout, given, flash) {
+            (Some(Layout::None), None, None) | (None, None, None) => match shared {
+                None => Ok(Model::Policy(self.ram.unwrap_or(Ram::Bytes(0)))),
+                Some(option) => misuse(format!(
+                    "{option} is of a layout, and none is named; expected --layout in-place or --layout log with it"
+                )),
+            },
+            (Some(Layout::None), Some(option), _) | (Some(Layout::None), None, Some(option)) => {
+                misuse(format!("found --layout none with {option}, which has a layout; expected one of them"))
+            }
+            (Some(Layout::Log | Layout::Containers) | None, Some(_), None) | (Some(Layout::Log), None, None) => log(),
+            // What replacement policies in a log were called before.
+            (Some(Layout::Containers), None, None) => log(),
+            (Some(Layout::InPlace | Layout::Containers) | None, None, Some(_))
+            | (Some(Layout::InPlace), None, None) => in_place(),
+            (_, Some(option), Some(flash)) => misuse(format!(
+                "{option} is of --layout log, the cache that flashwise serve runs, and {flash} of another layout; expected one of them"
+            )),
+            (Some(Layout::InPlace), Some(option), None) => {
+                misuse(format!("{option} is of --layout log, found --layout in-place; expected one of them"))
+            }
+            (Some(Layout::Log), None, Some(flash)) => {
+                misuse(format!("{flash} is of another layout, found --layout log; expected one of them"))
             }
         }
     }

@@ -16,8 +16,8 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 /// What wears; `None` is the default.
 #[derive(Clone, Debug, Args)]
 #[command(
-    next_help_heading = "What a cache wears; with m, m+, c and their kin, ripq+, pannier, or where any of these, --layout slots, \
-                               --ram, --erase-unit or --over-provision is given without --write-mode"
+    next_help_heading = "How fast the flash wears out: --layout in-place, or algorithms with a layout of their own: m, m+, c, h and \
+                               their kin, ripq+, pannier"
 )]
 pub struct EnduranceOptions {
     /// Erase units in which c collects what it writes, a part of --ram [default: 4, or as many as fit]

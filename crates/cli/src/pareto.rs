@@ -5,7 +5,9 @@ use std::io::Write;
 use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
-use flashwise_sim::endurance::{Algorithm, Job, simulate_endurance};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::experiment::{self, Experiment, Job, Layout};
+use flashwise_sim::simulate::Counting;
 use flashwise_sim::simulate::Warmup;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
@@ -78,11 +80,14 @@ impl Pareto {
         let mut jobs = Vec::new();
         for size in &sizes {
             let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
-            let job = |algorithm| Job { trace: 0, algorithm, size: size.to_string(), capacity_blocks };
+            let size = size.to_string();
+            let job = |algorithm| Job { trace: 0, algorithm, admission: None, size: size.clone(), capacity_blocks };
             jobs.extend(online.iter().cloned().chain(pareto::offline()).map(job));
         }
         let bar = Bar::accesses(format!("{} runs", jobs.len()), jobs.len() as u64 * trace.len() as u64);
-        let runs = simulate_endurance(std::slice::from_ref(&trace), jobs, settings, self.warmup, &bar)?;
+        let counting = Counting { warmup: self.warmup, epoch: None };
+        let experiment = Experiment { layout: Layout::Flash(settings.clone()), devices: None, counting };
+        let runs = experiment::run(std::slice::from_ref(&trace), jobs, &experiment, &bar)?;
         drop(bar);
         let points = pareto::points(trace.name(), runs.iter());
         if let Some(svg) = &self.svg {

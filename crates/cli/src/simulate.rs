@@ -10,10 +10,11 @@ use flashwise_core::cache::{Config, admission};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_report::{Report, Section};
-use flashwise_sim::array::{ArrayJob, ArrayRun, TraceRule, simulate_array};
-use flashwise_sim::cache_settings::{CacheError, CacheSettings};
+use flashwise_sim::array::TraceRule;
+use flashwise_sim::cache_settings::{CacheError, CacheSettings, Ram};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
-use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, reference, with_references};
 use flashwise_sim::results::{self, ResultRow, WearLimits};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
@@ -166,11 +167,17 @@ impl Simulate {
         }
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
         match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
-            Model::Policy if self.array.is_given() => self.run_array(),
-            Model::Policy => self.run_policies(),
+            Model::Policy(Ram::Bytes(0)) if !self.array.is_given() => self.run_policies(),
+            Model::Policy(ram) => {
+                let layouts = [Layout::None { ram }];
+                let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
+                self.run_experiments(&layouts, &limits)
+            }
             Model::Server(settings) => self.run_caches(&settings),
-            Model::Endurance(..) if self.array.is_given() => Err(self.array.refuse()),
-            Model::Endurance(settings, limits) => self.run_endurance(&settings, &limits),
+            Model::Endurance(settings, limits) => {
+                let layouts: Vec<_> = settings.into_iter().map(Layout::Flash).collect();
+                self.run_experiments(&layouts, &limits)
+            }
         }
     }
 
@@ -200,67 +207,77 @@ impl Simulate {
         self.print(&rows, table::results)
     }
 
-    /// Policies behind admission rules, before an array of cache and storage devices.
-    fn run_array(&self) -> anyhow::Result<()> {
+    /// Policies and algorithms behind admission rules, once in each of the layouts, with what the report and the figures of wear compare
+    /// with.
+    fn run_experiments(&self, layouts: &[Layout], limits: &WearLimits) -> anyhow::Result<()> {
         let traces = self.open()?;
-        let mut policies = self.policies()?;
-        match policies.iter().find(|policy| policy.info().offline) {
-            Some(policy) if !self.policies.is_empty() => {
-                let what = format!("policy '{policy}' knows the future, expected one that can run behind --admission");
-                return Err(Misuse(what).into());
-            }
-            _ => policies.retain(|policy| !policy.info().offline),
-        }
+        let devices = self.array.devices();
+        let of_layout = |layout: &Layout| Experiment {
+            layout: layout.clone(),
+            devices: devices.clone(),
+            counting: self.counting(),
+        };
         let rules = self.array.rules();
-        let mut jobs = Vec::new();
-        for job in self.jobs(&traces, &policies)? {
-            let rule = |rule: &Option<TraceRule>| rule.as_ref().map(|rule| rule.of(&traces[job.trace]));
-            jobs.extend(rules.iter().map(|each| ArrayJob { job: job.clone(), admission: rule(each) }));
+        let on_flash = matches!(layouts, [Layout::Flash(_), ..]);
+        let algorithms = self.algorithms(on_flash)?;
+        let mut jobs = self.jobs_behind(&traces, &algorithms, &rules)?;
+        if self.policies.is_empty() {
+            let first = of_layout(&layouts[0]);
+            jobs.retain(|job| first.check(job).is_ok());
         }
         let asked = jobs.len();
-        if self.html.is_some() {
-            jobs.extend(self.compared(&traces, &policies, &rules)?);
+        let compared = if self.html.is_some() { self.compared(&traces, &algorithms, &rules)? } else { Vec::new() };
+        let compared_len = compared.len();
+        jobs.extend(compared);
+        if on_flash {
+            jobs = with_references(jobs);
         }
-        let total = jobs.iter().map(|job| traces[job.job.trace].len() as u64).sum();
-        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let storage_bytes = |trace: &Trace| self.array.storage_bytes(trace);
-        let (array, arrivals) = (self.array.array(), self.array.arrivals());
-        let runs = simulate_array(&traces, jobs, &array, &storage_bytes, arrivals, self.counting(), &bar)
-            .map_err(|error| Misuse(error.to_string()))?;
+        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum::<u64>() * layouts.len() as u64;
+        let bar = Bar::accesses(format!("{} runs", jobs.len() * layouts.len()), total);
+        // A row for each layout, one after the other.
+        let mut rows: Vec<Vec<(usize, ResultRow)>> = vec![Vec::new(); asked + compared_len];
+        for layout in layouts {
+            let runs = experiment::run(&traces, jobs.clone(), &of_layout(layout), &bar).map_err(misuse)?;
+            for (rows, run) in rows.iter_mut().zip(&runs) {
+                let trace = run.job.trace;
+                rows.push((trace, ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits)));
+            }
+        }
         drop(bar);
-        let row = |run: &ArrayRun| ResultRow::of_array(&traces[run.job.job.trace], run);
         if self.html.is_some() {
             // First what the others are compared with, last what auto chooses among.
-            let (asked, compared) = runs.split_at(asked);
-            let is_asked =
-                |run: &&ArrayRun| policies.iter().any(|policy| policy.to_string() == run.job.job.policy.to_string());
+            let (asked, compared) = rows.split_at(asked);
+            let is_asked = |rows: &&Vec<(usize, ResultRow)>| {
+                algorithms.iter().any(|algorithm| algorithm.to_string() == rows[0].1.policy)
+            };
             let (alone, candidates): (Vec<_>, Vec<_>) = compared.iter().partition(is_asked);
             let of_trace = |number| {
-                let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied());
-                all.filter(|run| run.job.job.trace == number).map(row).collect()
+                let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied()).flatten();
+                all.filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect()
             };
             self.write_report(&traces, &of_trace)?;
         }
-        let rows: Vec<_> = runs[..asked].iter().map(row).collect();
+        let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
         self.write_parquet(&rows)?;
-        self.print(&rows, table::array_results)
+        self.print(&rows, if on_flash { table::endurance_results } else { table::array_results })
     }
 
     /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.
     fn compared(
         &self,
         traces: &[Trace],
-        policies: &[Spec],
+        algorithms: &[Algorithm],
         rules: &[Option<TraceRule>],
-    ) -> anyhow::Result<Vec<ArrayJob>> {
-        let mut alone: Vec<Spec> = if rules.iter().any(Option::is_none) { Vec::new() } else { policies.to_vec() };
+    ) -> anyhow::Result<Vec<experiment::Job>> {
+        let mut alone: Vec<Algorithm> =
+            if rules.iter().any(Option::is_none) { Vec::new() } else { algorithms.to_vec() };
         for candidate in rules.iter().flatten().flat_map(|rule| rule.spec().candidates()) {
-            let known = |policy: &&Spec| policy.to_string() == candidate.to_string();
-            if !policies.iter().chain(&alone).any(|policy| known(&policy)) {
-                alone.push(candidate);
+            let known = |algorithm: &&Algorithm| algorithm.to_string() == candidate.to_string();
+            if !algorithms.iter().chain(&alone).any(|algorithm| known(&algorithm)) {
+                alone.push(Algorithm::parse(&candidate.to_string())?);
             }
         }
-        Ok(self.jobs(traces, &alone)?.into_iter().map(|job| ArrayJob { job, admission: None }).collect())
+        self.jobs_behind(traces, &alone, &[None])
     }
 
     /// The whole cache in place of a policy alone, with each admission rule.
@@ -316,37 +333,6 @@ impl Simulate {
         self.print(&rows, table::cache_results)
     }
 
-    /// What caches wear, once for each of the settings.
-    fn run_endurance(&self, settings: &[endurance::Settings], limits: &WearLimits) -> anyhow::Result<()> {
-        if self.epoch.is_some() {
-            return Err(Misuse("--epoch: figures over time are not there where wear is simulated".to_owned()).into());
-        }
-        let traces = self.open()?;
-        let jobs = self.algorithm_jobs(&traces)?;
-        let asked = jobs.len();
-        let jobs = with_references(jobs);
-        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum::<u64>() * settings.len() as u64;
-        let bar = Bar::accesses(format!("{} runs", jobs.len() * settings.len()), total);
-        let mut rows = vec![Vec::new(); asked];
-        for settings in settings {
-            let runs = simulate_endurance(&traces, jobs.clone(), settings, self.warmup, &bar)?;
-            for (rows, run) in rows.iter_mut().zip(&runs) {
-                let reference = reference(&runs, run).expect("every job has its reference");
-                rows.push((run.job.trace, ResultRow::of_endurance(&traces[run.job.trace], run, reference, limits)));
-            }
-        }
-        drop(bar);
-        let rows = rows.concat();
-        if self.html.is_some() {
-            let of_trace =
-                |number| rows.iter().filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect();
-            self.write_report(&traces, &of_trace)?;
-        }
-        let rows: Vec<_> = rows.into_iter().map(|(_, row)| row).collect();
-        self.write_parquet(&rows)?;
-        self.print(&rows, table::endurance_results)
-    }
-
     /// Writes the report of the rows of each trace, by its number.
     fn write_report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<()> {
         let Some(html) = &self.html else { return Ok(()) };
@@ -389,26 +375,50 @@ impl Simulate {
         self.runs(traces, policies, job)
     }
 
-    fn algorithm_jobs(&self, traces: &[Trace]) -> anyhow::Result<Vec<endurance::Job>> {
-        let algorithms: Vec<Algorithm> = if self.policies.is_empty() {
-            ALGORITHMS.iter().map(|name| Algorithm::parse(name)).collect::<Result<_, _>>()?
-        } else {
-            let algorithm = |choice: &Choice| match choice {
-                Choice::Policy(policy) if policy.info().offline => Err(anyhow::Error::new(Misuse(format!(
-                    "policy '{policy}' has to fetch what it misses, expected m where wear is simulated: it is the best that may pass it by"
-                )))),
-                Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
-                Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
-            };
-            self.policies.iter().map(algorithm).collect::<Result<_, _>>()?
+    /// The policies and algorithms that were named, or those that are run where none is.
+    fn algorithms(&self, on_flash: bool) -> anyhow::Result<Vec<Algorithm>> {
+        if self.policies.is_empty() && on_flash {
+            return ALGORITHMS.iter().map(|name| Ok(Algorithm::parse(name)?)).collect();
+        }
+        if self.policies.is_empty() {
+            let online = POLICIES.iter().filter(|info| !info.offline);
+            return online.map(|info| Ok(Algorithm::parse(info.name)?)).collect();
+        }
+        let algorithm = |choice: &Choice| match choice {
+            Choice::Policy(policy) if policy.info().offline && on_flash => Err(anyhow::Error::new(Misuse(format!(
+                "policy '{policy}' has to fetch what it misses, expected m where flash is simulated: it is the best that may pass it by"
+            )))),
+            Choice::Policy(policy) if policy.info().offline => Err(anyhow::Error::new(Misuse(format!(
+                "policy '{policy}' knows the future, expected one that can run behind --admission and --ram, and before devices"
+            )))),
+            Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
+            Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
         };
-        let job = |trace, algorithm: &Algorithm, size, capacity_blocks| endurance::Job {
+        self.policies.iter().map(algorithm).collect()
+    }
+
+    /// A job for each trace, algorithm, size and rule.
+    fn jobs_behind(
+        &self,
+        traces: &[Trace],
+        algorithms: &[Algorithm],
+        rules: &[Option<TraceRule>],
+    ) -> anyhow::Result<Vec<experiment::Job>> {
+        let job = |trace, algorithm: &Algorithm, size, capacity_blocks| experiment::Job {
             trace,
             algorithm: algorithm.clone(),
+            admission: None,
             size,
             capacity_blocks,
         };
-        self.runs(traces, &algorithms, job)
+        let jobs = self.runs(traces, algorithms, job)?.into_iter().flat_map(|job| {
+            let of_rule = move |rule: &Option<TraceRule>| {
+                let admission = rule.as_ref().map(|rule| rule.of(&traces[job.trace]));
+                experiment::Job { admission, ..job.clone() }
+            };
+            rules.iter().map(of_rule)
+        });
+        Ok(jobs.collect())
     }
 
     /// A job for each trace, policy and size.
@@ -462,6 +472,14 @@ impl Simulate {
             }
         }
         Ok(())
+    }
+}
+
+/// What does not go together is a misuse; what is missing or damaged is not.
+fn misuse(error: ExperimentError) -> anyhow::Error {
+    match error {
+        ExperimentError::Endurance(error) => error.into(),
+        error => Misuse(error.to_string()).into(),
     }
 }
 

@@ -12,8 +12,20 @@ use std::fs;
 
 use common::{project, succeed};
 
-/// What a figure means is another since the rows were kept: the file, the column, and why.
-const MEANINGS: [(&str, &str, &str); 0] = [];
+/// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
+const MEANINGS: [(&str, &[&str], &str); 3] = [
+    (
+        "wear",
+        &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
+        "writes that find their block in a cache in place or in containers are hits and not admissions, as everywhere",
+    ),
+    ("wear", &["replacements", "evictions", "write_traffic_blocks"], "they are counted of policies in place too"),
+    (
+        "wear",
+        &["lifetime_years"],
+        "that of the flash alone is flash_lifetime_years; lifetime_years is that of an array",
+    ),
+];
 
 /// The rows of a CSV file: the cells of each, by column.
 fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
@@ -41,7 +53,7 @@ fn rows_of_every_mode_are_what_they_were() {
         fs::read_dir(project().join("tests/rows")).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 18, "{files:?}");
-    let mut compared = 0;
+    let (mut compared, mut differ) = (0, Vec::new());
     for file in files {
         let (name, kept) = (file.file_stem().unwrap().to_str().unwrap(), fs::read_to_string(&file).unwrap());
         let command = kept.lines().next().unwrap().strip_prefix("# ").unwrap();
@@ -50,14 +62,21 @@ fn rows_of_every_mode_are_what_they_were() {
         assert_eq!(kept.len(), found.len(), "{command}");
         for (kept, found) in kept.iter().zip(&found) {
             for (column, value) in kept {
-                if MEANINGS.iter().any(|(file, changed, _)| (*file, *changed) == (name, column)) {
+                let is_another = |(files, columns, _): &(&str, &[&str], &str)| {
+                    name.starts_with(files) && columns.contains(&column.as_str())
+                };
+                if MEANINGS.iter().any(is_another) {
                     continue;
                 }
-                let which = [&kept["policy"], &kept["size"]];
-                assert_eq!(found.get(column), Some(value), "{column} of {which:?} in: flashwise {command}");
+                if found.get(column) != Some(value) {
+                    let which = [&kept["policy"], &kept["size"]];
+                    let found = found.get(column).map_or("no such column", String::as_str);
+                    differ.push(format!("{name}: {column} of {which:?} was {value}, found {found}"));
+                }
                 compared += 1;
             }
         }
     }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert!(compared > 5000, "{compared} figures were compared");
 }

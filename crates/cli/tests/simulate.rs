@@ -348,7 +348,10 @@ fn wear_that_cannot_be_simulated_is_refused() {
     let folder = folder();
     let errors = [
         &["--policy", "m+", "--write-mode", "write-back"][..],
-        &["--policy", "fif", "--ram", "0"],
+        &["--policy", "fif", "--layout", "in-place"],
+        &["--policy", "lru", "--erase-unit", "256KiB"],
+        &["--policy", "m+", "--layout", "none"],
+        &["--layout", "in-place", "--write-mode", "write-back"],
         &["--policy", "m*"],
         &["--policy", "m_t:share=0"],
         &["--policy", "m+", "--erase-unit", "2MiB", "--ram", "0"],
@@ -391,7 +394,7 @@ fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
     }
     let err = fail(folder.path(), &[&arguments[..], &["--write-mode", "write-back"]].concat(), 2);
     assert!(
-        err.starts_with("flashwise: --write-mode is of the whole cache that flashwise serve runs, flashwise pareto of"),
+        err.starts_with("flashwise: --write-mode is of --layout log, the cache that flashwise serve runs, and flashwise pareto of another"),
         "{err}"
     );
     let err = fail(folder.path(), &[&arguments[..], &["--policy", "m+"]].concat(), 2);
@@ -468,8 +471,8 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
     let refused = [
         &["--admission", "probability:p=2"][..],
         &["--admission", "larger"],
-        &["--admission", "none", "--policy", "m+"],
-        &["--admission", "none", "--layout", "slots"],
+        &["--admission", "size", "--policy", "m+", "--erase-unit", "4KiB", "--size", "10"],
+        &["--admission", "size", "--policy", "ripq+", "--erase-unit", "4KiB", "--size", "10"],
         &["--admission", "none", "--admission", "size", "--write-mode", "write-back", "--html", "report.html"],
         &["--storage-size", "10GB"],
         &["--admission", "none", "--policy", "fif"],

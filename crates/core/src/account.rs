@@ -178,22 +178,25 @@ impl<S> Account<S> {
         self.dirty_blocks
     }
 
-    /// Counts an access to `block` and what became of it.
+    /// Counts an access to `block` and what became of it; returns the block that was evicted if it was dirty, which is written back.
     #[inline]
-    pub fn record<K: Copy + Eq>(&mut self, block: K, op: Op, outcome: &Outcome<K>)
+    pub fn record<K: Copy + Eq>(&mut self, block: K, op: Op, outcome: &Outcome<K>) -> Option<K>
     where
         S: BlockSet<K>,
     {
         self.counts.record(op, outcome);
+        let mut written_back = None;
         if let Outcome::Admit { evicted: Some(evicted) } = *outcome
             && self.dirty.remove(evicted)
         {
             self.dirty_blocks -= 1;
             self.counts.written_back += 1;
+            written_back = Some(evicted);
         }
         if op == Op::Write && *outcome != Outcome::Bypass && self.dirty.insert(block) {
             self.dirty_blocks += 1;
         }
+        written_back
     }
 
     /// Forgets `block`, which was trimmed: it is not written back.

@@ -10,6 +10,7 @@ pub mod access;
 pub mod account;
 pub mod admission;
 pub mod array;
+pub mod block_cache;
 pub mod blocks;
 pub mod cache;
 pub mod checksum;

@@ -6,7 +6,8 @@
 use serde::Serialize;
 
 use crate::{FrontierPoint, frontier_chart};
-use flashwise_sim::endurance::{Algorithm, Run};
+use flashwise_sim::endurance::{Algorithm, Counts};
+use flashwise_sim::experiment::Run;
 
 /// The caches that can run: policies with their defaults, and some with other parameters.
 const ONLINE: [&str; 18] = [
@@ -68,21 +69,21 @@ pub struct Point {
     pub frontier: bool,
 }
 
-/// The points of runs over `trace`, those that erase least first, with the frontiers marked.
+/// The points of runs on flash over `trace`, those that erase least first, with the frontiers marked.
 pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
-    let point = |run: &Run| Point {
+    let point = |(run, counts): (&Run, &Counts)| Point {
         trace: trace.to_owned(),
         policy: run.job.algorithm.to_string(),
         offline: run.job.algorithm.offline(),
         size: run.job.size.clone(),
         capacity_blocks: run.job.capacity_blocks as u64,
-        rhr: run.counts.rhr(),
-        erasures: run.counts.erasures(),
-        epbpd: run.counts.epbpd(),
-        flash_writes_blocks: run.counts.flash_writes.total_blocks(),
+        rhr: counts.rhr(),
+        erasures: counts.erasures(),
+        epbpd: counts.epbpd(),
+        flash_writes_blocks: counts.flash_writes.total_blocks(),
         frontier: false,
     };
-    let mut points: Vec<Point> = runs.map(point).collect();
+    let mut points: Vec<Point> = runs.filter_map(|run| Some((run, &run.flash.as_ref()?.counts))).map(point).collect();
     points.sort_by(|a, b| a.erasures.cmp(&b.erasures).then(b.rhr.total_cmp(&a.rhr)));
     for offline in [false, true] {
         let mut most = f64::NEG_INFINITY;

@@ -69,6 +69,7 @@ mod tests {
             hit_ratio,
             replacement_rate: hit_ratio / 2.0,
             flash_writes_blocks: 0,
+            erasures: None,
             array: None,
         }
     }

@@ -10,7 +10,8 @@ mod event_simulation;
 
 use flashwise_core::access::Op;
 use flashwise_device::{ArrayModel, tier_model_of_option};
-use flashwise_sim::array::{Arrivals, Waits, replay, setting, storage_bytes};
+use flashwise_sim::array::{Arrivals, Waits, setting, storage_bytes};
+use flashwise_sim::online::replay;
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::Normaliser;

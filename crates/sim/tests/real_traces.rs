@@ -14,7 +14,8 @@ use flashwise_core::admission::size::Size;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 use flashwise_device::paper;
-use flashwise_sim::array::{ArrayFigures, TraceRule, replay, setting, storage_bytes};
+use flashwise_sim::array::{ArrayFigures, TraceRule, setting, storage_bytes};
+use flashwise_sim::online::replay;
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{Settings, open};
@@ -208,7 +209,8 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_
         let cost = |policy: &str, rule: Option<&str>| {
             let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
             let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, counting, None);
-            ArrayFigures::of(None, &devices, &replayed.counts, replayed.seconds).latency_over_lifetime
+            ArrayFigures::of(None, &devices, &replayed.counted.counts.traffic, 0, replayed.counted.seconds)
+                .latency_over_lifetime
         };
         let costs = CANDIDATES.map(|policy| cost(policy, None));
         let best = costs.iter().copied().fold(f64::MAX, f64::min);
@@ -237,7 +239,7 @@ fn adaptive_rules_that_admit_writes_are_nowhere_worse_than_lru() {
             let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
             let lru = "lru".parse().unwrap();
             let replayed = replay(&trace, &lru, rule.as_ref(), capacity, &devices, counting, None);
-            ArrayFigures::of(None, &devices, &replayed.counts, replayed.seconds)
+            ArrayFigures::of(None, &devices, &replayed.counted.counts.traffic, 0, replayed.counted.seconds)
         };
         let lru = figures(None);
         for kind in ["probability", "size", "hotness"] {

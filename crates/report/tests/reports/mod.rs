@@ -6,9 +6,10 @@ use flashwise_core::admission;
 use flashwise_core::policy::Spec;
 use flashwise_device::ArrayModel;
 use flashwise_report::{Report, Section};
-use flashwise_sim::array::{ArrayJob, Arrivals, TraceRule, simulate_array, storage_bytes};
+use flashwise_sim::array::{Arrivals, TraceRule};
 use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::endurance::{self, Algorithm, reference, simulate_endurance, with_references};
+use flashwise_sim::endurance::{self, Algorithm};
+use flashwise_sim::experiment::{self, Devices, Experiment, Layout, reference, with_references};
 use flashwise_sim::results::{ResultRow, WearLimits};
 use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
 use flashwise_sim::size::Size;
@@ -76,7 +77,8 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
             for size in Size::parse_list(sizes).unwrap() {
                 let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
                 let algorithm = Algorithm::parse(algorithm).unwrap();
-                jobs.push(endurance::Job { trace: 0, algorithm, size: size.to_string(), capacity_blocks });
+                let size = size.to_string();
+                jobs.push(experiment::Job { trace: 0, algorithm, admission: None, size, capacity_blocks });
             }
         }
         let traces = [trace];
@@ -90,8 +92,10 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
                 over_provision,
                 ..Default::default()
             };
-            let runs = simulate_endurance(&traces, jobs.clone(), &settings, Warmup::Accesses(0), &Silent).unwrap();
-            let row = |run| ResultRow::of_endurance(&traces[0], run, reference(&runs, run).unwrap(), &limits);
+            let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+            let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
+            let runs = experiment::run(&traces, jobs.clone(), &experiment, &Silent).unwrap();
+            let row = |run| ResultRow::of_run(&traces[0], run, reference(&runs, run), &limits);
             rows.extend(runs.iter().map(row));
         }
         rows.iter_mut().for_each(|row| row.trace = (*name).to_owned());
@@ -140,16 +144,17 @@ pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: 
         for (policy, admission) in runs {
             for size in Size::parse_list(sizes).unwrap() {
                 let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
-                let policy = Spec::parse(policy).unwrap();
-                let job = Job { trace: 0, policy, size: size.to_string(), capacity_blocks };
-                jobs.push(ArrayJob { job, admission: admission.clone() });
+                let (algorithm, admission) = (Algorithm::parse(policy).unwrap(), admission.clone());
+                jobs.push(experiment::Job { trace: 0, algorithm, admission, size: size.to_string(), capacity_blocks });
             }
         }
         let traces = [trace];
-        let runs =
-            simulate_array(&traces, jobs, &ArrayModel::paper(), &storage_bytes, Arrivals::None, counting, &Silent)
-                .unwrap();
-        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_array(&traces[0], run) };
+        let devices = Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals: Arrivals::None };
+        let layout = Layout::None { ram: Ram::Bytes(0) };
+        let experiment = Experiment { layout, devices: Some(devices), counting };
+        let runs = experiment::run(&traces, jobs, &experiment, &Silent).unwrap();
+        let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
+        let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_run(&traces[0], run, None, &limits) };
         let rows = runs.iter().map(row).collect();
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);

@@ -8,7 +8,8 @@ use flashwise_core::admission::Setting;
 use flashwise_core::admission::adaptive::Decision;
 use serde::Serialize;
 
-use super::Stretch;
+use super::latency::Latencies;
+use crate::online::Stretch;
 
 /// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -42,8 +43,10 @@ pub struct ArrayEpoch {
 impl ArrayEpoch {
     /// The figures of `stretch`, a part of a run before the array of `setting` in which `decisions` were made.
     pub fn of(setting: &Setting, stretch: &Stretch, decisions: &[Decision]) -> ArrayEpoch {
-        let Stretch { start_s, seconds, counts, counters, .. } = stretch;
-        let traffic = counts.traffic(setting.block_bytes);
+        let Stretch { start_s, seconds, counts, .. } = stretch;
+        let traffic = counts.traffic.traffic(setting.block_bytes);
+        let latencies = Latencies::of_devices(&setting.array, &counts.traffic, counts.ram_hits, setting.block_bytes);
+        let accesses = counts.accesses() as f64;
         let wear = setting.array.wear(&traffic, *seconds);
         let decision = decisions[..stretch.decisions].last();
         let adapted = decision.filter(|decision| decision.policy.is_none());
@@ -51,9 +54,9 @@ impl ArrayEpoch {
         ArrayEpoch {
             start_s: *start_s,
             seconds: *seconds,
-            miss_ratio: 1.0 - counts.hit_ratio(),
-            write_share: counters.of(Op::Write).accesses() as f64 / counts.accesses() as f64,
-            latency_mean_us: setting.array.latency_mean_us(&traffic),
+            miss_ratio: 1.0 - counts.hits() as f64 / accesses,
+            write_share: counts.counters.of(Op::Write).accesses() as f64 / accesses,
+            latency_mean_us: latencies.mean_us,
             cache_write_rate: wear.cache_writes,
             storage_write_rate: wear.storage_writes,
             cache_wear_rate: wear.cache_rate,

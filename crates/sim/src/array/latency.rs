@@ -33,17 +33,19 @@ pub struct Latencies {
 
 impl Latencies {
     /// Those of accesses to blocks of so many bytes that take their device's latency and wait for nothing. All are exact.
-    pub fn of_devices(array: &Array, counts: &Counts, block_bytes: u64) -> Latencies {
+    /// `ram_hits` more were answered from RAM, at once.
+    pub fn of_devices(array: &Array, counts: &Counts, ram_hits: u64, block_bytes: u64) -> Latencies {
         let (cache, storage) = (&array.cache.device, &array.storage.device);
         let [read, write] = [Op::Read as usize, Op::Write as usize];
         let mut classes = [
+            (0.0, ram_hits),
             (cache.read_latency_us, counts.hits[read]),
             (storage.read_latency_us, counts.admissions[read] + counts.bypasses[read]),
             (cache.write_latency_us, counts.hits[write] + counts.admissions[write]),
             (storage.write_latency_us, counts.bypasses[write]),
         ];
         classes.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let accesses = counts.accesses();
+        let accesses = ram_hits + counts.accesses();
         let quantile = |share: f64| {
             let rank = ((share * accesses as f64).ceil() as u64).clamp(1, accesses.max(1));
             let mut before = 0;
@@ -53,8 +55,9 @@ impl Latencies {
             });
             class.map_or(0.0, |(latency_us, _)| *latency_us)
         };
+        let past_ram = if ram_hits == 0 { 1.0 } else { counts.accesses() as f64 / accesses as f64 };
         Latencies {
-            mean_us: array.latency_mean_us(&counts.traffic(block_bytes)),
+            mean_us: array.latency_mean_us(&counts.traffic(block_bytes)) * past_ram,
             p50_us: quantile(0.5),
             p95_us: quantile(0.95),
             p99_us: quantile(0.99),
@@ -114,15 +117,15 @@ mod tests {
     #[test]
     fn percentiles_of_device_latencies_are_those_of_the_nearest_rank() {
         let mut counts = Counts { hits: [900, 30], admissions: [20, 15], bypasses: [30, 5], written_back: 7 };
-        let latencies = Latencies::of_devices(&paper(), &counts, 4096);
+        let latencies = Latencies::of_devices(&paper(), &counts, 0, 4096);
         let Latencies { p50_us, p95_us, p99_us, p999_us, max_us, .. } = latencies;
         assert_eq!([p50_us, p95_us, p99_us, p999_us, max_us], [40.0, 200.0, 200.0, 1000.0, 1000.0]);
         assert_eq!(latencies.mean_us, (900.0 * 40.0 + 95.0 * 200.0 + 5.0 * 1000.0) / 1000.0);
         // One write less is refused: 999 of 1,000 take up to 200 us.
         (counts.hits[1], counts.bypasses[1]) = (34, 1);
-        let latencies = Latencies::of_devices(&paper(), &counts, 4096);
+        let latencies = Latencies::of_devices(&paper(), &counts, 0, 4096);
         assert_eq!((latencies.p999_us, latencies.max_us), (200.0, 1000.0));
-        assert_eq!(Latencies::of_devices(&paper(), &Counts::default(), 4096), Latencies::default());
+        assert_eq!(Latencies::of_devices(&paper(), &Counts::default(), 0, 4096), Latencies::default());
     }
 
     #[test]

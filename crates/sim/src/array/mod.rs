@@ -8,9 +8,7 @@ mod channels;
 mod epoch;
 mod latency;
 mod queue;
-mod replay;
 mod rules;
-mod simulation;
 
 use flashwise_core::account::Counts;
 use flashwise_core::admission::{Setting, Spec as Rule};
@@ -24,9 +22,8 @@ pub use arrivals::Arrivals;
 pub use epoch::ArrayEpoch;
 pub use latency::Latencies;
 pub use queue::Waits;
-pub use replay::{Replayed, Stretch, replay};
+pub(crate) use queue::{Queues, Served};
 pub use rules::TraceRule;
-pub use simulation::{ArrayJob, ArrayRun, simulate_array};
 
 const WORKLOAD_KEYS: [&str; 9] = [
     "name",
@@ -219,10 +216,17 @@ pub struct ArrayFigures {
 
 impl ArrayFigures {
     /// What `counts` of a stretch of so many seconds do to the array of `setting`.
-    pub fn of(admission: Option<&Rule>, setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
+    /// The accesses that `ram_hits` counts were answered from RAM, at once.
+    pub fn of(
+        admission: Option<&Rule>,
+        setting: &Setting,
+        counts: &Counts,
+        ram_hits: u64,
+        seconds: f64,
+    ) -> ArrayFigures {
         let traffic = counts.traffic(setting.block_bytes);
         let wear = setting.array.wear(&traffic, seconds);
-        let latencies = Latencies::of_devices(&setting.array, counts, setting.block_bytes);
+        let latencies = Latencies::of_devices(&setting.array, counts, ram_hits, setting.block_bytes);
         let figures = ArrayFigures {
             admission: admission.map(ToString::to_string).unwrap_or_default(),
             arrivals: Arrivals::None.to_string(),
@@ -333,7 +337,7 @@ mod tests {
     fn a_run_has_the_figures_of_its_counts() {
         let setting = setting(&paper(), 10, 100, 10_000);
         let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
-        let figures = ArrayFigures::of(None, &setting, &counts, 2.0);
+        let figures = ArrayFigures::of(None, &setting, &counts, 0, 2.0);
         assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
         let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
         assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");

@@ -6,6 +6,7 @@
 //!
 //! A request comes with all its block accesses at once and is answered when the last of them is:
 //!
+//! - A read that RAM has is answered at once.
 //! - A hit and an admitted write are an access to the cache, a read miss and a refused write one to the storage.
 //! - A read miss that is admitted is written to the cache when the storage has it. Nobody waits for that.
 //! - A dirty block that is evicted is read from the cache, behind the accesses of the request that evicts it, and then written to the
@@ -48,14 +49,15 @@ pub struct Waits {
 
 /// One block access, and what became of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Served<'a> {
+pub(crate) struct Served<'a> {
     /// The number of its request. A request's accesses come one after the other.
     pub request: u32,
     /// The time of the trace.
     pub time_us: u64,
     pub block: u32,
     pub op: Op,
-    pub outcome: &'a Outcome<u32>,
+    /// What became of it; none of a read that RAM had, for which nobody waits.
+    pub outcome: Option<&'a Outcome<u32>>,
     /// A dirty block that was evicted.
     pub written_back: Option<u32>,
     /// Whether a request counts whose last access this is.
@@ -64,7 +66,7 @@ pub(super) struct Served<'a> {
 
 /// The queues before the devices of an array, and the requests that wait in them.
 #[derive(Clone, Debug)]
-pub(super) struct Queues {
+pub(crate) struct Queues {
     arrivals: Arrivals,
     cache: Channels,
     storage: Channels,
@@ -149,15 +151,16 @@ impl Queues {
         let (number, arrival_ns) = (u64::from(request.number), request.arrival_ns);
         let Served { block, op, .. } = *served;
         let done_ns = match (op, served.outcome) {
-            (_, Outcome::Hit) | (Op::Write, Outcome::Admit { .. }) => {
+            (_, None) => arrival_ns,
+            (_, Some(Outcome::Hit)) | (Op::Write, Some(Outcome::Admit { .. })) => {
                 self.cache.access_of(number, block, op, arrival_ns)
             }
-            (Op::Read, Outcome::Admit { .. }) => {
+            (Op::Read, Some(Outcome::Admit { .. })) => {
                 let done_ns = self.storage.access_of(number, block, op, arrival_ns);
                 self.pend(arrival_ns, done_ns, block, Work::Fill);
                 done_ns
             }
-            (_, Outcome::Bypass) => self.storage.access_of(number, block, op, arrival_ns),
+            (_, Some(Outcome::Bypass)) => self.storage.access_of(number, block, op, arrival_ns),
         };
         request.done_ns = request.done_ns.max(done_ns);
         self.request = Some(request);
@@ -287,7 +290,7 @@ mod tests {
 
     /// An access of a request; blocks are numbered as requests are.
     fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
-        Served { request, time_us, block: request, op, outcome, written_back: None, counted: true }
+        Served { request, time_us, block: request, op, outcome: Some(outcome), written_back: None, counted: true }
     }
 
     fn near(found: Option<f64>, expected: f64) {

@@ -214,6 +214,11 @@ impl Algorithm {
         }
     }
 
+    /// Whether it evicts whole erase units, and not one block for another.
+    pub fn evicts_units(&self) -> bool {
+        matches!(self.method, Method::ContainerPolicy(_))
+    }
+
     /// What it does.
     pub fn method(&self) -> &Method {
         &self.method

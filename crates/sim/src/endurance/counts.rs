@@ -2,7 +2,11 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.1; Li, Shilane, Douglis, Wallace: Pannier. Middleware 2015, for FUE.
 
+use flashwise_core::access::Op;
+use flashwise_core::block_cache::FlashWrites;
 use flashwise_device::flash::{DeviceCounters, Wear};
+
+use crate::online;
 
 /// What was counted after the warm-up, per block access.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +21,9 @@ pub struct Counts {
     pub flash_hits: u64,
     /// Those of them that were read from RAM, since the block was not on flash yet.
     pub buffer_hits: u64,
+    /// Writes that found their block in the flash cache. Those of the algorithms that know the future have none: what is overwritten left after
+    /// its last read.
+    pub write_hits: u64,
     /// Accesses that reached the flash cache, missed, and left it as it was.
     pub bypasses: u64,
     /// Blocks that came into the flash cache because they were read.
@@ -40,34 +47,6 @@ pub struct Counts {
     pub days: Option<f64>,
 }
 
-/// Blocks that the host wrote to flash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FlashWrites {
-    /// Because a client wrote them.
-    pub client_blocks: u64,
-    /// Because a client read them and the cache took them in.
-    pub admission_blocks: u64,
-    /// Because the erase unit that they were on was erased.
-    pub copy_forward_blocks: u64,
-}
-
-impl FlashWrites {
-    /// A block is written because of an access, and not once more.
-    #[inline]
-    pub(super) fn count_insertion(&mut self, is_write: bool) {
-        if is_write {
-            self.client_blocks += 1;
-        } else {
-            self.admission_blocks += 1;
-        }
-    }
-
-    /// All of them.
-    pub fn total_blocks(&self) -> u64 {
-        self.client_blocks + self.admission_blocks + self.copy_forward_blocks
-    }
-}
-
 impl Counts {
     /// Nothing yet, on a device that was not used yet.
     pub(super) fn none(unit_pages: u32, wear: Wear) -> Counts {
@@ -77,6 +56,7 @@ impl Counts {
             ram_hits: 0,
             flash_hits: 0,
             buffer_hits: 0,
+            write_hits: 0,
             bypasses: 0,
             insertions_read: 0,
             insertions_write: 0,
@@ -87,6 +67,27 @@ impl Counts {
             wear,
             unit_pages,
             days: None,
+        }
+    }
+
+    /// What an online cache did, on a device that has units of `unit_pages` and was worn as `wear` says.
+    pub(crate) fn of_online(found: &online::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
+        let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
+        Counts {
+            reads: found.ram_hits + read.accesses(),
+            writes: write.accesses(),
+            ram_hits: found.ram_hits,
+            flash_hits: read.hits,
+            buffer_hits: found.tally.buffer_hits,
+            write_hits: write.hits,
+            bypasses: found.counters.bypasses(),
+            insertions_read: read.admissions(),
+            insertions_write: write.admissions() + write.hits,
+            flash_writes: found.tally.flash_writes,
+            evicted_live_blocks: found.live_at_eviction_blocks(),
+            device: found.device,
+            days,
+            ..Counts::none(unit_pages, wear)
         }
     }
 
@@ -102,21 +103,17 @@ impl Counts {
 
     /// What was counted after `before`. Wear and days are those of `self`.
     pub(super) fn since(&self, before: &Counts) -> Counts {
-        let [writes, writes_before] = [&self.flash_writes, &before.flash_writes];
         Counts {
             reads: self.reads - before.reads,
             writes: self.writes - before.writes,
             ram_hits: self.ram_hits - before.ram_hits,
             flash_hits: self.flash_hits - before.flash_hits,
             buffer_hits: self.buffer_hits - before.buffer_hits,
+            write_hits: self.write_hits - before.write_hits,
             bypasses: self.bypasses - before.bypasses,
             insertions_read: self.insertions_read - before.insertions_read,
             insertions_write: self.insertions_write - before.insertions_write,
-            flash_writes: FlashWrites {
-                client_blocks: writes.client_blocks - writes_before.client_blocks,
-                admission_blocks: writes.admission_blocks - writes_before.admission_blocks,
-                copy_forward_blocks: writes.copy_forward_blocks - writes_before.copy_forward_blocks,
-            },
+            flash_writes: self.flash_writes - before.flash_writes,
             copy_forward_wasted_blocks: self.copy_forward_wasted_blocks - before.copy_forward_wasted_blocks,
             evicted_live_blocks: self.evicted_live_blocks - before.evicted_live_blocks,
             device: self.device.since(&before.device),

@@ -139,11 +139,7 @@ impl Settings {
     }
 
     fn ram_blocks(&self, capacity_blocks: usize, block_size_bytes: u64) -> u64 {
-        match self.ram {
-            Ram::Bytes(bytes) => bytes / block_size_bytes,
-            // 5 % of 100 blocks are 5 blocks, whatever is lost in rounding.
-            Ram::Share(share) => (capacity_blocks as f64 * share + 1e-6) as u64,
-        }
+        ram_blocks(self.ram, capacity_blocks, block_size_bytes)
     }
 
     fn read_cache_blocks(&self, ram_blocks: u64, write_buffers: u32, unit_pages: u32) -> usize {
@@ -184,6 +180,15 @@ impl Settings {
             }
             Some(found) => Ok(found),
         }
+    }
+}
+
+/// Blocks of the RAM in front of a cache of `capacity_blocks`.
+pub(crate) fn ram_blocks(ram: Ram, capacity_blocks: usize, block_size_bytes: u64) -> u64 {
+    match ram {
+        Ram::Bytes(bytes) => bytes / block_size_bytes,
+        // 5 % of 100 blocks are 5 blocks, whatever is lost in rounding.
+        Ram::Share(share) => (capacity_blocks as f64 * share + 1e-6) as u64,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Runs a plan through a cache on a device, and counts what comes after the warm-up.
 
 use super::Counts;
-use super::counts::FlashWrites;
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
+use flashwise_core::block_cache::FlashWrites;
 use flashwise_device::flash::Device;
 
 /// Accesses between the hint that a block will be accessed and when it is.

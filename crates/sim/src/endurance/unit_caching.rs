@@ -7,9 +7,9 @@
 //! erasures; places are used in turn.
 
 use super::Counts;
-use super::counts::FlashWrites;
 use super::tally::{Cache, Tally, run};
 use crate::offline::{Decision, FlashStream, Plan};
+use flashwise_core::block_cache::FlashWrites;
 use flashwise_core::step::FlashStep;
 use flashwise_device::flash::{Device, DeviceCounters, StepError, Wear};
 

@@ -11,7 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, ResultRow};
+use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow};
 use crate::array::{ArrayEpoch, ArrayFigures};
 
 /// A column of results. JSON takes the same names from the fields of [`ResultRow`].
@@ -44,6 +44,9 @@ const COLUMNS: &[(&str, Column<ResultRow>)] = columns! {
     Count { bypasses flash_writes_blocks flash_bytes_written }
 };
 
+/// The columns that follow where policies stand behind RAM.
+const RAM_COLUMNS: &[(&str, Column<RamFigures>)] = columns! { Count { ram_bytes ram_hits } };
+
 /// The columns that follow where whole caches were simulated.
 const CACHE_COLUMNS: &[(&str, Column<CacheFigures>)] = columns! {
     Text { admission write_mode }
@@ -73,7 +76,7 @@ const ENDURANCE_COLUMNS: &[(&str, Column<EnduranceFigures>)] = columns! {
     Ratio { wear_deviation }
     MaybeRatio { days flash_bytes_per_day drive_writes_per_day drive_writes_budget_used }
     MaybeText { device }
-    MaybeRatio { lifetime_years }
+    MaybeRatio { flash_lifetime_years }
 };
 
 /// The columns that follow where an array was simulated.
@@ -101,24 +104,25 @@ struct Cells {
     nullable: bool,
 }
 
-/// All columns of the rows: those of every row, and those of whole caches or of endurance where all rows have them.
+/// All columns of the rows: those of every row, and those of groups of figures that some rows have.
 fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
-    fn cells<'a, R: 'a>(columns: &'static [(&'static str, Column<R>)], rows: Option<Vec<&'a R>>) -> Vec<Cells> {
-        let Some(rows) = rows else { return Vec::new() };
+    fn cells<'a, R: 'a>(columns: &'static [(&'static str, Column<R>)], rows: Vec<Option<&'a R>>) -> Vec<Cells> {
+        if rows.iter().all(Option::is_none) {
+            return Vec::new();
+        }
         let cells = |(name, column): &'static (&'static str, Column<R>)| Cells {
             name,
-            text: rows.iter().map(|row| column.text(row)).collect(),
-            array: column.array(rows.iter().copied()),
-            nullable: column.nullable(),
+            text: rows.iter().map(|row| row.map(|row| column.text(row)).unwrap_or_default()).collect(),
+            array: column.array(&rows),
+            nullable: column.nullable() || rows.iter().any(Option::is_none),
         };
         columns.iter().map(cells).collect()
     }
-    let mut all = cells(COLUMNS, Some(rows.iter().collect()));
-    if !rows.is_empty() {
-        all.extend(cells(CACHE_COLUMNS, rows.iter().map(|row| row.cache.as_ref()).collect()));
-        all.extend(cells(ENDURANCE_COLUMNS, rows.iter().map(|row| row.endurance.as_ref()).collect()));
-        all.extend(cells(ARRAY_COLUMNS, rows.iter().map(|row| row.array.as_ref()).collect()));
-    }
+    let mut all = cells(COLUMNS, rows.iter().map(Some).collect());
+    all.extend(cells(RAM_COLUMNS, rows.iter().map(|row| row.ram.as_ref()).collect()));
+    all.extend(cells(CACHE_COLUMNS, rows.iter().map(|row| row.cache.as_ref()).collect()));
+    all.extend(cells(ENDURANCE_COLUMNS, rows.iter().map(|row| row.endurance.as_ref()).collect()));
+    all.extend(cells(ARRAY_COLUMNS, rows.iter().map(|row| row.array.as_ref()).collect()));
     all
 }
 
@@ -137,17 +141,16 @@ impl<R> Column<R> {
         }
     }
 
-    fn array<'a>(&self, rows: impl Iterator<Item = &'a R>) -> ArrayRef
-    where
-        R: 'a,
-    {
+    /// The cells of some rows; null of those that have none of the group.
+    fn array(&self, rows: &[Option<&R>]) -> ArrayRef {
+        let rows = rows.iter().copied();
         match self {
-            Column::Text(field) => Arc::new(StringArray::from_iter_values(rows.map(field))),
-            Column::Count(field) => Arc::new(UInt64Array::from_iter_values(rows.map(field))),
-            Column::Ratio(field) => Arc::new(Float64Array::from_iter_values(rows.map(field))),
-            Column::MaybeText(field) => Arc::new(rows.map(field).collect::<StringArray>()),
-            Column::MaybeCount(field) => Arc::new(rows.map(field).collect::<UInt64Array>()),
-            Column::MaybeRatio(field) => Arc::new(rows.map(field).collect::<Float64Array>()),
+            Column::Text(field) => Arc::new(rows.map(|row| row.map(field)).collect::<StringArray>()),
+            Column::Count(field) => Arc::new(rows.map(|row| row.map(field)).collect::<UInt64Array>()),
+            Column::Ratio(field) => Arc::new(rows.map(|row| row.map(field)).collect::<Float64Array>()),
+            Column::MaybeText(field) => Arc::new(rows.map(|row| row.and_then(field)).collect::<StringArray>()),
+            Column::MaybeCount(field) => Arc::new(rows.map(|row| row.and_then(field)).collect::<UInt64Array>()),
+            Column::MaybeRatio(field) => Arc::new(rows.map(|row| row.and_then(field)).collect::<Float64Array>()),
         }
     }
 
@@ -197,11 +200,14 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
         ("flash_writes_blocks", count(|epoch| epoch.flash_writes_blocks)),
     ];
     let mut columns: Vec<_> = columns.into_iter().map(|(name, array)| (name, array, false)).collect();
-    if let Some(of_array) = epochs().map(|epoch| epoch.array.as_ref()).collect::<Option<Vec<_>>>()
-        && !of_array.is_empty()
-    {
+    if epochs().any(|epoch| epoch.erasures.is_some()) {
+        let erasures: UInt64Array = epochs().map(|epoch| epoch.erasures).collect();
+        columns.push(("erasures", Arc::new(erasures), true));
+    }
+    let of_array: Vec<_> = epochs().map(|epoch| epoch.array.as_ref()).collect();
+    if of_array.iter().any(Option::is_some) {
         let column = |(name, column): &(&'static str, Column<ArrayEpoch>)| {
-            (*name, column.array(of_array.iter().copied()), column.nullable())
+            (*name, column.array(&of_array), column.nullable() || of_array.iter().any(Option::is_none))
         };
         columns.extend(ARRAY_EPOCH_COLUMNS.iter().map(column));
     }
@@ -228,6 +234,7 @@ mod tests {
             hit_ratio: 0.0,
             replacement_rate: 0.0,
             flash_writes_blocks: 0,
+            erasures: Some(0),
             array,
         };
         let json = serde_json::to_value(&epoch).unwrap();

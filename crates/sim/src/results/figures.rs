@@ -6,8 +6,18 @@ use serde::Serialize;
 
 use crate::cache_simulation::CacheResult;
 use crate::endurance;
+use crate::experiment;
 use flashwise_device::flash::lifetime;
 use flashwise_device::flash::profile::Profile;
+
+/// A read cache in RAM before a policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RamFigures {
+    /// Its size.
+    pub ram_bytes: u64,
+    /// Reads that it had.
+    pub ram_hits: u64,
+}
 
 /// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -171,18 +181,19 @@ pub struct EnduranceFigures {
     /// The device whose cycles count.
     pub device: Option<String>,
     /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
-    pub lifetime_years: Option<f64>,
+    pub flash_lifetime_years: Option<f64>,
 }
 
 impl EnduranceFigures {
-    /// The figures of `run`.
+    /// The figures of `run` on its `flash`.
     pub(super) fn new(
-        run: &endurance::Run,
-        reference: &endurance::Counts,
+        run: &experiment::Run,
+        flash: &experiment::Flash,
+        reference: Option<&endurance::Counts>,
         limits: &WearLimits,
         block_size_bytes: u64,
     ) -> EnduranceFigures {
-        let endurance::Run { job, geometry, counts } = run;
+        let (job, experiment::Flash { geometry, counts }) = (&run.job, flash);
         let (writes, wear) = (&counts.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
         let written_bytes = writes.total_blocks() * block_size_bytes;
@@ -202,7 +213,7 @@ impl EnduranceFigures {
             erasures: counts.erasures(),
             epbpd: counts.epbpd(),
             fue: counts.fue(),
-            wfue: counts.wfue(limits.wfue_alpha, reference),
+            wfue: reference.and_then(|reference| counts.wfue(limits.wfue_alpha, reference)),
             wfue_alpha: limits.wfue_alpha,
             host_write_amplification: counts.host_write_amplification(),
             device_write_amplification: counts.device_write_amplification(),
@@ -224,7 +235,7 @@ impl EnduranceFigures {
                 .drive_writes_per_day
                 .and_then(|budget| lifetime::budget_used(written_bytes, capacity_bytes, duration_us, budget)),
             device: limits.device.as_ref().map(|device| device.name.clone()),
-            lifetime_years: cycles.and_then(|cycles| lifetime::lifetime_years(most_worn, cycles, duration_us)),
+            flash_lifetime_years: cycles.and_then(|cycles| lifetime::lifetime_years(most_worn, cycles, duration_us)),
         }
     }
 }

@@ -4,16 +4,19 @@ mod columns;
 mod figures;
 
 use flashwise_core::access::Op;
+use flashwise_core::admission::Setting;
 use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 use serde::Serialize;
 
 pub use self::columns::{parquet, write_csv};
-pub use self::figures::{CacheFigures, EnduranceFigures, WearLimits};
-use crate::array::{ArrayEpoch, ArrayFigures, ArrayRun};
+pub use self::figures::{CacheFigures, EnduranceFigures, RamFigures, WearLimits};
+use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
 use crate::endurance;
+use crate::experiment;
+use crate::online::{self, Ran, Stretch};
 use crate::simulate::Run;
 use flashwise_trace::Trace;
 
@@ -57,14 +60,14 @@ pub struct ResultRow {
     pub read_admissions: u64,
     /// Write misses among them.
     pub write_admissions: u64,
-    /// Admissions that evicted a block; not counted where endurance is simulated.
+    /// Admissions that evicted a block; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacements: Option<u64>,
-    /// Blocks that left the cache; not counted where endurance is simulated.
+    /// Blocks that left the cache; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evictions: Option<u64>,
     /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
-    /// layout writes besides, do not count; not counted where endurance is simulated.
+    /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_traffic_blocks: Option<u64>,
     /// Misses that left the cache as it was.
@@ -73,6 +76,9 @@ pub struct ResultRow {
     pub flash_writes_blocks: u64,
     /// The same in bytes.
     pub flash_bytes_written: u64,
+    /// The read cache in RAM before a policy, if there is one and no flash is simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub ram: Option<RamFigures>,
     /// What the tiers of a whole cache did, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheFigures>,
@@ -100,6 +106,9 @@ pub struct Epoch {
     pub replacement_rate: f64,
     /// Write hits and admissions.
     pub flash_writes_blocks: u64,
+    /// Erase units erased, where a flash was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erasures: Option<u64>,
     /// What an array did and a rule decided, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArrayEpoch>,
@@ -135,28 +144,12 @@ impl ResultRow {
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
             flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
+            ram: None,
             cache: None,
             endurance: None,
             array: None,
             epochs: epochs(&run.epochs),
         }
-    }
-
-    /// The row of a policy behind an admission rule that ran over `trace`.
-    pub fn of_array(trace: &Trace, run: &ArrayRun) -> ResultRow {
-        let replayed = &run.replayed;
-        let figures = ArrayFigures::of(run.job.admission.as_ref(), &run.setting, &replayed.counts, replayed.seconds);
-        let figures = match &replayed.waits {
-            Some(waits) => figures.with_waits(waits),
-            None => figures,
-        };
-        let plain = Run { job: run.job.job.clone(), counters: replayed.counters, epochs: Vec::new() };
-        let counters: Vec<_> = replayed.epochs.iter().map(|stretch| stretch.counters).collect();
-        let mut epochs = epochs(&counters);
-        for (epoch, stretch) in epochs.iter_mut().zip(&replayed.epochs) {
-            epoch.array = Some(ArrayEpoch::of(&run.setting, stretch, &replayed.decisions));
-        }
-        ResultRow { array: Some(figures), epochs, ..ResultRow::new(trace, &plain) }
     }
 
     /// The row of a whole cache that ran over `trace`.
@@ -191,6 +184,7 @@ impl ResultRow {
             bypasses: counters.bypasses(),
             flash_writes_blocks: figures.flash_written_blocks(),
             flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
+            ram: None,
             cache: Some(CacheFigures::new(result)),
             endurance: None,
             array: None,
@@ -200,48 +194,137 @@ impl ResultRow {
 }
 
 impl ResultRow {
-    /// The row of a cache whose endurance was simulated over `trace`, compared with `reference` and `limits`.
-    pub fn of_endurance(
+    /// The row of `run`, whose wear is compared with `reference`, if that was simulated, and with `limits`.
+    pub fn of_run(
         trace: &Trace,
-        run: &endurance::Run,
-        reference: &endurance::Counts,
+        run: &experiment::Run,
+        reference: Option<&endurance::Counts>,
         limits: &WearLimits,
     ) -> ResultRow {
-        let counts = &run.counts;
-        let block_size_bytes = trace.block_size_bytes();
-        let (accesses, read_hits) = (counts.reads + counts.writes, counts.read_hits());
-        let flash_writes_blocks = counts.flash_writes.total_blocks();
+        let of_cache = match (&run.ran, &run.flash) {
+            (Some(ran), _) => ResultRow::of_online(run, ran),
+            (None, Some(flash)) => ResultRow::of_offline(&flash.counts),
+            (None, None) => unreachable!("what knows the future has a flash"),
+        };
+        let flash = run.flash.as_ref();
+        let endurance =
+            flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, trace.block_size_bytes()));
+        let ram = flash.is_none() && run.ram_blocks > 0;
+        let ram = ram.then(|| RamFigures {
+            ram_bytes: run.ram_blocks * trace.block_size_bytes(),
+            ram_hits: run.ran.as_ref().map_or(0, |ran| ran.counted.counts.ram_hits),
+        });
         ResultRow {
             trace: trace.name().to_owned(),
             policy: run.job.algorithm.to_string(),
             size: run.job.size.clone(),
             capacity_blocks: run.job.capacity_blocks as u64,
-            block_size_bytes,
+            block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: trace.len() as u64 - accesses,
+            warmup_accesses: trace.len() as u64 - of_cache.accesses,
+            flash_bytes_written: of_cache.flash_writes_blocks * trace.block_size_bytes(),
+            ram,
+            endurance,
+            array: run.setting.as_ref().zip(run.ran.as_ref()).map(|(setting, ran)| array_figures(run, setting, ran)),
+            epochs: run.ran.as_ref().map(|ran| online_epochs(ran, run)).unwrap_or_default(),
+            ..of_cache
+        }
+    }
+
+    /// What was counted of a cache that does not know the future. Those that evict whole erase units do not tell which blocks they replace.
+    fn of_online(run: &experiment::Run, ran: &Ran) -> ResultRow {
+        let counts = &ran.counted.counts;
+        let (counters, of_units) = (&counts.counters, run.job.algorithm.evicts_units());
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        let (reads, read_hits) = (counts.ram_hits + read.accesses(), counts.ram_hits + read.hits);
+        ResultRow {
+            accesses: counts.accesses(),
+            reads,
+            writes: write.accesses(),
+            read_hits,
+            write_hits: write.hits,
+            hits: counts.hits(),
+            hit_ratio: ratio(counts.hits(), counts.accesses()),
+            read_hit_ratio: ratio(read_hits, reads),
+            admissions: counters.admissions(),
+            read_admissions: read.admissions(),
+            write_admissions: write.admissions(),
+            replacements: (!of_units).then(|| counters.replacements()),
+            evictions: (!of_units).then(|| counters.evictions()),
+            write_traffic_blocks: (!of_units).then(|| counters.write_traffic_blocks()),
+            bypasses: counters.bypasses(),
+            flash_writes_blocks: flash_writes_blocks(counts, run),
+            ..ResultRow::default()
+        }
+    }
+
+    /// What was counted of an algorithm that knows the future.
+    fn of_offline(counts: &endurance::Counts) -> ResultRow {
+        let (accesses, hits) = (counts.reads + counts.writes, counts.read_hits() + counts.write_hits);
+        ResultRow {
             accesses,
             reads: counts.reads,
             writes: counts.writes,
-            read_hits,
-            write_hits: 0,
-            hits: read_hits,
-            hit_ratio: if accesses == 0 { 0.0 } else { read_hits as f64 / accesses as f64 },
+            read_hits: counts.read_hits(),
+            write_hits: counts.write_hits,
+            hits,
+            hit_ratio: ratio(hits, accesses),
             read_hit_ratio: counts.rhr(),
-            admissions: counts.insertions(),
+            admissions: counts.insertions() - counts.write_hits,
             read_admissions: counts.insertions_read,
-            write_admissions: counts.insertions_write,
-            replacements: None,
-            evictions: None,
-            write_traffic_blocks: None,
+            write_admissions: counts.insertions_write - counts.write_hits,
             bypasses: counts.bypasses,
-            flash_writes_blocks,
-            flash_bytes_written: flash_writes_blocks * block_size_bytes,
-            cache: None,
-            endurance: Some(EnduranceFigures::new(run, reference, limits, block_size_bytes)),
-            array: None,
-            epochs: Vec::new(),
+            flash_writes_blocks: counts.flash_writes.total_blocks(),
+            ..ResultRow::default()
         }
     }
+}
+
+/// Blocks written to flash: those that a simulated flash was given, else the write hits and admissions.
+fn flash_writes_blocks(counts: &online::Counts, run: &experiment::Run) -> u64 {
+    match run.flash {
+        Some(_) => counts.tally.flash_writes.total_blocks(),
+        None => counts.counters.flash_writes_blocks(),
+    }
+}
+
+/// What the run does to an array. Where the flash was simulated, its measured write amplification takes the place of the one that the
+/// device's description has: equation 6.
+fn array_figures(run: &experiment::Run, setting: &Setting, ran: &Ran) -> ArrayFigures {
+    let mut setting = *setting;
+    if let Some(flash) = &run.flash {
+        let measured = flash.counts.device_write_amplification();
+        setting.array.cache.write_amplification = measured.unwrap_or(setting.array.cache.write_amplification);
+    }
+    let Stretch { counts, seconds, .. } = &ran.counted;
+    let figures = ArrayFigures::of(run.job.admission.as_ref(), &setting, &counts.traffic, counts.ram_hits, *seconds);
+    match &ran.waits {
+        Some(waits) => figures.with_waits(waits),
+        None => figures,
+    }
+}
+
+fn online_epochs(ran: &Ran, run: &experiment::Run) -> Vec<Epoch> {
+    let mut first_access = 0;
+    let epoch = |stretch: &Stretch| {
+        let counts = &stretch.counts;
+        let epoch = Epoch {
+            first_access,
+            accesses: counts.accesses(),
+            hit_ratio: ratio(counts.hits(), counts.accesses()),
+            replacement_rate: ratio(counts.counters.replacements(), counts.accesses()),
+            flash_writes_blocks: flash_writes_blocks(counts, run),
+            erasures: run.flash.as_ref().map(|_| counts.device.erasures),
+            array: run.setting.as_ref().map(|setting| ArrayEpoch::of(setting, stretch, &ran.decisions)),
+        };
+        first_access += epoch.accesses;
+        epoch
+    };
+    ran.epochs.iter().map(epoch).collect()
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
@@ -257,6 +340,7 @@ fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
             hit_ratio: hits as f64 / accesses as f64,
             replacement_rate: counters.replacements() as f64 / accesses as f64,
             flash_writes_blocks: figures.flash_written_blocks(),
+            erasures: None,
             array: None,
         };
         first_access += accesses;
@@ -274,6 +358,7 @@ fn epochs(counters: &[Counters]) -> Vec<Epoch> {
             hit_ratio: counters.hit_ratio(),
             replacement_rate: counters.replacement_rate(),
             flash_writes_blocks: counters.flash_writes_blocks(),
+            erasures: None,
             array: None,
         };
         first_access += epoch.accesses;

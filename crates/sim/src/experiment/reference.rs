@@ -1,6 +1,7 @@
 //! What weighted flash usage effectiveness compares with: M+, and H where every block is an erase unit.
 
-use super::{Algorithm, Counts, Job, Method, Placement, Run};
+use super::{Job, Run};
+use crate::endurance::{Algorithm, Counts, Method, Placement};
 
 /// The algorithm that an algorithm is compared with.
 fn reference_of(algorithm: &Algorithm) -> &'static str {
@@ -21,7 +22,7 @@ pub fn with_references(mut jobs: Vec<Job>) -> Vec<Job> {
         let job = jobs[at].clone();
         if !jobs.iter().any(|other| is_reference(other, &job)) {
             let algorithm = Algorithm::parse(reference_of(&job.algorithm)).expect("a reference is an algorithm");
-            jobs.push(Job { algorithm, ..job });
+            jobs.push(Job { algorithm, admission: None, ..job });
         }
     }
     jobs
@@ -29,5 +30,6 @@ pub fn with_references(mut jobs: Vec<Job>) -> Vec<Job> {
 
 /// What `run` is compared with, if it is among `runs`.
 pub fn reference<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Counts> {
-    runs.iter().find(|other| is_reference(&other.job, &run.job)).map(|other| &other.counts)
+    let reference = runs.iter().find(|other| is_reference(&other.job, &run.job))?;
+    reference.flash.as_ref().map(|flash| &flash.counts)
 }

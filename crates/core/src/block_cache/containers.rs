@@ -1,0 +1,57 @@
+//! Container policies on host-managed flash.
+//!
+//! Source: Cheng et al., USENIX ATC 2016, section 5.3 and Table 2 (RIPQ+, Pannier).
+
+use super::{BlockCache, FlashWrites, Tally};
+use crate::access::{Access, Op};
+use crate::container_policy::{self, ContainerPolicy};
+use crate::policy::Outcome;
+use crate::step::FlashStep;
+
+/// A container policy, which decides where blocks lie too.
+#[derive(Clone, Debug)]
+pub struct Containers<P> {
+    policy: P,
+    buffer_hits: u64,
+}
+
+impl<P: ContainerPolicy> Containers<P> {
+    /// A cache of what `policy` holds, which is nothing yet.
+    pub fn new(policy: P) -> Containers<P> {
+        Containers { policy, buffer_hits: 0 }
+    }
+}
+
+impl<P: ContainerPolicy> BlockCache for Containers<P> {
+    type Key = P::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<P::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome<P::Key> {
+        match self.policy.access(access, time_us, steps) {
+            container_policy::Outcome::Hit { in_ram } => {
+                self.buffer_hits += u64::from(in_ram && access.op == Op::Read);
+                Outcome::Hit
+            }
+            container_policy::Outcome::Admit => Outcome::Admit { evicted: None },
+            container_policy::Outcome::Bypass => Outcome::Bypass,
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: P::Key, later: P::Key) {
+        self.policy.prefetch(soon, later);
+    }
+
+    fn tally(&self) -> Tally {
+        let counts = self.policy.counts();
+        Tally {
+            flash_writes: FlashWrites {
+                client_blocks: counts.client_write_blocks,
+                admission_blocks: counts.admitted_blocks,
+                copy_forward_blocks: counts.copied_forward_blocks,
+            },
+            buffer_hits: self.buffer_hits,
+            live_at_reset_blocks: counts.live_at_reset_blocks,
+        }
+    }
+}

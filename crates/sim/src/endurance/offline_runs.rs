@@ -1,0 +1,179 @@
+//! Runs of the algorithms that know the future: what those of a trace, a RAM and a size have in common is done once.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use flashwise_trace::Trace;
+use rayon::prelude::*;
+
+use super::algorithm::{Budget, Limit, Offline, Placement};
+use super::settings::Geometry;
+use super::{Counts, EnduranceError, budget, perform};
+use crate::offline::{FlashStream, Plan, Threshold, next_reads};
+
+/// An algorithm over a trace.
+#[derive(Clone, Debug)]
+pub(crate) struct OfflineRun {
+    /// Its number among the jobs.
+    pub number: usize,
+    /// What it does.
+    pub method: Offline,
+    /// How the user called it, ...
+    pub algorithm: String,
+    /// ... and its size.
+    pub size: String,
+    /// The cache.
+    pub geometry: Geometry,
+}
+
+/// A run's number and what came of it.
+type Done = (usize, Counts);
+
+/// Runs all of `runs` over `trace`, of which `warmup` accesses are not counted and the others take so many `days`; calls `ended` for each.
+pub(crate) fn run_offline(
+    trace: &Trace,
+    warmup: u64,
+    days: Option<f64>,
+    runs: &[OfflineRun],
+    ended: &(dyn Fn() + Sync),
+) -> Result<Vec<Done>, EnduranceError> {
+    if runs.is_empty() {
+        return Ok(vec![]);
+    }
+    let next_reads = next_reads(trace)?;
+    let runs: Vec<&OfflineRun> = runs.iter().collect();
+    let by_ram = grouped(&runs, |run| run.geometry.read_cache_blocks);
+    let done: Vec<Vec<Done>> = by_ram
+        .into_par_iter()
+        .with_max_len(1)
+        .map(|(ram_blocks, runs)| {
+            let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup);
+            let by_size = grouped(&runs, |run| run.geometry.capacity_blocks);
+            let of_size =
+                |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(trace, days, &stream, &runs, ended).run(&runs);
+            let done = by_size.into_par_iter().with_max_len(1).map(of_size).collect::<Result<Vec<_>, _>>()?;
+            Ok(done.concat())
+        })
+        .collect::<Result<_, EnduranceError>>()?;
+    Ok(done.concat())
+}
+
+fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Vec<(usize, Vec<&'a OfflineRun>)> {
+    let mut groups: BTreeMap<usize, Vec<&OfflineRun>> = BTreeMap::new();
+    for &run in runs {
+        groups.entry(by(run)).or_default().push(run);
+    }
+    groups.into_iter().collect()
+}
+
+/// The jobs over one trace with caches and DRAM of one size.
+struct SizeRuns<'a> {
+    trace: &'a Trace,
+    days: Option<f64>,
+    ended: &'a (dyn Fn() + Sync),
+    stream: &'a FlashStream,
+    capacity_blocks: usize,
+    m: Plan,
+    m_plus: OnceLock<Plan>,
+    /// What M+ erases in place, and in unit caching.
+    m_plus_erasures: [OnceLock<u64>; 2],
+}
+
+impl<'a> SizeRuns<'a> {
+    fn new(
+        trace: &'a Trace,
+        days: Option<f64>,
+        stream: &'a FlashStream,
+        runs: &[&OfflineRun],
+        ended: &'a (dyn Fn() + Sync),
+    ) -> SizeRuns<'a> {
+        let capacity_blocks = runs[0].geometry.capacity_blocks;
+        SizeRuns {
+            trace,
+            days,
+            ended,
+            stream,
+            capacity_blocks,
+            m: Plan::min(stream, capacity_blocks),
+            m_plus: OnceLock::new(),
+            m_plus_erasures: [OnceLock::new(), OnceLock::new()],
+        }
+    }
+
+    fn run(&self, runs: &[&OfflineRun]) -> Result<Vec<Done>, EnduranceError> {
+        let run = |prepared: &&OfflineRun| {
+            let offline = &prepared.method;
+            let counts = match offline.limit {
+                Limit::Hits(0) => self.perform(&self.m, prepared, offline.placement),
+                Limit::Hits(1) => self.perform(self.m_plus(), prepared, offline.placement),
+                Limit::Hits(hits) => {
+                    let plan = self.rerun(Threshold::least_hits(hits));
+                    self.perform(&plan, prepared, offline.placement)
+                }
+                Limit::Budget(budget) => self.within(budget, prepared, offline.placement)?,
+            };
+            (self.ended)();
+            Ok((prepared.number, Counts { days: self.days, ..counts }))
+        };
+        runs.par_iter().with_max_len(1).map(run).collect()
+    }
+
+    fn m_plus(&self) -> &Plan {
+        self.m_plus.get_or_init(|| self.m.rerun(self.stream, self.capacity_blocks, Threshold::least_hits(1)))
+    }
+
+    fn rerun(&self, threshold: Threshold) -> Plan {
+        self.m_plus().rerun(self.stream, self.capacity_blocks, threshold)
+    }
+
+    fn perform(&self, plan: &Plan, prepared: &OfflineRun, placement: Placement) -> Counts {
+        perform(self.stream, plan, &prepared.geometry, placement)
+    }
+
+    fn within(&self, budget: Budget, prepared: &OfflineRun, placement: Placement) -> Result<Counts, EnduranceError> {
+        let budget = self.erasures(budget, prepared, placement)?;
+        budget::Within {
+            run: &|threshold| Ok(self.perform(&self.rerun(threshold), prepared, placement)),
+            leave_out: &|count| Threshold::of_count(self.m_plus(), count),
+            insertions: self.m_plus().insertions().len() as u64,
+        }
+        .budget(budget)
+    }
+
+    /// How many erasures a budget allows.
+    fn erasures(&self, budget: Budget, prepared: &OfflineRun, placement: Placement) -> Result<f64, EnduranceError> {
+        let OfflineRun { geometry, size, .. } = prepared;
+        let trace = self.trace.name().to_owned();
+        let algorithm = prepared.algorithm.clone();
+        let (erasures, one) = match budget {
+            Budget::Epbpd(epbpd) => {
+                let Some(days) = self.days else {
+                    return Err(EnduranceError::NoTimes { algorithm, trace });
+                };
+                let units_days = f64::from(geometry.units) * days;
+                (epbpd * units_days, format!("epbpd={:.3e}", 1.0 / units_days))
+            }
+            Budget::Share(share) => {
+                let all = self.m_plus_erasures(prepared, placement);
+                if all == 0 {
+                    // There is nothing to save: M+ erases nothing, and neither does C.
+                    return Ok(0.0);
+                }
+                (share * all as f64, format!("share={:.3}%", 100.0 / all as f64))
+            }
+        };
+        if erasures < 1.0 {
+            let size = size.clone();
+            return Err(EnduranceError::BudgetBelowOneErasure { algorithm, size, trace, erasures, least: one });
+        }
+        Ok(erasures)
+    }
+
+    fn m_plus_erasures(&self, prepared: &OfflineRun, placement: Placement) -> u64 {
+        let (at, placement) = match placement {
+            Placement::UnitCaching => (1, placement),
+            _ => (0, Placement::InPlace { trim: true }),
+        };
+        *self.m_plus_erasures[at].get_or_init(|| self.perform(self.m_plus(), prepared, placement).erasures())
+    }
+}
