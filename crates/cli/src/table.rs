@@ -188,7 +188,7 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
             human::count(wear.erasures),
             number(wear.epbpd),
             human::count(row.flash_writes_blocks),
-            human::count(wear.copy_forward_blocks),
+            human::count(wear.flash_copy_forward_blocks),
             number(wear.host_write_amplification),
             number(wear.device_write_amplification),
             number(wear.fue),

@@ -13,13 +13,18 @@ use std::fs;
 use common::{project, succeed};
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
-const MEANINGS: [(&str, &[&str], &str); 3] = [
+const MEANINGS: [(&str, &[&str], &str); 4] = [
     (
         "wear",
         &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
         "writes that find their block in a cache in place or in containers are hits and not admissions, as everywhere",
     ),
     ("wear", &["replacements", "evictions", "write_traffic_blocks"], "they are counted of policies in place too"),
+    (
+        "wear",
+        &["client_blocks", "admission_blocks", "copy_forward_blocks"],
+        "they are called flash_client_blocks and so on, as of the log",
+    ),
     (
         "wear",
         &["lifetime_years"],

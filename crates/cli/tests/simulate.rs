@@ -332,7 +332,8 @@ fn wear_is_simulated_in_every_form() {
         for key in ["rhr", "epbpd", "fue", "wfue", "host_write_amplification", "device_write_amplification"] {
             assert!(row(policy)[key].is_f64(), "{policy}: {key}");
         }
-        let causes = ["client_blocks", "admission_blocks", "copy_forward_blocks"].map(|key| count(policy, key));
+        let causes = ["flash_client_blocks", "flash_admission_blocks", "flash_copy_forward_blocks"]
+            .map(|key| count(policy, key));
         assert_eq!(causes.iter().sum::<u64>(), count(policy, "flash_writes_blocks"), "{policy}");
         assert_eq!(count(policy, "ram_hits") + count(policy, "flash_hits"), count(policy, "read_hits"), "{policy}");
         assert!(ratio(policy, "rhr") <= ratio("m", "rhr"), "{policy}");

@@ -361,9 +361,9 @@ fn worn(wear: &EnduranceFigures) -> Vec<String> {
     let counts = [
         wear.ram_hits,
         wear.flash_hits,
-        wear.client_blocks,
-        wear.admission_blocks,
-        wear.copy_forward_blocks,
+        wear.flash_client_blocks,
+        wear.flash_admission_blocks,
+        wear.flash_copy_forward_blocks,
         wear.device_programs_pages,
         wear.device_copies_pages,
     ];

@@ -8,6 +8,7 @@ pub mod array;
 pub mod cache_run;
 pub mod cache_settings;
 pub mod cache_simulation;
+pub mod columns;
 pub mod endurance;
 pub mod experiment;
 pub mod offline;

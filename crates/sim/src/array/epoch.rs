@@ -6,38 +6,39 @@
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
 use flashwise_core::admission::adaptive::Decision;
-use serde::Serialize;
 
 use super::latency::Latencies;
+use crate::columns::figures;
 use crate::online::Stretch;
 
-/// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ArrayEpoch {
-    /// When the epoch begins, in seconds since the beginning of the trace.
-    pub start_s: f64,
-    /// How long it takes.
-    pub seconds: f64,
-    /// Misses per access.
-    pub miss_ratio: f64,
-    /// Writes per access.
-    pub write_share: f64,
-    /// How long a block access waits on average.
-    pub latency_mean_us: f64,
-    /// `w_c`: writes per cell of the cache and second.
-    pub cache_write_rate: f64,
-    /// `w_s`: writes per cell of the storage and second.
-    pub storage_write_rate: f64,
-    /// `f_c`: share of the cache's endurance that a second takes.
-    pub cache_wear_rate: f64,
-    /// `f_s`: share of the storage's endurance that a second takes.
-    pub storage_wear_rate: f64,
-    /// The threshold at the end of the epoch: a portion, blocks or references. Null where every length is admitted, too.
-    pub threshold: Option<f64>,
-    /// Where that lies among the thresholds, from 0 to 1, at which everything is admitted.
-    pub threshold_position: Option<f64>,
-    /// The policy at the end of the epoch, where that is what is decided.
-    pub chosen_policy: Option<String>,
+figures! {
+    /// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
+    pub struct ArrayEpoch {
+        /// When the epoch begins, in seconds since the beginning of the trace.
+        start_s: f64, "s";
+        /// How long it takes.
+        seconds: f64, "s";
+        /// Misses per access.
+        miss_ratio: f64, "share";
+        /// Writes per access.
+        write_share: f64, "share";
+        /// How long a block access waits on average.
+        latency_mean_us: f64, "us";
+        /// `w_c`: writes per cell of the cache and second.
+        cache_write_rate: f64, "writes a cell and second";
+        /// `w_s`: writes per cell of the storage and second.
+        storage_write_rate: f64, "writes a cell and second";
+        /// `f_c`: share of the cache's endurance that a second takes.
+        cache_wear_rate: f64, "share of endurance a second";
+        /// `f_s`: share of the storage's endurance that a second takes.
+        storage_wear_rate: f64, "share of endurance a second";
+        /// The threshold at the end of the epoch: a portion, blocks or references. Null where every length is admitted, too.
+        threshold: Option<f64>, "as the rule has it";
+        /// Where that lies among the thresholds, from 0 to 1, at which everything is admitted.
+        threshold_position: Option<f64>, "share";
+        /// The policy at the end of the epoch, where that is what is decided.
+        chosen_policy: Option<String>, "";
+    }
 }
 
 impl ArrayEpoch {

@@ -16,6 +16,7 @@ use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use flashwise_device::{ArrayError, Document, Keys, Range};
 use serde::Serialize;
 
+use crate::columns::figures;
 use flashwise_trace::Trace;
 
 pub use arrivals::Arrivals;
@@ -177,41 +178,42 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_
     Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
 }
 
-/// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ArrayFigures {
-    /// The rule that says what the cache takes in, as the user named it; empty if there is none.
-    pub admission: String,
-    /// When requests came: `none`, `trace` or `closed`, with options.
-    pub arrivals: String,
-    /// Where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
-    pub latency_mean_us: f64,
-    /// What half of them do not exceed, ...
-    pub latency_p50_us: f64,
-    /// ... 95 %, ...
-    pub latency_p95_us: f64,
-    /// ... 99 % ...
-    pub latency_p99_us: f64,
-    /// ... and 99.9 %.
-    pub latency_p999_us: f64,
-    /// The longest.
-    pub latency_max_us: f64,
-    /// Requests answered per second of a closed loop.
-    pub requests_per_s: Option<f64>,
-    /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
-    pub cache_utilisation: Option<f64>,
-    /// The same of the storage.
-    pub storage_utilisation: Option<f64>,
-    /// How long the array lasts: the lesser of both tiers.
-    pub lifetime_years: f64,
-    /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
-    pub latency_over_lifetime: f64,
-    /// `w_c`: writes per cell of the cache and second.
-    pub cache_write_rate: f64,
-    /// `w_s`: writes per cell of the storage and second.
-    pub storage_write_rate: f64,
-    /// Accesses that went past the cache.
-    pub bypassed: u64,
+figures! {
+    /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
+    pub struct ArrayFigures {
+        /// The rule that says what the cache takes in, as the user named it; empty if there is none.
+        admission: String, "";
+        /// When requests came: `none`, `trace` or `closed`, with options.
+        arrivals: String, "";
+        /// Where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
+        latency_mean_us: f64, "us";
+        /// The latency that half of them do not exceed.
+        latency_p50_us: f64, "us";
+        /// The latency that 95 % do not exceed.
+        latency_p95_us: f64, "us";
+        /// The latency that 99 % do not exceed.
+        latency_p99_us: f64, "us";
+        /// The latency that 99.9 % do not exceed.
+        latency_p999_us: f64, "us";
+        /// The longest latency.
+        latency_max_us: f64, "us";
+        /// Requests answered per second of a closed loop.
+        requests_per_s: Option<f64>, "requests a second";
+        /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
+        cache_utilisation: Option<f64>, "share";
+        /// The work of the busiest device of the storage, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
+        storage_utilisation: Option<f64>, "share";
+        /// How long the array lasts: the lesser of both tiers.
+        lifetime_years: f64, "years";
+        /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
+        latency_over_lifetime: f64, "us a year";
+        /// `w_c`: writes per cell of the cache and second.
+        cache_write_rate: f64, "writes a cell and second";
+        /// `w_s`: writes per cell of the storage and second.
+        storage_write_rate: f64, "writes a cell and second";
+        /// Accesses that went past the cache.
+        bypassed: u64, "block accesses";
+    }
 }
 
 impl ArrayFigures {

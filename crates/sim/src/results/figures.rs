@@ -2,68 +2,70 @@
 
 use flashwise_core::cache::Figures;
 use flashwise_core::format::BLOCK_BYTES;
-use serde::Serialize;
 
 use crate::cache_simulation::CacheResult;
+use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
 use flashwise_device::flash::lifetime;
 use flashwise_device::flash::profile::Profile;
 
-/// A read cache in RAM before a policy.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RamFigures {
-    /// Its size.
-    pub ram_bytes: u64,
-    /// Reads that it had.
-    pub ram_hits: u64,
+figures! {
+    /// A read cache in RAM before a policy.
+    pub struct RamFigures {
+        /// RAM of the read cache.
+        ram_bytes: u64, "bytes";
+        /// Reads that the read cache in RAM had.
+        ram_hits: u64, "block accesses";
+    }
 }
 
-/// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CacheFigures {
-    /// The rule that says what the cache takes in, as the user named it; empty if there is none.
-    pub admission: String,
-    /// When written data reaches the backend.
-    pub write_mode: &'static str,
-    /// Size of the flash.
-    pub flash_bytes: u64,
-    /// RAM for the read and the write buffer.
-    pub ram_bytes: u64,
-    /// Reads served from RAM.
-    pub ram_hits: u64,
-    /// Writes to blocks that waited in the write buffer.
-    pub ram_write_hits: u64,
-    /// Reads served from flash.
-    pub flash_hits: u64,
-    /// Flash writes because clients wrote.
-    pub flash_client_blocks: u64,
-    /// Flash writes because the policy admitted blocks.
-    pub flash_admission_blocks: u64,
-    /// Flash writes because wanted blocks were moved out of erase units that were reset.
-    pub flash_copy_forward_blocks: u64,
-    /// Clean blocks that the policy wanted and that were not moved.
-    pub dropped_blocks: u64,
-    /// Flash writes of metadata.
-    pub flash_metadata_blocks: u64,
-    /// Erase units reset.
-    pub erasures: u64,
-    /// All flash writes per block that was written for clients or admitted; 0 if there was none.
-    pub host_write_amplification: f64,
-    /// Blocks written back.
-    pub destaged_blocks: u64,
-    /// Blocks read from the backend.
-    pub backend_read_blocks: u64,
-    /// Blocks that clients' writes sent to the backend past the flash.
-    pub backend_written_blocks: u64,
-    /// Blocks of sequential streams that bypassed the flash.
-    pub sequential_blocks: u64,
-    /// Reads that the policy admitted and the flash had no space for.
-    pub refused_read_blocks: u64,
-    /// Writes that the policy wanted on flash, which had no space for them.
-    pub refused_write_blocks: u64,
-    /// Blocks that bypassed the flash because of whose they were.
-    pub filtered_blocks: u64,
+figures! {
+    /// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
+    pub struct CacheFigures {
+        /// The rule that says what the cache takes in, as the user named it; empty if there is none.
+        admission: String, "";
+        /// When written data reaches the backend.
+        write_mode: &'static str, "";
+        /// Size of the flash.
+        flash_bytes: u64, "bytes";
+        /// RAM for the read and the write buffer.
+        ram_bytes: u64, "bytes";
+        /// Reads served from RAM.
+        ram_hits: u64, "block accesses";
+        /// Writes to blocks that waited in the write buffer.
+        ram_write_hits: u64, "block accesses";
+        /// Reads served from flash.
+        flash_hits: u64, "block accesses";
+        /// Flash writes because clients wrote.
+        flash_client_blocks: u64, "blocks";
+        /// Flash writes because the policy admitted blocks.
+        flash_admission_blocks: u64, "blocks";
+        /// Flash writes because wanted blocks were moved out of erase units that were reset.
+        flash_copy_forward_blocks: u64, "blocks";
+        /// Clean blocks that the policy wanted and that were not copied forward: they left the cache.
+        dropped_blocks: u64, "blocks";
+        /// Flash writes of metadata.
+        flash_metadata_blocks: u64, "blocks";
+        /// Erase units reset.
+        erasures: u64, "erasures";
+        /// All flash writes per block that was written for clients or admitted; 0 if there was none.
+        host_write_amplification: f64, "factor";
+        /// Blocks written back.
+        destaged_blocks: u64, "blocks";
+        /// Blocks read from the backend.
+        backend_read_blocks: u64, "blocks";
+        /// Blocks that clients' writes sent to the backend past the flash.
+        backend_written_blocks: u64, "blocks";
+        /// Blocks of sequential streams that bypassed the flash.
+        sequential_blocks: u64, "blocks";
+        /// Reads that the policy admitted and the flash had no space for.
+        refused_read_blocks: u64, "blocks";
+        /// Writes that the policy wanted on flash, which had no space for them.
+        refused_write_blocks: u64, "blocks";
+        /// Blocks that bypassed the flash because of whose they were.
+        filtered_blocks: u64, "blocks";
+    }
 }
 
 impl CacheFigures {
@@ -114,74 +116,75 @@ pub struct WearLimits {
     pub drive_writes_per_day: Option<f64>,
 }
 
-/// What a cache wears. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
-/// times, or where no device was named.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct EnduranceFigures {
-    /// How blocks lie on flash: `slots`, `containers`, or `unit` where every block is an erase unit.
-    pub layout: &'static str,
-    /// Size of an erase unit.
-    pub erase_unit_bytes: u64,
-    /// Erase units, spare ones included.
-    pub erase_units: u64,
-    /// Flash beyond the size of the cache, as a share of it.
-    pub over_provision: f64,
-    /// DRAM in front of the flash.
-    pub ram_bytes: u64,
-    /// Read hit ratio: reads that DRAM or flash had, per read.
-    pub rhr: f64,
-    /// Reads that DRAM had.
-    pub ram_hits: u64,
-    /// Reads that the flash cache had.
-    pub flash_hits: u64,
-    /// Erase units erased.
-    pub erasures: u64,
-    /// Erasures per erase unit and day.
-    pub epbpd: Option<f64>,
-    /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
-    pub fue: Option<f64>,
-    /// Weighted flash usage effectiveness against M+ (H for unit caching).
-    pub wfue: Option<f64>,
-    /// The weight of the hits in it.
-    pub wfue_alpha: f64,
-    /// Blocks that the host wrote per block that it wrote because of an access.
-    pub host_write_amplification: Option<f64>,
-    /// Pages that the device programmed per block that the host wrote.
-    pub device_write_amplification: Option<f64>,
-    /// Both together.
-    pub write_amplification: Option<f64>,
-    /// Flash writes because clients wrote.
-    pub client_blocks: u64,
-    /// Flash writes because blocks that were read were admitted.
-    pub admission_blocks: u64,
-    /// Flash writes because wanted blocks were moved out of erase units that were reset.
-    pub copy_forward_blocks: u64,
-    /// Pages that the device programmed.
-    pub device_programs_pages: u64,
-    /// Pages among them that the device copied for itself.
-    pub device_copies_pages: u64,
-    /// Share of the pages that were live in the erase units that were erased.
-    pub live_at_eviction: Option<f64>,
-    /// Erasures of the least worn unit, ...
-    pub wear_min: u64,
-    /// ... of all on average, ...
-    pub wear_mean: f64,
-    /// ... of the most worn, ...
-    pub wear_max: u64,
-    /// ... and their standard deviation.
-    pub wear_deviation: f64,
-    /// Days that the trace spans.
-    pub days: Option<f64>,
-    /// Bytes that the host wrote to flash per day.
-    pub flash_bytes_per_day: Option<f64>,
-    /// The same as a multiple of the flash's size: what drives' endurance is rated in.
-    pub drive_writes_per_day: Option<f64>,
-    /// The share of the drive writes per day that are allowed; above 1 the flash wears out before its time.
-    pub drive_writes_budget_used: Option<f64>,
-    /// The device whose cycles count.
-    pub device: Option<String>,
-    /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
-    pub flash_lifetime_years: Option<f64>,
+figures! {
+    /// What a cache wears. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
+    /// times, or where no device was named.
+    pub struct EnduranceFigures {
+        /// How blocks lie on flash: `slots`, `containers`, or `unit` where every block is an erase unit.
+        layout: &'static str, "";
+        /// Size of an erase unit.
+        erase_unit_bytes: u64, "bytes";
+        /// Erase units, spare ones included.
+        erase_units: u64, "erase units";
+        /// Flash beyond the size of the cache, as a share of it.
+        over_provision: f64, "share";
+        /// DRAM in front of the flash.
+        ram_bytes: u64, "bytes";
+        /// Read hit ratio: reads that DRAM or flash had, per read.
+        rhr: f64, "share";
+        /// Reads that DRAM had.
+        ram_hits: u64, "block accesses";
+        /// Reads that the flash cache had.
+        flash_hits: u64, "block accesses";
+        /// Erase units erased.
+        erasures: u64, "erasures";
+        /// Erasures per erase unit and day.
+        epbpd: Option<f64>, "erasures a unit and day";
+        /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
+        fue: Option<f64>, "blocks a page";
+        /// Weighted flash usage effectiveness against M+ (H for unit caching).
+        wfue: Option<f64>, "ratio";
+        /// The weight of the hits in `wfue`.
+        wfue_alpha: f64, "share";
+        /// Blocks that the host wrote per block that it wrote because of an access.
+        host_write_amplification: Option<f64>, "factor";
+        /// Pages that the device programmed per block that the host wrote.
+        device_write_amplification: Option<f64>, "factor";
+        /// Pages programmed per block that was written because of an access: of host and device together.
+        write_amplification: Option<f64>, "factor";
+        /// Flash writes because clients wrote.
+        flash_client_blocks: u64, "blocks";
+        /// Flash writes because blocks that were read were admitted.
+        flash_admission_blocks: u64, "blocks";
+        /// Flash writes because wanted blocks were moved out of erase units that were reset.
+        flash_copy_forward_blocks: u64, "blocks";
+        /// Pages that the device programmed.
+        device_programs_pages: u64, "pages";
+        /// Pages among them that the device copied for itself.
+        device_copies_pages: u64, "pages";
+        /// Share of the pages that were live in the erase units that were erased.
+        live_at_eviction: Option<f64>, "share";
+        /// Erasures of the least worn unit.
+        wear_min: u64, "erasures";
+        /// Erasures of a unit, on average.
+        wear_mean: f64, "erasures";
+        /// Erasures of the most worn unit.
+        wear_max: u64, "erasures";
+        /// Standard deviation of the erasures of a unit.
+        wear_deviation: f64, "erasures";
+        /// Days from the first access after the warm-up to the last.
+        days: Option<f64>, "days";
+        /// Bytes that the host wrote to flash per day.
+        flash_bytes_per_day: Option<f64>, "bytes a day";
+        /// What the host writes to flash per day, as a multiple of its size: what the endurance of drives is rated in.
+        drive_writes_per_day: Option<f64>, "drive writes a day";
+        /// The share of the drive writes per day that are allowed; above 1 the flash wears out before its time.
+        drive_writes_budget_used: Option<f64>, "share";
+        /// The device whose cycles count.
+        device: Option<String>, "";
+        /// Years until the most worn unit has reached the device's limit of erasures, at the rate of the trace.
+        flash_lifetime_years: Option<f64>, "years";
+    }
 }
 
 impl EnduranceFigures {
@@ -218,9 +221,9 @@ impl EnduranceFigures {
             host_write_amplification: counts.host_write_amplification(),
             device_write_amplification: counts.device_write_amplification(),
             write_amplification: counts.write_amplification(),
-            client_blocks: writes.client_blocks,
-            admission_blocks: writes.admission_blocks,
-            copy_forward_blocks: writes.copy_forward_blocks,
+            flash_client_blocks: writes.client_blocks,
+            flash_admission_blocks: writes.admission_blocks,
+            flash_copy_forward_blocks: writes.copy_forward_blocks,
             device_programs_pages: counts.device.programs(),
             device_copies_pages: counts.device.programs() - counts.device.programs_host,
             live_at_eviction: counts.live_share_at_eviction(),

@@ -1,117 +1,121 @@
 //! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
 
-mod columns;
 mod figures;
+mod output;
+mod page;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
 use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
-use serde::Serialize;
 
-pub use self::columns::{parquet, write_csv};
 pub use self::figures::{CacheFigures, EnduranceFigures, RamFigures, WearLimits};
+pub use self::output::{parquet, write_csv};
+pub use self::page::page;
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::cache_run::CacheCounts;
 use crate::cache_simulation::CacheResult;
+use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
 use crate::online::{self, Ran, Stretch};
 use crate::simulate::Run;
 use flashwise_trace::Trace;
 
-/// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`](flashwise_core::cache::Figures)
-/// as well: its hits are those of RAM and flash, its flash writes have every cause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ResultRow {
-    /// The trace as the user named it.
-    pub trace: String,
-    /// The policy as the user named it.
-    pub policy: String,
-    /// The cache size as the user gave it.
-    pub size: String,
-    /// The cache size.
-    pub capacity_blocks: u64,
-    /// Length of a block.
-    pub block_size_bytes: u64,
-    /// Different blocks in the whole trace.
-    pub unique_blocks: u64,
-    /// Accesses at the start that are not counted.
-    pub warmup_accesses: u64,
-    /// Block accesses counted.
-    pub accesses: u64,
-    /// Reads among them.
-    pub reads: u64,
-    /// Writes among them.
-    pub writes: u64,
-    /// Reads that found their block in the cache.
-    pub read_hits: u64,
-    /// Writes that found their block in the cache.
-    pub write_hits: u64,
-    /// Both.
-    pub hits: u64,
-    /// Hits per access.
-    pub hit_ratio: f64,
-    /// Read hits per read.
-    pub read_hit_ratio: f64,
-    /// Misses whose block was put into the cache.
-    pub admissions: u64,
-    /// Read misses among them.
-    pub read_admissions: u64,
-    /// Write misses among them.
-    pub write_admissions: u64,
-    /// Admissions that evicted a block; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replacements: Option<u64>,
-    /// Blocks that left the cache; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub evictions: Option<u64>,
-    /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
-    /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write_traffic_blocks: Option<u64>,
-    /// Misses that left the cache as it was.
-    pub bypasses: u64,
-    /// Write hits and admissions; of a whole cache all that was written to flash.
-    pub flash_writes_blocks: u64,
-    /// The same in bytes.
-    pub flash_bytes_written: u64,
+figures! {
+    /// One (trace, policy, size) and what came of it. Definitions are those of [`Counters`]; of a whole cache those of [`Figures`](flashwise_core::cache::Figures)
+    /// as well: its hits are those of RAM and flash, its flash writes have every cause.
+    pub struct ResultRow {
+        /// The trace as the user named it.
+        trace: String, "";
+        /// The policy as the user named it.
+        policy: String, "";
+        /// The cache size as the user gave it.
+        size: String, "";
+        /// How many blocks the cache holds.
+        capacity_blocks: u64, "blocks";
+        /// Length of a block.
+        block_size_bytes: u64, "bytes";
+        /// Different blocks in the whole trace.
+        unique_blocks: u64, "blocks";
+        /// Accesses at the start that are not counted.
+        warmup_accesses: u64, "block accesses";
+        /// Block accesses counted: those after the warm-up.
+        accesses: u64, "block accesses";
+        /// Block accesses that read.
+        reads: u64, "block accesses";
+        /// Block accesses that write.
+        writes: u64, "block accesses";
+        /// Reads that found their block in RAM or on flash.
+        read_hits: u64, "block accesses";
+        /// Writes that found their block in RAM or on flash.
+        write_hits: u64, "block accesses";
+        /// Accesses that found their block in the cache: read hits and write hits.
+        hits: u64, "block accesses";
+        /// Hits per access.
+        hit_ratio: f64, "share";
+        /// Read hits per read.
+        read_hit_ratio: f64, "share";
+        /// Misses whose block was put into the cache.
+        admissions: u64, "block accesses";
+        /// Reads that missed and whose block was put into the cache.
+        read_admissions: u64, "block accesses";
+        /// Writes that missed and whose block was put into the cache.
+        write_admissions: u64, "block accesses";
+        /// Admissions that evicted a block; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        replacements: Option<u64>, "block accesses";
+        /// Blocks that left the cache; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        evictions: Option<u64>, "blocks";
+        /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
+        /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        write_traffic_blocks: Option<u64>, "blocks";
+        /// Misses that left the cache as it was.
+        bypasses: u64, "block accesses";
+        /// Blocks written to flash: of a policy alone write hits and admissions, else all that the cache wrote.
+        flash_writes_blocks: u64, "blocks";
+        /// What was written to flash, in bytes.
+        flash_bytes_written: u64, "bytes";
+    }
     /// The read cache in RAM before a policy, if there is one and no flash is simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub ram: Option<RamFigures>,
+    ram: Option<RamFigures>;
     /// What the tiers of a whole cache did, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheFigures>,
+    cache: Option<CacheFigures>;
     /// What the cache wears, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub endurance: Option<EnduranceFigures>,
+    endurance: Option<EnduranceFigures>;
     /// What an admission rule lets in, and what it does to an array, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub array: Option<ArrayFigures>,
+    array: Option<ArrayFigures>;
     /// Figures over time, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub epochs: Vec<Epoch>,
+    epochs: Vec<Epoch>;
 }
 
-/// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Epoch {
-    /// Position of the epoch's first access in the trace.
-    pub first_access: u64,
-    /// Accesses in the epoch.
-    pub accesses: u64,
-    /// Hits per access.
-    pub hit_ratio: f64,
-    /// Replacements per access.
-    pub replacement_rate: f64,
-    /// Write hits and admissions.
-    pub flash_writes_blocks: u64,
-    /// Erase units erased, where a flash was simulated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub erasures: Option<u64>,
+figures! {
+    /// Figures of a run of consecutive accesses (Figure 8 of the LARC paper).
+    pub struct Epoch {
+        /// Position of the epoch's first access in the trace.
+        first_access: u64, "accesses before it";
+        /// Accesses in the epoch.
+        accesses: u64, "block accesses";
+        /// Hits per access.
+        hit_ratio: f64, "share";
+        /// Replacements per access.
+        replacement_rate: f64, "share";
+        /// Blocks written to flash, as in rows.
+        flash_writes_blocks: u64, "blocks";
+        /// Erase units erased, where a flash was simulated.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        erasures: Option<u64>, "erasures";
+    }
     /// What an array did and a rule decided, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub array: Option<ArrayEpoch>,
+    array: Option<ArrayEpoch>;
 }
 
 impl ResultRow {
