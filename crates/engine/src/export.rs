@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
+use flashwise_core::recording;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,20 @@ pub enum Operation {
     },
     /// Brings bytes into the cache, ahead of reads.
     Cache,
+}
+
+impl Operation {
+    /// What a recording and the status call it.
+    pub fn recorded(self) -> recording::Operation {
+        match self {
+            Operation::Read => recording::Operation::Read,
+            Operation::Write => recording::Operation::Write,
+            Operation::Flush => recording::Operation::Flush,
+            Operation::Trim => recording::Operation::Trim,
+            Operation::WriteZeroes { .. } => recording::Operation::WriteZeroes,
+            Operation::Cache => recording::Operation::Cache,
+        }
+    }
 }
 
 /// A request to an export. Its range was checked against the export's size by the front end.

@@ -4,6 +4,7 @@
 //! [`normalised::Normaliser`] (requests to block accesses with dense ids) into a [`Trace`], an Arrow IPC file that is mapped into memory.
 //! A [`recording`] is what a server wrote of its clients' requests.
 
+mod chunks;
 pub mod duration;
 pub mod error;
 pub mod formats;
@@ -16,6 +17,7 @@ pub mod recording;
 pub mod request;
 pub mod request_file;
 pub mod requests;
+mod settings;
 pub mod tools;
 
 pub use normalised::trace::Trace;
