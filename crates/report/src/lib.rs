@@ -13,6 +13,7 @@ mod look;
 mod numbers;
 mod panels;
 pub mod pareto;
+mod rows;
 mod scales;
 mod summary;
 mod table;
@@ -150,7 +151,7 @@ impl Page {
             title,
             colours: look::css(":root"),
             settings: settings(report),
-            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], array::rule(row)])),
+            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
