@@ -11,7 +11,9 @@ use crate::failure::Misuse;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Admission, and with it the latency and lifetime of an array, but for the whole cache")]
+#[command(
+    next_help_heading = "What the cache takes in (admission rules), and the latency and lifetime of the storage behind it"
+)]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; lists (target=200us,1ms) and ranges (p=0.1..0.9:0.1,

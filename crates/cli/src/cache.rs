@@ -15,7 +15,7 @@ use crate::failure::Misuse;
 
 /// What the whole cache is made of; `None` is the default.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "The whole cache, as flashwise serve runs it, with --write-mode or --layout containers")]
+#[command(next_help_heading = "The whole cache as flashwise serve runs it: with --write-mode or --layout containers")]
 pub struct CacheOptions {
     /// How blocks lie on flash: containers, a log of erase units as flashwise serve writes it; or slots, each block at a place of its own
     /// on a conventional SSD. Of the whole cache --size is the size of the flash, at least 11 erase units. Blocks are 4KiB and keep their

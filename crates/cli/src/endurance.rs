@@ -16,7 +16,7 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 /// What wears; `None` is the default.
 #[derive(Clone, Debug, Args)]
 #[command(
-    next_help_heading = "What a cache wears; with m, m+, c and their kin, ripq+, pannier, or where any of these, --layout slots, \
+    next_help_heading = "How fast the cache wears out; with m, m+, c and their kin, ripq+, pannier, or where any of these, --layout slots, \
                                --ram, --erase-unit or --over-provision is given without --write-mode"
 )]
 pub struct EnduranceOptions {
