@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use flashwise_server::nbd::Address;
-use flashwise_server::nbd::protocol::NBD_SIMPLE_REPLY_MAGIC;
+use flashwise_server::front::Address;
+use flashwise_server::front::nbd::protocol::NBD_SIMPLE_REPLY_MAGIC;
 
 use super::guest::{Disk, PAGE_BYTES};
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use flashwise_engine::export::Operation;
-use flashwise_server::nbd::transmission::{Command, Terms, Verdict, judge};
+use flashwise_server::front::nbd::transmission::{Command, Terms, Verdict, judge};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: ([u8; 24], u32, bool, bool, bool, u8)| {

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 
 use flashwise_engine::export::Exports;
 use flashwise_fuzz::memory_export::{EXPORT_BYTES, MemoryExport};
-use flashwise_server::nbd::protocol::{
+use flashwise_server::front::nbd::protocol::{
     BASE_ALLOCATION, NBD_OPTS_MAGIC, NBD_REP_MAGIC, NBD_REQUEST_MAGIC, NBD_SIMPLE_REPLY_MAGIC,
     NBD_STRUCTURED_REPLY_MAGIC, command, option, reply_flag, reply_type,
 };
-use flashwise_server::nbd::transmission::DRAIN_BYTES_MAX;
-use flashwise_server::nbd::{Address, Options, Server};
+use flashwise_server::front::nbd::transmission::DRAIN_BYTES_MAX;
+use flashwise_server::front::{Address, Options, Server, nbd};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
@@ -39,8 +39,8 @@ fn serving() -> &'static Serving {
         for (name, export) in NAMES.iter().zip(&exports) {
             assert!(table.add(name, export.clone()));
         }
-        let server =
-            Server::start(&[Address::Unix(path.clone())], table, Options::default()).expect("a socket is free");
+        let server = Server::start(&[nbd::PROTOCOL.at(Address::Unix(path.clone()))], table, Options::default())
+            .expect("a socket is free");
         Serving { _server: server, path, exports: exports.to_vec() }
     })
 }

@@ -4,13 +4,13 @@
 
 use std::io::Cursor;
 
-use flashwise_trace::tools::info::Info;
+use flashwise_trace::Trace;
 use flashwise_trace::input::Input;
 use flashwise_trace::normalised::{Settings, normalise};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::recording::Recording;
 use flashwise_trace::requests::rebuild;
-use flashwise_trace::Trace;
+use flashwise_trace::tools::info::Info;
 use libfuzzer_sys::fuzz_target;
 
 /// What small inputs can be decompressed to; tests tell that memory is bounded beyond.

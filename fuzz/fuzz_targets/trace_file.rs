@@ -5,12 +5,12 @@
 use std::io::{Cursor, Read, Seek, Write};
 use std::sync::OnceLock;
 
-use flashwise_trace::tools::info::Info;
+use flashwise_trace::Trace;
 use flashwise_trace::input::Input;
 use flashwise_trace::normalised::{Settings, normalise};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::requests::rebuild;
-use flashwise_trace::Trace;
+use flashwise_trace::tools::info::Info;
 use libfuzzer_sys::fuzz_target;
 
 /// A file that is right: two volumes, requests of one block and of several.

@@ -1,4 +1,4 @@
-//! flashwise: what a flash cache buys and what it wears, simulated and served. Argument parsing, progress and output; no logic.
+//! flashwise: what a flash cache buys and how fast it wears out, simulated and served. Argument parsing, progress and output; no logic.
 
 mod api;
 mod array;
@@ -27,10 +27,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Flash caches: what they buy and what they wear.
+/// A flash cache in front of slow storage: how much faster it makes it, and how fast the flash wears out.
 ///
-/// Answers from a workload trace what each cache policy would do at each cache size: hits, flash writes, and how far each is
-/// from the best possible. And runs the cache: volumes over NBD, RAM and flash in front of slow disks.
+/// `simulate` answers from a trace of a workload what each cache policy would do at each cache size: hits, flash writes, and how far each is
+/// from the best possible. `serve` runs the cache: volumes over NBD, with RAM and flash in front of slow disks.
 #[derive(Debug, Parser)]
 #[command(name = "flashwise", version, max_term_width = 120)]
 struct Arguments {

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use client::Client;
-use flashwise_server::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
-use flashwise_server::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::front::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
 use serving::Setting;
 
 const BLOCK: u64 = 4096;

@@ -8,7 +8,7 @@ mod common;
 mod serving;
 
 use client::{Client, request_bytes};
-use flashwise_server::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
 use serving::{Server, Setting};
 
 const MIB: usize = 1 << 20;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use client::Client;
-use flashwise_server::nbd::protocol::command::{NBD_CMD_DISC, NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
-use flashwise_server::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_DISC, NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::front::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
 use random::Random;
 use serde_json::Value;
 use serving::Setting;

@@ -30,6 +30,7 @@ pub mod positions;
 pub mod prefetch;
 pub mod quantity;
 pub mod ram;
+pub mod recording;
 pub mod recovery;
 pub mod salvage;
 pub mod sketch;

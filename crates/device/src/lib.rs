@@ -1,7 +1,27 @@
 //! Devices under a cache: modelled flash that steps are charged to, the tiers of an array, and how users describe both: by name, in TOML
-//! files, with options.
+//! files, with options. Lifetimes and latencies of tiers are computed by [`flashwise_core::array`].
 //!
-//! What comes of tiers are those of [`flashwise_core::array`].
+//! A conventional SSD that is written to at random copies pages when it collects garbage, and so writes more than its host does:
+//!
+//! ```
+//! use flashwise_core::step::FlashStep;
+//! use flashwise_device::flash::{Device, Ftl, FtlConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // 4,096 pages in erase units of 64, and a tenth beyond them.
+//! let mut ssd = Ftl::new(FtlConfig::new(4096, 64, 0.1))?;
+//! let mut state = 1_u32;
+//! for _ in 0..100_000 {
+//!     state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+//!     ssd.step(FlashStep::Write { page: state >> 20 });
+//! }
+//! let counters = ssd.counters();
+//! assert_eq!(counters.host_writes, 100_000);
+//! assert_eq!(counters.programs(), counters.programs_host + counters.programs_collection);
+//! assert!(counters.write_amplification() > Some(2.0));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod flash;
 mod keys;

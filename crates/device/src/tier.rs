@@ -126,7 +126,7 @@ impl ArrayModel {
         ArrayModel { cache: tier(CACHE_DEVICE), storage: tier(STORAGE_DEVICE) }
     }
 
-    /// What wears, and takes its time where nobody waits.
+    /// The tiers, which wear out, and whose latencies count where nobody waits.
     pub fn array(&self) -> Array {
         Array { cache: self.cache.tier, storage: self.storage.tier }
     }

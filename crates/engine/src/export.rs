@@ -1,4 +1,42 @@
 //! What a front end asks of a volume, and how it is answered: the border between protocols and the cache.
+//!
+//! A volume is an [`Export`]; whatever else answers requests can be one too:
+//!
+//! ```
+//! use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
+//!
+//! /// A disk of 1 MiB that reads as zeroes and cannot be written.
+//! struct Zeroes;
+//!
+//! impl Export for Zeroes {
+//!     fn size(&self) -> u64 {
+//!         1 << 20
+//!     }
+//!
+//!     fn submit(&self, request: Request, done: Done) {
+//!         done(match request.operation {
+//!             Operation::Read => Ok(vec![0; request.length as usize]),
+//!             _ => Err(Error::NotPermitted),
+//!         });
+//!     }
+//!
+//!     fn extents(&self, _offset: u64, length: u64, _extents_max: usize) -> Result<Vec<Extent>, Error> {
+//!         Ok(vec![Extent { length, hole: true, zero: true }])
+//!     }
+//! }
+//!
+//! let (answer, answered) = std::sync::mpsc::channel();
+//! let read = Request {
+//!     operation: Operation::Read,
+//!     offset: 4096,
+//!     length: 512,
+//!     force_unit_access: false,
+//!     data: Vec::new(),
+//!     caching: Default::default(),
+//! };
+//! Zeroes.submit(read, Box::new(move |result| answer.send(result).unwrap()));
+//! assert_eq!(answered.recv().unwrap(), Ok(vec![0; 512]));
+//! ```
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -6,6 +44,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
+use flashwise_core::recording;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +66,20 @@ pub enum Operation {
     },
     /// Brings bytes into the cache, ahead of reads.
     Cache,
+}
+
+impl Operation {
+    /// What a recording and the status call it.
+    pub fn recorded(self) -> recording::Operation {
+        match self {
+            Operation::Read => recording::Operation::Read,
+            Operation::Write => recording::Operation::Write,
+            Operation::Flush => recording::Operation::Flush,
+            Operation::Trim => recording::Operation::Trim,
+            Operation::WriteZeroes { .. } => recording::Operation::WriteZeroes,
+            Operation::Cache => recording::Operation::Cache,
+        }
+    }
 }
 
 /// A request to an export. Its range was checked against the export's size by the front end.

@@ -5,14 +5,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use flashwise_core::recording::Operation;
 use hdrhistogram::Histogram;
 
 use crate::engine::Answered;
-use crate::export::Operation;
 use crate::status::{LatencyBucket, LatencyStatus};
-
-/// The words for the kinds of operations, in the order in which they are listed.
-pub const OPERATION_NAMES: [&str; 6] = ["read", "write", "flush", "trim", "write-zeroes", "cache"];
 
 /// Upper bounds of the buckets that the metrics show: 1, 2.5 and 5 of each decade from 10 us to 10 s.
 pub const BUCKET_BOUNDS_US: [u64; 19] = [
@@ -25,22 +22,10 @@ const LATENCY_US_MAX: u64 = 3_600_000_000;
 /// Errors of percentiles are below a thousandth.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// The position of an operation in [`OPERATION_NAMES`].
-pub fn operation_index(operation: Operation) -> usize {
-    match operation {
-        Operation::Read => 0,
-        Operation::Write => 1,
-        Operation::Flush => 2,
-        Operation::Trim => 3,
-        Operation::WriteZeroes { .. } => 4,
-        Operation::Cache => 5,
-    }
-}
-
 /// Latencies of all operations of a volume.
 #[derive(Debug)]
 pub struct Latencies {
-    by_operation: Mutex<[Distribution; OPERATION_NAMES.len()]>,
+    by_operation: Mutex<[Distribution; Operation::ALL.len()]>,
 }
 
 #[derive(Debug)]
@@ -101,21 +86,22 @@ impl Latencies {
         }
         let mut by_operation = self.by_operation.lock().unwrap_or_else(PoisonError::into_inner);
         for request in answered {
-            by_operation[operation_index(request.operation)].record(now_us.saturating_sub(request.started_us));
+            by_operation[request.operation.recorded() as usize].record(now_us.saturating_sub(request.started_us));
         }
     }
 
-    /// The operations that were asked for, in the order of [`OPERATION_NAMES`].
+    /// The operations that were asked for, in the order of [`Operation::ALL`].
     pub fn status(&self) -> Vec<LatencyStatus> {
         let by_operation = self.by_operation.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked_for = OPERATION_NAMES.iter().zip(by_operation.iter()).filter(|(_, seen)| !seen.histogram.is_empty());
-        asked_for.map(|(name, seen)| seen.status(name)).collect()
+        let asked_for = Operation::ALL.iter().zip(by_operation.iter()).filter(|(_, seen)| !seen.histogram.is_empty());
+        asked_for.map(|(operation, seen)| seen.status(operation.name())).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Operation;
 
     fn answered(operation: Operation, started_us: u64) -> Answered {
         Answered { operation, started_us, failed: false }
@@ -153,7 +139,9 @@ mod tests {
         latencies.record(&[answered(Operation::Flush, 90)], 100);
         let found: Vec<_> =
             latencies.status().into_iter().map(|seen| (seen.operation, seen.count, seen.max_us)).collect();
-        let expected = OPERATION_NAMES.map(|name| if name == "flush" { (name, 2, 10) } else { (name, 1, 7) });
+        let expected = super::Operation::ALL
+            .map(super::Operation::name)
+            .map(|name| if name == "flush" { (name, 2, 10) } else { (name, 1, 7) });
         assert_eq!(found, expected.map(|(name, count, max_us)| (name.to_owned(), count, max_us)));
     }
 

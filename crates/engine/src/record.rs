@@ -1,7 +1,7 @@
 //! Records every request in files that `flashwise simulate` and `flashwise trace` read, so that a live workload can be asked
 //! "what if".
 //!
-//! Source: this project's trace format `flashwise`: a header line, then `time_us,volume,op,offset,length,flags` a line, compressed
+//! Source: this project's trace format `flashwise`: a header line, then a line for each [`Row`](recording::Row), compressed
 //! with zstd (RFC 8878) where the path ends in `.zst`. Whoever records pays for one push to a queue of fixed size: a thread
 //! formats and writes. What the queue has no room for is dropped and counted, never waited for. What is recorded is in a file
 //! that is whole within two seconds, so that a killed server loses no more than that; [`segments`] has the files.
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use flashwise_core::filter::Caching;
 use flashwise_core::quantity::ByteSize;
+use flashwise_core::recording::{self, Flags};
 
 use crate::export::{Operation, Request};
-use crate::latency::{OPERATION_NAMES, operation_index};
 use crate::status::RecordingStatus;
 pub use segments::Limits;
 use segments::Segments;
@@ -28,11 +28,11 @@ use segments::Segments;
 /// Requests that can wait to be written, which take 10 MiB: those of 0.9 s at 300,000 a second, where the writing thread has to wait
 /// for a processor.
 const QUEUE_REQUESTS: usize = 1 << 18;
-/// The queue is looked at so often.
+/// How often the queue is looked at.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What was recorded is written within this time, ...
+/// What was recorded is written within this time.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
-/// ... or once its lines are this long: the smallest segment has room for three of them.
+/// Lines of this length together are written at once: the smallest segment has room for three of them.
 const PIECE_BYTES: usize = 256 << 10;
 /// Smallest limit of a segment and of all of them.
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
@@ -61,8 +61,9 @@ impl RecordError {
     }
 }
 
+/// A request that waits to be written.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct Queued {
     time_us: u64,
     volume: u32,
     operation: Operation,
@@ -78,7 +79,7 @@ struct Shared {
     path: PathBuf,
     limits: Limits,
     volumes: Vec<String>,
-    queue: ArrayQueue<Row>,
+    queue: ArrayQueue<Queued>,
     dropped: AtomicU64,
     written: AtomicU64,
     finishing: AtomicBool,
@@ -136,7 +137,7 @@ impl Recorder {
         let named = self.shared.volumes.len();
         assert!((volume as usize) < named, "volume {volume} was not named when the recording began");
         let Request { operation, offset, length, force_unit_access, caching, .. } = *request;
-        let row = Row { time_us, volume, operation, force_unit_access, caching, offset, length };
+        let row = Queued { time_us, volume, operation, force_unit_access, caching, offset, length };
         if self.shared.queue.push(row).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -321,38 +322,26 @@ impl Piece {
         self.rows = 0;
     }
 
-    fn add(&mut self, row: &Row, volume: &str) -> io::Result<()> {
+    fn add(&mut self, row: &Queued, volume: &str) -> io::Result<()> {
         // Counted first, so that one that fails is missing.
         self.rows += 1;
-        let operation = OPERATION_NAMES[operation_index(row.operation)];
-        let Row { time_us, offset, length, .. } = row;
-        write!(self.lines, "{time_us},{volume},{operation},{offset},{length},")?;
-        let (no_hole, only_if_fast) = match row.operation {
+        let Queued { time_us, operation, force_unit_access, caching, offset, length, .. } = *row;
+        let (no_hole, only_if_fast) = match operation {
             Operation::WriteZeroes { may_punch_holes, only_if_fast } => (!may_punch_holes, only_if_fast),
             _ => (false, false),
         };
-        let mut joint = "";
-        let flags = [
-            (row.force_unit_access, "fua"),
-            (no_hole, "no-hole"),
-            (only_if_fast, "fast-zero"),
-            (row.caching == Caching::Always, "cache-always"),
-            (row.caching == Caching::Never, "cache-never"),
-        ];
-        for (flag, word) in flags {
-            if flag {
-                write!(self.lines, "{joint}{word}")?;
-                joint = "+";
-            }
-        }
-        self.lines.push(b'\n');
-        Ok(())
+        let flags = Flags { force_unit_access, no_hole, only_if_fast, caching };
+        let (operation, offset_bytes, length_bytes) = (operation.recorded(), offset, length);
+        let row = recording::Row { time_us, volume, operation, offset_bytes, length_bytes, flags };
+        writeln!(self.lines, "{row}")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::segments::{HEADER, Names};
+    use flashwise_core::recording::HEADER;
+
+    use super::segments::Names;
     use super::*;
 
     const UNLIMITED: Limits = Limits { segment_bytes_max: u64::MAX, total_bytes_max: u64::MAX };

@@ -201,7 +201,7 @@ pub struct LatencyStatus {
     pub buckets: Vec<LatencyBucket>,
 }
 
-/// Requests that took at most so long, and longer than the bound below.
+/// Requests that took at most as long as a bound, and longer than the bound below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyBucket {
     /// The bound.
@@ -255,9 +255,9 @@ pub struct ServerStatus {
 /// What a flash device is rated for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rating {
-    /// Writes of the whole device per day ...
+    /// How many times the whole device may be written per day.
     pub drive_writes_per_day: f64,
-    /// ... for so many years.
+    /// The years for which that holds.
     pub warranty_years: f64,
 }
 

@@ -8,7 +8,8 @@ use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
 use super::grid::Grid;
 use super::look::Looks;
-use super::numbers::{about_percent, count, percent, shortest};
+use super::numbers::{about_percent, count, percent, shortest, written};
+use super::rows::{file_name, rule};
 use super::scales::{categories, linear, ratios};
 use super::table::{Figure, Table};
 use flashwise_sim::results::ResultRow;
@@ -56,11 +57,6 @@ pub fn is_of_arrays(rows: &[ResultRow]) -> bool {
     rows.first().is_some_and(|row| row.array.is_some())
 }
 
-/// The rule of a row; empty if there is none.
-pub fn rule(row: &ResultRow) -> &str {
-    row.array.as_ref().map_or("", |array| &array.admission)
-}
-
 /// The rows with the rule as their policy, or with the policy itself where there is none; where rules stand before several policies, with
 /// both. The rows of other simulations as they are.
 pub fn labelled(all: &[&[ResultRow]]) -> Vec<Vec<ResultRow>> {
@@ -91,24 +87,9 @@ fn relative(measure: &Measure, row: &ResultRow, base: &ResultRow) -> Option<f64>
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
-/// A number with about three digits.
-pub fn written(value: f64) -> String {
-    match value.abs() {
-        size if !size.is_finite() => "unlimited".to_owned(),
-        size if size >= 1000.0 => count(value.round() as u64),
-        0.0 => "0".to_owned(),
-        size => shortest(value, usize::try_from(2 - size.log10().floor() as i64).unwrap_or(0)),
-    }
-}
-
 /// How many times one is better than the other.
 fn times_better(measure: &Measure, ratio: f64) -> f64 {
     if measure.more_is_better { ratio } else { 1.0 / ratio }
-}
-
-/// The file of a trace, without the folders that it is in.
-pub fn file_name(trace: &str) -> String {
-    trace.rsplit('/').next().unwrap_or(trace).to_owned()
 }
 
 fn geometric_mean(values: &[f64]) -> Option<f64> {

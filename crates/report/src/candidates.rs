@@ -2,10 +2,11 @@
 
 use flashwise_core::admission::Spec;
 
-use super::array::{file_name, rule, written};
 use super::charts::{Chart, Series};
 use super::figures::{NOT_RUN, NUMBERS_FOLLOW, figure};
 use super::look::Looks;
+use super::numbers::written;
+use super::rows::{file_name, rule};
 use super::scales::{categories, linear};
 use super::table::{Figure, Table};
 use flashwise_sim::results::ResultRow;

@@ -174,7 +174,7 @@ impl Chart {
     }
 }
 
-/// Charts as one file, so many in a row, in light and in dark.
+/// Charts as one file, in rows, in light and in dark.
 pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
     let (mut all, mut y) = (String::new(), 0.0);
     for row in charts.chunks(columns) {

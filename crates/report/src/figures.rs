@@ -356,7 +356,7 @@ fn tiers(cache: &CacheFigures) -> Vec<String> {
     cells
 }
 
-/// The cells of what a cache wears.
+/// The cells that say how fast a cache wears out.
 fn worn(wear: &EnduranceFigures) -> Vec<String> {
     let counts = [
         wear.ram_hits,

@@ -1,6 +1,30 @@
 //! The report of a simulation: one HTML file with tables, charts and what they mean, that needs nothing from anywhere else.
 //!
 //! The same report is the same bytes: it holds no time, no path of its own and nothing random.
+//!
+//! ```
+//! use flashwise_report::{Report, Section, render};
+//! use flashwise_sim::simulate::{Counting, Warmup};
+//! use flashwise_trace::normalised::{self, Settings};
+//! use flashwise_trace::progress::Silent;
+//! use flashwise_trace::tools::info::Info;
+//! use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("trace.csv");
+//! std::fs::write(&path, "128166372003061629,web,0,Read,8192,4096,0\n128166372003061630,web,0,Read,8192,4096,0\n")?;
+//! let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent)?;
+//!
+//! // Of a trace alone; with the rows of a simulation their figures and charts follow.
+//! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
+//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new() };
+//! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+//! let page = render(&Report { command: "flashwise simulate trace.csv".to_owned(), counting, sections: vec![section] })?;
+//! assert!(page.contains("Flash cache simulation of"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod array;
 mod array_time;
@@ -13,6 +37,7 @@ mod look;
 mod numbers;
 mod panels;
 pub mod pareto;
+mod rows;
 mod scales;
 mod summary;
 mod table;
@@ -150,7 +175,7 @@ impl Page {
             title,
             colours: look::css(":root"),
             settings: settings(report),
-            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], array::rule(row)])),
+            policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },

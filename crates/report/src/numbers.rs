@@ -41,7 +41,7 @@ fn binary_power(bytes: u64) -> usize {
     bytes.max(1).ilog2() as usize / 10
 }
 
-/// A number with at most so many decimals, and no more zeros at its end than it needs.
+/// A number with at most this number of decimals, and no more zeros at its end than it needs.
 pub fn shortest(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -97,6 +97,16 @@ pub fn duration(us: u64) -> String {
         rest %= length;
     }
     parts.join(" ")
+}
+
+/// A number with about three digits.
+pub fn written(value: f64) -> String {
+    match value.abs() {
+        size if !size.is_finite() => "unlimited".to_owned(),
+        size if size >= 1000.0 => count(value.round() as u64),
+        0.0 => "0".to_owned(),
+        size => shortest(value, usize::try_from(2 - size.log10().floor() as i64).unwrap_or(0)),
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub fn offline() -> impl Iterator<Item = Algorithm> {
     OFFLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
 }
 
-/// A cache and what it brings and wears.
+/// A cache, what it brings, and how fast it wears out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// The trace as the user named it.

@@ -31,7 +31,7 @@ pub fn linear(label: impl Into<String>, values: impl Iterator<Item = f64>, suffi
     }
 }
 
-/// A number with its thousands separated, a true minus sign and at most so many decimals.
+/// A number with its thousands separated, a true minus sign and at most this number of decimals.
 fn grouped(value: f64, decimals: usize) -> String {
     let sign = if value < 0.0 { "\u{2212}" } else { "" };
     let text = numbers::shortest(value.abs(), decimals);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A trace of 1000 accesses, of which so many in a thousand are to a block accessed before.
+/// A trace of 1000 accesses, of which the given number in a thousand are to a block accessed before.
 fn info(reaccesses: u64) -> Info {
     Info {
         trace: "t".to_owned(),

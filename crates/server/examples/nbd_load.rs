@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use flashwise_server::nbd::Uri;
+use flashwise_server::front::nbd::Uri;
 
 #[path = "../tests/support/client.rs"]
 #[allow(dead_code, clippy::unwrap_used)]

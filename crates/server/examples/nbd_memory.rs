@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use flashwise_engine::export::Exports;
-use flashwise_server::nbd::{Options, Server, Uri};
+use flashwise_server::front::{Options, Server, Uri};
 
 #[path = "../tests/support/memory.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let exports = Exports::default();
     exports.add(&uri.export, Arc::new(export));
-    let server = Server::start(std::slice::from_ref(&uri.address), exports, Options::default())?;
+    let server = Server::start(&[uri.endpoint], exports, Options::default())?;
     for uri in server.uris(&uri.export) {
         println!("{uri}");
     }

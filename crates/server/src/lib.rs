@@ -1,11 +1,27 @@
 //! The part of flashwise that serves: front ends, configuration, and management of volumes.
 //!
-//! A front end ([`nbd`]) turns a client's bytes into [`Request`](flashwise_engine::export::Request)s to an
+//! A front end ([`front`]) turns a client's bytes into [`Request`](flashwise_engine::export::Request)s to an
 //! [`Export`](flashwise_engine::export::Export), which a [`Volume`](flashwise_engine::volume::Volume) is.
+//!
+//! Exports are served from the start of a server until it is dropped; they may be added meanwhile:
+//!
+//! ```
+//! use flashwise_engine::export::Exports;
+//! use flashwise_server::front::{Address, Options, Server, nbd};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let socket = folder.path().join("nbd.sock");
+//! let endpoint = nbd::PROTOCOL.at(Address::Unix(socket.clone()));
+//! let server = Server::start(&[endpoint], Exports::default(), Options::default())?;
+//! assert_eq!(server.uris("disk"), [format!("nbd+unix:///disk?socket={}", socket.display())]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod config;
+pub mod front;
 pub mod manage;
 pub mod managed;
-pub mod nbd;
 mod reload;
 pub mod server;

@@ -10,7 +10,7 @@ impl Server {
         let started = self.config();
         let tls = tls_files(started).and(tls_files(config)).map(|files| {
             let loaded = files.load().map_err(ServerError::from);
-            ("TLS files", loaded.map(|loaded| self.nbd().set_tls(loaded)))
+            ("TLS files", loaded.map(|loaded| self.front().set_tls(loaded)))
         });
         let token = token(config).transpose().filter(|_| started.api.token_file.is_some());
         let token = token.map(|token| {

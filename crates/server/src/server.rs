@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode};
+use crate::front::{self, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::manage::{Address, AddressError, Api, ApiError};
 use crate::managed::{Load, Volumes};
-use crate::nbd;
 use flashwise_engine::export::Exports;
 use flashwise_engine::record::{RecordError, Recorder};
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
@@ -21,11 +21,11 @@ pub enum ServerError {
     #[error(transparent)]
     Volume(#[from] VolumeError),
     #[error(transparent)]
-    Uri(#[from] nbd::UriError),
+    Uri(#[from] UriError),
     #[error(transparent)]
-    Tls(#[from] nbd::TlsError),
+    Tls(#[from] TlsError),
     #[error(transparent)]
-    Nbd(#[from] nbd::StartError),
+    Front(#[from] StartError),
     #[error("the management API: {0}")]
     ApiAddress(#[from] AddressError),
     #[error(transparent)]
@@ -42,12 +42,12 @@ impl ServerError {
         match self {
             ServerError::Volume(error) => error.is_permanent(),
             ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) | ServerError::Token { .. } => true,
-            ServerError::Nbd(nbd::StartError::Listen(error)) => match error {
-                nbd::ListenError::InUse { .. } => false,
-                nbd::ListenError::NotASocket { .. } => true,
-                nbd::ListenError::Io { source, .. } => is_of_the_address(source),
+            ServerError::Front(StartError::Listen(error)) => match error {
+                ListenError::InUse { .. } => false,
+                ListenError::NotASocket { .. } => true,
+                ListenError::Io { source, .. } => is_of_the_address(source),
             },
-            ServerError::Nbd(nbd::StartError::Io(_)) => false,
+            ServerError::Front(StartError::Io(_)) => false,
             ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken) => true,
             ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
             ServerError::Api(ApiError::Threads { .. }) => false,
@@ -66,7 +66,7 @@ fn is_of_the_address(error: &io::Error) -> bool {
 pub struct Server {
     config: ServerConfig,
     api: Option<Api>,
-    nbd: nbd::Server,
+    front: front::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
     recorder: Option<Arc<Recorder>>,
 }
@@ -81,7 +81,7 @@ impl Server {
         let started =
             open_volumes(config, &mut volumes, progress).and_then(|()| serve(config, options, token, &volumes));
         match started {
-            Ok((nbd, api, recorder)) => Ok(Server { config: config.clone(), api, nbd, volumes, recorder }),
+            Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, recorder }),
             Err(error) => {
                 // Of what goes wrong now, the first cause is the one to tell.
                 volumes.iter().for_each(|(volume, _)| drop(volume.close()));
@@ -95,8 +95,8 @@ impl Server {
         &self.config
     }
 
-    pub(crate) fn nbd(&self) -> &nbd::Server {
-        &self.nbd
+    pub(crate) fn front(&self) -> &front::Server {
+        &self.front
     }
 
     pub(crate) fn api_server(&self) -> Option<&Api> {
@@ -110,7 +110,7 @@ impl Server {
 
     /// How clients reach a volume.
     pub fn uris(&self, volume: &str) -> Vec<String> {
-        self.nbd.uris(volume).iter().map(ToString::to_string).collect()
+        self.front.uris(volume)
     }
 
     /// What the files of the recording are called, if there is one, with NUMBER for the number.
@@ -128,7 +128,7 @@ impl Server {
         if let Some(api) = self.api {
             api.stop();
         }
-        self.nbd.stop(grace);
+        self.front.stop(grace);
         // Every volume is closed, also where one before it fails.
         let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
         let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
@@ -149,19 +149,19 @@ fn open_volumes(
     Ok(())
 }
 
-type Served = (nbd::Server, Option<Api>, Option<Arc<Recorder>>);
+type Served = (front::Server, Option<Api>, Option<Arc<Recorder>>);
 
 fn serve(
     config: &ServerConfig,
-    options: nbd::Options,
+    options: front::Options,
     token: Option<String>,
     volumes: &[(Arc<Volume>, Opened)],
 ) -> Result<Served, ServerError> {
-    let addresses = config
+    let endpoints = config
         .listen
         .iter()
-        .map(|uri| Ok(uri.parse::<nbd::Uri>()?.address))
-        .collect::<Result<Vec<nbd::Address>, nbd::UriError>>()?;
+        .map(|uri| Ok(uri.parse::<Uri>()?.endpoint))
+        .collect::<Result<Vec<Endpoint>, UriError>>()?;
     let recorder = match &config.record {
         Some(path) => {
             let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -178,23 +178,23 @@ fn serve(
             assert!(exports.add_alias(alias, volume.clone()), "aliases were checked");
         }
     }
-    let nbd = nbd::Server::start(&addresses, exports, options)?;
+    let front = front::Server::start(&endpoints, exports, options)?;
     let api = match config.api.address() {
         Some(address) => {
-            let (counters, budget) = (nbd.counters().clone(), nbd.budget().clone());
+            let (counters, budget) = (front.counters().clone(), front.budget().clone());
             let load = Box::new(move || Load {
                 connections: counters.connections.load(Ordering::Relaxed),
                 request_memory_bytes: budget.used_bytes() as u64,
                 request_memory_bytes_max: budget.bytes_max() as u64,
             });
-            let listening = nbd.uris("").iter().map(ToString::to_string).collect();
+            let listening = front.uris("");
             let volumes = volumes.iter().map(|(volume, _)| volume.clone()).collect();
             let volumes = Volumes::new(volumes, listening, load, recorder.clone());
             Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
         }
         None => None,
     };
-    Ok((nbd, api, recorder))
+    Ok((front, api, recorder))
 }
 
 /// What the token file holds, if there is one.
@@ -205,27 +205,27 @@ pub(crate) fn token(config: &ServerConfig) -> Result<Option<String>, ServerError
 }
 
 /// The files of TLS, unless it is off.
-pub(crate) fn tls_files(config: &ServerConfig) -> Option<nbd::TlsFiles> {
+pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
     let tls = &config.tls;
     let (certificate, key) = (tls.certificate.clone()?, tls.key.clone()?);
     let client_authorities = tls.client_authorities.clone();
-    (tls.mode != TlsMode::Off).then_some(nbd::TlsFiles { certificate, key, client_authorities })
+    (tls.mode != TlsMode::Off).then_some(TlsFiles { certificate, key, client_authorities })
 }
 
-fn options(config: &ServerConfig) -> Result<nbd::Options, ServerError> {
+fn options(config: &ServerConfig) -> Result<front::Options, ServerError> {
     let tls = match (config.tls.mode, tls_files(config)) {
-        (TlsMode::Off, _) => nbd::Tls::Off,
-        (TlsMode::Required, Some(files)) => nbd::Tls::Required(files.load()?),
-        (TlsMode::Allowed, Some(files)) => nbd::Tls::Allowed(files.load()?),
+        (TlsMode::Off, _) => Tls::Off,
+        (TlsMode::Required, Some(files)) => Tls::Required(files.load()?),
+        (TlsMode::Allowed, Some(files)) => Tls::Allowed(files.load()?),
         (_, None) => unreachable!("a configuration with TLS has a certificate and a key"),
     };
-    Ok(nbd::Options {
+    Ok(front::Options {
         tls,
         connections_max: config.limits.connections_max,
         handshake_time_max: Duration::from_micros(config.limits.handshake_time_max_us),
         requests_in_flight_max: config.limits.requests_in_flight_max,
         bytes_in_flight_max: config.limits.bytes_in_flight_max,
         memory_max: config.limits.memory_max,
-        ..nbd::Options::default()
+        ..front::Options::default()
     })
 }

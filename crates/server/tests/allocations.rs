@@ -10,9 +10,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use flashwise_server::config::ServerConfig;
+use flashwise_server::front::Address;
+use flashwise_server::front::nbd::Uri;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ};
 use flashwise_server::manage;
-use flashwise_server::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ};
-use flashwise_server::nbd::{Address, Uri};
 use flashwise_server::server::Server;
 use support::client::Client;
 use support::memory::random;

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flashwise_server::nbd::{Options, Tls};
+use flashwise_server::front::{Options, Server, Tls, nbd};
 use serde_json::Value;
 use support::Rig;
 use support::certificates::Certificates;
@@ -324,8 +324,8 @@ fn clients_come_over_tls() {
     let exports = flashwise_engine::export::Exports::default();
     exports.add("disk", disk.clone());
     let options = Options { tls: Tls::Required(config), ..Options::default() };
-    let server = flashwise_server::nbd::Server::start(&[support::tcp_address("127.0.0.1")], exports, options).unwrap();
-    let uri = server.uris("disk")[0].to_string();
+    let server = Server::start(&[nbd::PROTOCOL.at(support::tcp_address("127.0.0.1"))], exports, options).unwrap();
+    let uri = server.uris("disk")[0].clone();
     let directory = certificates.directory.path().to_str().unwrap();
     let authenticated = format!("{uri}?tls-certificates={directory}");
     assert_eq!(run("nbdinfo", &["--size", &authenticated]).trim(), SIZE.to_string());
@@ -339,7 +339,7 @@ h.shutdown()
 ";
     nbdsh(&authenticated, script);
     assert_eq!(disk.read(4096, 6), b"secret");
-    let socket = server.uris("disk")[0].address.to_string();
+    let socket = server.endpoints()[0].address.to_string();
     let (host, port) = socket.split_once(':').unwrap();
     let credentials = format!("tls-creds-x509,id=tls0,endpoint=client,dir={directory}");
     let image = format!("driver=nbd,host={host},port={port},export=disk,tls-creds=tls0");

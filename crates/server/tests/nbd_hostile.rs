@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flashwise_server::nbd::handshake::{Encryption, Handshake, OPTION_BYTES_MAX, Step};
-use flashwise_server::nbd::protocol::{command::*, option};
-use flashwise_server::nbd::transmission::{Command, DRAIN_BYTES_MAX, Terms, Verdict, judge};
-use flashwise_server::nbd::{Address, Options};
+use flashwise_server::front::nbd::handshake::{Encryption, Handshake, OPTION_BYTES_MAX, Step};
+use flashwise_server::front::nbd::protocol::{command::*, option};
+use flashwise_server::front::nbd::transmission::{Command, DRAIN_BYTES_MAX, Terms, Verdict, judge};
+use flashwise_server::front::{Address, Options};
 use support::client::{Client, Socket, named, option_bytes, request_bytes};
 use support::memory::{Memory, noise, random};
 use support::{Rig, wait_until};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flashwise_engine::export::Exports;
-use flashwise_server::nbd::protocol::command::*;
-use flashwise_server::nbd::{Address, Options, Server};
+use flashwise_server::front::nbd::protocol::command::*;
+use flashwise_server::front::{Address, Options, Server, nbd};
 use support::client::Client;
 use support::memory::Memory;
 use support::{Rig, tcp_address, wait_until};
@@ -24,7 +24,7 @@ fn exports() -> Exports {
 }
 
 fn start_error(address: Address) -> String {
-    match Server::start(&[address], exports(), Options::default()) {
+    match Server::start(&[nbd::PROTOCOL.at(address)], exports(), Options::default()) {
         Ok(_) => panic!("the server starts"),
         Err(error) => error.to_string(),
     }
@@ -35,14 +35,15 @@ fn one_server_listens_at_several_addresses() {
     let directory = tempfile::TempDir::new().unwrap();
     let unix = Address::Unix(directory.path().join("a socket"));
     let addresses = [tcp_address("127.0.0.1"), tcp_address("::1"), tcp_address(""), unix];
-    let server = Server::start(&addresses, exports(), Options::default()).unwrap();
-    assert_eq!(server.addresses().len(), 4);
+    let server =
+        Server::start(&addresses.map(|address| nbd::PROTOCOL.at(address)), exports(), Options::default()).unwrap();
+    assert_eq!(server.endpoints().len(), 4);
     for uri in server.uris("disk") {
         let uri = support::parse_uri(&uri.to_string());
         let mut client = Client::open(&uri.address, &uri.export, true).unwrap();
         assert_eq!(client.read(0, 512).unwrap(), [0; 512], "{uri}");
     }
-    let Address::Tcp { port, .. } = server.addresses()[2] else { panic!("the third is TCP") };
+    let Address::Tcp { port, .. } = server.endpoints()[2].address else { panic!("the third is TCP") };
     Client::open(&Address::Tcp { host: "127.0.0.1".into(), port }, "disk", true).unwrap();
     assert!(server.stop(LONG));
 }
@@ -54,7 +55,7 @@ fn the_socket_of_a_dead_server_is_replaced_and_that_of_a_live_one_is_not() {
     let address = Address::Unix(path.clone());
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "the dead server left its socket");
-    let server = Server::start(std::slice::from_ref(&address), exports(), Options::default()).unwrap();
+    let server = Server::start(&[nbd::PROTOCOL.at(address.clone())], exports(), Options::default()).unwrap();
     let error = start_error(address.clone());
     assert!(error.starts_with(&format!("{}: address in use", path.display())), "{error}");
     Client::open(&address, "disk", true).unwrap();
@@ -79,8 +80,8 @@ fn a_server_does_not_take_along_the_socket_of_another() {
 
 #[test]
 fn addresses_that_cannot_be_listened_at_are_named() {
-    let server = Server::start(&[tcp_address("127.0.0.1")], exports(), Options::default()).unwrap();
-    let Address::Tcp { port, .. } = server.addresses()[0] else { panic!("it is TCP") };
+    let server = Server::start(&[nbd::PROTOCOL.at(tcp_address("127.0.0.1"))], exports(), Options::default()).unwrap();
+    let Address::Tcp { port, .. } = server.endpoints()[0].address else { panic!("it is TCP") };
     let error = start_error(Address::Tcp { host: "127.0.0.1".into(), port });
     assert!(error.starts_with(&format!("127.0.0.1:{port}: address in use")), "{error}");
     // 203.0.113.0/24 is for documentation (RFC 5737): no machine has it.
@@ -94,7 +95,7 @@ fn addresses_that_cannot_be_listened_at_are_named() {
 fn stopping_waits_for_requests_in_flight_and_cuts_idle_clients_off() {
     let disk = Arc::new(Memory::new(SIZE));
     let Rig { server, directory: _directory, .. } = Rig::start(&[("disk", disk.clone())], Options::default());
-    let address = server.addresses()[0].clone();
+    let address = server.endpoints()[0].address.clone();
     let mut idle = Client::open(&address, "disk", true).unwrap();
     let mut haggling = Client::connect(&address).unwrap();
     let mut busy = Client::open(&address, "disk", true).unwrap();
@@ -117,7 +118,7 @@ fn stopping_waits_for_requests_in_flight_and_cuts_idle_clients_off() {
 fn stopping_gives_up_requests_that_are_never_answered() {
     let disk = Arc::new(Memory::new(SIZE));
     let Rig { server, directory: _directory, .. } = Rig::start(&[("disk", disk.clone())], Options::default());
-    let mut client = Client::open(&server.addresses()[0], "disk", true).unwrap();
+    let mut client = Client::open(&server.endpoints()[0].address, "disk", true).unwrap();
     disk.stall();
     client.request(NBD_CMD_READ, 0, 5, 0, 512).unwrap();
     wait_until("the read is held", || disk.held() == 1);

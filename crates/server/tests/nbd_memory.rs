@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use flashwise_server::nbd::Options;
-use flashwise_server::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+use flashwise_server::front::Options;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
 use support::client::{Client, request_bytes};
 use support::memory::{Memory, noise, random};
 use support::{Rig, wait_until};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use flashwise_engine::export::Error;
-use flashwise_server::nbd::Options;
-use flashwise_server::nbd::protocol::{command::*, command_flag::*, error::*, option};
+use flashwise_server::front::Options;
+use flashwise_server::front::nbd::protocol::{command::*, command_flag::*, error::*, option};
 use support::client::{Client, Reply, named};
 use support::memory::{Memory, noise, random};
 use support::{Rig, wait_until};

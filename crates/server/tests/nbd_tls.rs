@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use flashwise_core::filter::Client as FilterClient;
 use flashwise_engine::export::Exports;
-use flashwise_server::nbd::protocol::{option, option_reply::*};
-use flashwise_server::nbd::{Address, Options, Server, Tls, TlsFiles};
+use flashwise_server::front::nbd::protocol::{option, option_reply::*};
+use flashwise_server::front::{Address, Options, Server, Tls, TlsFiles, nbd};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -35,12 +35,12 @@ impl Rig {
         let disk = Arc::new(Memory::new(64 << 20));
         exports.add("disk", disk.clone());
         let options = Options { tls: tls(config), ..Options::default() };
-        let server = Server::start(&[tcp_address("127.0.0.1")], exports, options).unwrap();
+        let server = Server::start(&[nbd::PROTOCOL.at(tcp_address("127.0.0.1"))], exports, options).unwrap();
         Self { certificates, disk, server }
     }
 
     fn plain(&self) -> Client {
-        let mut client = Client::connect(&self.server.addresses()[0]).unwrap();
+        let mut client = Client::connect(&self.server.endpoints()[0].address).unwrap();
         client.give(&[0, 0, 0, 3]).unwrap();
         client
     }
@@ -132,7 +132,7 @@ fn where_tls_is_demanded_a_plain_client_gets_nothing() {
     let mut client = rig.plain();
     client.give(&option_bytes(option::NBD_OPT_EXPORT_NAME, b"disk")).unwrap();
     assert!(client.is_closed());
-    assert!(rig.server.uris("disk")[0].to_string().starts_with("nbds://127.0.0.1:"));
+    assert!(rig.server.uris("disk")[0].starts_with("nbds://127.0.0.1:"));
     rig.check_well_behaved(None);
 }
 
@@ -257,7 +257,7 @@ fn stopping_says_goodbye_to_encrypted_clients() {
     let rig = Rig::start(Tls::Required, false);
     let mut stream = rig.encrypted(None, |_| ());
     go(&mut stream).unwrap();
-    let Address::Tcp { .. } = rig.server.addresses()[0] else { panic!("the rig listens at TCP") };
+    let Address::Tcp { .. } = rig.server.endpoints()[0].address else { panic!("the rig listens at TCP") };
     assert!(rig.server.stop(std::time::Duration::from_secs(60)));
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
 }

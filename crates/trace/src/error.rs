@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::formats::Framing;
-
 /// Why a trace could not be read, converted or written. A `source` is not part of the message: print the chain.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -49,9 +47,31 @@ pub enum TraceError {
     #[error(transparent)]
     Option(#[from] flashwise_core::options::OptionError),
     #[error(transparent)]
-    Generate(#[from] crate::tools::generate::GenerateError),
+    Generate(#[from] GenerateError),
     #[error("{path}")]
     Arrow { path: String, source: arrow::error::ArrowError },
+}
+
+/// Why no trace can be generated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum GenerateError {
+    #[error("blocks: found {found}, expected a number from 1 to {most}")]
+    Blocks { found: u64, most: u64 },
+    #[error("request blocks: found up to {found}, expected at most the number of blocks, {blocks}")]
+    RequestBlocks { found: u64, blocks: u64 },
+    #[error("pattern {pattern} has no end: found neither a number of requests nor of accesses, expected one of them")]
+    NoLength { pattern: &'static str },
+    #[error(
+        "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected more blocks, or fewer requests or accesses"
+    )]
+    Ended { pattern: &'static str, blocks: u64, requests: u64, accesses: u64 },
+    #[error("found '{found}', expected a share from 0 to 1 or from 0% to 100%")]
+    Share { found: String },
+    #[error("found '{found}', expected a number of blocks such as 1, or a range such as 1..16, both ends included")]
+    Range { found: String },
+    #[error("found '{found}', expected requests per second such as 1000/s")]
+    Rate { found: String },
 }
 
 /// Where in a trace something stands.
@@ -61,16 +81,6 @@ pub enum Place {
     Line(u64),
     /// A byte of the decompressed contents, from 0.
     Byte(u64),
-}
-
-impl Place {
-    /// The place of the record with this number, from 0.
-    pub fn of_record(framing: Framing, record: u64) -> Place {
-        match framing {
-            Framing::Lines => Place::Line(record + 1),
-            Framing::Records { bytes } => Place::Byte(record * bytes as u64),
-        }
-    }
 }
 
 impl std::fmt::Display for Place {

@@ -2,75 +2,16 @@
 //!
 //! [`formats`](crate::formats) reads the same file as a trace, of reads and writes alone.
 
-use flashwise_core::access::Op;
-use flashwise_core::filter::Caching;
+use flashwise_core::recording::HEADER;
+pub use flashwise_core::recording::{Flags, Operation};
 
+use crate::chunks::RECORD_BYTES_MAX;
 use crate::error::{Place, TraceError};
-use crate::formats::{Malformed, RECORDING_HEADER, recorded};
+use crate::formats::{Malformed, recorded};
 use crate::input::Input;
-use crate::normalised::RECORD_BYTES_MAX;
 use crate::progress::Progress;
-use crate::request::{Request, Volumes};
-
-/// What a recorded request did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Read bytes.
-    Read,
-    /// Wrote bytes.
-    Write,
-    /// Made what was written durable. Offset and length are 0.
-    Flush,
-    /// Gave bytes up.
-    Trim,
-    /// Made bytes read as zeroes.
-    WriteZeroes,
-    /// Brought bytes into the cache.
-    Cache,
-}
-
-/// How a recorded request was to be performed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
-    /// What it changed had to be durable before it was answered.
-    pub force_unit_access: bool,
-    /// Zeroes had to keep their space.
-    pub no_hole: bool,
-    /// Zeroes were to be refused where they are not faster than writing.
-    pub only_if_fast: bool,
-    /// What the server's I/O filter said of the client.
-    pub caching: Caching,
-}
-
-/// A request as a server recorded it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordedRequest {
-    /// Microseconds on the server's clock.
-    pub time_us: i64,
-    /// Number of the volume among the recording's [`Volumes`].
-    pub volume: u32,
-    /// What it did.
-    pub operation: Operation,
-    /// First byte.
-    pub offset_bytes: u64,
-    /// Number of bytes; may be 0.
-    pub length_bytes: u64,
-    /// How.
-    pub flags: Flags,
-}
-
-impl RecordedRequest {
-    /// The request that this is in a trace; `None` for what is neither a read nor a write.
-    pub fn access(&self) -> Option<Request> {
-        let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
-        let op = match operation {
-            Operation::Read => Op::Read,
-            Operation::Write => Op::Write,
-            Operation::Flush | Operation::Trim | Operation::WriteZeroes | Operation::Cache => return None,
-        };
-        Some(Request { time_us, op, volume, offset_bytes, length_bytes })
-    }
-}
+pub use crate::request::RecordedRequest;
+use crate::request::Volumes;
 
 /// A recording that is open: an iterator over its requests. Where the server was killed, it ends with the last whole line.
 pub struct Recording<'a> {
@@ -109,8 +50,8 @@ impl<'a> Recording<'a> {
         };
         let header = recording.next_line()?;
         let line = recording.buffer[header.clone().unwrap_or_default()].to_vec();
-        let expected = || format!("a recording, which begins with the line {}", RECORDING_HEADER.escape_ascii());
-        if line != RECORDING_HEADER {
+        let expected = || format!("a recording, which begins with the line {HEADER}");
+        if line != HEADER.as_bytes() {
             return Err(recording.malformed(Malformed::new(&line, expected())));
         }
         Ok(recording)
@@ -188,10 +129,10 @@ impl Iterator for Recording<'_> {
 
 #[cfg(test)]
 mod tests {
+    use flashwise_core::filter::Caching;
+
     use super::*;
     use crate::progress::Silent;
-
-    const HEADER: &str = "time_us,volume,op,offset,length,flags\n";
 
     fn open(contents: impl Into<Vec<u8>>) -> Result<Recording<'static>, TraceError> {
         let contents = std::io::Cursor::new(contents.into());
@@ -205,7 +146,7 @@ mod tests {
     #[test]
     fn every_operation_is_read_with_its_flags() {
         let text = format!(
-            "{HEADER}5,a,write,512,1024,fua\n\r\n6,b,write-zeroes,0,4096,fast-zero+no-hole\n7,a,flush,0,0,\n\
+            "{HEADER}\n5,a,write,512,1024,fua\n\r\n6,b,write-zeroes,0,4096,fast-zero+no-hole\n7,a,flush,0,0,\n\
              8,a,read,0,512,cache-never\n9,a,write,0,512,fua+cache-always"
         );
         let mut recording = open(format!("{text}\n")).unwrap();
@@ -244,7 +185,7 @@ mod tests {
         // 100,000 lines of 23 to 28 bytes: some ten buffers.
         let lines: String =
             (0..100_000).map(|number| format!("{number},volume,read,{},4096,\n", 4096 * number)).collect();
-        let found = all(format!("{HEADER}{lines}")).unwrap();
+        let found = all(format!("{HEADER}\n{lines}")).unwrap();
         assert_eq!(found.len(), 100_000);
         assert!((0..).zip(&found).all(|(number, request)| request.offset_bytes == 4096 * number));
     }
@@ -253,7 +194,7 @@ mod tests {
     fn a_compressed_recording_that_was_cut_off_is_read_as_far_as_it_was_flushed() {
         use std::io::Write;
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
-        encoder.write_all(format!("{HEADER}1,a,read,0,4096,\n2,a,read,4096,4096,\n").as_bytes()).unwrap();
+        encoder.write_all(format!("{HEADER}\n1,a,read,0,4096,\n2,a,read,4096,4096,\n").as_bytes()).unwrap();
         encoder.flush().unwrap();
         let flushed = encoder.get_ref().len();
         encoder.write_all(b"3,a,read,8192,4096,\n4,a,re").unwrap();
@@ -278,12 +219,12 @@ mod tests {
         let begins = "expected a recording, which begins with the line time_us,volume,op,offset,length,flags";
         assert_eq!(all("").unwrap_err(), format!("recording, line 0: found \"\", {begins}"));
         assert_eq!(all("1,a,R,0,1\n").unwrap_err(), format!("recording, line 1: found \"1,a,R,0,1\", {begins}"));
-        let error = all(format!("{HEADER}1,a,read,0,1,\n1,a,raed,0,1,\n")).unwrap_err();
+        let error = all(format!("{HEADER}\n1,a,read,0,1,\n1,a,raed,0,1,\n")).unwrap_err();
         assert_eq!(
             error,
             "recording, line 3: found \"raed\", expected read, write, flush, trim, write-zeroes or cache"
         );
-        let error = all(format!("{HEADER}{}", "1".repeat(3 << 20))).unwrap_err();
+        let error = all(format!("{HEADER}\n{}", "1".repeat(3 << 20))).unwrap_err();
         assert!(error.starts_with("recording, line 2: found a line of more than "), "{error}");
     }
 }

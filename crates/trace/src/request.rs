@@ -3,6 +3,7 @@
 use std::hash::BuildHasher;
 
 use flashwise_core::access::Op;
+use flashwise_core::recording::{Flags, Operation};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
@@ -19,6 +20,36 @@ pub struct Request {
     pub offset_bytes: u64,
     /// Length, at least 1.
     pub length_bytes: u64,
+}
+
+/// A request as a server recorded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordedRequest {
+    /// Microseconds on the server's clock.
+    pub time_us: i64,
+    /// Number of the volume among the recording's [`Volumes`].
+    pub volume: u32,
+    /// What it did.
+    pub operation: Operation,
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Number of bytes; may be 0.
+    pub length_bytes: u64,
+    /// How.
+    pub flags: Flags,
+}
+
+impl RecordedRequest {
+    /// The request that this is in a trace; `None` for what is neither a read nor a write.
+    pub fn access(&self) -> Option<Request> {
+        let RecordedRequest { time_us, volume, operation, offset_bytes, length_bytes, .. } = *self;
+        let op = match operation {
+            Operation::Read => Op::Read,
+            Operation::Write => Op::Write,
+            Operation::Flush | Operation::Trim | Operation::WriteZeroes | Operation::Cache => return None,
+        };
+        Some(Request { time_us, op, volume, offset_bytes, length_bytes })
+    }
 }
 
 /// Number of blocks that a request touches.

@@ -11,11 +11,12 @@ use flashwise_core::access::Op;
 use flashwise_core::cache::Kind;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::recording::Operation;
 use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
-use crate::recording::{Operation, RecordedRequest};
+use crate::request::RecordedRequest;
 
 /// The length of a region.
 const REGION_BYTES: u64 = 256 << 20;

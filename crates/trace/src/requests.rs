@@ -11,15 +11,16 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Filter;
 use flashwise_core::quantity::ByteSize;
 
-use crate::error::{Place, TraceError};
+use crate::chunks::{SAMPLE_BYTES, parse};
+use crate::error::TraceError;
 use crate::formats::{Batch, FormatSpec, Sample};
 use crate::input::Input;
 use crate::normalised::numbering::BlockAddress;
 use crate::normalised::trace::{Accesses, Trace};
 use crate::normalised::trace_file::{ROW_BYTES, is_arrow};
-use crate::normalised::{self, DEFAULT_BLOCK_SIZE_BYTES, SAMPLE_BYTES, Settings};
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
+use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
 /// A trace that is open for reading its requests.
 pub enum Requests<'a> {
@@ -217,11 +218,11 @@ impl Original {
         }
         let framing = parser.framing();
         let (mut broken_off, mut rows) = (false, 0);
-        let parsed = normalised::parse(input, self.head, &*parser, |batch, first_record| {
+        let parsed = parse(input, self.head, &*parser, |batch, first_record| {
             if let Some((record, malformed)) = batch.malformed.first()
                 && !self.lenient
             {
-                let place = Place::of_record(framing, first_record + record);
+                let place = framing.place(first_record + record);
                 let (found, expected) = (malformed.found.clone(), malformed.expected.clone());
                 return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
             }
@@ -347,7 +348,7 @@ fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::normalised::trace::Description;
+    use crate::normalised::Description;
     use crate::normalised::trace_file::{Rows, TraceWriter};
     use crate::progress::Silent;
 

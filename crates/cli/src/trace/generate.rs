@@ -28,10 +28,10 @@ pub struct Generate {
     /// Blocks of the address range
     #[arg(long, value_name = "N")]
     blocks: u64,
-    /// Generate so many requests
+    /// Generate this number of requests
     #[arg(long, value_name = "N", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Generate so many block accesses
+    /// Generate this number of block accesses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     accesses: Option<u64>,
     /// Reads per request: 0.7 or 70%

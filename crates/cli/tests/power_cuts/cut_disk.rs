@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::export::{Done, Error, Export, Exports, Extent, Operation, Request};
-use flashwise_server::nbd::{Address, Options, Server};
+use flashwise_server::front::{Address, Options, Server, nbd};
 
 use crate::fake_disk::{FakeDisk, Loss};
 use crate::random::Random;
@@ -88,7 +88,8 @@ impl Disks {
         for disk in &disks {
             assert!(exports.add(disk.name, disk.clone()));
         }
-        let server = Server::start(&[Address::Unix(socket.to_owned())], exports, Options::default()).unwrap();
+        let server =
+            Server::start(&[nbd::PROTOCOL.at(Address::Unix(socket.to_owned()))], exports, Options::default()).unwrap();
         Disks { disks, server }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flashwise_server::nbd::Address;
+use flashwise_server::front::Address;
 
 use crate::common::{flashwise, succeed};
 

@@ -257,7 +257,7 @@ impl<M: Meter> Ftl<M> {
         self.level(victim);
     }
 
-    /// Finds the valid pages of a unit: the first so many of `moving`.
+    /// Finds the valid pages of a unit; returns how many of `moving`, from its start, are set.
     fn gather(&mut self, unit: u32) -> usize {
         let first = unit * self.config.unit_pages;
         let pages = &self.logical[first as usize..(first + self.config.unit_pages) as usize];

@@ -28,13 +28,13 @@ pub fn drive_writes_per_day(host_bytes: u64, capacity_bytes: u64, duration_us: u
     Some(bytes_per_day(host_bytes, duration_us)? / capacity)
 }
 
-/// The share that was used of a budget of so many drive writes per day; above 1, flash wears out before its time.
+/// The share that was used of a budget of `budget_dwpd` drive writes per day; above 1, flash wears out before its time.
 pub fn budget_used(host_bytes: u64, capacity_bytes: u64, duration_us: u64, budget_dwpd: f64) -> Option<f64> {
     let used = drive_writes_per_day(host_bytes, capacity_bytes, duration_us)?;
     (budget_dwpd > 0.0).then(|| used / budget_dwpd)
 }
 
-/// The drive writes per day that flash bears for so many years: each cycle of `physical_bytes` takes that many bytes, of which the host's
+/// The drive writes per day that flash bears for `years`: each cycle of `physical_bytes` takes that many bytes, of which the host's
 /// are one in `write_amplification`.
 pub fn budget_dwpd(
     pe_cycles: u32,

@@ -58,7 +58,7 @@ pub struct Busy {
 }
 
 impl Timing {
-    /// For flash of this profile, in erase units of so many pages of 4 KiB.
+    /// For flash of this profile, in erase units of `unit_pages` pages of 4 KiB.
     pub fn new(profile: &Profile, unit_pages: u32) -> Result<Timing, ProfileError> {
         let (unit, block) = (u64::from(unit_pages) * BLOCK_BYTES, profile.block_bytes());
         if unit == 0 || !unit.is_multiple_of(block) {

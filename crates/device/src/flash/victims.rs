@@ -18,7 +18,7 @@ pub enum Victim {
     /// The fewest valid pages; of equals, the one that lost a page the longest ago.
     #[default]
     Greedy,
-    /// The fewest valid pages among so many units drawn at random, with replacement.
+    /// The fewest valid pages among this number of units drawn at random, with replacement.
     Choices(u32),
     /// The unit that was filled first.
     Fifo,

@@ -70,7 +70,7 @@ impl Erasures {
         assert_eq!(
             self.of_unit.iter().map(|erasures| u64::from(*erasures)).sum::<u64>(),
             total,
-            "each erasure wears a unit"
+            "each erasure wears on a unit"
         );
         assert_eq!(self.of_unit.iter().min(), Some(&self.least), "the least erasures are known");
         let at_least = self.of_unit.iter().filter(|erasures| **erasures == self.least).count();

@@ -23,14 +23,14 @@ pub struct Zoned<M: Meter = Unmetered> {
 }
 
 impl Zoned {
-    /// A device of so many erase units, all of which may be open at once.
+    /// A device of `units` erase units, all of which may be open at once.
     pub fn new(units: u32, unit_pages: u32) -> Result<Zoned, DeviceError> {
         Zoned::metered(units, unit_pages, Unmetered)
     }
 }
 
 impl<M: Meter> Zoned<M> {
-    /// A device of so many erase units, whose flash operations are told to `meter`.
+    /// A device of `units` erase units, whose flash operations are told to `meter`.
     pub fn metered(units: u32, unit_pages: u32, meter: M) -> Result<Zoned<M>, DeviceError> {
         for (what, found) in [("erase units", units), ("pages of an erase unit", unit_pages)] {
             if found == 0 {
@@ -52,7 +52,7 @@ impl<M: Meter> Zoned<M> {
         })
     }
 
-    /// The same device, where at most so many units may be written in part at a time.
+    /// The same device, where at most this number of units may be written in part at a time.
     pub fn with_open_units_max(self, open_units_max: u32) -> Result<Zoned<M>, DeviceError> {
         if open_units_max == 0 {
             return Err(DeviceError::TooSmall { what: "open erase units", found: 0, least: 1 });

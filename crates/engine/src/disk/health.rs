@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Operation;
 
-/// A disk has failed when all transfers of a kind have failed for so long.
+/// A disk has failed when all transfers of a kind have failed for this time.
 pub const FAILED_AFTER: Duration = Duration::from_secs(5);
 /// Lines about single failures are this far apart at least, for each kind.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);

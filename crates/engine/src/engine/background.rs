@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::Transfer;
 
-/// Transfers that are under way at a time while nobody else uses the backend, ...
+/// Transfers that are under way at a time while nobody else uses the backend.
 const TRANSFERS_MAX: usize = 8;
-/// ... and while somebody does, who waits for so many.
+/// Transfers that are under way at a time while somebody else uses it, and so waits for this many.
 const TRANSFERS_BESIDE_MAX: usize = 4;
 
 /// The writes that wait, and where the backend's arm is, so to speak: it moves upwards, and begins anew behind the last one.

@@ -44,9 +44,9 @@ pub struct Settings {
     pub cache: u64,
     /// The epoch of what is written.
     pub epoch: u64,
-    /// Transfers that fail are tried again so many times.
+    /// How many times a transfer that fails is tried again.
     pub retries: u8,
-    /// A dirty block that is about to be moved and cannot be read is read again so many times, whenever
+    /// How many times a dirty block that is about to be moved and cannot be read is read again, whenever
     /// [`read_again`](Engine::read_again) says so, before it counts as lost.
     pub patience: u8,
     /// Whether requests that fail once the flash has failed are [handed back](Output::held) rather than answered.
@@ -198,7 +198,7 @@ pub struct Faults {
     pub backend_write_errors: u64,
 }
 
-/// See the module.
+/// A cache and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
 pub struct Engine {
     cache: Cache,
     settings: Settings,

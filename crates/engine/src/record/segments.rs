@@ -9,10 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use flashwise_core::recording::HEADER;
 use rustix::fs::Access;
-
-/// The first line of a segment.
-pub const HEADER: &str = "time_us,volume,op,offset,length,flags";
 
 /// Level of compression.
 const ZSTD_LEVEL: i32 = 3;

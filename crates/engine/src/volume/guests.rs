@@ -59,7 +59,7 @@ impl Guests {
     }
 }
 
-/// Refuses a rule about an export that is none of `names`, those of one volume: it would name nobody.
+/// Refuses a rule about an export that is not among `names`, the names of one volume: such a rule would match nobody.
 pub fn check_exports<'a>(rules: impl IntoIterator<Item = &'a Rule>, names: &[String]) -> Result<(), String> {
     let names_nobody = |rule: &&Rule| matches!(rule, Rule::Export(name) if !names.contains(name));
     match rules.into_iter().find(names_nobody) {

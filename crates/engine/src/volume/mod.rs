@@ -60,7 +60,7 @@ const STEPS_MAX: usize = 16_384;
 const SPARE_FRAMES: u32 = 2048;
 /// Reads that are tried without waiting, at most.
 const NOW_BYTES: u64 = 256 << 10;
-/// A dirty block that is about to be moved and cannot be read is read again so many times, at every [`TICK`].
+/// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 const READ_PATIENCE: u8 = 5;
 /// The states of a volume that goes on without its flash: it was asked to, or its flash failed.
 const DETACHED: &str = "detached";
@@ -92,7 +92,7 @@ struct Inner {
     recorder: Option<(Arc<Recorder>, u32)>,
 }
 
-/// See the module.
+/// An open volume: its engine, the disks that perform its transfers, and the threads that keep time.
 pub struct Volume {
     /// Dropped first: that waits for transfers, which use the engine's memory.
     transfers: OnceLock<Arc<dyn Transfers>>,

@@ -5,8 +5,8 @@ use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::front;
 use crate::manage::Address;
-use crate::nbd;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
@@ -33,7 +33,7 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
 }
 
 fn check_listen(text: &str, tls: TlsMode) -> Result<(), String> {
-    let uri: nbd::Uri = text.parse().map_err(|error: nbd::UriError| error.to_string())?;
+    let uri: front::Uri = text.parse().map_err(|error: front::UriError| error.to_string())?;
     if !uri.export.is_empty() {
         return Err(format!(
             "found '{text}' with export '{}', expected none: all volumes are served there",

@@ -20,7 +20,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// An address that is none.
+/// An address that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found '{found}', expected an address such as 127.0.0.1:9470, [::1]:9470 or unix:/run/flashwise.sock")]
 pub struct AddressError {

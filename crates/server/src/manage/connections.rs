@@ -1,4 +1,4 @@
-//! The connections of the management API: HTTP/1.1 (RFC 9112), so many at a time and no more, and none that sends slowly.
+//! The connections of the management API: HTTP/1.1 (RFC 9112), a limited number at a time, none of which may send slowly.
 
 use std::io;
 use std::sync::Arc;

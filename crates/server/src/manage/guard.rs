@@ -11,7 +11,14 @@ use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
-use super::routes::Failure;
+/// Why a request may not be made.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// What was found and what was expected, for people.
+    pub error: String,
+}
 
 /// What is asked of those who send requests.
 #[derive(Debug)]
@@ -24,26 +31,25 @@ pub struct Guard {
 
 impl Guard {
     /// Refuses a request that may not be made.
-    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Failure> {
+    pub fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         if self.checks_host && !host.is_some_and(is_this_machine) {
             let found = host.map_or("none".to_owned(), |host| format!("'{}'", host.escape_debug()));
-            return Err(Failure::new(
-                StatusCode::FORBIDDEN,
-                format!("Host header: found {found}, expected localhost or a loopback address"),
-            ));
+            let error = format!("Host header: found {found}, expected localhost or a loopback address");
+            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
         if !method.is_safe()
             && let Some(origin) = headers.get(ORIGIN)
             && !origin.to_str().ok().zip(host).is_some_and(|(origin, host)| is_same(origin, host))
         {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "requests from other web pages are refused".to_owned()));
+            let error = "requests from other web pages are refused".to_owned();
+            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
         if uri.path() == "/healthz" || self.bears_token(headers) {
             return Ok(());
         }
         let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
-        Err(Failure::new(StatusCode::UNAUTHORIZED, error))
+        Err(Refusal { status: StatusCode::UNAUTHORIZED, error })
     }
 
     fn bears_token(&self, headers: &HeaderMap) -> bool {
@@ -85,7 +91,7 @@ mod tests {
             (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_str(value).unwrap())
         });
         let checked = guard.check(&method, &path.parse().unwrap(), &headers.collect());
-        checked.map_or_else(|failure| failure.status().as_u16(), |()| 200)
+        checked.map_or_else(|refusal| refusal.status.as_u16(), |()| 200)
     }
 
     #[test]

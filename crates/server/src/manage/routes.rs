@@ -44,11 +44,6 @@ impl Failure {
     pub fn new(status: StatusCode, error: String) -> Failure {
         Failure { status, error }
     }
-
-    #[cfg(test)]
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
 }
 
 impl From<ManageError> for Failure {
@@ -296,7 +291,7 @@ async fn wrong_method(request: Request) -> Failure {
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     match guard.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(failure) => failure.into_response(),
+        Err(refusal) => Failure::new(refusal.status, refusal.error).into_response(),
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::{Export, Exports, Operation};
-use flashwise_server::nbd::{Address, Options, Server};
+use flashwise_server::front::{Address, Options, Server, nbd};
 use mounted::{Device, Mount, check, run, text};
 use random::Random;
 use recording::{Recorded, Recording};
@@ -72,7 +72,7 @@ fn record(file_system: &str, flushes: usize, seed: u64) -> History {
     let exports = Exports::default();
     assert!(exports.add("", export.clone() as Arc<dyn Export>));
     let address = Address::Unix(directory.path().join("nbd.sock"));
-    let _server = Server::start(&[address], exports, Options::default()).unwrap();
+    let _server = Server::start(&[nbd::PROTOCOL.at(address)], exports, Options::default()).unwrap();
     let uri = format!("nbd+unix:///?socket={}", text(&directory.path().join("nbd.sock")));
     let device = Device::new(directory.path(), &uri);
     make(file_system, &device.device);

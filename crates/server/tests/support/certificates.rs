@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashwise_server::nbd::TlsFiles;
+use flashwise_server::front::TlsFiles;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 

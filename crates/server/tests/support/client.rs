@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use flashwise_server::nbd::Address;
-use flashwise_server::nbd::protocol::{
+use flashwise_server::front::Address;
+use flashwise_server::front::nbd::protocol::{
     NBD_OPTS_MAGIC, NBD_REP_MAGIC, NBD_REQUEST_MAGIC, NBD_SIMPLE_REPLY_MAGIC, NBD_STRUCTURED_REPLY_MAGIC, option,
     option_reply, reply_flag, reply_type,
 };

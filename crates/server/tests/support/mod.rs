@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flashwise_engine::export::Exports;
-use flashwise_server::nbd::{Address, Options, Server, Uri};
+use flashwise_server::front::nbd::{self, Uri};
+use flashwise_server::front::{Address, Options, Server};
 use tempfile::TempDir;
 
 pub mod certificates;
@@ -30,7 +31,7 @@ impl Rig {
             assert!(table.add(name, export.clone()));
         }
         let address = Address::Unix(directory.path().join("nbd.sock"));
-        let server = Server::start(&[address], table.clone(), options).unwrap();
+        let server = Server::start(&[nbd::PROTOCOL.at(address)], table.clone(), options).unwrap();
         Self { directory, exports: table, server }
     }
 
@@ -41,11 +42,11 @@ impl Rig {
     }
 
     pub fn address(&self) -> &Address {
-        &self.server.addresses()[0]
+        &self.server.endpoints()[0].address
     }
 
     pub fn uri(&self, export: &str) -> String {
-        self.server.uris(export)[0].to_string()
+        self.server.uris(export)[0].clone()
     }
 
     pub fn path(&self, name: &str) -> String {

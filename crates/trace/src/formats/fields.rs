@@ -221,7 +221,7 @@ fn eight_digits(bytes: [u8; 8]) -> (u64, usize) {
     (first_and_third.wrapping_add(second_and_fourth) >> 32, digits)
 }
 
-/// Whether so many leading digits are a number that [`leading_digits`] gets right.
+/// Whether this number of leading digits is a number that [`leading_digits`] gets right.
 #[inline]
 fn is_number(digits: usize) -> bool {
     (1..=19).contains(&digits)
@@ -266,7 +266,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// A unit is so many microseconds, or, of the second number, so many make a microsecond.
+    /// Microseconds in a unit, and units in a microsecond; one of the two is 1.
     #[inline]
     fn ratio(self) -> (u64, u64) {
         match self {

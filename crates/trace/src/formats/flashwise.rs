@@ -7,12 +7,11 @@
 //! a last one without is one that the server did not finish writing: it is left out. As accesses count reads and writes alone;
 //! a [`Recording`](crate::recording::Recording) gives the others too.
 
-use flashwise_core::filter::Caching;
+use flashwise_core::recording::{Flags, HEADER, Operation};
 
 use super::fields::{Fields, TimeUnit};
 use super::{Batch, Fit, Format, Framing, Lines, Malformed, Parse, ParseLine, Record, VOLUME_BYTES_MAX, check};
-use crate::recording::{Flags, Operation, RecordedRequest};
-use crate::request::Volumes;
+use crate::request::{RecordedRequest, Volumes};
 
 /// The row of recordings in the table of formats.
 pub static FORMAT: Format = Format {
@@ -20,64 +19,30 @@ pub static FORMAT: Format = Format {
     title: "Recording of flashwise serve",
     source: "time_us,volume,op,offset,length,flags; flashwise serve --record; reads and writes count, other ops are passed over",
     parameters: &[],
-    recognise: |sample| if sample.lines().next() == Some(HEADER) { Fit::Yes } else { Fit::No },
+    recognise: |sample| if sample.lines().next() == Some(HEADER.as_bytes()) { Fit::Yes } else { Fit::No },
     parser: |_, _, _| Ok(Box::new(Recorded)),
 };
-
-/// The first line of a recording.
-pub const HEADER: &[u8] = b"time_us,volume,op,offset,length,flags";
-
-/// The operations with the words for them.
-const OPERATIONS: [(&[u8], Operation); 6] = [
-    (b"read", Operation::Read),
-    (b"write", Operation::Write),
-    (b"flush", Operation::Flush),
-    (b"trim", Operation::Trim),
-    (b"write-zeroes", Operation::WriteZeroes),
-    (b"cache", Operation::Cache),
-];
-const OPERATIONS_EXPECTED: &str = "read, write, flush, trim, write-zeroes or cache";
-const FLAGS_EXPECTED: &str = "nothing, or some of fua, no-hole, fast-zero, cache-always and cache-never, joined by +";
 
 /// What a line says, without its end; `None` for a header.
 #[inline]
 pub fn recorded(line: &[u8], volumes: &mut Volumes) -> Result<Option<RecordedRequest>, Malformed> {
-    if line == HEADER {
+    if line == HEADER.as_bytes() {
         return Ok(None);
     }
     let mut fields = Fields::new(line, b',');
     let time_us = fields.time_us(TimeUnit::Microseconds, "a time in microseconds")?;
     let volume = fields.next("a volume")?;
-    let word = fields.next(OPERATIONS_EXPECTED)?;
-    let operation = OPERATIONS.iter().find(|(name, _)| *name == word).map(|(_, operation)| *operation);
-    let operation = operation.ok_or_else(|| Malformed::new(word, OPERATIONS_EXPECTED))?;
+    let word = fields.next(Operation::EXPECTED)?;
+    let operation = Operation::of_name(word).ok_or_else(|| Malformed::new(word, Operation::EXPECTED))?;
     let offset_bytes = fields.decimal("an offset in bytes")?;
     let length_bytes = fields.decimal("a length in bytes")?;
-    let flags = flags(fields.next(FLAGS_EXPECTED)?)?;
+    let words = fields.next(Flags::EXPECTED)?;
+    let flags = Flags::parse(words).ok_or_else(|| Malformed::new(words, Flags::EXPECTED))?;
     fields.end(6)?;
     let request =
         RecordedRequest { time_us, volume: volumes.number(volume), operation, offset_bytes, length_bytes, flags };
     check_range(&request)?;
     Ok(Some(request))
-}
-
-#[inline]
-fn flags(field: &[u8]) -> Result<Flags, Malformed> {
-    let mut flags = Flags::default();
-    if field.is_empty() {
-        return Ok(flags);
-    }
-    for word in field.split(|&byte| byte == b'+') {
-        match word {
-            b"fua" => flags.force_unit_access = true,
-            b"no-hole" => flags.no_hole = true,
-            b"fast-zero" => flags.only_if_fast = true,
-            b"cache-always" => flags.caching = Caching::Always,
-            b"cache-never" => flags.caching = Caching::Never,
-            _ => return Err(Malformed::new(field, FLAGS_EXPECTED)),
-        }
-    }
-    Ok(flags)
 }
 
 /// Refuses requests that no volume can have had. What moves no data may be as long as the volume.
@@ -124,6 +89,10 @@ impl Parse for Recorded {
 
 #[cfg(test)]
 mod tests {
+    use flashwise_core::filter::Caching;
+    use flashwise_core::recording::{Flags, HEADER, Operation, Row};
+
+    use super::recorded;
     use crate::formats::testing::{read, recognised, refuses, requests};
 
     const TRACE: &[u8] = b"time_us,volume,op,offset,length,flags\n\
@@ -141,6 +110,19 @@ mod tests {
         assert_eq!(requests("flashwise", TRACE), expected);
         assert_eq!(read("flashwise", TRACE).skipped, 4);
         assert_eq!(recognised(TRACE), Ok("flashwise"));
+    }
+
+    #[test]
+    fn a_row_is_read_as_it_was_written() {
+        let mut volumes = crate::request::Volumes::default();
+        assert_eq!(recorded(HEADER.as_bytes(), &mut volumes), Ok(None));
+        let flags = Flags { force_unit_access: true, no_hole: true, only_if_fast: true, caching: Caching::Always };
+        for operation in Operation::ALL {
+            let row = Row { time_us: 5, volume: "a", operation, offset_bytes: 512, length_bytes: 1024, flags };
+            let read = recorded(row.to_string().as_bytes(), &mut volumes).unwrap().unwrap();
+            assert_eq!((read.time_us, read.volume, read.operation, read.flags), (5, 0, operation, flags));
+            assert_eq!((read.offset_bytes, read.length_bytes), (512, 1024));
+        }
     }
 
     #[test]

@@ -9,9 +9,8 @@ use std::fmt::{self, Debug};
 use flashwise_core::filter::{Caching, Client, Filter};
 use flashwise_core::options::{OptionError, Options, Parameter, named};
 
-use crate::error::TraceError;
-use crate::recording::RecordedRequest;
-use crate::request::{Request, Volumes};
+use crate::error::{Place, TraceError};
+use crate::request::{RecordedRequest, Request, Volumes};
 
 mod fields;
 
@@ -42,7 +41,7 @@ formats! {
     csv,
 }
 
-pub(crate) use flashwise::{HEADER as RECORDING_HEADER, recorded};
+pub(crate) use flashwise::recorded;
 
 /// A row of the table of formats.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub struct Format {
     pub parameters: &'static [Parameter],
     /// Whether a trace that begins with this sample is in this format.
     pub recognise: fn(&Sample) -> Fit,
-    /// A parser for a trace that begins with this sample and is cut into blocks of so many bytes. The sample settles what holds
+    /// A parser for a trace that begins with this sample and is cut into blocks of this many bytes. The sample settles what holds
     /// for the whole trace, such as the order of columns in a header or which of several versions it is; the block size matters
     /// where a trace numbers blocks and not bytes.
     pub parser: fn(&Options, &Sample, u64) -> Result<Parser, OptionError>,
@@ -129,11 +128,21 @@ impl<'a> Sample<'a> {
 pub enum Framing {
     /// At newlines; a carriage return before them is dropped.
     Lines,
-    /// Every so many bytes.
+    /// At multiples of a length.
     Records {
         /// Length of a record.
         bytes: usize,
     },
+}
+
+impl Framing {
+    /// Where the record with this number stands, from 0.
+    pub fn place(self, record: u64) -> Place {
+        match self {
+            Framing::Lines => Place::Line(record + 1),
+            Framing::Records { bytes } => Place::Byte(record * bytes as u64),
+        }
+    }
 }
 
 /// Parses the records of one format.

@@ -4,6 +4,7 @@
 //! accesses only one block. Requests spanning across more than one blocks are broken up into multiple normalized requests with
 //! the same timestamp."
 
+mod description;
 pub mod numbering;
 pub mod trace;
 pub(crate) mod trace_file;
@@ -12,51 +13,30 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
-use std::thread;
 
 use arrow::error::ArrowError;
-use crossbeam_channel::{Receiver, Sender, bounded};
 use flashwise_core::access::Op;
-use flashwise_core::filter::Filter;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 
-use crate::error::{Place, TraceError};
-use crate::formats::{Batch, FormatSpec, Framing, Parse};
+pub use crate::chunks::{SAMPLE_BYTES, parse};
+use crate::error::TraceError;
+use crate::formats::Batch;
 use crate::input::Input;
+pub use crate::normalised::description::Description;
 use crate::normalised::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
-use crate::normalised::trace::{Description, Trace};
+use crate::normalised::trace::Trace;
 use crate::normalised::trace_file::{BATCH_ROWS, Rows, TraceWriter};
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Original, Requests, rebuild};
+pub use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
-/// Length of a block where nothing else is said.
-pub const DEFAULT_BLOCK_SIZE_BYTES: u64 = 4096;
-/// Bytes from which a trace's format is recognised.
-pub const SAMPLE_BYTES: usize = 64 << 10;
 /// What errors call the file behind a trace that is not kept.
 const TEMPORARY_FILE: &str = "temporary file";
-/// Bytes that are parsed at a time.
-const CHUNK_BYTES: usize = 256 << 10;
-/// The longest record: one that fills more than this is an error and not a line.
-pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
 /// The longest request; what is longer is damage.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
-
-/// How to read a trace. The default: recognised format, blocks of 4 KiB, malformed records are errors.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// The trace's format; recognised from its contents if absent.
-    pub format: Option<FormatSpec>,
-    /// Length of a block; if absent [`DEFAULT_BLOCK_SIZE_BYTES`], or that of a normalised trace.
-    pub block_size_bytes: Option<u64>,
-    /// Whether malformed records are passed over and counted, rather than being errors.
-    pub lenient: bool,
-    /// Which processes are cached, for a cache that is asked the requests; a trace whose format has no processes is then refused.
-    pub filter: Option<Filter>,
-}
 
 /// Opens a trace of any kind: a normalised one is mapped, any other is normalised into a temporary file first, which is then
 /// mapped and is gone when the trace is dropped. `progress` is told of the bytes read from `path`.
@@ -141,93 +121,6 @@ fn write_normalised<W: Write>(
     })?;
     let out = normaliser.finish()?;
     out.into_inner().map_err(|error| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source: error.into_error() })
-}
-
-/// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
-/// number of its first record. Returns whether the last line is not finished, where that may be.
-pub fn parse(
-    input: &mut Input,
-    head: Vec<u8>,
-    parser: &dyn Parse,
-    mut consume: impl FnMut(Batch, u64) -> Result<(), TraceError>,
-) -> Result<bool, TraceError> {
-    let workers = thread::available_parallelism().map_or(1, |cores| cores.get()).clamp(1, 8);
-    thread::scope(|scope| {
-        let (chunks_in, chunks): (Sender<(u64, Vec<u8>)>, Receiver<_>) = bounded(2 * workers);
-        let (batches_in, batches) = bounded(2 * workers);
-        for _ in 0..workers {
-            let (chunks, batches_in) = (chunks.clone(), batches_in.clone());
-            scope.spawn(move || {
-                for (number, chunk) in chunks {
-                    let mut batch = Batch::default();
-                    parser.parse(&chunk, &mut batch);
-                    if batches_in.send((number, batch)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop((chunks, batches_in));
-        let reader = scope.spawn(move || read_chunks(input, head, parser, &chunks_in));
-        let mut early = BTreeMap::new();
-        let (mut next, mut records) = (0, 0);
-        for (number, batch) in &batches {
-            early.insert(number, batch);
-            while let Some(batch) = early.remove(&next) {
-                let in_batch = batch.records;
-                consume(batch, records)?;
-                records += in_batch;
-                next += 1;
-            }
-        }
-        drop(batches);
-        reader.join().expect("reading does not panic")
-    })
-}
-
-/// Sends the input in numbered chunks of whole records. Stops early when nobody receives. Returns whether the last line is not
-/// finished, where that may be.
-fn read_chunks(
-    input: &mut Input,
-    head: Vec<u8>,
-    parser: &dyn Parse,
-    chunks: &Sender<(u64, Vec<u8>)>,
-) -> Result<bool, TraceError> {
-    let mut rest = head;
-    let mut first_byte = 0;
-    for number in 0.. {
-        let mut chunk = rest;
-        let kept = chunk.len();
-        let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
-        chunk.resize(wanted, 0);
-        let room = &mut chunk[kept..];
-        let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
-        chunk.truncate(kept + read);
-        let last = kept + read < wanted;
-        let end = match parser.framing() {
-            _ if last => chunk.len(),
-            Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
-            Framing::Records { bytes } => chunk.len() / bytes * bytes,
-        };
-        if end == 0 && chunk.len() > RECORD_BYTES_MAX {
-            let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
-            let found = format!("a line of more than {} bytes", chunk.len());
-            return Err(TraceError::Malformed {
-                path: input.path().to_owned(),
-                place: Place::Byte(first_byte),
-                found,
-                expected,
-            });
-        }
-        rest = chunk[end..].to_vec();
-        chunk.truncate(end);
-        first_byte += end as u64;
-        let is_unfinished = last && parser.may_be_cut() && chunk.last().is_some_and(|&byte| byte != b'\n');
-        if chunks.send((number, chunk)).is_err() || last {
-            return Ok(is_unfinished);
-        }
-    }
-    unreachable!("the input ends")
 }
 
 /// Turns requests into the rows of a trace file.

@@ -4,39 +4,12 @@ use std::fs::File;
 use std::path::Path;
 
 use flashwise_core::access::{NEVER, Op};
-use serde::{Deserialize, Serialize};
 
+pub use super::description::Description;
 use super::trace_file::{Columns, TraceFile};
 use crate::error::TraceError;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
-
-/// What is known of a trace besides its accesses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Description {
-    /// Name of the format it was read from.
-    pub format: String,
-    /// Time of the first request, in microseconds since the original trace's epoch; accesses' times count from there.
-    pub start_us: i64,
-    /// Requests.
-    pub requests: u64,
-    /// Read requests among them.
-    pub read_requests: u64,
-    /// Bytes that read requests ask for.
-    pub read_bytes: u64,
-    /// Bytes that write requests bring.
-    pub write_bytes: u64,
-    /// Shortest request.
-    pub request_bytes_min: u64,
-    /// Longest request.
-    pub request_bytes_max: u64,
-    /// Records of the original passed over because they ask for no data.
-    pub skipped_records: u64,
-    /// Records of the original passed over because they were malformed.
-    pub malformed_records: u64,
-    /// Names of the volumes, by number.
-    pub volumes: Vec<String>,
-}
 
 /// A normalised trace.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use arrow::ipc::{self, Block, FooterBuilder, MetadataVersion, convert, root_as_f
 use flashwise_core::access::Op;
 use flatbuffers::FlatBufferBuilder;
 
-use crate::normalised::trace::Description;
+use crate::normalised::description::Description;
 
 /// The version of the file's layout; a reader refuses any other.
 pub const VERSION: &str = "1";
@@ -454,7 +454,7 @@ fn check_schema(found: &Schema) -> Result<u64, Refused> {
 mod tests {
     use super::*;
 
-    /// What is wrong with a file of one access to the last of so many blocks.
+    /// What is wrong with a file of one access to the last of its blocks.
     fn refusal(block_size_bytes: u64, description: &Description) -> String {
         let mut writer = TraceWriter::new(Vec::new(), block_size_bytes).unwrap();
         let mut rows = Rows::default();

@@ -10,8 +10,10 @@ use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
-use crate::normalised::trace::{Description, Trace};
-use crate::normalised::{DEFAULT_BLOCK_SIZE_BYTES, Normaliser, Settings, check_block_size, temporary_file};
+use crate::normalised::trace::Trace;
+use crate::normalised::{
+    DEFAULT_BLOCK_SIZE_BYTES, Description, Normaliser, Settings, check_block_size, temporary_file,
+};
 use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::Volumes;

@@ -8,8 +8,7 @@ use std::ops::ControlFlow;
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
-use crate::normalised::trace::Description;
-use crate::normalised::{Normaliser, Settings};
+use crate::normalised::{Description, Normaliser, Settings};
 use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::requests::Requests;

@@ -7,8 +7,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::error::TraceError;
 use crate::formats::Batch;
-use crate::normalised::trace::Description;
-use crate::normalised::{Normaliser, Settings, volume_name};
+use crate::normalised::{Description, Normaliser, Settings, volume_name};
 use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::{Request, blocks_of};

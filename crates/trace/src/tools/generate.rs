@@ -13,6 +13,7 @@ use rand::seq::SliceRandom;
 use rand_distr::{Distribution, Exp1, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+pub use crate::error::GenerateError;
 use crate::error::TraceError;
 use crate::normalised::Normaliser;
 use crate::normalised::numbering::BLOCKS_MAX;
@@ -24,34 +25,12 @@ use crate::tools::export::CsvWriter;
 /// Requests between two reports of progress.
 const PROGRESS_REQUESTS: u64 = 1 << 14;
 
-/// Why no trace can be generated.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum GenerateError {
-    #[error("blocks: found {found}, expected a number from 1 to {BLOCKS_MAX}")]
-    Blocks { found: u64 },
-    #[error("request blocks: found up to {found}, expected at most the number of blocks, {blocks}")]
-    RequestBlocks { found: u64, blocks: u64 },
-    #[error("pattern {pattern} has no end: found neither a number of requests nor of accesses, expected one of them")]
-    NoLength { pattern: &'static str },
-    #[error(
-        "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected more blocks, or fewer requests or accesses"
-    )]
-    Ended { pattern: &'static str, blocks: u64, requests: u64, accesses: u64 },
-    #[error("found '{found}', expected a share from 0 to 1 or from 0% to 100%")]
-    Share { found: String },
-    #[error("found '{found}', expected a number of blocks such as 1, or a range such as 1..16, both ends included")]
-    Range { found: String },
-    #[error("found '{found}', expected requests per second such as 1000/s")]
-    Rate { found: String },
-}
-
 /// How long a generated trace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many requests.
+    /// This number of requests.
     Requests(u64),
-    /// So many block accesses; the last request is shortened to fit.
+    /// This number of block accesses; the last request is shortened to fit.
     Accesses(u64),
     /// Until the pattern ends.
     WholePattern,
@@ -102,7 +81,7 @@ pub struct Pattern {
     build: fn(&Options, u64, &mut Xoshiro256PlusPlus) -> Ranges,
 }
 
-/// First block and number of blocks of the next request, which should have so many; `None` where the pattern ends.
+/// First block and number of blocks of the next request, which should have the number of blocks that is given; `None` where the pattern ends.
 type Ranges = Box<dyn FnMut(&mut Xoshiro256PlusPlus, u64) -> Option<(u64, u64)>>;
 
 const SKEW: Parameter = Parameter {
@@ -247,7 +226,7 @@ impl Workload {
         let Workload { blocks, .. } = self;
         let pattern = self.pattern.pattern;
         if !(1..=BLOCKS_MAX).contains(&blocks) {
-            return Err(GenerateError::Blocks { found: blocks });
+            return Err(GenerateError::Blocks { found: blocks, most: BLOCKS_MAX });
         }
         if *self.request_blocks.end() > blocks {
             return Err(GenerateError::RequestBlocks { found: *self.request_blocks.end(), blocks });
@@ -462,7 +441,10 @@ mod tests {
     fn what_cannot_be_generated_is_refused() {
         let base = workload("zipf", 10, Length::Requests(10));
         let refused = |workload: Workload| workload.generator().err().unwrap();
-        assert_eq!(refused(Workload { blocks: 0, ..base.clone() }), GenerateError::Blocks { found: 0 });
+        assert_eq!(
+            refused(Workload { blocks: 0, ..base.clone() }),
+            GenerateError::Blocks { found: 0, most: BLOCKS_MAX }
+        );
         let too_long = GenerateError::RequestBlocks { found: 11, blocks: 10 };
         assert_eq!(refused(Workload { request_blocks: 1..=11, ..base.clone() }), too_long);
         let endless = GenerateError::NoLength { pattern: "zipf" };

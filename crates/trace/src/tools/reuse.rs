@@ -100,7 +100,7 @@ impl ReuseDistances {
     }
 }
 
-/// One in so many accesses may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
+/// One access in this number may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
 const SOONER_SHARE: u64 = 100;
 
 /// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most a hundredth

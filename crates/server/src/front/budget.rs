@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::completions::Completions;
 
-/// One part in so many of the budget belongs to the connections.
+/// One part in this number of the budget belongs to the connections.
 const OWN: usize = 4;
-/// A connection may hold one part in so many of what is free in the pool.
+/// A connection may hold one part in this number of what is free in the pool.
 const SHARE: usize = 4;
-/// One part in so many of the pool is not for long requests that have waited.
+/// One part in this number of the pool is not for long requests that have waited.
 const RESERVE: usize = 16;
 
 /// One budget, of the connections of one server.

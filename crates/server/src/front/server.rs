@@ -13,46 +13,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustls::ServerConfig;
 
 use super::budget::Budget;
-use super::connection::{Control, serve};
+use super::connection::{Connection, Control};
 use super::counters::Counters;
 use super::listener::{ListenError, Listener};
+use super::options::Options;
+use super::protocol::{Endpoint, Protocol};
 use super::tls::Tls;
-use super::transmission::PAYLOAD_BYTES_MAX;
-use super::uri::{Address, Uri};
 use flashwise_engine::export::Exports;
-
-/// What a server allows.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whether connections are encrypted, and how.
-    pub tls: Tls,
-    /// Most connections at a time.
-    pub connections_max: usize,
-    /// How long a client may take to open an export.
-    pub handshake_time_max: Duration,
-    /// Most requests of one connection that are not answered yet.
-    pub requests_in_flight_max: usize,
-    /// Most bytes that one connection's requests hold, and their answers; at least the longest request.
-    pub bytes_in_flight_max: usize,
-    /// Most bytes that all connections' requests hold, and their answers; at least two of the longest request.
-    pub memory_max: usize,
-    /// A client that neither takes nor sends a byte of what it asked for in so long is cut off, if another one waits for its memory.
-    pub stall_time_max: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            tls: Tls::Off,
-            connections_max: 4096,
-            handshake_time_max: Duration::from_secs(60),
-            requests_in_flight_max: 128,
-            bytes_in_flight_max: 64 << 20,
-            memory_max: 512 << 20,
-            stall_time_max: Duration::from_secs(30),
-        }
-    }
-}
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +28,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The system gives it no thread, or nothing to wake one up with.
-    #[error("cannot start the NBD server: {0}")]
+    #[error("cannot start to serve: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -103,20 +70,23 @@ impl Shared {
 /// A running server. It stops when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    addresses: Vec<Address>,
+    endpoints: Vec<Endpoint>,
     acceptors: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Starts to serve `exports` at `addresses`; exports may be added later.
-    pub fn start(addresses: &[Address], exports: Exports, options: Options) -> Result<Self, StartError> {
+    /// Starts to serve `exports` at `endpoints`; exports may be added later.
+    pub fn start(endpoints: &[Endpoint], exports: Exports, options: Options) -> Result<Self, StartError> {
         let mut listeners = Vec::new();
-        for address in addresses {
-            listeners.extend(Listener::bind(address)?);
+        for Endpoint { protocol, address } in endpoints {
+            listeners.extend(Listener::bind(address)?.into_iter().map(|listener| (*protocol, listener)));
         }
-        let addresses = listeners.iter().map(Listener::address).collect::<Result<_, _>>()?;
-        let budget =
-            Arc::new(Budget::new(options.memory_max.max(2 * PAYLOAD_BYTES_MAX as usize), options.connections_max));
+        let endpoints = listeners
+            .iter()
+            .map(|(protocol, listener)| Ok(protocol.at(listener.address()?)))
+            .collect::<io::Result<Vec<Endpoint>>>()?;
+        let longest = endpoints.iter().map(|endpoint| endpoint.protocol.request_bytes_max).max().unwrap_or(0);
+        let budget = Arc::new(Budget::new(options.memory_max.max(2 * longest), options.connections_max));
         let shared = Arc::new(Shared {
             exports,
             options: RwLock::new(options),
@@ -127,25 +97,24 @@ impl Server {
             stopping: AtomicBool::new(false),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
         });
-        let mut server = Self { shared, addresses, acceptors: Vec::new() };
-        for listener in listeners {
+        let mut server = Self { shared, endpoints, acceptors: Vec::new() };
+        for (protocol, listener) in listeners {
             let shared = Arc::clone(&server.shared);
-            let builder = std::thread::Builder::new().name("nbd-accept".into()).stack_size(STACK_BYTES);
-            server.acceptors.push(builder.spawn(move || accept(&listener, &shared))?);
+            let builder = std::thread::Builder::new().name(format!("{}-accept", protocol.name)).stack_size(STACK_BYTES);
+            server.acceptors.push(builder.spawn(move || accept(protocol, &listener, &shared))?);
         }
         Ok(server)
     }
 
     /// Where it listens, with the ports that the system chose.
-    pub fn addresses(&self) -> &[Address] {
-        &self.addresses
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
-    /// How clients reach an export, one URI for each address.
-    pub fn uris(&self, export: &str) -> Vec<Uri> {
+    /// How clients reach an export, one URI for each endpoint.
+    pub fn uris(&self, export: &str) -> Vec<String> {
         let encrypted = matches!(self.shared.options().tls, Tls::Required(_));
-        let uri = |address: &Address| Uri { encrypted, address: address.clone(), export: export.to_owned() };
-        self.addresses.iter().map(uri).collect()
+        self.endpoints.iter().map(|endpoint| endpoint.uri(encrypted, export)).collect()
     }
 
     /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
@@ -228,7 +197,7 @@ fn join(finished: Vec<JoinHandle<()>>) {
 }
 
 /// Takes clients in until the server stops.
-fn accept(listener: &Listener, shared: &Arc<Shared>) {
+fn accept(protocol: &'static Protocol, listener: &Listener, shared: &Arc<Shared>) {
     let mut exhausted = false;
     while !shared.stopping.load(Ordering::SeqCst) {
         let mut polled = [
@@ -241,7 +210,7 @@ fn accept(listener: &Listener, shared: &Arc<Shared>) {
         let finished = std::mem::take(&mut shared.registry().finished);
         join(finished);
         exhausted = match listener.accept() {
-            Ok((socket, client)) => admit(socket, client, shared).is_err(),
+            Ok((socket, client)) => admit(protocol, socket, client, shared).is_err(),
             Err(error) => is_exhausted(&error),
         };
     }
@@ -255,7 +224,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 /// Gives a client its thread, unless there are too many.
-fn admit(socket: OwnedFd, client: Client, shared: &Arc<Shared>) -> io::Result<()> {
+fn admit(protocol: &'static Protocol, socket: OwnedFd, client: Client, shared: &Arc<Shared>) -> io::Result<()> {
     let options = shared.options();
     let mut registry = shared.registry();
     if registry.connections.len() >= options.connections_max {
@@ -267,10 +236,17 @@ fn admit(socket: OwnedFd, client: Client, shared: &Arc<Shared>) -> io::Result<()
     registry.next += 1;
     let thread = {
         let (shared, control) = (Arc::clone(shared), Arc::clone(&control));
-        let builder = std::thread::Builder::new().name("nbd".into()).stack_size(STACK_BYTES);
+        let builder = std::thread::Builder::new().name(protocol.name.into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            serve(&control, client, &shared.exports, &options, &shared.budget, &shared.counters);
+            (protocol.serve)(Connection {
+                control: &control,
+                client,
+                exports: &shared.exports,
+                options: &options,
+                budget: &shared.budget,
+                counters: &shared.counters,
+            });
         })?
     };
     registry.connections.insert(id, (control, thread));

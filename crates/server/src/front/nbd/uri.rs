@@ -2,39 +2,21 @@
 //! Source: NetworkBlockDevice/nbd, doc/uri.md.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::protocol::STRING_BYTES_MAX;
+use crate::front::address::Address;
+use crate::front::protocol::UriError;
 
 /// The port of NBD.
 pub const PORT: u16 = 10809;
 
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Address {
-    /// A TCP port. An empty host means all addresses of this machine.
-    Tcp {
-        /// Name or address, without brackets.
-        host: String,
-        /// Port; 0 means any that is free.
-        port: u16,
-    },
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(formatter, "{host}:{port}"),
-            Self::Unix(path) => write!(formatter, "{}", path.display()),
-        }
-    }
-}
+/// The schemes of NBD URIs.
+pub const SCHEMES: [&str; 4] = ["nbd", "nbds", "nbd+unix", "nbds+unix"];
+/// How NBD URIs are written.
+pub const FORMS: &str = "nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH, with nbds for TLS";
 
 /// An address of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,14 +29,6 @@ pub struct Uri {
     pub export: String,
 }
 
-/// Why a URI was not understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NBD URI {uri:?}: {reason}")]
-pub struct UriError {
-    uri: String,
-    reason: String,
-}
-
 impl FromStr for Uri {
     type Err = UriError;
 
@@ -64,14 +38,13 @@ impl FromStr for Uri {
 }
 
 fn parse(uri: &str) -> Result<Uri, String> {
-    let schemes = "expected nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH, with nbds for TLS";
-    let (scheme, rest) = uri.split_once("://").ok_or(schemes)?;
+    let (scheme, rest) = uri.split_once("://").ok_or_else(|| format!("expected {FORMS}"))?;
     let (encrypted, unix) = match scheme {
         "nbd" => (false, false),
         "nbds" => (true, false),
         "nbd+unix" => (false, true),
         "nbds+unix" => (true, true),
-        other => return Err(format!("unknown scheme {other:?}; {schemes}")),
+        other => return Err(format!("unknown scheme {other:?}; expected {FORMS}")),
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));

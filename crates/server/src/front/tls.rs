@@ -1,5 +1,4 @@
-//! TLS for NBD: certificates and keys from PEM files. Source: RFC 8446 and RFC 5280 by rustls; NetworkBlockDevice/nbd,
-//! doc/proto.md, "TLS support".
+//! TLS: certificates and keys from PEM files. Source: RFC 8446 and RFC 5280 by rustls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,8 +7,6 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-
-use super::handshake::Encryption;
 
 /// Whether connections are encrypted, and how.
 #[derive(Clone, Debug, Default)]
@@ -24,14 +21,7 @@ pub enum Tls {
 }
 
 impl Tls {
-    pub(super) fn encryption(&self) -> Encryption {
-        match self {
-            Self::Off => Encryption::Off,
-            Self::Allowed(_) => Encryption::Allowed,
-            Self::Required(_) => Encryption::Required,
-        }
-    }
-
+    /// Certificates and keys, unless TLS is off.
     pub(super) fn config(&self) -> Option<&Arc<ServerConfig>> {
         match self {
             Self::Off => None,

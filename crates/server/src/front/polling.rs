@@ -55,7 +55,7 @@ impl Polling {
         Some(Turn { until: Instant::now() + POLL_TIME_MAX })
     }
 
-    /// The connection slept for so long, from when it began to wait, and polled before if it had a turn.
+    /// The connection slept for this time, from when it began to wait, and polled before if it had a turn.
     pub fn slept(&mut self, time: Duration) {
         self.worth_it = time <= POLL_TIME_MAX;
     }

@@ -53,7 +53,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Makes receiving with [`Patience::Wait`] fail with [`io::ErrorKind::WouldBlock`] when nothing comes for so long.
+    /// Makes receiving with [`Patience::Wait`] fail with [`io::ErrorKind::WouldBlock`] when nothing comes for `time`.
     pub fn set_patience(&self, time: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(time))?)
     }

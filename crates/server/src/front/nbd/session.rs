@@ -1,30 +1,31 @@
 //! The transmission phase of one connection. One thread receives, submits, and sends what the export has answered.
 //!
 //! An export that answers at once costs no other thread: while requests are buffered, their answers are gathered, and sent
-//! together. An export that answers later does so through [`Completions`](super::completions::Completions), which wakes this
+//! together. An export that answers later does so through [`Completions`](crate::front::completions::Completions), which wakes this
 //! thread up if it sleeps.
 //!
 //! Memory is bounded by what is set aside when a request is accepted: the data of a write, the answer of a read. It comes out of a
-//! [budget](super::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
+//! [budget](crate::front::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
 //! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::budget::Account;
-use super::completions::{Asked, Completed};
-use super::connection::{Control, Input};
-use super::counters::Counters;
 use super::handshake::Session;
-use super::output::Output;
-use super::polling::{Polling, Solitude};
 use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
-use super::server::Options;
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
-use super::transport::{Patience, Transport};
+use crate::front::budget::Account;
+use crate::front::completions::{Asked, Completed};
+use crate::front::connection::Control;
+use crate::front::counters::Counters;
+use crate::front::input::Input;
+use crate::front::options::Options;
+use crate::front::output::Output;
+use crate::front::polling::{Polling, Solitude};
+use crate::front::transport::{Patience, Transport};
 use flashwise_engine::export::{Guest, Operation, Request};
 
 /// Size of the buffer that requests are received into, at first and where the client fills it.
@@ -32,7 +33,7 @@ pub const INPUT_BYTES_MIN: usize = 4 << 10;
 const INPUT_BYTES_MAX: usize = 128 << 10;
 /// What a request takes beside its data: what the server knows of it, and the header of its answer.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
-/// A client that is silent for so long needs no buffers.
+/// A client that is silent for this time needs no buffers.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Data of a write that is at least as long is received where it stays.
 const DIRECT_BYTES_MIN: usize = 32 << 10;

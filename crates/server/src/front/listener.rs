@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use flashwise_core::filter::Client;
 use rustix::net::sockopt::set_socket_keepalive;
 
+use super::address::Address;
 use super::peer::peer;
-use super::uri::Address;
 
 /// Clients that may wait to be accepted.
 const BACKLOG: i32 = 4096;

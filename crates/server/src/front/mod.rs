@@ -1,0 +1,91 @@
+//! Front ends: the protocols over which clients reach exports, and what all of them need to serve over sockets.
+//!
+//! A protocol is a folder beside these files and one row of [`PROTOCOLS`].
+//!
+//! | file | holds | knows nothing of |
+//! | --- | --- | --- |
+//! | `protocol.rs` | what a protocol brings; endpoints and URIs | which protocols there are |
+//! | `address.rs` | where a server listens | what is spoken there |
+//! | `options.rs` | what a server allows | how it sees to that |
+//! | `server.rs` | listeners, connections, and their end | what clients say |
+//! | `listener.rs` | sockets that clients connect to | connections |
+//! | `peer.rs` | who is at the other end of a socket | what that changes |
+//! | `connection.rs` | a client that was accepted, and how it is stopped | listeners, other connections |
+//! | `transport.rs` | a client's socket, plain or under TLS | what clients say |
+//! | `tls.rs` | certificates and keys | sockets |
+//! | `input.rs` | bytes that came from a client | what they mean |
+//! | `output.rs` | bytes on their way to a client | what they mean |
+//! | `completions.rs` | answers on their way from an export to a connection | what clients say |
+//! | `budget.rs` | the memory that all connections share | what it is used for |
+//! | `polling.rs` | looking for a request for a moment before sleeping | what comes |
+//! | `counters.rs` | what a server has done | why |
+
+mod address;
+mod budget;
+mod completions;
+mod connection;
+mod counters;
+mod input;
+mod listener;
+pub mod nbd;
+mod options;
+mod output;
+mod peer;
+mod polling;
+mod protocol;
+mod server;
+mod tls;
+mod transport;
+
+use std::str::FromStr;
+
+pub use address::Address;
+pub use budget::Budget;
+pub use connection::{Connection, Control};
+pub use counters::Counters;
+pub use listener::ListenError;
+pub use options::Options;
+pub use protocol::{Endpoint, Protocol, Uri, UriError};
+pub use server::{Server, StartError};
+pub use tls::{Tls, TlsError, TlsFiles};
+
+/// The protocols that are served, one row each.
+pub static PROTOCOLS: &[&Protocol] = &[&nbd::PROTOCOL];
+
+impl FromStr for Uri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        match PROTOCOLS.iter().find(|protocol| protocol.schemes.contains(&scheme)) {
+            Some(protocol) => (protocol.parse)(text),
+            None => {
+                let forms: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.forms).collect();
+                Err(UriError { uri: text.to_owned(), reason: format!("expected {}", forms.join("; or ")) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uri_finds_its_protocol_by_its_scheme_and_another_one_is_told_the_forms() {
+        for protocol in PROTOCOLS {
+            let unix = (protocol.write)(&Address::Unix("/run/socket".into()), true, "disk");
+            let uri: Uri = unix.parse().unwrap();
+            assert!(std::ptr::eq(uri.endpoint.protocol, *protocol));
+            assert_eq!((uri.endpoint.uri(uri.encrypted, &uri.export), uri.encrypted), (unix, true));
+            for text in ["localhost", "http://host/"] {
+                let error = text.parse::<Uri>().unwrap_err().to_string();
+                assert!(error.starts_with(&format!("URI {text:?}: expected ")) && error.contains(protocol.forms));
+            }
+            for scheme in protocol.schemes {
+                let error = format!("{scheme}://me@host/").parse::<Uri>().map(|_| ());
+                assert!(error.is_err_and(|error| !error.reason.contains("unknown scheme")), "{scheme}");
+            }
+        }
+    }
+}

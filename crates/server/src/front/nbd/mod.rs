@@ -1,0 +1,37 @@
+//! The Network Block Device protocol, fixed newstyle. Source: NetworkBlockDevice/nbd, doc/proto.md and doc/uri.md.
+//!
+//! | file | holds | knows nothing of |
+//! | --- | --- | --- |
+//! | `protocol.rs` | numbers and layouts of the specification | what they are for |
+//! | `handshake.rs` | option haggling, bytes in, bytes out | sockets |
+//! | `transmission.rs` | what to do with a request, and its answer in bytes | sockets |
+//! | `session.rs` | the transmission phase of a connection | listeners, other connections |
+//! | `connection.rs` | a connection from greeting to goodbye | listeners, other connections |
+//! | `uri.rs` | NBD URIs | sockets |
+
+mod connection;
+pub mod handshake;
+pub mod protocol;
+mod session;
+pub mod transmission;
+mod uri;
+
+use super::protocol::{Protocol, Uri as AnyUri};
+
+pub use uri::{PORT, Uri};
+
+/// The row of NBD.
+pub static PROTOCOL: Protocol = Protocol {
+    name: "nbd",
+    schemes: &uri::SCHEMES,
+    forms: uri::FORMS,
+    request_bytes_max: transmission::PAYLOAD_BYTES_MAX as usize,
+    parse: |text| {
+        let Uri { encrypted, address, export } = text.parse()?;
+        Ok(AnyUri { endpoint: PROTOCOL.at(address), encrypted, export })
+    },
+    write: |address, encrypted, export| {
+        Uri { encrypted, address: address.clone(), export: export.to_owned() }.to_string()
+    },
+    serve: connection::serve,
+};

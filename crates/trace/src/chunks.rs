@@ -1,0 +1,104 @@
+//! A trace's bytes in chunks of whole records, which are parsed side by side.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::error::{Place, TraceError};
+use crate::formats::{Batch, Framing, Parse};
+use crate::input::Input;
+
+/// Bytes from which a trace's format is recognised.
+pub const SAMPLE_BYTES: usize = 64 << 10;
+/// Bytes that are parsed at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+/// The longest record: one that fills more than this is an error and not a line.
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Cuts the input at record ends, parses chunks on other threads and hands the batches to `consume` in order, each with the
+/// number of its first record. Returns whether the last line is not finished, where that may be.
+pub fn parse(
+    input: &mut Input,
+    head: Vec<u8>,
+    parser: &dyn Parse,
+    mut consume: impl FnMut(Batch, u64) -> Result<(), TraceError>,
+) -> Result<bool, TraceError> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get()).clamp(1, 8);
+    thread::scope(|scope| {
+        let (chunks_in, chunks): (Sender<(u64, Vec<u8>)>, Receiver<_>) = bounded(2 * workers);
+        let (batches_in, batches) = bounded(2 * workers);
+        for _ in 0..workers {
+            let (chunks, batches_in) = (chunks.clone(), batches_in.clone());
+            scope.spawn(move || {
+                for (number, chunk) in chunks {
+                    let mut batch = Batch::default();
+                    parser.parse(&chunk, &mut batch);
+                    if batches_in.send((number, batch)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop((chunks, batches_in));
+        let reader = scope.spawn(move || read_chunks(input, head, parser, &chunks_in));
+        let mut early = BTreeMap::new();
+        let (mut next, mut records) = (0, 0);
+        for (number, batch) in &batches {
+            early.insert(number, batch);
+            while let Some(batch) = early.remove(&next) {
+                let in_batch = batch.records;
+                consume(batch, records)?;
+                records += in_batch;
+                next += 1;
+            }
+        }
+        drop(batches);
+        reader.join().expect("reading does not panic")
+    })
+}
+
+/// Sends the input in numbered chunks of whole records. Stops early when nobody receives. Returns whether the last line is not
+/// finished, where that may be.
+fn read_chunks(
+    input: &mut Input,
+    head: Vec<u8>,
+    parser: &dyn Parse,
+    chunks: &Sender<(u64, Vec<u8>)>,
+) -> Result<bool, TraceError> {
+    let mut rest = head;
+    let mut first_byte = 0;
+    for number in 0.. {
+        let mut chunk = rest;
+        let kept = chunk.len();
+        let wanted = CHUNK_BYTES.max(kept + SAMPLE_BYTES);
+        chunk.resize(wanted, 0);
+        let room = &mut chunk[kept..];
+        let read = if parser.may_be_cut() { input.fill_to_cut(room)? } else { input.fill(room)? };
+        chunk.truncate(kept + read);
+        let last = kept + read < wanted;
+        let end = match parser.framing() {
+            _ if last => chunk.len(),
+            Framing::Lines => memchr::memrchr(b'\n', &chunk).map_or(0, |newline| newline + 1),
+            Framing::Records { bytes } => chunk.len() / bytes * bytes,
+        };
+        if end == 0 && chunk.len() > RECORD_BYTES_MAX {
+            let expected = format!("lines shorter than {RECORD_BYTES_MAX} bytes");
+            let found = format!("a line of more than {} bytes", chunk.len());
+            return Err(TraceError::Malformed {
+                path: input.path().to_owned(),
+                place: Place::Byte(first_byte),
+                found,
+                expected,
+            });
+        }
+        rest = chunk[end..].to_vec();
+        chunk.truncate(end);
+        first_byte += end as u64;
+        let is_unfinished = last && parser.may_be_cut() && chunk.last().is_some_and(|&byte| byte != b'\n');
+        if chunks.send((number, chunk)).is_err() || last {
+            return Ok(is_unfinished);
+        }
+    }
+    unreachable!("the input ends")
+}
