@@ -26,10 +26,9 @@ use super::shadow::Shadows;
 use super::size::Size;
 use super::{Admitted, Info, Rule, Setting, WRITES, admits_writes};
 use crate::access::Access;
-use crate::directory::{Directory, Moved};
 use crate::index::{Dense, Index};
 use crate::options::{self, Options, Parameter};
-use crate::policy::{self, Outcome, Policy};
+use crate::policy::{self, Outcome, Policy, pass_on};
 use crate::quantity::ByteSize;
 
 /// Adaptive's row in the table of rules.
@@ -389,6 +388,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
 impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     type Key = I::Key;
 
+    pass_on!(self => self.cache);
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.cache.access(access);
@@ -399,26 +400,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     fn remove(&mut self, block: I::Key) -> bool {
         self.shadows.remove(block);
         self.cache.remove(block)
-    }
-
-    fn refuse(&mut self, block: I::Key) {
-        self.cache.refuse(block);
-    }
-
-    fn space_is_full(&mut self) {
-        self.cache.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.cache.set_young(share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.cache.contains(block)
-    }
-
-    fn len(&self) -> usize {
-        self.cache.len()
     }
 
     #[inline]
@@ -440,18 +421,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.cache.prefetch(soon, later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        self.cache.directory()
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        self.cache.directory_mut()
-    }
-
-    fn moved(&mut self, moved: Moved) {
-        self.cache.moved(moved);
     }
 
     fn check(&self) {

@@ -21,8 +21,7 @@ use super::shadow::Shadows;
 use super::size::Size;
 use super::{Info, Rule, Setting};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::{Index, Key};
 use crate::options::{Kind, OptionError, Options, Parameter};
 use crate::policy::{self, Outcome, Policy, Visitor};
@@ -176,7 +175,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             behind: 0.0,
             was_full: false,
             candidates,
-            cached: Blocks::new(index.clone(), 1),
+            cached: Blocks::new(index.clone(), 1, 0),
             empty: index,
             capacity,
             shadows,
@@ -283,6 +282,15 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
 impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     type Key = I::Key;
 
+    /// The blocks in the cache, whichever policy has them.
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.cached)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.cached)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.policy.access(access);
@@ -304,18 +312,6 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     fn space_is_full(&mut self) {
         self.policy.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.cached.set_young(&[CACHED], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.cached.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.cached.len(CACHED)
     }
 
     #[inline]
@@ -348,15 +344,6 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.policy.prefetch(soon, later);
         self.cached.prefetch_node(soon);
         self.cached.prefetch_index(later);
-    }
-
-    /// The blocks in the cache, whichever policy has them.
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.cached)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.cached)
     }
 
     fn check(&self) {

@@ -26,10 +26,9 @@ use std::fmt;
 
 use crate::access::{Access, Op};
 use crate::array::{Array, Device, Tier};
-use crate::directory::{Directory, Moved};
 use crate::index::Index;
 use crate::options::{Kind, OptionError, Options, Parameter, named};
-use crate::policy::{self, Outcome, Policy, Visitor};
+use crate::policy::{self, Outcome, Policy, Visitor, pass_on};
 
 use adaptive::Adaptive;
 use auto::Auto;
@@ -289,6 +288,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
 impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
     type Key = I::Key;
 
+    pass_on!(self => self.policy);
+
     #[inline(always)]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let admitted = match &mut self.rule {
@@ -316,26 +317,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         self.policy.remove(block)
     }
 
-    fn refuse(&mut self, block: I::Key) {
-        self.policy.refuse(block);
-    }
-
-    fn space_is_full(&mut self) {
-        self.policy.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.policy.set_young(share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.policy.contains(block)
-    }
-
-    fn len(&self) -> usize {
-        self.policy.len()
-    }
-
     #[inline]
     fn tick(&mut self, time_us: u64) {
         self.policy.tick(time_us);
@@ -351,18 +332,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         if let Rule::Hotness(hotness) = &self.rule {
             hotness.prefetch(soon, later);
         }
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        self.policy.directory()
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        self.policy.directory_mut()
-    }
-
-    fn moved(&mut self, moved: Moved) {
-        self.policy.moved(moved);
     }
 
     fn check(&self) {

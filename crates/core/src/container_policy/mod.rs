@@ -7,6 +7,10 @@
 //! A container policy decides what is cached, and where: unlike a [`Policy`](crate::policy::Policy) it answers with what is to be
 //! done on the flash device. What is cached is clean: a client's write goes to the backend too.
 
+pub mod pannier;
+pub mod ripq;
+pub mod throttle;
+
 use std::fmt;
 
 use crate::access::Access;
@@ -164,12 +168,8 @@ pub trait Visitor<K> {
     fn visit<P: ContainerPolicy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
-pub mod throttle;
-
 macro_rules! container_policies {
     ($($module:ident::$policy:ident,)*) => {
-        $(pub mod $module;)*
-
         /// Every container policy, in the order in which they are listed.
         pub static CONTAINER_POLICIES: &[&Info] = &[$(&$module::INFO),*];
 

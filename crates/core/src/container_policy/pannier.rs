@@ -482,7 +482,9 @@ mod tests {
     #[test]
     fn a_hit_prolongs_the_life_of_a_divergent_container() {
         let mut pannier = pannier(4, 2, "");
-        for access in [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)] {
+        for access in
+            [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)]
+        {
             pannier.access(access, 0, &mut vec![]);
         }
         assert_eq!(draw(&pannier), " | (3 4) (1)@2 | [5] [] [2']");
@@ -496,9 +498,15 @@ mod tests {
         for block in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
             pannier.access(Access::read(block), 0, &mut vec![]);
         }
-        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0));
+        assert_eq!(
+            (draw(&pannier).as_str(), pannier.throttle.credit()),
+            (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0)
+        );
         pannier.access(Access::read(10), 0, &mut vec![]);
-        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0));
+        assert_eq!(
+            (draw(&pannier).as_str(), pannier.throttle.credit()),
+            (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0)
+        );
     }
 
     /// Every block was hit 15 times. Of the first five containers 15 hits are enough for a copy (1, 1, 2, 4, 8), of the sixth (16) not.

@@ -369,7 +369,10 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         for section in 0..self.sections() {
             let sealed = self.queue.from_back(section);
             for container in sealed.chain([self.active_virtual[usize::from(section)]]) {
-                assert_eq!(self.containers[container as usize].section, section, "container {container} is in its section");
+                assert_eq!(
+                    self.containers[container as usize].section, section,
+                    "container {container} is in its section"
+                );
                 place += 1;
                 places[container as usize] = place;
             }
@@ -388,12 +391,16 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         assert_eq!(section_blocks, self.section_blocks, "the blocks in each section");
         assert_eq!(section_blocks.iter().sum::<u32>(), self.blocks, "the blocks in all sections");
         for (number, container) in (0..).zip(&self.containers) {
-            let is_free = self.free_virtual.contains(&number) || number < self.units.units() && !self.units.is_sealed(number);
+            let is_free =
+                self.free_virtual.contains(&number) || number < self.units.units() && !self.units.is_sealed(number);
             assert!(is_free || container.blocks == blocks[number as usize], "the blocks of container {number}");
             assert!(is_free || places[number as usize] > 0, "container {number} is queued or active");
         }
         let virtual_containers = self.containers.len() - self.units.units() as usize;
-        assert!(virtual_containers <= usize::from(self.sections()) + self.named_by.len(), "a virtual container names a block");
+        assert!(
+            virtual_containers <= usize::from(self.sections()) + self.named_by.len(),
+            "a virtual container names a block"
+        );
     }
 }
 
@@ -423,7 +430,11 @@ mod tests {
             sealed.reverse();
             for container in sealed {
                 let is_device = container < ripq.units.units();
-                let text = if is_device { format!(" ({})", held_in(container)) } else { format!(" <{}>", named_in(container)) };
+                let text = if is_device {
+                    format!(" ({})", held_in(container))
+                } else {
+                    format!(" <{}>", named_in(container))
+                };
                 drawn.push_str(&text);
             }
             drawn
