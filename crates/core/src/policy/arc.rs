@@ -30,7 +30,7 @@ const B1: List = List(2);
 /// Ghosts of `T2`, last evicted first.
 const B2: List = List(3);
 
-/// See the module.
+/// Two LRU lists, each with one of ghosts.
 #[derive(Debug)]
 pub struct Arc<I: Index> {
     c: usize,

@@ -32,7 +32,7 @@ pub static INFO: Info = Info {
     offline: true,
 };
 
-/// See the module.
+/// Evicts the block whose next access is furthest away.
 #[derive(Debug)]
 pub struct Fif<I: Index> {
     c: usize,

@@ -22,7 +22,7 @@ pub static INFO: Info = Info {
 /// The cached blocks, last admitted first.
 const Q: List = List(0);
 
-/// See the module.
+/// Evicts the block that was admitted first.
 #[derive(Debug)]
 pub struct Fifo<I: Index> {
     c: usize,

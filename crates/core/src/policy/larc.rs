@@ -74,7 +74,7 @@ const Q: List = List(0);
 /// Ghosts: blocks seen once and not cached, most recently seen first.
 const Q_R: List = List(1);
 
-/// See the module.
+/// An LRU queue behind a ghost queue that tunes its own length.
 #[derive(Debug)]
 pub struct Larc<I: Index> {
     c: usize,

@@ -46,7 +46,7 @@ struct RunId(u32);
 /// The run of frequency 0, which holds no block and closes the circle of runs: the lowest is above it, the highest below.
 const NOT_CACHED: RunId = RunId(0);
 
-/// See the module.
+/// Evicts the block that was accessed least often.
 #[derive(Debug)]
 pub struct Lfu<I: Index> {
     c: usize,

@@ -59,7 +59,7 @@ const Q: List = List(1);
 /// HIR blocks in `S` stand in `Q` as they stand in `S`.
 const N: List = List(2);
 
-/// See the module.
+/// A cache with LIR blocks, HIR blocks and uncached ones that are remembered.
 #[derive(Debug)]
 pub struct Lirs<I: Index> {
     l_lirs: usize,

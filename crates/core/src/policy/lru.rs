@@ -22,7 +22,7 @@ pub static INFO: Info = Info {
 /// The cached blocks, most recently used first.
 const Q: List = List(0);
 
-/// See the module.
+/// Evicts the least recently used block.
 #[derive(Debug)]
 pub struct Lru<I: Index> {
     c: usize,

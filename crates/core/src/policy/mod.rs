@@ -2,6 +2,23 @@
 //!
 //! A policy's file is its paper: what becomes of an [access](Policy::access), in the paper's letters, over a [table of
 //! blocks](crate::blocks::Blocks) whose lists are the paper's queues. What a cache asks of every policy is answered from that table.
+//!
+//! ```
+//! use flashwise_core::access::Access;
+//! use flashwise_core::index::Hashed;
+//! use flashwise_core::policy::{Boxed, Outcome, Policy, Spec};
+//!
+//! // LRU for a cache of two blocks, which are named by 64-bit addresses. (Dense ids want an `index::Dense`.)
+//! let mut lru = Spec::parse("lru")?.build(Hashed::<u64>::new(), 2, Boxed);
+//! assert_eq!(lru.access(Access::read(1)), Outcome::Admit { evicted: None });
+//! assert_eq!(lru.access(Access::write(2)), Outcome::Admit { evicted: None });
+//! assert_eq!(lru.access(Access::read(1)), Outcome::Hit);
+//! assert_eq!(lru.access(Access::read(3)), Outcome::Admit { evicted: Some(2) });
+//! assert!(lru.contains(1) && !lru.contains(2) && lru.len() == 2);
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
+//!
+//! A box costs a call for each access. Where that matters, a [`Visitor`] of one's own runs each policy as its own, inlined type.
 
 pub mod arc;
 pub mod fif;
@@ -16,14 +33,13 @@ pub mod sieve;
 pub mod two_q;
 pub mod w_tinylfu;
 
-use std::fmt;
-
 use crate::access::{Access, NEVER, Op};
-use crate::admission::adaptive::Decision;
 use crate::blocks::Queues;
+use crate::decision::Decision;
 use crate::directory::{Directory, Moved};
 use crate::index::Index;
-use crate::options::{OptionError, Options, Parameter, named};
+use crate::named::{Named, Row, Table};
+use crate::options::Parameter;
 
 /// What a policy decided about one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,40 +255,35 @@ pub struct Info {
     pub offline: bool,
 }
 
+impl Row for Info {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        self.parameters
+    }
+}
+
+/// The table of policies.
+pub enum Policies {}
+
+impl Table for Policies {
+    type Row = Info;
+
+    const WHAT: &'static str = "policy";
+
+    fn rows() -> &'static [&'static Info] {
+        POLICIES
+    }
+}
+
 /// A policy and its options as a user wrote them: `lru`, `larc:fill=ghost`.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    text: String,
-    info: &'static Info,
-    options: Options,
-}
+pub type Spec = Named<Policies>;
 
-impl Spec {
-    /// Reads a policy's name and options.
-    pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (info, options) = named("policy", text, POLICIES.iter().copied(), |info| info.name)?;
-        let options = Options::parse(info.name, info.parameters, options)?;
-        Ok(Spec { text: text.to_owned(), info, options })
-    }
-
-    /// The policy that is meant.
-    pub fn info(&self) -> &'static Info {
-        self.info
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::str::FromStr for Spec {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Spec, OptionError> {
-        Spec::parse(text)
-    }
+/// The policies that need not know the future, which a live cache can have, in the order in which they are listed.
+pub fn online() -> impl Iterator<Item = &'static Info> + Clone {
+    POLICIES.iter().copied().filter(|info| !info.offline)
 }
 
 /// What to do with a policy once it is built; lets callers run each policy as its own, inlined type.
@@ -284,17 +295,33 @@ pub trait Visitor<K> {
     fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
+/// Any policy.
+pub type AnyPolicy<K> = Box<dyn Policy<Key = K> + Send>;
+
+/// Makes any policy of the one that is built.
+#[derive(Clone, Copy, Debug)]
+pub struct Boxed;
+
+impl<K: Copy + Eq> Visitor<K> for Boxed {
+    type Output = AnyPolicy<K>;
+
+    fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> AnyPolicy<K> {
+        Box::new(policy)
+    }
+}
+
+/// Builds the table.
 macro_rules! policies {
-    ($($module:ident::$policy:ident,)*) => {
+    ($($(#[$attribute:meta])* $module:ident::$policy:ident,)*) => {
         /// Every policy, in the order in which they are listed.
-        pub static POLICIES: &[&Info] = &[$(&$module::INFO),*];
+        pub static POLICIES: &[&Info] = &[$($(#[$attribute])* &$module::INFO),*];
 
         impl Spec {
-            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`.
+            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`. `index` is empty.
             pub fn build<I: Index + Send + 'static, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
                 assert!(capacity > 0, "a cache has room for at least one block");
-                $(if self.info.name == $module::INFO.name {
-                    return visitor.visit($module::$policy::new(index, capacity, &self.options));
+                $($(#[$attribute])* if self.is(&$module::INFO) {
+                    return visitor.visit($module::$policy::new(index, capacity, self.options()));
                 })*
                 unreachable!("a parsed policy is one of the table")
             }

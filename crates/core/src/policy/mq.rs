@@ -66,7 +66,7 @@ struct Distances {
     peak: u32,
 }
 
-/// See the module.
+/// Queues by how often blocks are accessed, in which they expire.
 #[derive(Debug)]
 pub struct Mq<I: Index> {
     c: usize,

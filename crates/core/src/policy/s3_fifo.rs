@@ -61,7 +61,7 @@ const G: List = List(2);
 
 const FREQ_MAX: u8 = 3;
 
-/// See the module.
+/// A small FIFO queue in front of a main one, and a queue of ghosts.
 #[derive(Debug)]
 pub struct S3Fifo<I: Index> {
     c: usize,

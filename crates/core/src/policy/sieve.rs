@@ -26,7 +26,7 @@ pub static INFO: Info = Info {
 /// The cached blocks, the last inserted at the front, the head.
 const T: List = List(0);
 
-/// See the module.
+/// A queue with a hand that evicts the first block that was not visited.
 #[derive(Debug)]
 pub struct Sieve<I: Index> {
     c: usize,

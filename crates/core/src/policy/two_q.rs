@@ -47,7 +47,7 @@ const A1IN: List = List(1);
 /// Ghosts: blocks that left `A1in`, last first.
 const A1OUT: List = List(2);
 
-/// See the module.
+/// A FIFO queue of blocks accessed once, an LRU queue of the others, and ghosts of the former.
 #[derive(Debug)]
 pub struct TwoQ<I: Index> {
     c: usize,

@@ -64,7 +64,7 @@ const PROBATION: List = List(1);
 /// The main cache's blocks that were.
 const PROTECTED: List = List(2);
 
-/// See the module.
+/// A window and a main cache, into which blocks come that are accessed more often than those that leave.
 #[derive(Debug)]
 pub struct WTinyLfu<I: Index> {
     window_max: usize,

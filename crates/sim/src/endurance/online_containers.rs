@@ -5,7 +5,7 @@
 //! What fills up in RAM is a part of the size of the cache, as the write buffer of C is, so that no algorithm has more blocks than another.
 
 use flashwise_core::access::{Access, Op};
-use flashwise_core::container_policy::{ContainerPolicy, Flash, Outcome, Spec, Visitor};
+use flashwise_core::container_policy::{ContainerOutcome, ContainerPolicy, Flash, Spec, Visitor};
 use flashwise_core::index::Dense;
 use flashwise_core::step::FlashStep;
 
@@ -59,12 +59,12 @@ impl<P: ContainerPolicy<Key = u32>> FlashCache for OnlineContainers<P> {
     fn access(&mut self, access: Access<u32>, time_us: u64, counts: &mut Counts) {
         let is_write = access.op == Op::Write;
         match self.policy.access(access, time_us, &mut self.steps) {
-            Outcome::Hit { in_ram } if !is_write => {
+            ContainerOutcome::Hit { in_ram } if !is_write => {
                 counts.flash_hits += 1;
                 counts.buffer_hits += u64::from(in_ram);
             }
-            Outcome::Hit { .. } | Outcome::Admit => counts.count_insertion(is_write),
-            Outcome::Bypass => counts.bypasses += 1,
+            ContainerOutcome::Hit { .. } | ContainerOutcome::Admit => counts.count_insertion(is_write),
+            ContainerOutcome::Bypass => counts.bypasses += 1,
         }
         for step in self.steps.drain(..) {
             self.device.step(step);
