@@ -44,6 +44,8 @@ pub mod auto;
 pub mod controller;
 pub mod history;
 pub mod hotness;
+#[cfg(any(test, feature = "planted"))]
+pub mod planted;
 pub mod probability;
 pub mod shadow;
 pub mod size;
@@ -327,6 +329,8 @@ rules! {
         size::Size,
         hotness::Hotness<I>,
         probability::Probability,
+        #[cfg(any(test, feature = "planted"))]
+        planted::Planted,
     }
     decide {
         adaptive,

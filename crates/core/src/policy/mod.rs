@@ -28,6 +28,8 @@ pub mod lfu;
 pub mod lirs;
 pub mod lru;
 pub mod mq;
+#[cfg(any(test, feature = "planted"))]
+pub mod planted;
 pub mod s3_fifo;
 pub mod sieve;
 pub mod two_q;
@@ -342,4 +344,6 @@ policies! {
     sieve::Sieve,
     w_tinylfu::WTinyLfu,
     fif::Fif,
+    #[cfg(any(test, feature = "planted"))]
+    planted::Planted,
 }
