@@ -24,8 +24,9 @@ fn what_is_planted_runs() {
             &project(),
             &["simulate", trace, "--policy", policy, "--size", "10%", "--admission", admission, "--json"],
         );
-        let rows: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
-        rows
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+        assert_eq!(rows.len(), 1, "{json}");
+        rows[0].clone()
     };
     let row = simulate("planted", "planted:every=3");
     assert!(row.to_string().contains("planted:every=3"), "{row}");

@@ -309,10 +309,10 @@ impl<I: Index, T> Blocks<I, T> {
         self.lens[..usize::from(self.cached_lists)].iter().map(|&len| len as usize).sum()
     }
 
-    /// Whether the blocks on `list` are in the cache.
+    /// Whether the block of `node` is in the cache. Where there are no ghosts, the node is not looked at.
     #[inline]
-    fn is_of_cached(&self, list: List) -> bool {
-        list.0 < self.cached_lists
+    fn is_cached_node(&self, node: NodeId) -> bool {
+        self.lens.len() == usize::from(self.cached_lists) || self.list(node).0 < self.cached_lists
     }
 
     /// Whether no block is on `list`.

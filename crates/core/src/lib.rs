@@ -5,7 +5,7 @@
 //!
 //! A [`Policy`](policy::Policy) answers each [`Access`](access::Access) with an [`Outcome`](policy::Outcome). Policies are
 //! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`]. An [admission rule](admission) may stand in front
-//! of one. The whole [cache](cache) answers each [`Request`](cache::Request) with [`Step`](step::Step)s.
+//! of one. The whole [`cache`] answers each [`Request`](cache::Request) with [`Step`](step::Step)s.
 
 pub mod access;
 pub mod account;

@@ -206,7 +206,7 @@ impl<I: Index> Judge<I> for Hotness<I> {
         self.threshold = Threshold::Min(references_min as u8);
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
         if self.counts_hits() {
             return self.admits(access.block) | is_cached();

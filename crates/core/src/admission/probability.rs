@@ -91,7 +91,7 @@ impl<I: Index> Judge<I> for Probability {
     }
 
     /// Every access is drawn for, hits too.
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, _access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
         self.admits() || is_cached()
     }

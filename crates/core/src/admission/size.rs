@@ -66,7 +66,7 @@ impl<I: Index> Judge<I> for Size {
         self.request_blocks_max = request_blocks_max as u64;
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
         u64::from(access.request_blocks) <= self.request_blocks_max || is_cached()
     }

@@ -27,7 +27,7 @@ pub trait Queues<K>: Directory<K> {
 impl<I: Index, T: Default + Zeroable> Queues<I::Key> for Blocks<I, T> {
     #[inline]
     fn is_cached(&self, block: I::Key) -> bool {
-        self.find(block).is_some_and(|node| self.is_of_cached(self.list(node)))
+        self.find(block).is_some_and(|node| self.is_cached_node(node))
     }
 
     #[inline]
@@ -37,7 +37,7 @@ impl<I: Index, T: Default + Zeroable> Queues<I::Key> for Blocks<I, T> {
 
     #[inline]
     fn take_out(&mut self, block: I::Key) -> bool {
-        self.forget(block).is_some_and(|list| self.is_of_cached(list))
+        self.forget(block).is_some_and(|list| list.0 < self.cached_lists)
     }
 
     fn set_young(&mut self, share: f64) {

@@ -53,7 +53,7 @@ impl<I: Index> Arc<I> {
     /// REPLACE(x, p): evicts the LRU block of `T1` or `T2` into its ghost list, unless removals left a place free.
     #[inline]
     fn replace(&mut self, x_in_b2: bool) -> Option<I::Key> {
-        if self.blocks.cached_len() < self.c {
+        if self.blocks.len(T1) + self.blocks.len(T2) < self.c {
             return None;
         }
         let t1 = self.blocks.len(T1) as f64;

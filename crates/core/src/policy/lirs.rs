@@ -123,7 +123,7 @@ impl<I: Index> Lirs<I> {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.blocks.cached_len() == self.l_lirs + self.l_hirs
+        self.blocks.len(LIR) + self.blocks.len(Q) == self.l_lirs + self.l_hirs
     }
 
     /// Evicts the block at the front of `Q`, which stays in `S` if it is there.
@@ -202,7 +202,7 @@ impl<I: Index> Policy for Lirs<I> {
         assert!(self.blocks.len(LIR) <= self.l_lirs);
         assert!(self.blocks.len(Q) <= self.l_hirs);
         assert!(self.blocks.back(N).is_none_or(|oldest| self.in_s(oldest)), "an uncached block is outside of S");
-        assert!(self.blocks.cached_len() <= self.l_lirs + self.l_hirs);
+        assert!(self.blocks.len(LIR) + self.blocks.len(Q) <= self.l_lirs + self.l_hirs);
         assert!(self.blocks.len(N) <= self.n_max);
         self.blocks.check((self.l_lirs + self.l_hirs).saturating_add(self.n_max));
     }

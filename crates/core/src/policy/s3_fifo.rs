@@ -133,7 +133,7 @@ impl<I: Index> S3Fifo<I> {
 
     fn insert(&mut self, x: I::Key) -> Option<I::Key> {
         let mut evicted = None;
-        while self.blocks.cached_len() == self.c {
+        while self.blocks.len(S) + self.blocks.len(M) == self.c {
             evicted = self.evict();
         }
         if let Some(ghost) = self.blocks.find(x) {
@@ -170,7 +170,7 @@ impl<I: Index> Policy for S3Fifo<I> {
     }
 
     fn check(&self) {
-        assert!(self.blocks.cached_len() <= self.c);
+        assert!(self.blocks.len(S) + self.blocks.len(M) <= self.c);
         assert!(self.blocks.len(G) <= self.g_max);
         self.blocks.check(self.c.saturating_add(self.g_max));
     }

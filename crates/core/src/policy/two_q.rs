@@ -66,7 +66,7 @@ impl<I: Index> TwoQ<I> {
     /// Makes room for the block `X`, which `x` remembers if it is in `A1out`.
     #[inline]
     fn reclaim_for(&mut self, x: Option<NodeId>) -> Option<I::Key> {
-        if self.blocks.cached_len() < self.c {
+        if self.blocks.len(A1IN) + self.blocks.len(AM) < self.c {
             return None;
         }
         if self.blocks.len(A1IN) <= self.kin
@@ -125,7 +125,7 @@ impl<I: Index> Policy for TwoQ<I> {
     }
 
     fn check(&self) {
-        assert!(self.blocks.cached_len() <= self.c);
+        assert!(self.blocks.len(A1IN) + self.blocks.len(AM) <= self.c);
         let ghosts = self.blocks.len(A1OUT);
         assert!(ghosts <= self.kout, "{ghosts} ghosts, {} at most", self.kout);
         self.blocks.check(self.c.saturating_add(self.kout));
