@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flashwise_core::cache::{Cache, Config, Kind, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
+use flashwise_core::policy;
 
 struct Counting;
 
@@ -42,7 +43,7 @@ fn main() {
     println!(
         "bytes of RAM per block on flash, 16 GiB of flash, full; the server's checksums (4 bytes a page) included"
     );
-    for policy in ["fifo", "sieve", "lru", "larc", "s3-fifo", "2q", "arc", "w-tinylfu", "lirs", "lfu", "mq"] {
+    for policy in policy::online().map(|info| info.name) {
         let before = ALLOCATED.load(Ordering::Relaxed);
         let geometry = Geometry { units: 8192, unit_pages: 512 };
         let config = Config {

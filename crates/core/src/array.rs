@@ -173,7 +173,7 @@ impl Wear {
 }
 
 impl Array {
-    /// How fast `traffic` of so many seconds wears the array.
+    /// How fast `traffic` wears out the array, if it took `seconds`.
     pub fn wear(&self, traffic: &Traffic, seconds: f64) -> Wear {
         let cache_writes = self.cache.writes_per_cell(traffic.cache_written) / seconds;
         let storage_writes = self.storage.writes_per_cell(traffic.storage_written) / seconds;

@@ -21,6 +21,7 @@
 //!
 //! A log also asks which blocks are `young`. Policies see blocks on lists only. Without a log there are no slots, and every node is loose.
 
+mod queues;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use bytemuck::Zeroable;
 
 use crate::index::Index;
 use crate::prefetch::prefetch;
+pub use queues::Queues;
 use young::Young;
 
 /// A list of [`Blocks`], by its number from 0. Policies name theirs with constants in their papers' letters.
@@ -107,6 +109,8 @@ pub struct Blocks<I: Index, T> {
     nodes: Vec<Node<I::Key>>,
     data: Vec<T>,
     lens: Vec<u32>,
+    /// The first this many lists are of blocks in the cache, the others of ghosts.
+    cached_lists: u8,
     /// By list; empty where age is not asked for.
     young: Vec<Young>,
     /// Nodes behind the heads that are slots of a log.
@@ -118,8 +122,9 @@ pub struct Blocks<I: Index, T> {
 }
 
 impl<I: Index, T: Default> Blocks<I, T> {
-    /// No blocks yet, on `list_count` lists.
-    pub fn new(index: I, list_count: u8) -> Self {
+    /// No blocks yet, on `cached_lists` lists of blocks that are in the cache, and behind these `ghost_lists` of blocks that are not.
+    pub fn new(index: I, cached_lists: u8, ghost_lists: u8) -> Self {
+        let list_count = cached_lists.saturating_add(ghost_lists);
         assert!(list_count <= UNLISTED.0, "{list_count} lists");
         let head = |list: u8| Node::new(I::Key::default(), u32::from(list), u32::from(list), List(list));
         Blocks {
@@ -127,6 +132,7 @@ impl<I: Index, T: Default> Blocks<I, T> {
             nodes: (0..list_count).map(head).collect(),
             data: (0..list_count).map(|_| T::default()).collect(),
             lens: vec![0; list_count.into()],
+            cached_lists,
             young: Vec::new(),
             slots: 0,
             placed: 0,
@@ -295,6 +301,18 @@ impl<I: Index, T> Blocks<I, T> {
     #[inline]
     pub fn len(&self, list: List) -> usize {
         self.lens[usize::from(list.0)] as usize
+    }
+
+    /// Number of blocks in the cache: those that are no ghosts.
+    #[inline]
+    pub fn cached_len(&self) -> usize {
+        self.lens[..usize::from(self.cached_lists)].iter().map(|&len| len as usize).sum()
+    }
+
+    /// Whether the block of `node` is in the cache. Where there are no ghosts, the node is not looked at.
+    #[inline]
+    fn is_cached_node(&self, node: NodeId) -> bool {
+        self.lens.len() == usize::from(self.cached_lists) || self.list(node).0 < self.cached_lists
     }
 
     /// Whether no block is on `list`.

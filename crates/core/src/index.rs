@@ -21,7 +21,7 @@ pub trait Index {
     /// What names a block.
     type Key: Key;
 
-    /// Whether a table of blocks with this index may be the directory of a log. What may not be does not ask at every access.
+    /// Whether a table of blocks with this index may be the directory of a log. Where it may not, no access asks about slots.
     const SERVES_LOG: bool;
 
     /// The node of `key`, or 0.

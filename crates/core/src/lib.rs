@@ -4,7 +4,8 @@
 //! what it decides to a model, the server performs it on real devices; both run this code.
 //!
 //! A [`Policy`](policy::Policy) answers each [`Access`](access::Access) with an [`Outcome`](policy::Outcome). Policies are
-//! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`].
+//! listed in [`policy::POLICIES`] and named on the command line through [`policy::Spec`]. An [admission rule](admission) may stand in front
+//! of one. The whole [`cache`] answers each [`Request`](cache::Request) with [`Step`](step::Step)s.
 
 pub mod access;
 pub mod account;
@@ -16,6 +17,7 @@ pub mod cache;
 pub mod checksum;
 pub mod container_policy;
 pub mod counters;
+pub mod decision;
 pub mod directory;
 pub mod filter;
 pub mod format;
@@ -24,6 +26,7 @@ pub mod index;
 pub mod layout;
 pub mod lists;
 pub mod mending;
+pub mod named;
 pub mod options;
 pub mod policy;
 pub mod positions;

@@ -1,4 +1,20 @@
 //! Options of policies, formats and generators as users write them: `name:key=value,key=value`.
+//!
+//! ```
+//! use flashwise_core::options::{Kind, Options, Parameter};
+//!
+//! static PARAMETERS: [Parameter; 2] = [
+//!     Parameter { name: "share", kind: Kind::Number(0.0, 1.0), default: "25%", meaning: "how much" },
+//!     Parameter { name: "every", kind: Kind::Duration(1, 60_000_000), default: "1s", meaning: "how often" },
+//! ];
+//! let options = Options::parse("sampler", &PARAMETERS, "every=20ms")?;
+//! assert_eq!((options.number("share"), options.duration_us("every")), (0.25, 20_000));
+//!
+//! let error = |text| Options::parse("sampler", &PARAMETERS, text).unwrap_err().to_string();
+//! assert_eq!(error("share=2"), "sampler: option 'share' is '2', expected a number from 0 to 1");
+//! assert_eq!(error("evry=1s"), "sampler has no option 'evry' (did you mean 'every'?); it has: share, every");
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
 
 use std::fmt;
 

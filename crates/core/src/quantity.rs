@@ -33,7 +33,7 @@ pub enum QuantityError {
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// The size of so many bytes.
+    /// The size of this many bytes.
     pub fn new(bytes: u64) -> Self {
         ByteSize(bytes)
     }
@@ -80,7 +80,7 @@ impl fmt::Display for ByteSize {
 pub struct Duration(u64);
 
 impl Duration {
-    /// The duration of so many microseconds, fewer than 2^63.
+    /// The duration of this many microseconds, fewer than 2^63.
     pub fn from_us(us: u64) -> Self {
         assert!(i64::try_from(us).is_ok(), "a duration of {us} us is out of range");
         Duration(us)

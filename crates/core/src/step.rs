@@ -11,7 +11,20 @@
 //! - appends, witnesses and resets are done in order;
 //! - an append whose flush of the backend failed calls nothing clean: [`Cache::distrust`](crate::cache::Cache::distrust).
 
-use crate::layout::containers::{Footer, Segment};
+mod segment;
+
+pub use segment::{Footer, LogRecord, Segment};
+
+/// Why a block is written to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A client wrote it.
+    Client,
+    /// It was read from, or written to, the backend and was admitted.
+    Admission,
+    /// Its unit is about to be reset and it is still wanted.
+    CopyForward,
+}
 
 /// A block's worth of memory, with what is put into it counted: two steps name the same content only if both numbers agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

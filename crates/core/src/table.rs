@@ -146,7 +146,7 @@ impl Part {
         Part { buckets: Vec::new(), len: 0, room: 0, expected, number_bits }
     }
 
-    /// Makes room for so many numbers, or about as many.
+    /// Makes room for about this many numbers.
     fn grow(&mut self, wanted: usize, number_bits: u32, hash_of: impl Fn(u32) -> u64) {
         let made_for = (self.buckets.len() as f64 * WAYS as f64 * LOAD) as usize;
         let capacity = match self.expected {

@@ -289,10 +289,11 @@ fn auto_is_a_policy_whichever_it_begins_with() {
             switches
         }
     }
-    let rule = "auto:policies=lru+larc+fifo+lfu+2q+mq+arc+lirs+s3-fifo+sieve+w-tinylfu,timeframe=300ms,objective=hit-ratio,alpha=0";
+    let policies: Vec<_> = policy::online().map(|info| info.name).collect();
+    let rule = format!("auto:policies={},timeframe=300ms,objective=hit-ratio,alpha=0", policies.join("+"));
     let mut switches = 0;
     for first in ["lru", "larc:fill=ghost", "2q:kin=100%", "lirs:hirs=100%"] {
-        let (rule, first) = (Spec::parse(rule).unwrap(), policy::Spec::parse(first).unwrap());
+        let (rule, first) = (Spec::parse(&rule).unwrap(), policy::Spec::parse(first).unwrap());
         switches += rule.build(&first, dense(), CAPACITY, &SETTING, Switch);
         switches += rule.build(&first, Hashed::new(), CAPACITY, &SETTING, Switch);
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use flashwise_core::cache::{Cache, Config, CopyForward, Kind, Mode, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
-use flashwise_core::policy::Spec;
+use flashwise_core::policy::{Spec, online};
 use flashwise_core::step::Step;
 
 const BLOCK: u64 = 4096;
@@ -104,7 +104,7 @@ fn all_keeps_what_the_policy_wants_and_none_keeps_nothing_that_is_clean() {
 
 #[test]
 fn the_young_part_of_the_queues_is_kept() {
-    for policy in ["lru", "fifo", "arc", "2q", "s3-fifo", "sieve", "lfu", "mq", "lirs", "w-tinylfu", "larc"] {
+    for policy in online().map(|info| info.name) {
         let mut run = Run::new(policy, CopyForward::Young(0.5));
         run.read_with_7();
         run.read_with_7();

@@ -5,8 +5,7 @@
 //! 13 those of [`controller`](super::controller).
 //!
 //! Thresholds stand on a scale with a position for each shadow. At the last everything is admitted: the replacement policy
-//! alone. Probability: `p` from 0.01 in even steps to 1. Size: one block, two, four ..., any. Hotness: as many references as
-//! there are shadows, one fewer, ..., one.
+//! alone. Which threshold stands at which position, the adapted rule's row tells.
 //!
 //! Departures from the paper:
 //! - Equation 14 moves the position on the scale: for probability that is the paper's, for size it halves and doubles.
@@ -19,18 +18,16 @@
 //! - A timeframe with fewer than 100 sampled accesses goes on for another.
 //! - Until the first timeframe ends everything is admitted.
 
-use super::controller::{Aim, Choice, Controller, Figures, Objective};
-use super::hotness::Hotness;
-use super::probability::Probability;
+use super::controller::{Aim, Controller, Objective};
 use super::shadow::Shadows;
-use super::size::Size;
-use super::{Admitted, Info, Rule, Setting, WRITES, admits_writes};
+use super::{ADAPTABLE, Admitted, Behind, Decides, EVERYTHING, Info, JUDGES, Rule, Thresholds, WRITES, admits_writes};
 use crate::access::Access;
-use crate::directory::{Directory, Moved};
+use crate::decision::Choice;
 use crate::index::{Dense, Index};
 use crate::options::{self, Options, Parameter};
-use crate::policy::{self, Outcome, Policy};
-use crate::quantity::ByteSize;
+use crate::policy::{self, Outcome, Policy, Visitor, pass_on};
+
+pub use crate::decision::Decision;
 
 /// Adaptive's row in the table of rules.
 pub static INFO: Info = Info {
@@ -40,7 +37,7 @@ pub static INFO: Info = Info {
     parameters: &[
         Parameter {
             name: "kind",
-            kind: options::Kind::Choice(&["probability", "size", "hotness"]),
+            kind: options::Kind::Choice(&ADAPTABLE),
             default: "probability",
             meaning: "the rule whose threshold is adapted",
         },
@@ -59,6 +56,8 @@ pub static INFO: Info = Info {
         WRITES_PER_DAY,
         SEED,
     ],
+    thresholds: None,
+    decides: Some(Decides { choice, threshold, candidates: |_| Ok(Vec::new()) }),
 };
 
 /// `target`: the constraint of equation 1.
@@ -104,12 +103,8 @@ pub(super) const WRITES_PER_DAY: Parameter = Parameter {
     meaning: "how often a day the cache may be written in full (DWPD); without it there is no such limit",
 };
 /// `seed`: which blocks are sampled.
-pub(super) const SEED: Parameter = Parameter {
-    name: "seed",
-    kind: options::Kind::Count(0, u64::MAX),
-    default: "1",
-    meaning: "what the choice of the sample and random numbers begin with",
-};
+pub(super) const SEED: Parameter =
+    Parameter { meaning: "what the choice of the sample and random numbers begin with", ..super::SEED };
 
 /// With fewer sampled accesses a timeframe tells too little.
 pub(super) const SAMPLED_ACCESSES_MIN: u64 = 100;
@@ -180,46 +175,25 @@ impl Timeframes {
     }
 }
 
-/// The positions of thresholds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The thresholds of the rule that is adapted, with a position for each shadow.
+#[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    kind: Kind,
+    rule: &'static Info,
+    thresholds: &'static Thresholds,
     shadows: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Probability,
-    Size,
-    Hotness,
 }
 
 impl Scale {
     fn new(options: &Options) -> Self {
-        let kind = match options.text("kind") {
-            "probability" => Kind::Probability,
-            "size" => Kind::Size,
-            _ => Kind::Hotness,
-        };
-        Scale { kind, shadows: options.count("shadows") as usize }
+        let kind = options.text("kind");
+        let rule = JUDGES.iter().find(|info| info.name == kind).expect("an option's value is one of its words");
+        let thresholds = rule.thresholds.as_ref().expect("a rule that can be adapted has thresholds");
+        Scale { rule, thresholds, shadows: options.count("shadows") as usize }
     }
 
     /// Where everything is admitted.
     fn last(&self) -> f64 {
         (self.shadows - 1) as f64
-    }
-
-    fn p(&self, position: f64) -> f64 {
-        let share = position / self.last();
-        share + 0.01 * (1.0 - share)
-    }
-
-    fn request_blocks_max(&self, position: f64) -> u64 {
-        if position > self.last() - 0.5 { u64::MAX } else { position.exp2() as u64 }
-    }
-
-    fn references_min(&self, position: f64) -> u8 {
-        (1.0 + self.last() - position).round() as u8
     }
 
     /// Equation 14: between `position`, whose weight is `old`, and `chosen`. Rounding does not lead past the last.
@@ -229,66 +203,57 @@ impl Scale {
 
     /// The threshold at `position`: a portion, blocks or references.
     pub fn threshold(&self, position: f64) -> f64 {
-        match self.kind {
-            Kind::Probability => self.p(position),
-            Kind::Size => self.request_blocks_max(position) as f64,
-            Kind::Hotness => f64::from(self.references_min(position)),
-        }
+        (self.thresholds.at)(position, self.last())
     }
 
-    fn rule<I: Index>(&self, position: f64, index: I, capacity: usize, seed: u64) -> Rule<I> {
-        match self.kind {
-            Kind::Probability => Rule::Probability(Probability::with(self.p(position), seed)),
-            Kind::Size => Rule::Size(Size::with(self.request_blocks_max(position))),
-            Kind::Hotness => Rule::Hotness(Hotness::with_min(index, capacity, self.references_min(position))),
-        }
+    /// The rule with the threshold at `position`, with the defaults of its other options and `seed` if it draws.
+    fn rule<I: Index>(&self, position: f64, index: I, capacity: usize, block_bytes: u64, seed: u64) -> Rule<I> {
+        let Info { name, parameters, .. } = self.rule;
+        let draws = parameters.iter().any(|parameter| parameter.name == SEED.name);
+        let seeded = if draws { format!("{}={seed}", SEED.name) } else { String::new() };
+        let options = Options::parse(name, parameters, &seeded).expect("a seed may be any");
+        let mut rule = Rule::new(self.rule, &options, index, capacity, block_bytes);
+        rule.set_threshold(self.threshold(position));
+        rule
     }
-
-    fn set<I: Index>(&self, rule: &mut Rule<I>, position: f64) {
-        match rule {
-            Rule::Probability(probability) => probability.set_p(self.p(position)),
-            Rule::Size(size) => size.set_blocks_max(self.request_blocks_max(position)),
-            Rule::Hotness(hotness) => hotness.set_min(self.references_min(position)),
-        }
-    }
-}
-
-/// What was decided at the end of a timeframe.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// When.
-    pub time_us: u64,
-    /// How many were decided so far, this one included.
-    pub number: u64,
-    /// The shadow that was chosen.
-    pub choice: Choice,
-    /// What each shadow did in the timeframe that ended.
-    pub shadows: Vec<Figures>,
-    /// `L` of the cache itself in the timeframe that ended.
-    pub latency_us: f64,
-    /// The position on the scale that holds from now on; of `auto` the number of the policy.
-    pub position: f64,
-    /// The threshold that holds from now on: a portion, blocks or references; of `auto` the number of the policy.
-    pub threshold: f64,
-    /// The policy that holds from now on, if that is what is decided.
-    pub policy: Option<String>,
 }
 
 /// The threshold that holds after `decision`, in words.
-pub(super) fn choice(options: &Options, decision: Option<&Decision>, block_bytes: u64) -> String {
-    let Some(Decision { threshold, .. }) = decision else { return EVERYTHING.to_owned() };
-    match Scale::new(options).kind {
-        Kind::Probability => format!("p={threshold:.2}"),
-        Kind::Size if *threshold >= u64::MAX as f64 => EVERYTHING.to_owned(),
-        Kind::Size => format!("max={}", ByteSize::new(*threshold as u64 * block_bytes)),
-        Kind::Hotness => format!("min={threshold}"),
+fn choice(options: &Options, _policy: &policy::Spec, decision: Option<&Decision>, block_bytes: u64) -> String {
+    let shown = Scale::new(options).thresholds.shown;
+    decision.map_or_else(|| EVERYTHING.to_owned(), |decision| shown(decision.threshold, block_bytes))
+}
+
+/// The threshold that holds after `decision`, unless it admits everything by size.
+fn threshold(decision: &Decision) -> Option<f64> {
+    Some(decision.threshold).filter(|threshold| *threshold < u64::MAX as f64)
+}
+
+/// Builds the policy behind the rule and hands both to `visitor`.
+pub(super) fn build<I, V>(options: &Options, behind: Behind<I>, visitor: V) -> V::Output
+where
+    I: Index + Clone + Send + 'static,
+    V: Visitor<I::Key>,
+{
+    behind.policy.build(behind.index.clone(), behind.capacity, Put { options, behind, visitor })
+}
+
+/// Puts the rule in front of the policy that it visits.
+struct Put<'a, I, V> {
+    options: &'a Options,
+    behind: Behind<'a, I>,
+    visitor: V,
+}
+
+impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<'_, I, V> {
+    type Output = V::Output;
+
+    fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
+        self.visitor.visit(Adaptive::new(self.options, policy, self.behind))
     }
 }
 
-/// What is admitted before the first decision, and by size where any length is.
-const EVERYTHING: &str = "everything";
-
-/// See the module.
+/// A policy behind a rule whose threshold adapts.
 #[derive(Debug)]
 pub struct Adaptive<P, I: Index> {
     cache: Admitted<P, I>,
@@ -304,34 +269,29 @@ pub struct Adaptive<P, I: Index> {
 }
 
 impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
-    /// The rule in front of `policy`, which is what `spec` says and has room for `capacity` blocks. `index` is empty.
-    pub fn new(
-        options: &Options,
-        policy: P,
-        spec: &policy::Spec,
-        index: I,
-        capacity: usize,
-        setting: &Setting,
-    ) -> Self {
+    /// The rule in front of `policy`, which is what is `behind` it.
+    fn new(options: &Options, policy: P, behind: Behind<I>) -> Self {
+        let Behind { policy: spec, index, capacity, setting } = behind;
         let seed = options.count("seed");
         let scale = Scale::new(options);
-        let admits_writes = admits_writes(options);
-        let mut shadows = Shadows::new(options.number("sampling"), seed, capacity, setting.block_bytes)
-            .admitting_writes(admits_writes);
+        let (admits_writes, block_bytes) = (admits_writes(options), setting.block_bytes);
+        let shadows = Shadows::new(options.number("sampling"), seed, capacity, block_bytes);
+        let mut shadows = shadows.admitting_writes(admits_writes);
         for number in 0..scale.shadows {
             let own_seed = seed.wrapping_add(1 + number as u64);
-            let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), own_seed);
+            let rule = scale.rule(number as f64, Dense::new(0), shadows.capacity(capacity), block_bytes, own_seed);
             shadows.add(spec, rule, capacity);
         }
         let position = scale.last();
         Adaptive {
-            cache: Admitted::new(scale.rule(position, index, capacity, seed), policy).admitting_writes(admits_writes),
+            cache: Admitted::new(scale.rule(position, index, capacity, block_bytes, seed), policy)
+                .admitting_writes(admits_writes),
             scale,
             position,
             shadows,
             controller: Controller::new(setting.array, aim(options), scale.shadows),
             timeframes: Timeframes::new(options),
-            block_bytes: setting.block_bytes,
+            block_bytes,
             excess_us: 0.0,
             decision: None,
         }
@@ -341,7 +301,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
     fn end_timeframe(&mut self, time_us: u64) {
         let Some((seconds, timeframes)) = self.timeframes.end(time_us, self.shadows.sampled_accesses()) else { return };
         let own = self.shadows.own();
-        let estimates = self.shadows.estimates(self.cache.rule_mut().request_blocks_max());
+        let estimates = self.shadows.estimates(self.cache.rule().request_blocks_max());
         let latency_us = self.controller.array().latency_mean_us(&own.traffic(self.block_bytes));
         self.controller.weigh(&estimates, seconds, timeframes);
         let old = self.controller.aim().alpha.powf(timeframes);
@@ -349,7 +309,7 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
         self.excess_us = (old * self.excess_us + (1.0 - old) * excess_us).max(0.0);
         let choice = self.controller.choose(self.excess_us);
         self.position = self.next_position(choice, latency_us, old);
-        self.scale.set(self.cache.rule_mut(), self.position);
+        self.cache.rule_mut().set_threshold(self.scale.threshold(self.position));
         self.decision = Some(Decision {
             time_us,
             number: 1 + self.decision.as_ref().map_or(0, |decision| decision.number),
@@ -389,6 +349,8 @@ impl<P: Policy<Key = I::Key>, I: Index> Adaptive<P, I> {
 impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     type Key = I::Key;
 
+    pass_on!(self => self.cache);
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.cache.access(access);
@@ -399,26 +361,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     fn remove(&mut self, block: I::Key) -> bool {
         self.shadows.remove(block);
         self.cache.remove(block)
-    }
-
-    fn refuse(&mut self, block: I::Key) {
-        self.cache.refuse(block);
-    }
-
-    fn space_is_full(&mut self) {
-        self.cache.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.cache.set_young(share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.cache.contains(block)
-    }
-
-    fn len(&self) -> usize {
-        self.cache.len()
     }
 
     #[inline]
@@ -440,18 +382,6 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Adaptive<P, I> {
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.cache.prefetch(soon, later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        self.cache.directory()
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        self.cache.directory_mut()
-    }
-
-    fn moved(&mut self, moved: Moved) {
-        self.cache.moved(moved);
     }
 
     fn check(&self) {

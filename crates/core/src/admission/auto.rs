@@ -14,18 +14,18 @@
 //!   another one was far better for some timeframes in a row, the past is forgotten and that one taken.
 
 use super::adaptive::{
-    ALPHA, Decision, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
+    ALPHA, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
 };
-use super::controller::{Aim, Choice, Controller, Past};
+use super::controller::{Aim, Controller, Past};
 use super::shadow::Shadows;
 use super::size::Size;
-use super::{Info, Rule, Setting};
+use super::{Behind, Decides, Info, Rule};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
-use crate::index::{Index, Key};
+use crate::blocks::{Blocks, List, Queues};
+use crate::decision::{Choice, Decision};
+use crate::index::Index;
 use crate::options::{Kind, OptionError, Options, Parameter};
-use crate::policy::{self, Outcome, Policy, Visitor};
+use crate::policy::{self, AnyPolicy, Boxed, Outcome, Policy, Visitor};
 
 /// Auto's row in the table of rules.
 pub static INFO: Info = Info {
@@ -55,10 +55,12 @@ pub static INFO: Info = Info {
         WRITES_PER_DAY,
         SEED,
     ],
+    thresholds: None,
+    decides: Some(Decides { choice, threshold: |_| None, candidates }),
 };
 
 /// The policies that `options` name.
-pub(super) fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionError> {
+fn candidates(options: &Options) -> Result<Vec<policy::Spec>, OptionError> {
     let text = options.text("policies");
     let refuse = |expected: &str| OptionError::BadValue {
         owner: INFO.name.to_owned(),
@@ -89,22 +91,19 @@ fn candidates_with(options: &Options, first: &policy::Spec) -> (Vec<policy::Spec
 }
 
 /// The policy that holds after `decision`, where `first` is the one to begin with.
-pub(super) fn choice(options: &Options, first: &policy::Spec, decision: Option<&Decision>) -> String {
+fn choice(options: &Options, first: &policy::Spec, decision: Option<&Decision>, _block_bytes: u64) -> String {
     let (candidates, first) = candidates_with(options, first);
     let current = decision.map_or(first, |decision| decision.position as usize);
     format!("policy {}", candidates[current])
 }
 
-type AnyPolicy<K> = Box<dyn Policy<Key = K> + Send>;
-
-struct Boxed;
-
-impl<K: Key> Visitor<K> for Boxed {
-    type Output = AnyPolicy<K>;
-
-    fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> AnyPolicy<K> {
-        Box::new(policy)
-    }
+/// Builds the rule with its policies and hands it to `visitor`.
+pub(super) fn build<I, V>(options: &Options, behind: Behind<I>, visitor: V) -> V::Output
+where
+    I: Index + Clone + Send + 'static,
+    V: Visitor<I::Key>,
+{
+    visitor.visit(Auto::new(options, behind))
 }
 
 /// The blocks in the cache, last used first.
@@ -112,12 +111,12 @@ const CACHED: List = List(0);
 
 /// A policy stays while it is worse than the best by at most this share of the distance from the best to the worst.
 const NEAR: f64 = 0.02;
-/// Where lately it was worse by more than this share of that distance for so many timeframes in a row, the workload is taken for another one.
+/// Where lately it was worse by more than this share of that distance for [`BEHIND_MAX`] timeframes in a row, the workload is taken for another one.
 const FAR: f64 = 0.5;
 const BEHIND_MAX: f64 = 8.0;
 const ALPHA_LATELY: f64 = 0.7;
 
-/// See the module.
+/// A cache whose policy changes.
 pub struct Auto<I: Index> {
     /// What replaces.
     policy: AnyPolicy<I::Key>,
@@ -155,8 +154,9 @@ impl<I: Index> std::fmt::Debug for Auto<I> {
 }
 
 impl<I: Index + Clone + Send + 'static> Auto<I> {
-    /// An empty cache of `capacity` blocks that begins with the policy `first`. `index` is empty.
-    pub fn new(options: &Options, first: &policy::Spec, index: I, capacity: usize, setting: &Setting) -> Self {
+    /// An empty cache that begins with the policy `behind` the rule.
+    fn new(options: &Options, behind: Behind<I>) -> Self {
+        let Behind { policy: first, index, capacity, setting } = behind;
         let (candidates, current) = candidates_with(options, first);
         let mut shadows =
             Shadows::new(options.number("sampling"), options.count("seed"), capacity, setting.block_bytes);
@@ -176,7 +176,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
             behind: 0.0,
             was_full: false,
             candidates,
-            cached: Blocks::new(index.clone(), 1),
+            cached: Blocks::new(index.clone(), 1, 0),
             empty: index,
             capacity,
             shadows,
@@ -229,7 +229,7 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
         });
     }
 
-    /// The best policy, or the current one if that is nearly as good, after so many timeframes.
+    /// The best policy, or the current one if that is nearly as good, `timeframes` after the last choice.
     fn choose(&mut self, timeframes: f64) -> Choice {
         self.controller.compare(&self.own, &self.pasts);
         self.lately.compare(&Past::default(), &self.pasts_lately);
@@ -283,6 +283,15 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
 impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
     type Key = I::Key;
 
+    /// The blocks in the cache, whichever policy has them.
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.cached)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.cached)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let outcome = self.policy.access(access);
@@ -304,18 +313,6 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
 
     fn space_is_full(&mut self) {
         self.policy.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.cached.set_young(&[CACHED], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.cached.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.cached.len(CACHED)
     }
 
     #[inline]
@@ -348,15 +345,6 @@ impl<I: Index + Clone + Send + 'static> Policy for Auto<I> {
         self.policy.prefetch(soon, later);
         self.cached.prefetch_node(soon);
         self.cached.prefetch_index(later);
-    }
-
-    /// The blocks in the cache, whichever policy has them.
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.cached)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.cached)
     }
 
     fn check(&self) {

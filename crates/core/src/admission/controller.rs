@@ -9,9 +9,10 @@
 //! - `L` / `T` is one of several objectives, and the paper's: least latency over lifetime. A budget of writes to the cache may be
 //!   set as well; candidates that exceed it are excluded like those that exceed the target latency.
 
+use super::shadow::Estimate;
 use crate::array::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
 
-use super::shadow::Estimate;
+pub use crate::decision::{Choice, Figures};
 
 /// What is to be made best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,31 +53,14 @@ pub struct Aim {
     pub alpha: f64,
 }
 
-/// What a candidate would do to the array.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// `L[s]`: its average latency in the last timeframe, or in its [`Past`].
-    pub latency_us: f64,
-    /// `T[s]`: how long the array would last from here on.
-    pub lifetime_years: f64,
-    /// `L[s] / T[s]`.
-    pub latency_over_lifetime: f64,
-    /// Its hits per access in the last timeframe, or in its [`Past`].
-    pub hit_ratio: f64,
-    /// How often a day the cache would be written in full, smoothed.
-    pub writes_per_day: f64,
-}
-
-impl Figures {
-    /// The cache is written `cache_writes` times per cell and second.
-    fn of(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Figures {
-        Figures {
-            latency_us,
-            lifetime_years,
-            latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
-            hit_ratio,
-            writes_per_day: cache_writes / array.cache.write_amplification * 86_400.0,
-        }
+/// The cache is written `cache_writes` times per cell and second.
+fn figures(array: &Array, latency_us: f64, lifetime_years: f64, hit_ratio: f64, cache_writes: f64) -> Figures {
+    Figures {
+        latency_us,
+        lifetime_years,
+        latency_over_lifetime: latency_over_lifetime(latency_us, lifetime_years),
+        hit_ratio,
+        writes_per_day: cache_writes / array.cache.write_amplification * 86_400.0,
     }
 }
 
@@ -113,7 +97,7 @@ impl Past {
         };
     }
 
-    /// This and then `other` so many times.
+    /// This and then `other`, repeated as often as `times` says.
     pub fn then(&self, other: &Past, times: f64) -> Past {
         Past {
             traffic: self.traffic.plus(&other.traffic.scaled(times)),
@@ -123,18 +107,7 @@ impl Past {
     }
 }
 
-/// The candidate that was chosen for the next timeframe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Its number.
-    pub candidate: usize,
-    /// Whether it keeps the target latency; if not, none does that keeps the budget.
-    pub meets_latency: bool,
-    /// Whether it keeps the budget of writes; if not, none does.
-    pub meets_budget: bool,
-}
-
-/// See the module.
+/// Weighs candidates, timeframe by timeframe.
 #[derive(Clone, Debug)]
 pub struct Controller {
     array: Array,
@@ -146,7 +119,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller of so many candidates for a cache in `array`.
+    /// A controller of this many `candidates` for a cache in `array`.
     pub fn new(array: Array, aim: Aim, candidates: usize) -> Self {
         assert!(candidates > 0 && (0.0..1.0).contains(&aim.alpha), "{candidates} candidates, {aim:?}");
         let (figures, costs) = (vec![Figures::default(); candidates], vec![0.0; candidates]);
@@ -168,7 +141,7 @@ impl Controller {
         &self.figures
     }
 
-    /// Takes what the candidates did in `seconds`, which were so many timeframes.
+    /// Takes what the candidates did in `seconds`, which were as many `timeframes`.
     pub fn weigh(&mut self, estimates: &[Estimate], seconds: f64, timeframes: f64) {
         assert_eq!(estimates.len(), self.candidates.len());
         for (number, estimate) in estimates.iter().enumerate() {
@@ -191,7 +164,7 @@ impl Controller {
         let Past { traffic, hits, seconds } = past;
         let wear = self.array.wear(traffic, *seconds);
         let (latency_us, lifetime_years) = (self.array.latency_mean_us(traffic), wear.lifetime_years());
-        Figures::of(&self.array, latency_us, lifetime_years, hits / traffic.client(), wear.cache_writes)
+        figures(&self.array, latency_us, lifetime_years, hits / traffic.client(), wear.cache_writes)
     }
 
     /// Chooses a candidate. Each is slower by `excess_us` than its figures tell.
@@ -222,7 +195,7 @@ impl Controller {
         // What is not written lasts for ever, be there nothing left: 0 / 0 is not what it should be.
         let lasts = |left: f64, rate: f64| if rate > 0.0 { left / rate / YEAR_SECONDS } else { f64::INFINITY };
         let lifetime_years = lasts(left_c, smooth_c).min(lasts(left_s, smooth_s));
-        Figures::of(&self.array, latency_us, lifetime_years, estimate.hit_ratio, smooth_c)
+        figures(&self.array, latency_us, lifetime_years, estimate.hit_ratio, smooth_c)
     }
 
     /// Whether the cache may not be written at will.

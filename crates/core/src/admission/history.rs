@@ -38,7 +38,7 @@ pub struct Referenced {
     pub forgotten: Option<u8>,
 }
 
-/// See the module.
+/// Blocks that were referenced lately, with their counts.
 ///
 /// Memory: the index, and three times the key and a byte for each block.
 #[derive(Clone, Debug)]

@@ -13,10 +13,11 @@
 //! Departures from the paper:
 //! - With `top`, the history includes cached blocks: if blocks left it once they are admitted, the first that is referenced
 //!   twice would always be in the top. Blocks with equal counts are in the top together or not at all. Counts stop at
-//!   255, and a block that has so many is in the top.
+//!   255, and a block that has as many is in the top.
 
 use super::history::{History, Referenced};
-use super::{Info, WRITES};
+use super::{Info, Judge, Thresholds, WRITES};
+use crate::access::Access;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -46,11 +47,22 @@ pub static INFO: Info = Info {
         },
         WRITES,
     ],
+    thresholds: Some(Thresholds { at, shown }),
+    decides: None,
 };
+
+/// As many references as there are positions, one fewer, ..., one.
+fn at(position: f64, last: f64) -> f64 {
+    f64::from((1.0 + last - position).round() as u8)
+}
+
+fn shown(threshold: f64, _block_bytes: u64) -> String {
+    format!("min={threshold}")
+}
 
 const COUNT_MAX: u8 = u8::MAX;
 
-/// See the module.
+/// Admits blocks by the references that a history has of them.
 #[derive(Debug)]
 pub struct Hotness<I: Index> {
     history: History<I>,
@@ -137,39 +149,29 @@ impl<I: Index> Hotness<I> {
         Hotness { history: History::new(index, capacity), threshold: Threshold::Min(min) }
     }
 
-    /// Admits from the `min`-th reference on, from now on.
-    pub fn set_min(&mut self, min: u8) {
-        self.threshold = Threshold::Min(min);
-    }
-
     /// Whether references to blocks in the cache are counted too.
     #[inline]
-    pub fn counts_hits(&self) -> bool {
+    fn counts_hits(&self) -> bool {
         matches!(self.threshold, Threshold::Top(_))
     }
 
     /// Whether every block is admitted, and none has to be forgotten for it.
     #[inline]
-    pub fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.history.is_empty() && matches!(self.threshold, Threshold::Min(1))
     }
 
     /// Whether `block`, which is referenced, is admitted if it is missed. Where the rule does not count hits, `block` was missed.
     #[inline]
-    pub fn admits(&mut self, block: I::Key) -> bool {
+    fn admits(&mut self, block: I::Key) -> bool {
         match &mut self.threshold {
             Threshold::Min(min) => has_been_missed(&mut self.history, block, *min),
             Threshold::Top(top) => is_in_top(&mut self.history, block, top),
         }
     }
 
-    /// Whether `block` is in the history.
-    pub fn remembers(&self, block: I::Key) -> bool {
-        self.history.find(block).is_some()
-    }
-
     /// Forgets `block`.
-    pub fn forget(&mut self, block: I::Key) {
+    fn forget(&mut self, block: I::Key) {
         let Some(place) = self.history.find(block) else { return };
         let count = self.history.count(place);
         self.history.remove(place);
@@ -179,17 +181,8 @@ impl<I: Index> Hotness<I> {
         }
     }
 
-    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
-    #[inline]
-    pub fn prefetch(&self, soon: I::Key, later: I::Key) {
-        if !self.is_idle() {
-            self.history.prefetch_place(soon);
-            self.history.prefetch_index(later);
-        }
-    }
-
     /// Asserts that the history is no longer than it may be and that the top is what its counts say.
-    pub fn check(&self) {
+    fn check(&self) {
         self.history.check();
         let Threshold::Top(top) = &self.threshold else { return };
         let mut blocks_of = [0; COUNT_MAX as usize + 1];
@@ -201,6 +194,53 @@ impl<I: Index> Hotness<I> {
         assert_eq!(top.above_max, above_max);
         assert_eq!(top.above, blocks_of[usize::from(top.least)..].iter().sum::<u32>());
         assert!(top.above <= above_max || top.least == COUNT_MAX, "{} in the top, {above_max} at most", top.above);
+    }
+}
+
+impl<I: Index> Judge<I> for Hotness<I> {
+    fn build(options: &Options, index: I, capacity: usize, _block_bytes: u64) -> Self {
+        Hotness::new(index, capacity, options)
+    }
+
+    fn set_threshold(&mut self, references_min: f64) {
+        self.threshold = Threshold::Min(references_min as u8);
+    }
+
+    #[inline(always)]
+    fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
+        if self.counts_hits() {
+            return self.admits(access.block) | is_cached();
+        }
+        self.is_idle() || is_cached() || self.admits(access.block)
+    }
+
+    #[inline]
+    fn note_admitted(&mut self, block: I::Key) {
+        if self.counts_hits() {
+            self.admits(block);
+        } else {
+            self.forget(block);
+        }
+    }
+
+    fn remembers(&self, block: I::Key) -> bool {
+        self.history.find(block).is_some()
+    }
+
+    fn forget(&mut self, block: I::Key) {
+        Hotness::forget(self, block);
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        if !self.is_idle() {
+            self.history.prefetch_place(soon);
+            self.history.prefetch_index(later);
+        }
+    }
+
+    fn check(&self) {
+        Hotness::check(self);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Admission rules: which missed blocks a cache takes in. One file each, and one row each in [`RULES`].
+//! Admission rules: which missed blocks a cache takes in. One file each, and one row each in the table at the end of this file.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, sections III and IV.B, Figure 3.
@@ -10,32 +10,55 @@
 //! its ghosts would admit by themselves what the rule keeps out, and 2Q or LARC would count each miss twice.) A missed
 //! block that the rule lets through the policy may still bypass, as LARC does.
 //!
+//! ```
+//! use flashwise_core::access::Access;
+//! use flashwise_core::admission::{Setting, Spec};
+//! use flashwise_core::array::{Array, Device, Tier};
+//! use flashwise_core::index::Hashed;
+//! use flashwise_core::policy::{self, Boxed, Outcome, Policy};
+//!
+//! // What rules that weigh wear and latency have to know of the devices; hotness does not ask.
+//! let tier = |capacity_bytes, endurance_cycles, latency_us| Tier {
+//!     device: Device { capacity_bytes, endurance_cycles, read_latency_us: latency_us, write_latency_us: latency_us },
+//!     devices: 1.0,
+//!     write_amplification: 1.0,
+//! };
+//! let array = Array { cache: tier(1e9, 1e5, 40.0), storage: tier(1e12, 1e4, 200.0) };
+//! let setting = Setting { block_bytes: 4096, array };
+//!
+//! // Admits a block when it is referenced for the second time, in front of an LRU cache of 100 blocks.
+//! let (rule, lru) = (Spec::parse("hotness:min=2")?, policy::Spec::parse("lru")?);
+//! let mut cache = rule.build(&lru, Hashed::<u64>::new(), 100, &setting, Boxed);
+//! assert_eq!(cache.access(Access::read(1)), Outcome::Bypass);
+//! assert_eq!(cache.access(Access::read(1)), Outcome::Admit { evicted: None });
+//! assert_eq!(cache.access(Access::read(1)), Outcome::Hit);
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
+//!
 //! Departures from the paper: with `writes=admit` a rule judges read misses alone, and admits all writes. A read miss takes as
 //! long whether it is admitted or not; a write that is refused takes as long as the storage does, and wears it.
 
 pub mod adaptive;
+pub mod admitted;
 pub mod auto;
 pub mod controller;
 pub mod history;
 pub mod hotness;
+#[cfg(any(test, feature = "planted"))]
+pub mod planted;
 pub mod probability;
 pub mod shadow;
 pub mod size;
 
-use std::fmt;
-
-use crate::access::{Access, Op};
+use crate::access::Access;
 use crate::array::{Array, Device, Tier};
-use crate::directory::{Directory, Moved};
+use crate::decision::Decision;
 use crate::index::Index;
-use crate::options::{Kind, OptionError, Options, Parameter, named};
-use crate::policy::{self, Outcome, Policy, Visitor};
+use crate::named::{Named, Row, Table};
+use crate::options::{Kind, OptionError, Options, Parameter};
+use crate::policy::{self, Policy, Visitor};
 
-use adaptive::Adaptive;
-use auto::Auto;
-use hotness::Hotness;
-use probability::Probability;
-use size::Size;
+pub use admitted::{Admitted, Judge};
 
 /// What a rule is called, where it comes from and what can be set.
 #[derive(Debug)]
@@ -48,10 +71,45 @@ pub struct Info {
     pub source: &'static str,
     /// What can be set.
     pub parameters: &'static [Parameter],
+    /// The thresholds among which [`adaptive`] chooses, if it can adapt this rule.
+    pub thresholds: Option<Thresholds>,
+    /// What is told of its decisions, if it makes some.
+    pub decides: Option<Decides>,
 }
 
-/// Every rule, in the order in which they are listed.
-pub static RULES: &[&Info] = &[&size::INFO, &hotness::INFO, &probability::INFO, &adaptive::INFO, &auto::INFO];
+impl Row for Info {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        self.parameters
+    }
+}
+
+/// The thresholds of a rule, from the one that admits the least to the one that admits everything.
+#[derive(Debug)]
+pub struct Thresholds {
+    /// The threshold at a position, from 0 to the last, which is the second argument. At the last everything is admitted.
+    pub at: fn(f64, f64) -> f64,
+    /// A threshold in words. The second argument is the length of a block in bytes.
+    pub shown: fn(f64, u64) -> String,
+}
+
+/// What is told of the decisions of a rule that changes what holds while it runs.
+#[derive(Debug)]
+pub struct Decides {
+    /// What the rule of these options holds to after a decision in front of a policy, in words. The last argument is the length of
+    /// a block in bytes.
+    pub choice: fn(&Options, &policy::Spec, Option<&Decision>, u64) -> String,
+    /// The threshold that holds after a decision, unless it is none or admits everything.
+    pub threshold: fn(&Decision) -> Option<f64>,
+    /// The policies among which the rule of these options chooses.
+    pub candidates: fn(&Options) -> Result<Vec<policy::Spec>, OptionError>,
+}
+
+/// What is admitted before the first decision, and by a rule whose threshold lets everything through.
+const EVERYTHING: &str = "everything";
 
 /// `writes`: whether a rule with a threshold judges writes.
 const WRITES: Parameter = Parameter {
@@ -59,6 +117,14 @@ const WRITES: Parameter = Parameter {
     kind: Kind::Choice(&["filter", "admit"]),
     default: "filter",
     meaning: "whether write misses are judged like reads, as in the paper, or always admitted",
+};
+
+/// `seed`: what is drawn by chance.
+const SEED: Parameter = Parameter {
+    name: "seed",
+    kind: Kind::Count(0, u64::MAX),
+    default: "1",
+    meaning: "what the random numbers begin with",
 };
 
 fn admits_writes(options: &Options) -> bool {
@@ -75,8 +141,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A cache of so many bytes in front of so much storage, on devices as those of `array`. How many of them share it makes no
-    /// difference.
+    /// A cache of `cache_bytes` in front of storage of `storage_bytes`, on devices as those of `array`. How many devices share the
+    /// bytes makes no difference.
     pub fn of(array: &Array, block_bytes: u64, cache_bytes: f64, storage_bytes: f64) -> Setting {
         let sized = |tier: &Tier, capacity_bytes: f64| Tier {
             device: Device { capacity_bytes, ..tier.device },
@@ -97,278 +163,202 @@ pub struct Admission {
     pub setting: Setting,
 }
 
-/// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    text: String,
-    info: &'static Info,
-    options: Options,
+/// The table of admission rules.
+pub enum AdmissionRules {}
+
+impl Table for AdmissionRules {
+    type Row = Info;
+
+    const WHAT: &'static str = "admission rule";
+
+    fn rows() -> &'static [&'static Info] {
+        RULES
+    }
+
+    fn check(row: &Info, options: &Options) -> Result<(), OptionError> {
+        row.decides.as_ref().map_or(Ok(()), |decides| (decides.candidates)(options).map(drop))
+    }
 }
 
+/// A rule and its options as a user wrote them: `size:max=64KiB`, `probability:p=0.3`.
+pub type Spec = Named<AdmissionRules>;
+
 impl Spec {
-    /// Reads a rule's name and options.
-    pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (info, options) = named("admission rule", text, RULES.iter().copied(), |info| info.name)?;
-        let options = Options::parse(info.name, info.parameters, options)?;
-        if info.name == auto::INFO.name {
-            auto::candidates(&options)?;
-        }
-        Ok(Spec { text: text.to_owned(), info, options })
-    }
-
-    /// The same rule, called `text`.
-    pub fn called(self, text: &str) -> Spec {
-        Spec { text: text.to_owned(), ..self }
-    }
-
     /// The policies that may replace by this rule, if it chooses among some.
     pub fn candidates(&self) -> Vec<policy::Spec> {
-        if self.info.name != auto::INFO.name {
-            return Vec::new();
-        }
-        auto::candidates(&self.options).expect("the policies of a parsed rule are in order")
-    }
-
-    /// The rule that is meant.
-    pub fn info(&self) -> &'static Info {
-        self.info
+        let candidates = self.info().decides.as_ref().map(|decides| (decides.candidates)(self.options()));
+        candidates.map_or_else(Vec::new, |candidates| candidates.expect("the policies of a parsed rule are in order"))
     }
 
     /// What the rule holds to after `decision` in front of `policy`, in words; none if it does not adapt.
-    pub fn choice(
-        &self,
-        policy: &policy::Spec,
-        decision: Option<&adaptive::Decision>,
-        block_bytes: u64,
-    ) -> Option<String> {
-        match self.info.name {
-            "adaptive" => Some(adaptive::choice(&self.options, decision, block_bytes)),
-            "auto" => Some(auto::choice(&self.options, policy, decision)),
-            _ => None,
-        }
+    pub fn choice(&self, policy: &policy::Spec, decision: Option<&Decision>, block_bytes: u64) -> Option<String> {
+        let decides = self.info().decides.as_ref()?;
+        Some((decides.choice)(self.options(), policy, decision, block_bytes))
     }
 
     /// The threshold that holds after `decision`, if the rule has one that adapts and that does not admit everything by size.
-    pub fn threshold(&self, decision: &adaptive::Decision) -> Option<f64> {
-        let adapts = self.info.name == adaptive::INFO.name;
-        Some(decision.threshold).filter(|threshold| adapts && *threshold < u64::MAX as f64)
-    }
-
-    /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
-    /// policy. `index` is empty.
-    pub fn build<I, V>(
-        &self,
-        policy: &policy::Spec,
-        index: I,
-        capacity: usize,
-        setting: &Setting,
-        visitor: V,
-    ) -> V::Output
-    where
-        I: Index + Clone + Send + 'static,
-        V: Visitor<I::Key>,
-    {
-        if self.info.name == auto::INFO.name {
-            return visitor.visit(Auto::new(&self.options, policy, index, capacity, setting));
-        }
-        policy.build(index.clone(), capacity, Put { rule: self, policy, index, capacity, setting, visitor })
+    pub fn threshold(&self, decision: &Decision) -> Option<f64> {
+        self.info().decides.as_ref().and_then(|decides| (decides.threshold)(decision))
     }
 }
 
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::str::FromStr for Spec {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Spec, OptionError> {
-        Spec::parse(text)
-    }
-}
-
-/// Puts a rule in front of the policy that it visits.
-struct Put<'a, I, V> {
-    rule: &'a Spec,
+/// What is behind a rule: a policy in a cache of `capacity` blocks.
+struct Behind<'a, I> {
     policy: &'a policy::Spec,
+    /// Empty.
     index: I,
     capacity: usize,
     setting: &'a Setting,
+}
+
+/// Puts a rule that judges in front of the policy that it visits.
+struct Judged<'a, I, V> {
+    rule: &'a Spec,
+    behind: Behind<'a, I>,
     visitor: V,
 }
 
-impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Put<'_, I, V> {
+impl<I: Index + Send + 'static, V: Visitor<I::Key>> Visitor<I::Key> for Judged<'_, I, V> {
     type Output = V::Output;
 
     fn visit<P: Policy<Key = I::Key> + Send + 'static>(self, policy: P) -> V::Output {
-        let Put { rule, index, capacity, setting, visitor, .. } = self;
-        if rule.info.name == adaptive::INFO.name {
-            return visitor.visit(Adaptive::new(&rule.options, policy, self.policy, index, capacity, setting));
-        }
-        let cache = Admitted::new(Rule::new(rule, index, capacity, setting.block_bytes), policy);
-        visitor.visit(cache.admitting_writes(admits_writes(&rule.options)))
+        let Judged { rule, behind: Behind { index, capacity, setting, .. }, visitor } = self;
+        let judge = Rule::new(rule.info(), rule.options(), index, capacity, setting.block_bytes);
+        visitor.visit(Admitted::new(judge, policy).admitting_writes(admits_writes(rule.options())))
     }
 }
 
-/// A rule with a threshold, and what it remembers.
-#[derive(Debug)]
-pub enum Rule<I: Index> {
-    /// By the length of the request.
-    Size(Size),
-    /// By the references to the block.
-    Hotness(Hotness<I>),
-    /// By chance.
-    Probability(Probability),
-}
+/// Builds the table from two lists: rules that judge each missed block, whose type is a [`Judge`], and rules that decide while they run
+/// what holds for those or for the policy, whose module has a `build` of its own.
+macro_rules! rules {
+    (
+        judge { $($(#[$attribute:meta])* $module:ident::$rule:ident $(<$index:ident>)?,)* }
+        decide { $($deciding:ident,)* }
+    ) => {
+        /// Every rule, in the order in which they are listed.
+        pub static RULES: &[&Info] = &[$($(#[$attribute])* &$module::INFO,)* $(&$deciding::INFO,)*];
 
-impl<I: Index> Rule<I> {
-    /// The rule with a threshold that `spec` names, for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
-    pub fn new(spec: &Spec, index: I, capacity: usize, block_bytes: u64) -> Self {
-        match spec.info.name {
-            "size" => Rule::Size(Size::new(block_bytes, &spec.options)),
-            "hotness" => Rule::Hotness(Hotness::new(index, capacity, &spec.options)),
-            "probability" => Rule::Probability(Probability::new(&spec.options)),
-            _ => unreachable!("a parsed rule with a threshold is one of the table"),
+        /// Every rule that judges.
+        static JUDGES: &[&Info] = &[$($(#[$attribute])* &$module::INFO,)*];
+
+        /// A rule that judges, and what it remembers.
+        #[derive(Debug)]
+        pub enum Rule<I: Index> {
+            $(
+                #[doc = concat!("The rule of [`", stringify!($module), "`].")]
+                $(#[$attribute])*
+                $rule($module::$rule $(<$index>)?),
+            )*
         }
-    }
 
-    /// Whether it remembers anything of `block`.
-    pub fn remembers(&self, block: I::Key) -> bool {
-        matches!(self, Rule::Hotness(hotness) if hotness.remembers(block))
-    }
-
-    /// Notes that `block` is referenced and admitted without being judged.
-    #[inline]
-    fn note_admitted(&mut self, block: I::Key) {
-        match self {
-            Rule::Hotness(hotness) if hotness.counts_hits() => {
-                hotness.admits(block);
+        impl<I: Index> Rule<I> {
+            /// The rule of `info` as `options` say, for a cache of `capacity` blocks of `block_bytes`. `index` is empty. Panics if it does
+            /// not judge.
+            fn new(info: &'static Info, options: &Options, index: I, capacity: usize, block_bytes: u64) -> Self {
+                $($(#[$attribute])* if std::ptr::eq(info, &$module::INFO) {
+                    return Rule::$rule(Judge::<I>::build(options, index, capacity, block_bytes));
+                })*
+                unreachable!("{} judges no blocks", info.name)
             }
-            Rule::Hotness(hotness) => hotness.forget(block),
-            Rule::Size(_) | Rule::Probability(_) => {}
-        }
-    }
 
-    /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
-    pub fn request_blocks_max(&self) -> u64 {
-        match self {
-            Rule::Size(size) => size.blocks_max(),
-            Rule::Probability(probability) if probability.admits_nothing() => 0,
-            Rule::Hotness(_) | Rule::Probability(_) => u64::MAX,
+            fn set_threshold(&mut self, threshold: f64) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::set_threshold(rule, threshold),)* }
+            }
+
+            #[inline(always)]
+            fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::judge(rule, access, is_cached),)* }
+            }
+
+            #[inline]
+            fn note_admitted(&mut self, block: I::Key) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_admitted(rule, block),)* }
+            }
+
+            /// Whether it remembers anything of `block`.
+            pub fn remembers(&self, block: I::Key) -> bool {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::remembers(rule, block),)* }
+            }
+
+            fn forget(&mut self, block: I::Key) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::forget(rule, block),)* }
+            }
+
+            /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+            pub fn request_blocks_max(&self) -> u64 {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::request_blocks_max(rule),)* }
+            }
+
+            #[inline]
+            fn prefetch(&self, soon: I::Key, later: I::Key) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::prefetch(rule, soon, later),)* }
+            }
+
+            fn check(&self) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::check(rule),)* }
+            }
         }
+
+        impl Spec {
+            /// Builds `policy` with this rule in front of it for a cache of `capacity` blocks, and hands both to `visitor` as one
+            /// policy. `index` is empty.
+            pub fn build<I, V>(
+                &self,
+                policy: &policy::Spec,
+                index: I,
+                capacity: usize,
+                setting: &Setting,
+                visitor: V,
+            ) -> V::Output
+            where
+                I: Index + Clone + Send + 'static,
+                V: Visitor<I::Key>,
+            {
+                let behind = Behind { policy, index: index.clone(), capacity, setting };
+                $(if self.is(&$deciding::INFO) {
+                    return $deciding::build(self.options(), behind, visitor);
+                })*
+                policy.build(index, capacity, Judged { rule: self, behind, visitor })
+            }
+        }
+    };
+}
+
+rules! {
+    judge {
+        size::Size,
+        hotness::Hotness<I>,
+        probability::Probability,
+        #[cfg(any(test, feature = "planted"))]
+        planted::Planted,
+    }
+    decide {
+        adaptive,
+        auto,
     }
 }
 
-/// A replacement policy behind an admission rule; see the module.
-#[derive(Debug)]
-pub struct Admitted<P, I: Index> {
-    rule: Rule<I>,
-    admits_writes: bool,
-    policy: P,
+/// The names of the rules that can be adapted.
+static ADAPTABLE: [&str; adaptable_count(JUDGES)] = adaptable(JUDGES);
+
+const fn adaptable_count(rules: &[&Info]) -> usize {
+    let (mut at, mut count) = (0, 0);
+    while at < rules.len() {
+        count += rules[at].thresholds.is_some() as usize;
+        at += 1;
+    }
+    count
 }
 
-impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
-    /// `rule` in front of `policy`, both for a cache of the same size. It judges reads and writes.
-    pub fn new(rule: Rule<I>, policy: P) -> Self {
-        Admitted { rule, admits_writes: false, policy }
-    }
-
-    /// The same, which admits all writes if `admits_writes`.
-    pub fn admitting_writes(self, admits_writes: bool) -> Self {
-        Admitted { admits_writes, ..self }
-    }
-
-    /// The rule, to change its threshold.
-    pub fn rule_mut(&mut self) -> &mut Rule<I> {
-        &mut self.rule
-    }
-}
-
-impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
-    type Key = I::Key;
-
-    #[inline(always)]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        let admitted = match &mut self.rule {
-            rule if self.admits_writes && access.op == Op::Write => {
-                rule.note_admitted(access.block);
-                true
-            }
-            // Asked about hits as well, whose answer does not matter: what is admitted is looked up once and not twice.
-            Rule::Size(size) => size.admits(&access) || self.policy.contains(access.block),
-            Rule::Probability(probability) => probability.admits() || self.policy.contains(access.block),
-            Rule::Hotness(hotness) if hotness.counts_hits() => {
-                hotness.admits(access.block) | self.policy.contains(access.block)
-            }
-            Rule::Hotness(hotness) => {
-                hotness.is_idle() || self.policy.contains(access.block) || hotness.admits(access.block)
-            }
-        };
-        if admitted { self.policy.access(access) } else { Outcome::Bypass }
-    }
-
-    fn remove(&mut self, block: I::Key) -> bool {
-        if let Rule::Hotness(hotness) = &mut self.rule {
-            hotness.forget(block);
+const fn adaptable<const COUNT: usize>(rules: &[&Info]) -> [&'static str; COUNT] {
+    let mut names = [""; COUNT];
+    let (mut at, mut count) = (0, 0);
+    while at < rules.len() {
+        if rules[at].thresholds.is_some() {
+            names[count] = rules[at].name;
+            count += 1;
         }
-        self.policy.remove(block)
+        at += 1;
     }
-
-    fn refuse(&mut self, block: I::Key) {
-        self.policy.refuse(block);
-    }
-
-    fn space_is_full(&mut self) {
-        self.policy.space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.policy.set_young(share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.policy.contains(block)
-    }
-
-    fn len(&self) -> usize {
-        self.policy.len()
-    }
-
-    #[inline]
-    fn tick(&mut self, time_us: u64) {
-        self.policy.tick(time_us);
-    }
-
-    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
-        self.policy.warm(block)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.policy.prefetch(soon, later);
-        if let Rule::Hotness(hotness) = &self.rule {
-            hotness.prefetch(soon, later);
-        }
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        self.policy.directory()
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        self.policy.directory_mut()
-    }
-
-    fn moved(&mut self, moved: Moved) {
-        self.policy.moved(moved);
-    }
-
-    fn check(&self) {
-        self.policy.check();
-        if let Rule::Hotness(hotness) = &self.rule {
-            hotness.check();
-        }
-    }
+    names
 }

@@ -5,7 +5,9 @@
 //!
 //! Departures from the paper: each missed block is drawn for by itself, not all blocks of a request at once.
 
-use super::{Info, WRITES};
+use super::{Info, Judge, SEED, Thresholds, WRITES};
+use crate::access::Access;
+use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
 /// Probability's row in the table of rules.
@@ -21,19 +23,26 @@ pub static INFO: Info = Info {
             meaning: "the portion of the missed blocks that is admitted; the best in the paper's Figure 5a",
         },
         WRITES,
-        Parameter {
-            name: "seed",
-            kind: Kind::Count(0, u64::MAX),
-            default: "1",
-            meaning: "what the random numbers begin with",
-        },
+        SEED,
     ],
+    thresholds: Some(Thresholds { at, shown }),
+    decides: None,
 };
+
+/// From 0.01 in even steps to 1.
+fn at(position: f64, last: f64) -> f64 {
+    let share = position / last;
+    share + 0.01 * (1.0 - share)
+}
+
+fn shown(threshold: f64, _block_bytes: u64) -> String {
+    format!("p={threshold:.2}")
+}
 
 /// Random numbers have 53 bits, as many as `p`.
 const BITS: u32 = 53;
 
-/// See the module.
+/// Admits a portion of the missed blocks.
 #[derive(Clone, Debug)]
 pub struct Probability {
     /// `p` times 2^53: random numbers below it admit.
@@ -54,26 +63,41 @@ impl Probability {
         rule
     }
 
-    /// Whether `p` is 0.
-    pub fn admits_nothing(&self) -> bool {
-        self.p == 0
-    }
-
     /// Admits with the probability `p`, from 0 to 1, from now on.
-    pub fn set_p(&mut self, p: f64) {
+    fn set_p(&mut self, p: f64) {
         assert!((0.0..=1.0).contains(&p), "p = {p}");
         self.p = (p * (1_u64 << BITS) as f64) as u64;
     }
 
     /// Whether the missed block is admitted.
     #[inline]
-    pub fn admits(&mut self) -> bool {
+    fn admits(&mut self) -> bool {
         // SplitMix64 (Steele, Lea, Flood 2014).
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (z ^ (z >> 31)) >> (64 - BITS) < self.p
+    }
+}
+
+impl<I: Index> Judge<I> for Probability {
+    fn build(options: &Options, _index: I, _capacity: usize, _block_bytes: u64) -> Self {
+        Probability::new(options)
+    }
+
+    fn set_threshold(&mut self, p: f64) {
+        self.set_p(p);
+    }
+
+    /// Every access is drawn for, hits too.
+    #[inline(always)]
+    fn judge(&mut self, _access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
+        self.admits() || is_cached()
+    }
+
+    fn request_blocks_max(&self) -> u64 {
+        if self.p == 0 { 0 } else { u64::MAX }
     }
 }
 

@@ -29,7 +29,7 @@ use crate::index::{Dense, Key};
 use crate::policy::{self, Outcome, Policy, Visitor};
 use crate::sketch::mix;
 
-/// Shadow caches have at least so many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
+/// Shadow caches have at least this many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
 /// sampled at a higher rate for it.
 const SHADOW_BLOCKS_MIN: f64 = 256.0;
 
@@ -102,7 +102,7 @@ impl<P: Policy<Key = u32>> ShadowCache for Admitted<P, Dense> {
     }
 
     fn knows(&self, block: u32) -> bool {
-        self.rule.remembers(block) || self.directory().is_none_or(|directory| directory.knows(block))
+        self.rule().remembers(block) || self.directory().is_none_or(|directory| directory.knows(block))
     }
 }
 
@@ -111,7 +111,7 @@ impl<P: Policy<Key = u32>> ShadowCache for Admitted<P, Dense> {
 struct Numbers<K> {
     number_of: HashMap<K, u32, FxBuildHasher>,
     free: Vec<u32>,
-    /// With so many numbers in use, those that are not needed are looked for.
+    /// With this many numbers in use, those that are not needed are looked for.
     sweep_at: usize,
 }
 

@@ -7,9 +7,11 @@
 //! - A request has the length of the whole blocks that it touches. Its threshold is allowed itself, as in section V ("less
 //!   than or equal to 64 KB") and not as in III.A ("less than").
 
-use super::{Info, WRITES};
+use super::{EVERYTHING, Info, Judge, Thresholds, WRITES};
 use crate::access::Access;
+use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
+use crate::quantity::ByteSize;
 
 /// Size's row in the table of rules.
 pub static INFO: Info = Info {
@@ -25,38 +27,51 @@ pub static INFO: Info = Info {
         },
         WRITES,
     ],
+    thresholds: Some(Thresholds { at, shown }),
+    decides: None,
 };
 
-/// See the module.
+/// One block, two, four, ..., any.
+fn at(position: f64, last: f64) -> f64 {
+    let request_blocks_max = if position > last - 0.5 { u64::MAX } else { position.exp2() as u64 };
+    request_blocks_max as f64
+}
+
+fn shown(threshold: f64, block_bytes: u64) -> String {
+    if threshold >= u64::MAX as f64 {
+        return EVERYTHING.to_owned();
+    }
+    format!("max={}", ByteSize::new(threshold as u64 * block_bytes))
+}
+
+/// Admits the blocks of requests up to a length.
 #[derive(Clone, Debug)]
 pub struct Size {
     request_blocks_max: u64,
 }
 
 impl Size {
-    /// Admits requests of at most `max` bytes in blocks of `block_bytes`.
-    pub fn new(block_bytes: u64, options: &Options) -> Self {
-        Size { request_blocks_max: options.size_bytes("max") / block_bytes }
-    }
-
-    /// Admits requests of at most so many blocks.
+    /// Admits requests of at most `request_blocks_max` blocks.
     pub fn with(request_blocks_max: u64) -> Self {
         Size { request_blocks_max }
     }
+}
 
-    /// The longest request that is admitted, in blocks.
-    pub fn blocks_max(&self) -> u64 {
+impl<I: Index> Judge<I> for Size {
+    fn build(options: &Options, _index: I, _capacity: usize, block_bytes: u64) -> Self {
+        Size { request_blocks_max: options.size_bytes("max") / block_bytes }
+    }
+
+    fn set_threshold(&mut self, request_blocks_max: f64) {
+        self.request_blocks_max = request_blocks_max as u64;
+    }
+
+    #[inline(always)]
+    fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
+        u64::from(access.request_blocks) <= self.request_blocks_max || is_cached()
+    }
+
+    fn request_blocks_max(&self) -> u64 {
         self.request_blocks_max
-    }
-
-    /// Admits requests of at most so many blocks from now on.
-    pub fn set_blocks_max(&mut self, request_blocks_max: u64) {
-        self.request_blocks_max = request_blocks_max;
-    }
-
-    /// Whether the missed block is admitted.
-    #[inline]
-    pub fn admits<K>(&self, access: &Access<K>) -> bool {
-        u64::from(access.request_blocks) <= self.request_blocks_max
     }
 }

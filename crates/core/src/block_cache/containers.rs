@@ -4,7 +4,7 @@
 
 use super::{BlockCache, FlashWrites, Tally};
 use crate::access::{Access, Op};
-use crate::container_policy::{self, ContainerPolicy};
+use crate::container_policy::{ContainerOutcome, ContainerPolicy};
 use crate::policy::Outcome;
 use crate::step::FlashStep;
 
@@ -28,12 +28,12 @@ impl<P: ContainerPolicy> BlockCache for Containers<P> {
     #[inline]
     fn access(&mut self, access: Access<P::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome<P::Key> {
         match self.policy.access(access, time_us, steps) {
-            container_policy::Outcome::Hit { in_ram } => {
+            ContainerOutcome::Hit { in_ram } => {
                 self.buffer_hits += u64::from(in_ram && access.op == Op::Read);
                 Outcome::Hit
             }
-            container_policy::Outcome::Admit => Outcome::Admit { evicted: None },
-            container_policy::Outcome::Bypass => Outcome::Bypass,
+            ContainerOutcome::Admit => Outcome::Admit { evicted: None },
+            ContainerOutcome::Bypass => Outcome::Bypass,
         }
     }
 

@@ -178,7 +178,7 @@ impl<I: Index<Key = u32>> Compare<I> {
 }
 
 fn compare<I: Index<Key = u32>>(index: I, slots: u32) {
-    let mut blocks = Blocks::new(index, LISTS as u8);
+    let mut blocks = Blocks::new(index, LISTS as u8, 0);
     if slots > 0 {
         blocks.set_slots(slots);
         blocks.set_young(&[List(0), List(2)], 0.4);
@@ -225,7 +225,7 @@ fn lists_and_slots_do_what_queues_and_maps_do_with_either_index() {
 /// ```
 #[test]
 fn a_block_goes_from_node_to_node_with_its_slot_and_keeps_its_place() {
-    let mut blocks: Blocks<Hashed<u32>, ()> = Blocks::new(Hashed::new(), 1);
+    let mut blocks: Blocks<Hashed<u32>, ()> = Blocks::new(Hashed::new(), 1, 0);
     blocks.set_slots(4);
     let q = List(0);
     let moved = |from, to| Some(Moved { from: NodeId(from), to: NodeId(to) });
@@ -248,7 +248,7 @@ fn a_block_goes_from_node_to_node_with_its_slot_and_keeps_its_place() {
 
 #[test]
 fn a_table_with_slots_takes_thirteen_bytes_for_each_and_its_index() {
-    let mut blocks: Blocks<Hashed<u32>, ()> = Blocks::new(Hashed::with_capacity(1_000, 1_100), 1);
+    let mut blocks: Blocks<Hashed<u32>, ()> = Blocks::new(Hashed::with_capacity(1_000, 1_100), 1, 0);
     blocks.set_slots(1_000);
     for slot in 1..1_000 {
         blocks.insert_front(List(0), slot, ());

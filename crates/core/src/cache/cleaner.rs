@@ -6,8 +6,7 @@
 use super::config::RESERVE_UNITS;
 use super::{Batch, Cache, CopyForward, DESTAGING_BLOCKS_MAX, Mode};
 use crate::format::Kind as RecordKind;
-use crate::layout::containers::Cause;
-use crate::step::{Frame, Step};
+use crate::step::{Cause, Frame, Step};
 
 /// How long the cleaner rests after the backend refused to be written.
 const DESTAGE_RETRY_US: u64 = 1_000_000;

@@ -2,8 +2,7 @@
 
 use super::Cache;
 use crate::format::Kind as RecordKind;
-use crate::layout::containers::LogRecord;
-use crate::step::Frame;
+use crate::step::{Frame, LogRecord};
 
 impl Cache {
     /// The content that `block` was to have in `frame` never came: a step that fills it failed.

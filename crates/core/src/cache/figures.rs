@@ -1,4 +1,9 @@
-//! What a cache counts.
+//! What a cache counts, and what it tells of itself.
+
+use super::Cache;
+use crate::counters::Counters;
+use crate::layout::containers::Log;
+use crate::step::Cause;
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $figure:ident,)*) => {
@@ -75,5 +80,39 @@ impl Figures {
     pub fn read_hit_ratio(&self) -> f64 {
         let hits = self.ram_read_hits + self.flash_read_hits;
         if self.read_blocks == 0 { 0.0 } else { hits as f64 / self.read_blocks as f64 }
+    }
+}
+
+impl Cache {
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What the policy answered.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What happened so far.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            flash_client_blocks: self.log.written_blocks(Cause::Client),
+            flash_admission_blocks: self.log.written_blocks(Cause::Admission),
+            flash_copy_forward_blocks: self.log.written_blocks(Cause::CopyForward),
+            flash_metadata_blocks: self.log.metadata_pages(),
+            erasures: self.log.resets(),
+            ..self.figures
+        }
+    }
+
+    /// Blocks written and acknowledged that are only in RAM.
+    pub fn buffered_blocks(&self) -> usize {
+        self.write_buffer.len()
+    }
+
+    /// Blocks that are newer than the backend's, on flash or only in RAM.
+    pub fn blocks_to_write_back(&self) -> u64 {
+        self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 }

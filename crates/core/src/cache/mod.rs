@@ -11,6 +11,32 @@
 //! that copy, durable before.
 //! A write that goes straight to the backend goes to flash after all if there is a dirty copy, or if the block was lost; before it is
 //! done over a clean one, the region of the backend is durably [unsure](crate::format::Kind::Unsure), as `intents.rs` says.
+//!
+//! ```
+//! use std::collections::HashMap;
+//!
+//! use flashwise_core::cache::{Cache, Config, Kind, Request};
+//! use flashwise_core::format::Geometry;
+//! use flashwise_core::layout::containers::Log;
+//! use flashwise_core::step::Step;
+//!
+//! // Flash of 24 erase units of 16 pages, a page being a block of 4 KiB.
+//! let geometry = Geometry { units: 24, unit_pages: 16 };
+//! let config = Config::new(geometry, "lru".parse()?);
+//! let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
+//!
+//! // Reads block 7 twice, at 1 s and at 2 s: first from the backend, then from memory or flash.
+//! for (now_us, is_hit) in [(1_000_000, false), (2_000_000, true)] {
+//!     let mut steps = Vec::new();
+//!     for piece in Request::pieces(Kind::Read, 7 * 4096, 4096, false) {
+//!         cache.plan(&piece, now_us, &mut steps);
+//!     }
+//!     let reads_backend = steps.iter().any(|step| matches!(step, Step::ReadBackend { block: 7, .. }));
+//!     assert_eq!(reads_backend, !is_hit);
+//!     assert!(steps.contains(&Step::Reply));
+//! }
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
 
 mod cleaner;
 mod config;
@@ -28,6 +54,7 @@ pub use config::{Config, CopyForward, Mode, Regions};
 pub use figures::Figures;
 use intents::Intents;
 use pace::Pace;
+pub use request::{Kind, Request};
 
 use crate::access::{Access, NEVER, Op};
 use crate::admission::adaptive::Decision;
@@ -38,12 +65,12 @@ use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Geometry, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
-use crate::layout::containers::{Cause, Log};
+use crate::layout::containers::Log;
 use crate::layout::contents::AnyPolicy;
-use crate::policy::{Outcome, Policy, Spec, Visitor};
+use crate::policy::{Boxed, Outcome, Policy, Spec};
 use crate::ram::read_buffer::ReadBuffer;
 use crate::ram::write_buffer::WriteBuffer;
-use crate::step::{Frame, Step};
+use crate::step::{Cause, Frame, Step};
 use crate::streams::{STREAMS_DEFAULT, Streams};
 
 /// Most blocks of a read, write or prefetch that is planned at once.
@@ -56,46 +83,6 @@ const NODES_BESIDE_SLOTS: u32 = 128;
 const TICK_US: u64 = 1_000_000;
 /// Blocks that are written back at a time, at most; each has a frame of its own.
 const DESTAGING_BLOCKS_MAX: u32 = 1_024;
-
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Reads bytes.
-    Read,
-    /// Writes bytes.
-    Write,
-    /// Makes durable what was answered before.
-    Flush,
-    /// Gives up bytes.
-    Trim,
-    /// Makes bytes read as zeroes.
-    WriteZeroes {
-        /// Whether the backend may give their space back.
-        may_punch_holes: bool,
-    },
-    /// Reads bytes without a client.
-    Prefetch,
-}
-
-/// A request to the cache. Reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and zeroes
-/// [`ZERO_PIECE_BLOCKS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What to do.
-    pub kind: Kind,
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u32,
-    /// Length in bytes of the client's request that this is a piece of.
-    pub whole_length: u64,
-    /// Whether the change must be durable when the request is answered.
-    pub durable: bool,
-    /// Whether this is the last piece of the client's request, whose answer waits for durability.
-    pub last: bool,
-    /// What the I/O filter says of the client.
-    pub caching: Caching,
-}
 
 /// Blocks that are fetched ahead of the one that a policy is shown.
 const WARM_AHEAD: usize = 32;
@@ -119,17 +106,7 @@ fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
     policy
 }
 
-struct Boxed;
-
-impl Visitor<u32> for Boxed {
-    type Output = AnyPolicy;
-
-    fn visit<P: Policy<Key = u32> + Send + 'static>(self, policy: P) -> AnyPolicy {
-        Box::new(policy)
-    }
-}
-
-/// See the module.
+/// A cache in RAM and on flash, in front of a backend.
 pub struct Cache {
     config: Config,
     /// With the policy, whose table of blocks is the log's as well.
@@ -231,7 +208,7 @@ pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
     (blocks - write_buffer, write_buffer)
 }
 
-/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of so many bytes.
+/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of `storage_bytes`.
 pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
     let block_bytes = BLOCK_BYTES as u64;
     let flash_bytes = u64::from(geometry.pages()) * block_bytes;
@@ -364,38 +341,6 @@ impl Cache {
     pub fn set_sequential(&mut self, blocks: u32) {
         self.config.sequential_blocks = blocks;
         self.streams = Streams::new(blocks.into(), STREAMS_DEFAULT);
-    }
-
-    /// The log.
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// What the policy answered.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// What happened so far.
-    pub fn figures(&self) -> Figures {
-        Figures {
-            flash_client_blocks: self.log.written_blocks(Cause::Client),
-            flash_admission_blocks: self.log.written_blocks(Cause::Admission),
-            flash_copy_forward_blocks: self.log.written_blocks(Cause::CopyForward),
-            flash_metadata_blocks: self.log.metadata_pages(),
-            erasures: self.log.resets(),
-            ..self.figures
-        }
-    }
-
-    /// Blocks written and acknowledged that are only in RAM.
-    pub fn buffered_blocks(&self) -> usize {
-        self.write_buffer.len()
-    }
-
-    /// Blocks that are newer than the backend's, on flash or only in RAM.
-    pub fn blocks_to_write_back(&self) -> u64 {
-        self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.

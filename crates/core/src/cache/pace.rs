@@ -17,7 +17,7 @@ const SAMPLE_US: u64 = 50_000;
 /// The rate before the first sample, in blocks per second: a disk's, with some luck.
 const RATE_FIRST: f64 = 1_000.0;
 
-/// See the module.
+/// How fast clients may write.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Blocks that were written back in a second, lately.

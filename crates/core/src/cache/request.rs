@@ -1,10 +1,50 @@
-//! How a client's request is cut into the pieces that are planned one after the other.
+//! A request to the cache, and how a client's request is cut into the pieces that are planned one after the other.
 //!
 //! Source: our own. The server and the simulator cut alike, so that the same requests lead to the same steps.
 
-use super::{Kind, PIECE_BLOCKS, Request, ZERO_PIECE_BLOCKS};
+use super::{PIECE_BLOCKS, ZERO_PIECE_BLOCKS};
 use crate::filter::Caching;
 use crate::format::BLOCK_BYTES;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads bytes.
+    Read,
+    /// Writes bytes.
+    Write,
+    /// Makes durable what was answered before.
+    Flush,
+    /// Gives up bytes.
+    Trim,
+    /// Makes bytes read as zeroes.
+    WriteZeroes {
+        /// Whether the backend may give their space back.
+        may_punch_holes: bool,
+    },
+    /// Reads bytes without a client.
+    Prefetch,
+}
+
+/// A request to the cache. Reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and zeroes
+/// [`ZERO_PIECE_BLOCKS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub kind: Kind,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+    /// Length in bytes of the client's request that this is a piece of.
+    pub whole_length: u64,
+    /// Whether the change must be durable when the request is answered.
+    pub durable: bool,
+    /// Whether this is the last piece of the client's request, whose answer waits for durability.
+    pub last: bool,
+    /// What the I/O filter says of the client.
+    pub caching: Caching,
+}
 
 impl Kind {
     /// Most blocks of a piece.

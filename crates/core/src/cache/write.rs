@@ -4,9 +4,8 @@ use super::{Cache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Kind as RecordKind};
-use crate::layout::containers::Cause;
 use crate::ram::write_buffer::Chunk;
-use crate::step::{Frame, Step};
+use crate::step::{Cause, Frame, Step};
 
 /// A block to be written down.
 #[derive(Clone, Copy, Debug)]

@@ -7,18 +7,19 @@
 //! A container policy decides what is cached, and where: unlike a [`Policy`](crate::policy::Policy) it answers with what is to be
 //! done on the flash device. What is cached is clean: a client's write goes to the backend too.
 
-use std::fmt;
+pub mod pannier;
+pub mod ripq;
+pub mod throttle;
 
 use crate::access::Access;
 use crate::index::Index;
-use crate::layout::open_units::Cause;
-use crate::options::{OptionError, Options, named};
+use crate::named::{Named, Table};
 use crate::policy::Info;
-use crate::step::FlashStep;
+use crate::step::{Cause, FlashStep};
 
 /// What became of one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ContainerOutcome {
     /// The block is in the cache.
     Hit {
         /// It is in a container that fills up in RAM and was not written to flash yet.
@@ -72,7 +73,7 @@ impl Counts {
 
     fn count(&mut self, cause: Cause) {
         match cause {
-            Cause::ClientWrite => self.client_write_blocks += 1,
+            Cause::Client => self.client_write_blocks += 1,
             Cause::Admission => self.admitted_blocks += 1,
             Cause::CopyForward => self.copied_forward_blocks += 1,
         }
@@ -85,7 +86,7 @@ pub trait ContainerPolicy {
     type Key: Copy + Eq;
 
     /// Decides about one access at `time_us`, which never goes back, and pushes what is to be done on flash.
-    fn access(&mut self, access: Access<Self::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome;
+    fn access(&mut self, access: Access<Self::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> ContainerOutcome;
 
     /// Forgets `block` at once, because it was trimmed; whether it was in the cache.
     fn remove(&mut self, block: Self::Key) -> bool;
@@ -119,41 +120,21 @@ pub trait ContainerPolicy {
     fn check(&self);
 }
 
+/// The table of container policies.
+pub enum ContainerPolicies {}
+
+impl Table for ContainerPolicies {
+    type Row = Info;
+
+    const WHAT: &'static str = "container policy";
+
+    fn rows() -> &'static [&'static Info] {
+        CONTAINER_POLICIES
+    }
+}
+
 /// A container policy and its options as a user wrote them: `ripq+`, `pannier:copy=2`.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    text: String,
-    info: &'static Info,
-    options: Options,
-}
-
-impl Spec {
-    /// Reads a container policy's name and options.
-    pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (info, options) = named("container policy", text, CONTAINER_POLICIES.iter().copied(), |info| info.name)?;
-        let options = Options::parse(info.name, info.parameters, options)?;
-        Ok(Spec { text: text.to_owned(), info, options })
-    }
-
-    /// The policy that is meant.
-    pub fn info(&self) -> &'static Info {
-        self.info
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::str::FromStr for Spec {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Spec, OptionError> {
-        Spec::parse(text)
-    }
-}
+pub type Spec = Named<ContainerPolicies>;
 
 /// What to do with a container policy once it is built; lets callers run each as its own, inlined type.
 pub trait Visitor<K> {
@@ -164,21 +145,18 @@ pub trait Visitor<K> {
     fn visit<P: ContainerPolicy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
-pub mod throttle;
-
+/// Builds the table.
 macro_rules! container_policies {
     ($($module:ident::$policy:ident,)*) => {
-        $(pub mod $module;)*
-
         /// Every container policy, in the order in which they are listed.
         pub static CONTAINER_POLICIES: &[&Info] = &[$(&$module::INFO),*];
 
         impl Spec {
-            /// Builds the policy for `flash`, which has a unit that is not in reserve, and hands it to `visitor`.
+            /// Builds the policy for `flash`, which has a unit that is not in reserve, and hands it to `visitor`. `index` is empty.
             pub fn build<I: Index + Send + 'static, V: Visitor<I::Key>>(&self, index: I, flash: Flash, visitor: V) -> V::Output {
                 assert!(flash.reserve_units < flash.units, "a flash cache has a unit that is not in reserve");
-                $(if self.info.name == $module::INFO.name {
-                    return visitor.visit($module::$policy::new(index, flash, &self.options));
+                $(if self.is(&$module::INFO) {
+                    return visitor.visit($module::$policy::new(index, flash, self.options()));
                 })*
                 unreachable!("a parsed policy is one of the table")
             }

@@ -33,17 +33,17 @@
 use std::collections::VecDeque;
 
 use super::throttle::Throttle;
-use super::{ContainerPolicy, Counts, Flash, Outcome};
+use super::{ContainerOutcome, ContainerPolicy, Counts, Flash};
 use crate::access::{Access, Op};
 use crate::index::Index;
-use crate::layout::open_units::{Cause, OpenUnits};
+use crate::layout::open_units::OpenUnits;
 use crate::layout::tournament::Tournament;
 use crate::layout::units::Units;
 use crate::lists::Lists;
 use crate::options::{Kind, Options, Parameter};
 use crate::policy::Info;
 use crate::prefetch::prefetch;
-use crate::step::FlashStep;
+use crate::step::{Cause, FlashStep};
 
 /// Pannier's row in the table of container policies.
 pub static INFO: Info = Info {
@@ -118,7 +118,7 @@ struct Container {
     hit_at: u64,
 }
 
-/// See the module.
+/// Containers in a segmented LRU and a survival queue.
 #[derive(Debug)]
 pub struct Pannier<I: Index> {
     units: Units<I>,
@@ -300,7 +300,7 @@ impl<I: Index> ContainerPolicy for Pannier<I> {
     type Key = I::Key;
 
     #[inline]
-    fn access(&mut self, access: Access<I::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome {
+    fn access(&mut self, access: Access<I::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> ContainerOutcome {
         let Access { block, op, .. } = access;
         self.throttle.set_time(time_us);
         if let Some(page) = self.units.page_of(block) {
@@ -311,10 +311,10 @@ impl<I: Index> ContainerPolicy for Pannier<I> {
                 let hits = (self.hits[page as usize] + 1).min(HITS_MAX);
                 self.invalidate(block, page);
                 self.throttle.charge();
-                self.insert(OVERWRITTEN, block, Cause::ClientWrite, hits, steps);
+                self.insert(OVERWRITTEN, block, Cause::Client, hits, steps);
                 self.settle(steps);
             }
-            return Outcome::Hit { in_ram: false };
+            return ContainerOutcome::Hit { in_ram: false };
         }
         if let Some(place) = self.open.find(block) {
             if op == Op::Write {
@@ -322,16 +322,16 @@ impl<I: Index> ContainerPolicy for Pannier<I> {
             }
             let hits = self.open.data_mut(place);
             *hits = (*hits + 1).min(HITS_MAX);
-            return Outcome::Hit { in_ram: true };
+            return ContainerOutcome::Hit { in_ram: true };
         }
         if op == Op::Read && !self.throttle.admits() {
-            return Outcome::Bypass;
+            return ContainerOutcome::Bypass;
         }
-        let cause = if op == Op::Write { Cause::ClientWrite } else { Cause::Admission };
+        let cause = if op == Op::Write { Cause::Client } else { Cause::Admission };
         self.throttle.charge();
         self.insert(MISSED, block, cause, 0, steps);
         self.settle(steps);
-        Outcome::Admit
+        ContainerOutcome::Admit
     }
 
     fn remove(&mut self, block: I::Key) -> bool {
@@ -482,7 +482,9 @@ mod tests {
     #[test]
     fn a_hit_prolongs_the_life_of_a_divergent_container() {
         let mut pannier = pannier(4, 2, "");
-        for access in [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)] {
+        for access in
+            [Access::read(1), Access::read(2), Access::write(2), Access::read(3), Access::read(4), Access::read(5)]
+        {
             pannier.access(access, 0, &mut vec![]);
         }
         assert_eq!(draw(&pannier), " | (3 4) (1)@2 | [5] [] [2']");
@@ -496,9 +498,15 @@ mod tests {
         for block in [1, 1, 2, 3, 4, 5, 6, 7, 8, 9] {
             pannier.access(Access::read(block), 0, &mut vec![]);
         }
-        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0));
+        assert_eq!(
+            (draw(&pannier).as_str(), pannier.throttle.credit()),
+            (" | (7 8) (5 6) (3 4) (1' 2) | [9] [] []", 71.0)
+        );
         pannier.access(Access::read(10), 0, &mut vec![]);
-        assert_eq!((draw(&pannier).as_str(), pannier.throttle.credit()), (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0));
+        assert_eq!(
+            (draw(&pannier).as_str(), pannier.throttle.credit()),
+            (" | (9 10) (7 8) (5 6) (3 4) | [] [1] []", 69.0)
+        );
     }
 
     /// Every block was hit 15 times. Of the first five containers 15 hits are enough for a copy (1, 1, 2, 4, 8), of the sixth (16) not.
@@ -537,11 +545,12 @@ mod tests {
         // Clients write what they like. Then nothing is admitted until the debt is paid.
         for position in 0..5_000_u64 {
             let outcome = throttled.access(Access::write((position % 900) as u32), day_us, &mut steps);
-            assert_ne!(outcome, Outcome::Bypass);
+            assert_ne!(outcome, ContainerOutcome::Bypass);
         }
         throttled.remove(7);
-        assert_eq!(throttled.access(Access::read(7), 2 * day_us, &mut steps), Outcome::Bypass);
-        let admitted = (0..4).any(|_| throttled.access(Access::read(7), 4 * day_us, &mut steps) == Outcome::Admit);
+        assert_eq!(throttled.access(Access::read(7), 2 * day_us, &mut steps), ContainerOutcome::Bypass);
+        let admitted =
+            (0..4).any(|_| throttled.access(Access::read(7), 4 * day_us, &mut steps) == ContainerOutcome::Admit);
         assert!(admitted, "6,000 blocks of credit grew in three days");
     }
 }

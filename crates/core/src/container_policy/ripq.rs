@@ -26,16 +26,16 @@
 
 use std::collections::VecDeque;
 
-use super::{ContainerPolicy, Counts, Flash, Outcome};
+use super::{ContainerOutcome, ContainerPolicy, Counts, Flash};
 use crate::access::{Access, Op};
 use crate::index::Index;
-use crate::layout::open_units::{Cause, OpenUnits, Place};
+use crate::layout::open_units::{OpenUnits, Place};
 use crate::layout::units::Units;
 use crate::lists::Lists;
 use crate::options::{Kind, Options, Parameter};
 use crate::policy::Info;
 use crate::prefetch::prefetch;
-use crate::step::FlashStep;
+use crate::step::{Cause, FlashStep};
 
 /// RIPQ+'s row in the table of container policies.
 pub static INFO: Info = Info {
@@ -61,7 +61,7 @@ struct Container {
     blocks: u32,
 }
 
-/// See the module.
+/// Containers in a priority queue with as many insertion points as sections.
 #[derive(Debug)]
 pub struct RipqPlus<I: Index> {
     units: Units<I>,
@@ -286,7 +286,7 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
     type Key = I::Key;
 
     #[inline]
-    fn access(&mut self, access: Access<I::Key>, _time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome {
+    fn access(&mut self, access: Access<I::Key>, _time_us: u64, steps: &mut Vec<FlashStep>) -> ContainerOutcome {
         let Access { block, op, .. } = access;
         if let Some(page) = self.units.page_of(block) {
             if op == Op::Read {
@@ -294,10 +294,10 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
                 self.increase(page);
             } else {
                 let section = self.invalidate(block, page);
-                self.insert(self.above(section), block, Cause::ClientWrite, steps);
+                self.insert(self.above(section), block, Cause::Client, steps);
                 self.settle(steps);
             }
-            return Outcome::Hit { in_ram: false };
+            return ContainerOutcome::Hit { in_ram: false };
         }
         if let Some(place) = self.active.find(block) {
             if op == Op::Write {
@@ -309,12 +309,12 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
                 self.insert(self.above(section), block, cause, steps);
                 self.settle(steps);
             }
-            return Outcome::Hit { in_ram: true };
+            return ContainerOutcome::Hit { in_ram: true };
         }
-        let cause = if op == Op::Write { Cause::ClientWrite } else { Cause::Admission };
+        let cause = if op == Op::Write { Cause::Client } else { Cause::Admission };
         self.insert(0, block, cause, steps);
         self.settle(steps);
-        Outcome::Admit
+        ContainerOutcome::Admit
     }
 
     fn remove(&mut self, block: I::Key) -> bool {
@@ -369,7 +369,10 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         for section in 0..self.sections() {
             let sealed = self.queue.from_back(section);
             for container in sealed.chain([self.active_virtual[usize::from(section)]]) {
-                assert_eq!(self.containers[container as usize].section, section, "container {container} is in its section");
+                assert_eq!(
+                    self.containers[container as usize].section, section,
+                    "container {container} is in its section"
+                );
                 place += 1;
                 places[container as usize] = place;
             }
@@ -388,12 +391,16 @@ impl<I: Index> ContainerPolicy for RipqPlus<I> {
         assert_eq!(section_blocks, self.section_blocks, "the blocks in each section");
         assert_eq!(section_blocks.iter().sum::<u32>(), self.blocks, "the blocks in all sections");
         for (number, container) in (0..).zip(&self.containers) {
-            let is_free = self.free_virtual.contains(&number) || number < self.units.units() && !self.units.is_sealed(number);
+            let is_free =
+                self.free_virtual.contains(&number) || number < self.units.units() && !self.units.is_sealed(number);
             assert!(is_free || container.blocks == blocks[number as usize], "the blocks of container {number}");
             assert!(is_free || places[number as usize] > 0, "container {number} is queued or active");
         }
         let virtual_containers = self.containers.len() - self.units.units() as usize;
-        assert!(virtual_containers <= usize::from(self.sections()) + self.named_by.len(), "a virtual container names a block");
+        assert!(
+            virtual_containers <= usize::from(self.sections()) + self.named_by.len(),
+            "a virtual container names a block"
+        );
     }
 }
 
@@ -423,7 +430,11 @@ mod tests {
             sealed.reverse();
             for container in sealed {
                 let is_device = container < ripq.units.units();
-                let text = if is_device { format!(" ({})", held_in(container)) } else { format!(" <{}>", named_in(container)) };
+                let text = if is_device {
+                    format!(" ({})", held_in(container))
+                } else {
+                    format!(" <{}>", named_in(container))
+                };
                 drawn.push_str(&text);
             }
             drawn
@@ -431,11 +442,11 @@ mod tests {
         (0..ripq.sections()).rev().map(section).collect::<Vec<_>>().join(" | ")
     }
 
-    const ADMIT: Outcome = Outcome::Admit;
-    const HIT: Outcome = Outcome::Hit { in_ram: false };
-    const RAM_HIT: Outcome = Outcome::Hit { in_ram: true };
+    const ADMIT: ContainerOutcome = ContainerOutcome::Admit;
+    const HIT: ContainerOutcome = ContainerOutcome::Hit { in_ram: false };
+    const RAM_HIT: ContainerOutcome = ContainerOutcome::Hit { in_ram: true };
 
-    fn compare(ripq: &mut RipqPlus<Dense>, rows: &[(Access<u32>, Outcome, &str)]) {
+    fn compare(ripq: &mut RipqPlus<Dense>, rows: &[(Access<u32>, ContainerOutcome, &str)]) {
         for &(access, outcome, after) in rows {
             assert_eq!(ripq.access(access, 0, &mut vec![]), outcome, "{access:?}");
             assert_eq!(queue(ripq), after, "after {access:?}");

@@ -16,9 +16,9 @@ const MICROSECONDS_PER_DAY: f64 = 86_400_000_000.0;
 /// How much is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// A block is copied forward only if it was hit so many times as often as otherwise needed; none if this is `None`.
+    /// A block is copied forward only if it was hit this many times as often as otherwise needed; none is if this is `None`.
     pub hits_factor: Option<u8>,
-    /// Of so many blocks that are read and not in the cache one is admitted; none if this is `None`.
+    /// Of this many blocks that are read and not in the cache one is admitted; none is if this is `None`.
     pub admit_every: Option<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Step {
     ];
 }
 
-/// See the module.
+/// Credit to write with, which time brings.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     limit: Option<Limit>,

@@ -10,12 +10,14 @@
 //! A unit is a row of segments and a footer: a segment is a header page with records and the data pages that they speak of; the
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
+mod state;
+
 use std::collections::VecDeque;
 
 use super::contents::{AnyPolicy, Contents};
-pub use super::segment::{Cause, Footer, Head, LogRecord, Segment};
-use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Region};
-use crate::step::{Frame, Step};
+use crate::format::{Geometry, Kind, Place, RECORDS_PER_PAGE, Record, Region};
+use crate::step::{Cause, Frame, LogRecord, Step};
+pub use crate::step::{Footer, Segment};
 
 /// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
@@ -80,6 +82,19 @@ pub struct Log {
     written: [u64; 3],
     metadata_pages: u64,
     resets: u64,
+}
+
+/// The newest unit, as far as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its sequence number.
+    pub sequence: u64,
+    /// The page after its last segment.
+    pub end: u32,
+    /// Where the segments of the unit before it end.
+    pub previous_end: u32,
+    /// The records of its segments.
+    pub records: Vec<Record>,
 }
 
 impl Log {
@@ -193,119 +208,9 @@ impl Log {
         self.now_us = now_us;
     }
 
-    /// How the device is divided.
-    pub fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    /// The slot of the newest copy of `block`.
-    #[inline]
-    pub fn find(&self, block: u32) -> Option<u32> {
-        self.contents.slot_of(block)
-    }
-
-    /// Whether the block whose newest copy is at `slot` is newer than the backend's.
-    #[inline]
-    pub fn is_dirty(&self, slot: u32) -> bool {
-        bit(&self.dirty, slot)
-    }
-
-    /// Blocks that have a copy in the log.
-    pub fn len(&self) -> usize {
-        self.contents.len()
-    }
-
-    /// Whether no block has a copy in the log.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Blocks that are newer than the backend's.
-    pub fn dirty_blocks(&self) -> u64 {
-        self.dirty_blocks
-    }
-
-    /// Blocks put into the log for `cause`.
-    pub fn written_blocks(&self, cause: Cause) -> u64 {
-        self.written[cause as usize]
-    }
-
-    /// Header and footer pages written.
-    pub fn metadata_pages(&self) -> u64 {
-        self.metadata_pages
-    }
-
-    /// Units reset.
-    pub fn resets(&self) -> u64 {
-        self.resets
-    }
-
-    /// Units that can be begun.
-    pub fn free_units(&self) -> u32 {
-        let used = (self.head + 1 - self.tail) as u32;
-        self.geometry.log_units() - used
-    }
-
-    /// The sequences of the units that count, oldest first.
-    pub fn sequences(&self) -> std::ops::RangeInclusive<u64> {
-        self.tail..=self.head
-    }
-
-    /// Whether the unit of `sequence` is the one that is being filled.
-    pub fn is_head(&self, sequence: u64) -> bool {
-        sequence == self.head
-    }
-
-    /// Dirty blocks in the unit of `sequence`, 0 if they are being written back.
-    pub fn dirty_in(&self, sequence: u64) -> u32 {
-        let unit = &self.units[self.geometry.unit_of(sequence) as usize];
-        if unit.destaging { 0 } else { unit.dirty }
-    }
-
-    /// Whether the unit of `sequence` has dirty blocks, being written back or not.
-    pub fn has_dirty(&self, sequence: u64) -> bool {
-        self.units[self.geometry.unit_of(sequence) as usize].dirty > 0
-    }
-
-    /// When the unit of `sequence` was begun.
-    pub fn begun_us(&self, sequence: u64) -> u64 {
-        self.units[self.geometry.unit_of(sequence) as usize].begun_us
-    }
-
     /// Says whether the dirty blocks of the unit of `sequence` are being written back.
     pub fn set_destaging(&mut self, sequence: u64, destaging: bool) {
         self.units[self.geometry.unit_of(sequence) as usize].destaging = destaging;
-    }
-
-    /// Where the newest copy of the block at `slot` is in memory, if its segment was not yet handed out for writing.
-    #[inline]
-    pub fn in_memory(&self, slot: u32) -> Option<Frame> {
-        let open = self.open.as_ref()?;
-        self.open_record(open, slot).map(|at| open.records[at].frame)
-    }
-
-    fn open_record(&self, open: &Segment, slot: u32) -> Option<usize> {
-        let first = self.geometry.slot(open.unit, open.page) + 1;
-        if slot < first || slot >= first + open.data_pages {
-            return None;
-        }
-        // Marks lie between; a record with data is at its own rank or later.
-        (((slot - first) as usize)..open.records.len()).find(|&at| {
-            let record = &open.records[at];
-            record.kind.has_data() && record.slot == slot
-        })
-    }
-
-    /// Blocks with a copy on the unit of `sequence`, as (block, slot), in log order.
-    pub fn blocks_in(&self, sequence: u64) -> Vec<(u32, u32)> {
-        let unit = self.geometry.unit_of(sequence);
-        let slots = self.geometry.slot(unit, 0)..self.geometry.slot(unit, self.geometry.segments_end());
-        slots.filter_map(|slot| Some((self.contents.current(slot)?, slot))).collect()
-    }
-
-    /// All blocks with a copy, oldest copy first.
-    pub fn blocks(&self) -> Vec<u32> {
-        self.sequences().flat_map(|sequence| self.blocks_in(sequence)).map(|(block, _)| block).collect()
     }
 
     /// Puts a block at the end of the log, in the place of the copy that it had. Returns the frame of the copy that it replaces in
@@ -400,21 +305,6 @@ impl Log {
             if sequence >= self.tail {
                 self.push_mark(Kind::UnitDestaged, 0, last);
             }
-        }
-    }
-
-    /// Whether a unit was ever reset: all of the flash was in use.
-    pub fn has_wrapped(&self) -> bool {
-        self.tail > 1
-    }
-
-    /// Where the log ends, without what waits in memory.
-    pub fn end(&self) -> Place {
-        match (self.head, self.page) {
-            (0 | 1, 0) => Place::default(),
-            // Of the newest unit nothing was written yet.
-            (head, 0) => Place { sequence: head - 1, page: self.previous_end },
-            (head, page) => Place { sequence: head, page },
         }
     }
 

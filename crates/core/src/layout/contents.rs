@@ -5,11 +5,11 @@ use std::hash::BuildHasher;
 use rustc_hash::FxBuildHasher;
 
 use crate::directory::{Directory, Moved};
-use crate::policy::Policy;
+use crate::policy;
 use crate::table::Table;
 
 /// A policy for a cache on flash.
-pub type AnyPolicy = Box<dyn Policy<Key = u32> + Send>;
+pub type AnyPolicy = policy::AnyPolicy<u32>;
 
 /// The blocks in the slots of a log, and the policy, if it has one. The log that recovery makes has none yet.
 pub struct Contents {
@@ -25,12 +25,12 @@ impl std::fmt::Debug for Contents {
 }
 
 impl Contents {
-    /// Nothing, in so many slots.
+    /// Nothing, in `slots` slots.
     pub fn new(slots: u32) -> Contents {
         Contents { policy: None, own: Some(SlotTable::new(slots)) }
     }
 
-    /// Nothing, in so many slots, with a policy that remembers nothing.
+    /// Nothing, in `slots` slots, with a policy that remembers nothing.
     pub fn with_policy(mut policy: AnyPolicy, slots: u32) -> Contents {
         let own = match policy.directory_mut() {
             Some(directory) => {
@@ -159,7 +159,7 @@ impl Contents {
     }
 }
 
-/// Slots that change hands together: so many look-ups are under way in memory at a time.
+/// Slots that change hands together: as many look-ups are under way in memory at a time.
 const BATCH: usize = 64;
 /// Slots whose memory is given back at a time.
 const HAND_OVER_SLOTS: usize = 1 << 18;

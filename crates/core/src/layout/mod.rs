@@ -4,7 +4,6 @@
 pub mod containers;
 pub mod contents;
 pub mod open_units;
-pub mod segment;
 pub mod slots;
 pub mod tournament;
 pub mod units;

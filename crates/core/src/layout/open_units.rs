@@ -4,17 +4,7 @@
 //! offline optimality. USENIX ATC 2016, section 4.1 (in-RAM write buffer with updates in place).
 
 use crate::index::{Hashed, Index, Key};
-
-/// Why a block is written to flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A client wrote it.
-    ClientWrite,
-    /// A client read it and it was not in the cache.
-    Admission,
-    /// It was on a unit that was reset.
-    CopyForward,
-}
+use crate::step::Cause;
 
 /// What is kept of a block in an open unit.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +70,7 @@ impl<K: Key, T: Copy> OpenUnits<K, T> {
     #[inline]
     pub fn overwrite(&mut self, place: Place) {
         let (unit, at) = self.split(place);
-        self.kept[unit][at].cause = Cause::ClientWrite;
+        self.kept[unit][at].cause = Cause::Client;
     }
 
     /// How many blocks are in `unit`.
@@ -209,7 +199,7 @@ mod tests {
                         let place = open.find(block).unwrap();
                         open.overwrite(place);
                         *open.data_mut(place) += 1;
-                        model[unit][at].1 = Cause::ClientWrite;
+                        model[unit][at].1 = Cause::Client;
                         model[unit][at].2 += 1;
                     }
                 }

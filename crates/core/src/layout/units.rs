@@ -12,7 +12,7 @@ use super::tournament::Tournament;
 use crate::index::Index;
 use crate::step::FlashStep;
 
-/// A unit's count of live blocks and its place in the order of sealing share a 64-bit key; the latter has so many bits.
+/// A unit's count of live blocks and its place in the order of sealing share a 64-bit key; the latter has this many bits.
 const SEQUENCE_BITS: u32 = 40;
 
 /// The blocks on flash, each on one page of a sealed unit. Page `p` is on unit `p / unit_pages`.

@@ -8,8 +8,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -31,7 +30,7 @@ const B1: List = List(2);
 /// Ghosts of `T2`, last evicted first.
 const B2: List = List(3);
 
-/// See the module.
+/// Two LRU lists, each with one of ghosts.
 #[derive(Debug)]
 pub struct Arc<I: Index> {
     c: usize,
@@ -43,7 +42,7 @@ pub struct Arc<I: Index> {
 impl<I: Index> Arc<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
-        Arc { c: capacity, p: 0.0, blocks: Blocks::new(index, 4) }
+        Arc { c: capacity, p: 0.0, blocks: Blocks::new(index, 2, 2) }
     }
 
     #[inline]
@@ -54,7 +53,7 @@ impl<I: Index> Arc<I> {
     /// REPLACE(x, p): evicts the LRU block of `T1` or `T2` into its ghost list, unless removals left a place free.
     #[inline]
     fn replace(&mut self, x_in_b2: bool) -> Option<I::Key> {
-        if self.len() < self.c {
+        if self.blocks.len(T1) + self.blocks.len(T2) < self.c {
             return None;
         }
         let t1 = self.blocks.len(T1) as f64;
@@ -91,6 +90,14 @@ impl<I: Index> Arc<I> {
 impl<I: Index> Policy for Arc<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(x) = self.blocks.find(access.block) else {
@@ -119,38 +126,8 @@ impl<I: Index> Policy for Arc<I> {
         Outcome::Admit { evicted }
     }
 
-    fn remove(&mut self, block: I::Key) -> bool {
-        matches!(self.blocks.forget(block), Some(T1 | T2))
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[T1, T2], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| matches!(self.blocks.list(node), T1 | T2))
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(T1) + self.blocks.len(T2)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
     /// The lengths that the paper keeps for the four lists, and the range of `p`. The paper also has no ghosts before the cache
     /// is full, which holds until the first removal only.
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
     fn check(&self) {
         let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.blocks.len(list));
         assert!(t1 + t2 <= self.c);

@@ -18,6 +18,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::{Access, NEVER};
+use crate::blocks::Queues;
 use crate::index::Index;
 use crate::options::Options;
 use crate::positions::Positions;
@@ -31,7 +32,7 @@ pub static INFO: Info = Info {
     offline: true,
 };
 
-/// See the module.
+/// Evicts the block whose next access is furthest away.
 #[derive(Debug)]
 pub struct Fif<I: Index> {
     c: usize,
@@ -133,6 +134,14 @@ fn key_of<K: Copy>(block_at: &[K], never: &[K], node: u32) -> K {
 
 impl<I: Index> Policy for Fif<I> {
     type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        None
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        None
+    }
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {

@@ -18,8 +18,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::{Access, Op};
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -75,7 +74,7 @@ const Q: List = List(0);
 /// Ghosts: blocks seen once and not cached, most recently seen first.
 const Q_R: List = List(1);
 
-/// See the module.
+/// An LRU queue behind a ghost queue that tunes its own length.
 #[derive(Debug)]
 pub struct Larc<I: Index> {
     c: usize,
@@ -105,7 +104,7 @@ impl<I: Index> Larc<I> {
             tuning,
             fills_freely: options.text("fill") == "admit",
             writes_admit: options.text("writes") == "admit",
-            blocks: Blocks::new(index, 2),
+            blocks: Blocks::new(index, 1, 1),
         }
     }
 
@@ -159,6 +158,14 @@ impl<I: Index> Larc<I> {
 impl<I: Index> Policy for Larc<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let b = self.blocks.find(access.block);
@@ -184,10 +191,6 @@ impl<I: Index> Policy for Larc<I> {
         Outcome::Bypass
     }
 
-    fn remove(&mut self, block: I::Key) -> bool {
-        self.blocks.forget(block) == Some(Q)
-    }
-
     /// Past the ghost queue, however the cache is filled, and without a miss that would grow `C_r`.
     fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
         if self.blocks.find(block).is_some() {
@@ -205,32 +208,6 @@ impl<I: Index> Policy for Larc<I> {
 
     fn space_is_full(&mut self) {
         self.fills_freely = false;
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[Q], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) == Q)
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(Q)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn check(&self) {

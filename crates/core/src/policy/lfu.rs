@@ -11,8 +11,8 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId};
-use crate::directory::{Directory, Moved};
+use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::directory::Moved;
 use crate::index::Index;
 use crate::options::Options;
 
@@ -46,7 +46,7 @@ struct RunId(u32);
 /// The run of frequency 0, which holds no block and closes the circle of runs: the lowest is above it, the highest below.
 const NOT_CACHED: RunId = RunId(0);
 
-/// See the module.
+/// Evicts the block that was accessed least often.
 #[derive(Debug)]
 pub struct Lfu<I: Index> {
     c: usize,
@@ -61,7 +61,7 @@ impl<I: Index> Lfu<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         let not_cached = Run { frequency: 0, front: None, len: 0, higher: NOT_CACHED, lower: NOT_CACHED };
-        Lfu { c: capacity, blocks: Blocks::new(index, 1), runs: vec![not_cached], free: vec![] }
+        Lfu { c: capacity, blocks: Blocks::new(index, 1, 0), runs: vec![not_cached], free: vec![] }
     }
 
     #[inline]
@@ -143,6 +143,14 @@ impl<I: Index> Lfu<I> {
 impl<I: Index> Policy for Lfu<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         if let Some(node) = self.blocks.find(access.block) {
@@ -167,32 +175,6 @@ impl<I: Index> Policy for Lfu<I> {
         self.leave_run(node, *self.blocks.data(node));
         self.blocks.remove(node);
         true
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[Q], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(Q)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn moved(&mut self, moved: Moved) {

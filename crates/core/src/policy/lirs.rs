@@ -23,8 +23,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, NodeId, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -60,7 +59,7 @@ const Q: List = List(1);
 /// HIR blocks in `S` stand in `Q` as they stand in `S`.
 const N: List = List(2);
 
-/// See the module.
+/// A cache with LIR blocks, HIR blocks and uncached ones that are remembered.
 #[derive(Debug)]
 pub struct Lirs<I: Index> {
     l_lirs: usize,
@@ -82,7 +81,7 @@ impl<I: Index> Lirs<I> {
             l_hirs,
             n_max: (options.number("ghosts") * c) as usize,
             now: 0,
-            blocks: Blocks::new(index, 3),
+            blocks: Blocks::new(index, 2, 1),
         }
     }
 
@@ -124,7 +123,7 @@ impl<I: Index> Lirs<I> {
 
     #[inline]
     fn is_full(&self) -> bool {
-        self.len() == self.l_lirs + self.l_hirs
+        self.blocks.len(LIR) + self.blocks.len(Q) == self.l_lirs + self.l_hirs
     }
 
     /// Evicts the block at the front of `Q`, which stays in `S` if it is there.
@@ -147,6 +146,14 @@ impl<I: Index> Lirs<I> {
 
 impl<I: Index> Policy for Lirs<I> {
     type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -191,37 +198,11 @@ impl<I: Index> Policy for Lirs<I> {
         matches!(list, Some(LIR | Q))
     }
 
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[LIR, Q], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != N)
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(LIR) + self.blocks.len(Q)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
     fn check(&self) {
         assert!(self.blocks.len(LIR) <= self.l_lirs);
         assert!(self.blocks.len(Q) <= self.l_hirs);
         assert!(self.blocks.back(N).is_none_or(|oldest| self.in_s(oldest)), "an uncached block is outside of S");
-        assert!(self.len() <= self.l_lirs + self.l_hirs);
+        assert!(self.blocks.len(LIR) + self.blocks.len(Q) <= self.l_lirs + self.l_hirs);
         assert!(self.blocks.len(N) <= self.n_max);
         self.blocks.check((self.l_lirs + self.l_hirs).saturating_add(self.n_max));
     }

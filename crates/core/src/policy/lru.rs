@@ -6,8 +6,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -23,7 +22,7 @@ pub static INFO: Info = Info {
 /// The cached blocks, most recently used first.
 const Q: List = List(0);
 
-/// See the module.
+/// Evicts the least recently used block.
 #[derive(Debug)]
 pub struct Lru<I: Index> {
     c: usize,
@@ -33,12 +32,20 @@ pub struct Lru<I: Index> {
 impl<I: Index> Lru<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
-        Lru { c: capacity, blocks: Blocks::new(index, 1) }
+        Lru { c: capacity, blocks: Blocks::new(index, 1, 0) }
     }
 }
 
 impl<I: Index> Policy for Lru<I> {
     type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -49,36 +56,6 @@ impl<I: Index> Policy for Lru<I> {
         let evicted = if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None };
         self.blocks.insert_front(Q, access.block, ());
         Outcome::Admit { evicted }
-    }
-
-    fn remove(&mut self, block: I::Key) -> bool {
-        self.blocks.forget(block).is_some()
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[Q], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(Q)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn check(&self) {

@@ -1,12 +1,47 @@
 //! Replacement policies: one file each, and one row each in the table at the end of this file.
+//!
+//! A policy's file is its paper: what becomes of an [access](Policy::access), in the paper's letters, over a [table of
+//! blocks](crate::blocks::Blocks) whose lists are the paper's queues. What a cache asks of every policy is answered from that table.
+//!
+//! ```
+//! use flashwise_core::access::Access;
+//! use flashwise_core::index::Hashed;
+//! use flashwise_core::policy::{Boxed, Outcome, Policy, Spec};
+//!
+//! // LRU for a cache of two blocks, which are named by 64-bit addresses. (Dense ids want an `index::Dense`.)
+//! let mut lru = Spec::parse("lru")?.build(Hashed::<u64>::new(), 2, Boxed);
+//! assert_eq!(lru.access(Access::read(1)), Outcome::Admit { evicted: None });
+//! assert_eq!(lru.access(Access::write(2)), Outcome::Admit { evicted: None });
+//! assert_eq!(lru.access(Access::read(1)), Outcome::Hit);
+//! assert_eq!(lru.access(Access::read(3)), Outcome::Admit { evicted: Some(2) });
+//! assert!(lru.contains(1) && !lru.contains(2) && lru.len() == 2);
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
+//!
+//! A box costs a call for each access. Where that matters, a [`Visitor`] of one's own runs each policy as its own, inlined type.
 
-use std::fmt;
+pub mod arc;
+pub mod fif;
+pub mod fifo;
+pub mod larc;
+pub mod lfu;
+pub mod lirs;
+pub mod lru;
+pub mod mq;
+#[cfg(any(test, feature = "planted"))]
+pub mod planted;
+pub mod s3_fifo;
+pub mod sieve;
+pub mod two_q;
+pub mod w_tinylfu;
 
 use crate::access::{Access, NEVER, Op};
-use crate::admission::adaptive::Decision;
+use crate::blocks::Queues;
+use crate::decision::Decision;
 use crate::directory::{Directory, Moved};
 use crate::index::Index;
-use crate::options::{OptionError, Options, Parameter, named};
+use crate::named::{Named, Row, Table};
+use crate::options::Parameter;
 
 /// What a policy decided about one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +64,13 @@ pub trait Policy {
     /// What names a block.
     type Key: Copy + Eq;
 
+    /// Its table of blocks, from which the provided methods answer; none for a policy that keeps its blocks otherwise, which answers
+    /// [`remove`](Self::remove), [`contains`](Self::contains), [`len`](Self::len) and [`prefetch`](Self::prefetch) itself.
+    fn blocks(&self) -> Option<&dyn Queues<Self::Key>>;
+
+    /// The same, to change it.
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<Self::Key>>;
+
     /// Decides about one access.
     fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
 
@@ -36,7 +78,9 @@ pub trait Policy {
     ///
     /// Ghosts of it go too: the next access to `block` is to a block never seen. The place it leaves is free, and the next
     /// admissions fill free places before they evict.
-    fn remove(&mut self, block: Self::Key) -> bool;
+    fn remove(&mut self, block: Self::Key) -> bool {
+        self.blocks_mut().is_some_and(|blocks| blocks.take_out(block))
+    }
 
     /// Takes `block` out of the cache, which has no space for it: it was admitted and found no place, or lost the one that it had. Unlike
     /// what is [removed](Self::remove), its content still counts, and a policy with ghosts need not forget it.
@@ -47,9 +91,11 @@ pub trait Policy {
     /// The cache's space is in use, all of it, even where the policy sees free places: what fills a cache ends here.
     fn space_is_full(&mut self) {}
 
-    /// From now on so much of each queue of cached blocks is *young*, from the end where blocks are put that were used last: a share, 0 to 1.
+    /// From now on a `share` of each queue of cached blocks, 0 to 1, is *young*, from the end where blocks are put that were used last.
     fn set_young(&mut self, share: f64) {
-        let _ = share;
+        if let Some(blocks) = self.blocks_mut() {
+            blocks.set_young(share);
+        }
     }
 
     /// Whether `block` is in the cache and young: of those that the policy would keep longest, as its [table of blocks](Self::directory) knows. Where
@@ -59,10 +105,16 @@ pub trait Policy {
     }
 
     /// Whether `block` is in the cache.
-    fn contains(&self, block: Self::Key) -> bool;
+    #[inline]
+    fn contains(&self, block: Self::Key) -> bool {
+        self.blocks().is_some_and(|blocks| blocks.is_cached(block))
+    }
 
     /// Number of blocks in the cache.
-    fn len(&self) -> usize;
+    #[inline]
+    fn len(&self) -> usize {
+        self.blocks().map_or(0, |blocks| blocks.cached_len())
+    }
 
     /// Whether the cache is empty.
     fn is_empty(&self) -> bool {
@@ -86,18 +138,21 @@ pub trait Policy {
     }
 
     /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    #[inline]
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {
-        let _ = (soon, later);
+        if let Some(blocks) = self.blocks() {
+            blocks.prefetch_nodes(soon, later);
+        }
     }
 
-    /// The table of blocks, if it can be the directory of a log as well: see [`blocks`](crate::blocks).
+    /// The [table of blocks](Self::blocks), which can be the directory of a log as well: see [`blocks`](crate::blocks).
     fn directory(&self) -> Option<&dyn Directory<Self::Key>> {
-        None
+        self.blocks().map(|blocks| blocks as &dyn Directory<Self::Key>)
     }
 
     /// The same, for the log to say where blocks are. Whoever does tells of each block that [`Moved`].
     fn directory_mut(&mut self) -> Option<&mut dyn Directory<Self::Key>> {
-        None
+        self.blocks_mut().map(|blocks| blocks as &mut dyn Directory<Self::Key>)
     }
 
     /// A block in the [`directory_mut`](Self::directory_mut) moved. Only what keeps a node's number listens.
@@ -109,8 +164,54 @@ pub trait Policy {
     fn check(&self);
 }
 
+/// What stands before a policy, and is a policy itself, passes these on to it.
+macro_rules! pass_on {
+    ($self:ident => $policy:expr) => {
+        fn blocks(&$self) -> Option<&dyn $crate::blocks::Queues<Self::Key>> {
+            $policy.blocks()
+        }
+
+        fn blocks_mut(&mut $self) -> Option<&mut dyn $crate::blocks::Queues<Self::Key>> {
+            $policy.blocks_mut()
+        }
+
+        fn refuse(&mut $self, block: Self::Key) {
+            $policy.refuse(block);
+        }
+
+        fn space_is_full(&mut $self) {
+            $policy.space_is_full();
+        }
+
+        fn set_young(&mut $self, share: f64) {
+            $policy.set_young(share);
+        }
+
+        fn is_young(&$self, block: Self::Key) -> bool {
+            $policy.is_young(block)
+        }
+
+        #[inline]
+        fn contains(&$self, block: Self::Key) -> bool {
+            $policy.contains(block)
+        }
+
+        #[inline]
+        fn len(&$self) -> usize {
+            $policy.len()
+        }
+
+        fn moved(&mut $self, moved: $crate::directory::Moved) {
+            $policy.moved(moved);
+        }
+    };
+}
+pub(crate) use pass_on;
+
 impl<P: Policy + ?Sized> Policy for Box<P> {
     type Key = P::Key;
+
+    pass_on!(self => (**self));
 
     fn access(&mut self, access: Access<P::Key>) -> Outcome<P::Key> {
         (**self).access(access)
@@ -118,30 +219,6 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn remove(&mut self, block: P::Key) -> bool {
         (**self).remove(block)
-    }
-
-    fn refuse(&mut self, block: P::Key) {
-        (**self).refuse(block);
-    }
-
-    fn space_is_full(&mut self) {
-        (**self).space_is_full();
-    }
-
-    fn set_young(&mut self, share: f64) {
-        (**self).set_young(share);
-    }
-
-    fn is_young(&self, block: P::Key) -> bool {
-        (**self).is_young(block)
-    }
-
-    fn contains(&self, block: P::Key) -> bool {
-        (**self).contains(block)
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
     }
 
     fn tick(&mut self, time_us: u64) {
@@ -158,18 +235,6 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     fn prefetch(&self, soon: P::Key, later: P::Key) {
         (**self).prefetch(soon, later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<P::Key>> {
-        (**self).directory()
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<P::Key>> {
-        (**self).directory_mut()
-    }
-
-    fn moved(&mut self, moved: Moved) {
-        (**self).moved(moved);
     }
 
     fn check(&self) {
@@ -192,40 +257,35 @@ pub struct Info {
     pub offline: bool,
 }
 
+impl Row for Info {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        self.parameters
+    }
+}
+
+/// The table of policies.
+pub enum Policies {}
+
+impl Table for Policies {
+    type Row = Info;
+
+    const WHAT: &'static str = "policy";
+
+    fn rows() -> &'static [&'static Info] {
+        POLICIES
+    }
+}
+
 /// A policy and its options as a user wrote them: `lru`, `larc:fill=ghost`.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    text: String,
-    info: &'static Info,
-    options: Options,
-}
+pub type Spec = Named<Policies>;
 
-impl Spec {
-    /// Reads a policy's name and options.
-    pub fn parse(text: &str) -> Result<Spec, OptionError> {
-        let (info, options) = named("policy", text, POLICIES.iter().copied(), |info| info.name)?;
-        let options = Options::parse(info.name, info.parameters, options)?;
-        Ok(Spec { text: text.to_owned(), info, options })
-    }
-
-    /// The policy that is meant.
-    pub fn info(&self) -> &'static Info {
-        self.info
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::str::FromStr for Spec {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Spec, OptionError> {
-        Spec::parse(text)
-    }
+/// The policies that need not know the future, which a live cache can have, in the order in which they are listed.
+pub fn online() -> impl Iterator<Item = &'static Info> + Clone {
+    POLICIES.iter().copied().filter(|info| !info.offline)
 }
 
 /// What to do with a policy once it is built; lets callers run each policy as its own, inlined type.
@@ -237,19 +297,33 @@ pub trait Visitor<K> {
     fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
-macro_rules! policies {
-    ($($module:ident::$policy:ident,)*) => {
-        $(pub mod $module;)*
+/// Any policy.
+pub type AnyPolicy<K> = Box<dyn Policy<Key = K> + Send>;
 
+/// Makes any policy of the one that is built.
+#[derive(Clone, Copy, Debug)]
+pub struct Boxed;
+
+impl<K: Copy + Eq> Visitor<K> for Boxed {
+    type Output = AnyPolicy<K>;
+
+    fn visit<P: Policy<Key = K> + Send + 'static>(self, policy: P) -> AnyPolicy<K> {
+        Box::new(policy)
+    }
+}
+
+/// Builds the table.
+macro_rules! policies {
+    ($($(#[$attribute:meta])* $module:ident::$policy:ident,)*) => {
         /// Every policy, in the order in which they are listed.
-        pub static POLICIES: &[&Info] = &[$(&$module::INFO),*];
+        pub static POLICIES: &[&Info] = &[$($(#[$attribute])* &$module::INFO),*];
 
         impl Spec {
-            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`.
+            /// Builds the policy for a cache of `capacity` blocks, which is at least 1, and hands it to `visitor`. `index` is empty.
             pub fn build<I: Index + Send + 'static, V: Visitor<I::Key>>(&self, index: I, capacity: usize, visitor: V) -> V::Output {
                 assert!(capacity > 0, "a cache has room for at least one block");
-                $(if self.info.name == $module::INFO.name {
-                    return visitor.visit($module::$policy::new(index, capacity, &self.options));
+                $($(#[$attribute])* if self.is(&$module::INFO) {
+                    return visitor.visit($module::$policy::new(index, capacity, self.options()));
                 })*
                 unreachable!("a parsed policy is one of the table")
             }
@@ -270,4 +344,6 @@ policies! {
     sieve::Sieve,
     w_tinylfu::WTinyLfu,
     fif::Fif,
+    #[cfg(any(test, feature = "planted"))]
+    planted::Planted,
 }

@@ -14,8 +14,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -67,7 +66,7 @@ struct Distances {
     peak: u32,
 }
 
-/// See the module.
+/// Queues by how often blocks are accessed, in which they expire.
 #[derive(Debug)]
 pub struct Mq<I: Index> {
     c: usize,
@@ -97,7 +96,7 @@ impl<I: Index> Mq<I> {
             life_time: life.unwrap_or(capacity as u64).min(LIFE_TIME_MAX) as Time,
             next_expiry: LIFE_TIME_MAX as Time,
             distances: life.is_none().then_some(Distances { accesses: [0; Time::BITS as usize], peak: 0 }),
-            blocks: Blocks::new(index, m + 1),
+            blocks: Blocks::new(index, m, 1),
             len: 0,
         }
     }
@@ -199,6 +198,14 @@ fn is_before(time: Time, other: Time) -> bool {
 impl<I: Index> Policy for Mq<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let hit = self.blocks.find(access.block).filter(|&b| self.blocks.list(b) != self.q_out());
@@ -234,33 +241,6 @@ impl<I: Index> Policy for Mq<I> {
         let cached = queue != self.q_out();
         self.len -= usize::from(cached);
         cached
-    }
-
-    fn set_young(&mut self, share: f64) {
-        let queues: Vec<List> = (0..self.m).map(List).collect();
-        self.blocks.set_young(&queues, share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != self.q_out())
-    }
-
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn check(&self) {

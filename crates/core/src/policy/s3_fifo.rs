@@ -18,8 +18,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -62,7 +61,7 @@ const G: List = List(2);
 
 const FREQ_MAX: u8 = 3;
 
-/// See the module.
+/// A small FIFO queue in front of a main one, and a queue of ghosts.
 #[derive(Debug)]
 pub struct S3Fifo<I: Index> {
     c: usize,
@@ -87,7 +86,7 @@ impl<I: Index> S3Fifo<I> {
             m_target: c - s_target,
             g_max: (options.number("ghost") * c) as usize,
             threshold: options.count("threshold") as u8,
-            blocks: Blocks::new(index, 3),
+            blocks: Blocks::new(index, 2, 1),
         }
     }
 
@@ -134,7 +133,7 @@ impl<I: Index> S3Fifo<I> {
 
     fn insert(&mut self, x: I::Key) -> Option<I::Key> {
         let mut evicted = None;
-        while self.len() == self.c {
+        while self.blocks.len(S) + self.blocks.len(M) == self.c {
             evicted = self.evict();
         }
         if let Some(ghost) = self.blocks.find(x) {
@@ -150,6 +149,14 @@ impl<I: Index> S3Fifo<I> {
 impl<I: Index> Policy for S3Fifo<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         if let Some(x) = self.blocks.find(access.block)
@@ -162,38 +169,8 @@ impl<I: Index> Policy for S3Fifo<I> {
         Outcome::Admit { evicted: self.insert(access.block) }
     }
 
-    fn remove(&mut self, block: I::Key) -> bool {
-        self.blocks.forget(block).is_some_and(|queue| queue != G)
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[S, M], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != G)
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(S) + self.blocks.len(M)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
     fn check(&self) {
-        assert!(self.len() <= self.c);
+        assert!(self.blocks.len(S) + self.blocks.len(M) <= self.c);
         assert!(self.blocks.len(G) <= self.g_max);
         self.blocks.check(self.c.saturating_add(self.g_max));
     }

@@ -8,8 +8,8 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId};
-use crate::directory::{Directory, Moved};
+use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::directory::Moved;
 use crate::index::Index;
 use crate::options::Options;
 
@@ -26,7 +26,7 @@ pub static INFO: Info = Info {
 /// The cached blocks, the last inserted at the front, the head.
 const T: List = List(0);
 
-/// See the module.
+/// A queue with a hand that evicts the first block that was not visited.
 #[derive(Debug)]
 pub struct Sieve<I: Index> {
     c: usize,
@@ -39,7 +39,7 @@ pub struct Sieve<I: Index> {
 impl<I: Index> Sieve<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
-        Sieve { c: capacity, hand: None, blocks: Blocks::new(index, 1) }
+        Sieve { c: capacity, hand: None, blocks: Blocks::new(index, 1, 0) }
     }
 
     /// Moves the hand from the tail towards the head, clearing visited bits, and evicts the first block without one.
@@ -61,6 +61,14 @@ impl<I: Index> Sieve<I> {
 
 impl<I: Index> Policy for Sieve<I> {
     type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -84,30 +92,10 @@ impl<I: Index> Policy for Sieve<I> {
         true
     }
 
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[T], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(T)
-    }
-
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_data(soon);
         self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn moved(&mut self, moved: Moved) {

@@ -14,8 +14,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, NodeId, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -48,7 +47,7 @@ const A1IN: List = List(1);
 /// Ghosts: blocks that left `A1in`, last first.
 const A1OUT: List = List(2);
 
-/// See the module.
+/// A FIFO queue of blocks accessed once, an LRU queue of the others, and ghosts of the former.
 #[derive(Debug)]
 pub struct TwoQ<I: Index> {
     c: usize,
@@ -61,13 +60,13 @@ impl<I: Index> TwoQ<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let share = |name| (options.number(name) * capacity as f64) as usize;
-        TwoQ { c: capacity, kin: share("kin"), kout: share("kout"), blocks: Blocks::new(index, 3) }
+        TwoQ { c: capacity, kin: share("kin"), kout: share("kout"), blocks: Blocks::new(index, 2, 1) }
     }
 
     /// Makes room for the block `X`, which `x` remembers if it is in `A1out`.
     #[inline]
     fn reclaim_for(&mut self, x: Option<NodeId>) -> Option<I::Key> {
-        if self.len() < self.c {
+        if self.blocks.len(A1IN) + self.blocks.len(AM) < self.c {
             return None;
         }
         if self.blocks.len(A1IN) <= self.kin
@@ -96,6 +95,14 @@ impl<I: Index> TwoQ<I> {
 impl<I: Index> Policy for TwoQ<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let Some(x) = self.blocks.find(access.block) else {
@@ -117,38 +124,8 @@ impl<I: Index> Policy for TwoQ<I> {
         }
     }
 
-    fn remove(&mut self, block: I::Key) -> bool {
-        self.blocks.forget(block).is_some_and(|queue| queue != A1OUT)
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[AM, A1IN], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some_and(|node| self.blocks.list(node) != A1OUT)
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(A1IN) + self.blocks.len(AM)
-    }
-
-    #[inline]
-    fn prefetch(&self, soon: I::Key, later: I::Key) {
-        self.blocks.prefetch_node(soon);
-        self.blocks.prefetch_index(later);
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
     fn check(&self) {
-        assert!(self.len() <= self.c);
+        assert!(self.blocks.len(A1IN) + self.blocks.len(AM) <= self.c);
         let ghosts = self.blocks.len(A1OUT);
         assert!(ghosts <= self.kout, "{ghosts} ghosts, {} at most", self.kout);
         self.blocks.check(self.c.saturating_add(self.kout));

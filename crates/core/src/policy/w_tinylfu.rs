@@ -16,8 +16,7 @@
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId};
-use crate::directory::Directory;
+use crate::blocks::{Blocks, List, NodeId, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 use crate::sketch::{BlockHash, Sketch};
@@ -65,7 +64,7 @@ const PROBATION: List = List(1);
 /// The main cache's blocks that were.
 const PROTECTED: List = List(2);
 
-/// See the module.
+/// A window and a main cache, into which blocks come that are accessed more often than those that leave.
 #[derive(Debug)]
 pub struct WTinyLfu<I: Index> {
     window_max: usize,
@@ -87,7 +86,7 @@ impl<I: Index> WTinyLfu<I> {
             main_max,
             protected_max: (options.number("protected") * main_max as f64) as usize,
             sketch: Sketch::new(capacity, sample, options.text("doorkeeper") == "on"),
-            blocks: Blocks::new(index, 3),
+            blocks: Blocks::new(index, 3, 0),
         }
     }
 
@@ -135,6 +134,14 @@ impl<I: Index> WTinyLfu<I> {
 impl<I: Index> Policy for WTinyLfu<I> {
     type Key = I::Key;
 
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.sketch.add(BlockHash::new(&access.block));
@@ -149,35 +156,11 @@ impl<I: Index> Policy for WTinyLfu<I> {
         if evicted == Some(access.block) { Outcome::Bypass } else { Outcome::Admit { evicted } }
     }
 
-    fn remove(&mut self, block: I::Key) -> bool {
-        self.blocks.forget(block).is_some()
-    }
-
-    fn set_young(&mut self, share: f64) {
-        self.blocks.set_young(&[WINDOW, PROBATION, PROTECTED], share);
-    }
-
-    fn contains(&self, block: I::Key) -> bool {
-        self.blocks.find(block).is_some()
-    }
-
-    fn len(&self) -> usize {
-        self.blocks.len(WINDOW) + self.main_len()
-    }
-
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
         self.blocks.prefetch_node(soon);
         self.blocks.prefetch_index(later);
         self.sketch.prefetch(BlockHash::new(&later));
-    }
-
-    fn directory(&self) -> Option<&dyn Directory<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn directory_mut(&mut self) -> Option<&mut dyn Directory<I::Key>> {
-        Some(&mut self.blocks)
     }
 
     fn check(&self) {

@@ -21,7 +21,7 @@ pub struct ReadBuffer<F> {
 impl<F: Copy> ReadBuffer<F> {
     /// An empty buffer for `capacity_blocks`, which may be 0.
     pub fn new(capacity_blocks: usize) -> Self {
-        ReadBuffer { capacity_blocks, blocks: Blocks::new(Hashed::with_capacity(capacity_blocks, 0), 1) }
+        ReadBuffer { capacity_blocks, blocks: Blocks::new(Hashed::with_capacity(capacity_blocks, 0), 1, 0) }
     }
 
     /// The frame of `block`, which becomes the most recently used, if it is here.

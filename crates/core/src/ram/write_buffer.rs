@@ -113,7 +113,7 @@ impl<F: Copy> WriteBuffer<F> {
             capacity_blocks,
             len: 0,
             writes: 0,
-            chunks: Blocks::new(Hashed::with_capacity(capacity_blocks, 0), 1),
+            chunks: Blocks::new(Hashed::with_capacity(capacity_blocks, 0), 1, 0),
             heap: Vec::new(),
         }
     }

@@ -7,11 +7,12 @@ mod workloads;
 mod zoned;
 
 use flashwise_core::access::{Access, Op};
-use flashwise_core::container_policy::{CONTAINER_POLICIES, ContainerPolicy, Counts, Flash, Outcome, Spec, Visitor};
+use flashwise_core::container_policy::{
+    CONTAINER_POLICIES, ContainerOutcome, ContainerPolicy, Counts, Flash, Spec, Visitor,
+};
 use flashwise_core::index::{Dense, Hashed};
-use flashwise_core::layout::open_units::Cause;
 use flashwise_core::policy::{self, Policy};
-use flashwise_core::step::FlashStep;
+use flashwise_core::step::{Cause, FlashStep};
 use segmented_lru::SegmentedLru;
 use workloads::{BLOCKS, WORKLOADS, random, workload};
 use zoned::Zoned;
@@ -72,15 +73,25 @@ impl Drive<'_> {
     }
 
     /// What the access answered is so, and what it read is the latest version.
-    fn check_outcome(&self, access: Access<u32>, outcome: Outcome, steps: &[FlashStep], was: Place, is: Place) {
+    fn check_outcome(
+        &self,
+        access: Access<u32>,
+        outcome: ContainerOutcome,
+        steps: &[FlashStep],
+        was: Place,
+        is: Place,
+    ) {
         let what = format!("{}: {access:?}, {outcome:?} of {was:?}, then {is:?}", self.what);
         let is_possible = match (was, outcome) {
-            (Place::Nowhere, outcome) => !matches!(outcome, Outcome::Hit { .. }),
-            (_, Outcome::Bypass) => access.op == Op::Write,
-            (was, outcome) => outcome == Outcome::Hit { in_ram: was == Place::Ram },
+            (Place::Nowhere, outcome) => !matches!(outcome, ContainerOutcome::Hit { .. }),
+            (_, ContainerOutcome::Bypass) => access.op == Op::Write,
+            (was, outcome) => outcome == ContainerOutcome::Hit { in_ram: was == Place::Ram },
         };
         let is_held = is != Place::Nowhere;
-        assert!(is_possible && (is_held == (outcome != Outcome::Bypass) || self.resets_what_it_wrote(steps)), "{what}");
+        assert!(
+            is_possible && (is_held == (outcome != ContainerOutcome::Bypass) || self.resets_what_it_wrote(steps)),
+            "{what}"
+        );
         if let Place::Page(page) = was
             && access.op == Op::Read
         {
@@ -130,11 +141,11 @@ impl Drive<'_> {
         }
     }
 
-    fn perform(&mut self, access: Access<u32>, steps: &[FlashStep], outcome: Outcome, after: &[Place]) {
+    fn perform(&mut self, access: Access<u32>, steps: &[FlashStep], outcome: ContainerOutcome, after: &[Place]) {
         self.versions[access.block as usize] += u32::from(access.op == Op::Write);
         match (access.op, outcome) {
-            (Op::Write, _) => self.causes[access.block as usize] = Cause::ClientWrite,
-            (Op::Read, Outcome::Admit) => self.causes[access.block as usize] = Cause::Admission,
+            (Op::Write, _) => self.causes[access.block as usize] = Cause::Client,
+            (Op::Read, ContainerOutcome::Admit) => self.causes[access.block as usize] = Cause::Admission,
             (Op::Read, _) => {}
         }
         steps.iter().for_each(|&step| self.zoned.perform(step));
@@ -143,7 +154,7 @@ impl Drive<'_> {
             let block = after.iter().position(|&place| place == Place::Page(page));
             if let (Some(counts), Some(block)) = (&mut self.counts, block) {
                 match self.causes[block] {
-                    Cause::ClientWrite => counts.client_write_blocks += 1,
+                    Cause::Client => counts.client_write_blocks += 1,
                     Cause::Admission => counts.admitted_blocks += 1,
                     Cause::CopyForward => counts.copied_forward_blocks += 1,
                 }
@@ -174,7 +185,7 @@ impl Drive<'_> {
 }
 
 impl Visitor<u32> for Drive<'_> {
-    type Output = Vec<(Outcome, Vec<FlashStep>)>;
+    type Output = Vec<(ContainerOutcome, Vec<FlashStep>)>;
 
     fn visit<P: ContainerPolicy<Key = u32> + Send + 'static>(mut self, mut policy: P) -> Self::Output {
         let mut outcomes = vec![];
@@ -207,7 +218,7 @@ impl Visitor<u32> for Drive<'_> {
 struct Record<'a>(&'a [Access<u32>]);
 
 impl Visitor<u32> for Record<'_> {
-    type Output = Vec<(Outcome, Vec<FlashStep>)>;
+    type Output = Vec<(ContainerOutcome, Vec<FlashStep>)>;
 
     fn visit<P: ContainerPolicy<Key = u32> + Send + 'static>(self, mut policy: P) -> Self::Output {
         let mut record = |(position, &access): (usize, &Access<u32>)| {
@@ -283,7 +294,7 @@ impl Visitor<u32> for CountHits<'_> {
         let mut steps = vec![];
         let is_hit = |access: &&Access<u32>| {
             steps.clear();
-            matches!(policy.access(**access, 0, &mut steps), Outcome::Hit { .. }) && access.op == Op::Read
+            matches!(policy.access(**access, 0, &mut steps), ContainerOutcome::Hit { .. }) && access.op == Op::Read
         };
         self.0.iter().filter(is_hit).count()
     }

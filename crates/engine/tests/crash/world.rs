@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
-use flashwise_core::policy::Spec;
+use flashwise_core::policy::{self, Spec};
 use flashwise_engine::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
@@ -21,8 +21,12 @@ use crate::planted::{Planted, distort, forget_filter, metadata, region_filter, u
 use crate::random::Random;
 
 pub const VOLUME_BLOCKS: usize = 120;
-pub const POLICIES: [&str; 11] =
-    ["larc", "lru", "fifo", "2q", "arc", "s3-fifo", "sieve", "w-tinylfu", "lirs", "mq", "lfu"];
+
+/// A policy that a live cache can have.
+pub fn pick_policy(random: &mut Random) -> &'static str {
+    let names: Vec<_> = policy::online().map(|info| info.name).collect();
+    random.pick(&names)
+}
 
 /// Admission rules, half of them none; those that adapt decide often.
 pub const ADMISSIONS: [&str; 12] = [
@@ -107,7 +111,7 @@ impl Setup {
         Setup {
             geometry: Geometry { units: 11 + random.below(3) as u32, unit_pages },
             segment_blocks: random.pick(&[1, 2, 3, 5, 252]),
-            policy: random.pick(&POLICIES),
+            policy: pick_policy(random),
             admission: random.pick(&ADMISSIONS),
             mode: random.pick(&modes),
             read_buffer_blocks: random.pick(&[0, 8, 24]),
@@ -449,7 +453,7 @@ impl World {
         } else {
             let admission = self.setup.admission(random.pick(&ADMISSIONS));
             let cache = self.engine.cache_mut();
-            cache.set_policy(Spec::parse(random.pick(&POLICIES)).unwrap(), admission);
+            cache.set_policy(Spec::parse(pick_policy(random)).unwrap(), admission);
         }
     }
 

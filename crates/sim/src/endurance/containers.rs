@@ -26,7 +26,7 @@ use super::Counts;
 use super::algorithm::{CopyForwardReduction, Order};
 use super::settings::Geometry;
 use super::tally::{Cache, Tally, run};
-use super::write_buffer::{Cause, WriteBuffer};
+use super::write_buffer::{Cause, UnitBuffer};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
 use flashwise_device::flash::{Device, Zoned};
 
@@ -71,7 +71,7 @@ struct Containers<'a> {
     inserted: u32,
     /// The latest insertion of each block.
     insertion_of: Vec<u32>,
-    buffer: WriteBuffer,
+    buffer: UnitBuffer,
     /// Units that a full write buffer is cut into.
     write_buffers: u32,
     units: Units<Dense>,
@@ -103,7 +103,7 @@ impl<'a> Containers<'a> {
             wasted,
             inserted: 0,
             insertion_of: vec![0; unique_blocks],
-            buffer: WriteBuffer::new(unique_blocks, write_buffers as usize * unit_pages as usize),
+            buffer: UnitBuffer::new(unique_blocks, write_buffers as usize * unit_pages as usize),
             write_buffers,
             units: Units::new(Dense::new(unique_blocks), units, unit_pages),
             collected: vec![false; units as usize],

@@ -3,17 +3,7 @@
 //! Source: Cheng et al., USENIX ATC 2016, section 4.1, "In-RAM Write Buffer".
 
 use flashwise_core::prefetch::prefetch;
-
-/// Why a block will be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// A client wrote it.
-    Client = 0,
-    /// A client read it.
-    Admission = 1,
-    /// It was on a unit that was erased.
-    CopyForward = 2,
-}
+pub(super) use flashwise_core::step::Cause;
 
 /// A block in the write buffer.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +16,7 @@ struct Waiting {
 
 /// The write buffer, each block in it once. Memory: 4 bytes for each block of the trace, 12 for each in the buffer.
 #[derive(Debug)]
-pub(super) struct WriteBuffer {
+pub(super) struct UnitBuffer {
     waiting: Vec<Option<Waiting>>,
     /// 1 + the place of each block in `waiting`, or 0.
     place_of: Vec<u32>,
@@ -34,10 +24,10 @@ pub(super) struct WriteBuffer {
     capacity: usize,
 }
 
-impl WriteBuffer {
+impl UnitBuffer {
     /// An empty buffer for `capacity` of the blocks `0..unique_blocks`.
-    pub(super) fn new(unique_blocks: usize, capacity: usize) -> WriteBuffer {
-        WriteBuffer { waiting: Vec::with_capacity(2 * capacity), place_of: vec![0; unique_blocks], len: 0, capacity }
+    pub(super) fn new(unique_blocks: usize, capacity: usize) -> UnitBuffer {
+        UnitBuffer { waiting: Vec::with_capacity(2 * capacity), place_of: vec![0; unique_blocks], len: 0, capacity }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -121,7 +111,7 @@ mod tests {
 
     #[test]
     fn blocks_wait_in_the_order_in_which_they_came_or_leave() {
-        let mut buffer = WriteBuffer::new(10, 4);
+        let mut buffer = UnitBuffer::new(10, 4);
         for (block, leaves) in [(7, 30), (3, 10), (5, 20), (9, 40)] {
             buffer.push(block, leaves, Cause::Client);
         }
@@ -138,7 +128,7 @@ mod tests {
 
     #[test]
     fn blocks_that_come_and_go_take_no_room() {
-        let mut buffer = WriteBuffer::new(1000, 3);
+        let mut buffer = UnitBuffer::new(1000, 3);
         buffer.push(999, 0, Cause::Admission);
         for block in 0..500 {
             buffer.push(block, block, Cause::Admission);

@@ -12,13 +12,25 @@ use flashwise_core::options::{OptionError, Options, Parameter, named};
 use crate::error::{Place, TraceError};
 use crate::request::{RecordedRequest, Request, Volumes};
 
+mod alibaba;
+mod blkparse;
+mod blocks;
+mod csv;
+mod disksim;
 mod fields;
+mod fiu;
+mod flashwise;
+mod lis;
+mod msr;
+mod oracle_general;
+mod spc;
+mod systor;
+mod tencent;
+mod vscsi;
 
-/// Declares the module of each format and the table of all of them.
+/// Builds the table of formats.
 macro_rules! formats {
     ($($module:ident),* $(,)?) => {
-        $(mod $module;)*
-
         /// Every format, in the order in which they are listed.
         pub static FORMATS: &[&Format] = &[$(&$module::FORMAT),*];
     };

@@ -1,20 +1,9 @@
-//! What the log is made of before it is bytes: records, segments, and the unit that is being filled.
+//! What is written to a log at once, before it is bytes: segments of records, and footers that repeat them.
 //!
-//! Source: as [`super::containers`].
+//! Source: as [`crate::layout::containers`].
 
-use crate::format::{Kind, Record};
-use crate::step::Frame;
-
-/// Why a block is written to flash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A client wrote it.
-    Client,
-    /// It was read from, or written to, the backend and the policy admitted it.
-    Admission,
-    /// Its unit is about to be reset and it is still wanted.
-    CopyForward,
-}
+use super::Frame;
+use crate::format::Kind;
 
 /// A record of a segment that is being filled or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +60,4 @@ pub struct Footer {
     pub end: u32,
     /// Its pages.
     pub pages: u32,
-}
-
-/// The newest unit, as far as it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Its sequence number.
-    pub sequence: u64,
-    /// The page after its last segment.
-    pub end: u32,
-    /// Where the segments of the unit before it end.
-    pub previous_end: u32,
-    /// The records of its segments.
-    pub records: Vec<Record>,
 }

@@ -1,0 +1,123 @@
+//! A replacement policy behind a rule that judges each missed block, and what such a rule is.
+
+use super::Rule;
+use crate::access::{Access, Op};
+use crate::index::Index;
+use crate::options::Options;
+use crate::policy::{Outcome, Policy, pass_on};
+
+/// A rule that judges each missed block by itself, by a threshold.
+pub trait Judge<I: Index>: Sized {
+    /// The rule that `options` say, for a cache of `capacity` blocks of `block_bytes`. `index` is empty.
+    fn build(options: &Options, index: I, capacity: usize, block_bytes: u64) -> Self;
+
+    /// Judges by `threshold` from now on, which is one of the rule's [`Thresholds`](super::Thresholds).
+    fn set_threshold(&mut self, threshold: f64);
+
+    /// Whether the block of `access` is admitted if it is missed. The answer does not matter where `is_cached`, which is only asked by
+    /// rules that treat hits in another way, or after a no: what is admitted is looked up once and not twice.
+    fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool;
+
+    /// Notes that `block` is referenced and admitted without being judged.
+    #[inline]
+    fn note_admitted(&mut self, block: I::Key) {
+        let _ = block;
+    }
+
+    /// Whether anything is remembered of `block`.
+    fn remembers(&self, block: I::Key) -> bool {
+        let _ = block;
+        false
+    }
+
+    /// Forgets `block`: it is to be one that was never seen.
+    fn forget(&mut self, block: I::Key) {
+        let _ = block;
+    }
+
+    /// The longest requests of which blocks are admitted: 0 if nothing is, `u64::MAX` if their length does not matter.
+    fn request_blocks_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        let _ = (soon, later);
+    }
+
+    /// Asserts the rule's invariants. Slow; for tests.
+    fn check(&self) {}
+}
+
+/// A replacement policy behind an admission rule; see the [module](super).
+#[derive(Debug)]
+pub struct Admitted<P, I: Index> {
+    rule: Rule<I>,
+    admits_writes: bool,
+    policy: P,
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
+    /// `rule` in front of `policy`, both for a cache of the same size. It judges reads and writes.
+    pub fn new(rule: Rule<I>, policy: P) -> Self {
+        Admitted { rule, admits_writes: false, policy }
+    }
+
+    /// The same, which admits all writes if `admits_writes`.
+    pub fn admitting_writes(self, admits_writes: bool) -> Self {
+        Admitted { admits_writes, ..self }
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> &Rule<I> {
+        &self.rule
+    }
+
+    /// The rule, to change its threshold.
+    pub fn rule_mut(&mut self) -> &mut Rule<I> {
+        &mut self.rule
+    }
+}
+
+impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
+    type Key = I::Key;
+
+    pass_on!(self => self.policy);
+
+    #[inline(always)]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        let admitted = if self.admits_writes && access.op == Op::Write {
+            self.rule.note_admitted(access.block);
+            true
+        } else {
+            self.rule.judge(&access, || self.policy.contains(access.block))
+        };
+        if admitted { self.policy.access(access) } else { Outcome::Bypass }
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        self.rule.forget(block);
+        self.policy.remove(block)
+    }
+
+    #[inline]
+    fn tick(&mut self, time_us: u64) {
+        self.policy.tick(time_us);
+    }
+
+    fn warm(&mut self, block: I::Key) -> Outcome<I::Key> {
+        self.policy.warm(block)
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.policy.prefetch(soon, later);
+        self.rule.prefetch(soon, later);
+    }
+
+    fn check(&self) {
+        self.policy.check();
+        self.rule.check();
+    }
+}

@@ -1,0 +1,110 @@
+//! What users name from a table, with its options: replacement policies, container policies, admission rules.
+//!
+//! ```
+//! use flashwise_core::policy::Spec;
+//!
+//! let larc = Spec::parse("larc:fill=ghost,cr=50%")?;
+//! assert_eq!(larc.info().title, "Lazy Adaptive Replacement Cache");
+//! assert_eq!(larc.options().number("cr"), 0.5);
+//! assert_eq!(larc.options().text("writes"), "filter", "what is not given has its default");
+//! assert_eq!(larc.to_string(), "larc:fill=ghost,cr=50%");
+//!
+//! let error = "lrac".parse::<Spec>().unwrap_err();
+//! assert!(error.to_string().starts_with("unknown policy 'lrac' (did you mean 'larc'?); expected one of: lru, fifo, "));
+//! # Ok::<(), flashwise_core::options::OptionError>(())
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::options::{OptionError, Options, Parameter, named};
+
+/// A row of a table.
+pub trait Row: fmt::Debug + 'static {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What can be set.
+    fn parameters(&self) -> &'static [Parameter];
+}
+
+/// A table whose rows users name. Its type stands for the table itself and has no values.
+pub trait Table: 'static {
+    /// A row.
+    type Row: Row;
+
+    /// What errors call a thing of this table.
+    const WHAT: &'static str;
+
+    /// The rows, in the order in which they are listed.
+    fn rows() -> &'static [&'static Self::Row];
+
+    /// Refuses options whose values are each allowed, but make no sense.
+    fn check(row: &Self::Row, options: &Options) -> Result<(), OptionError> {
+        let _ = (row, options);
+        Ok(())
+    }
+}
+
+/// A row of a table and its options as a user wrote them: `lru`, `larc:fill=ghost`, `size:max=64KiB`.
+pub struct Named<T: Table> {
+    text: String,
+    row: &'static T::Row,
+    options: Options,
+}
+
+impl<T: Table> Named<T> {
+    /// Reads a name and options.
+    pub fn parse(text: &str) -> Result<Self, OptionError> {
+        let (row, options) = named(T::WHAT, text, T::rows().iter().copied(), |row| row.name())?;
+        let options = Options::parse(row.name(), row.parameters(), options)?;
+        T::check(row, &options)?;
+        Ok(Named { text: text.to_owned(), row, options })
+    }
+
+    /// The same, shown as `text`.
+    pub fn called(self, text: &str) -> Self {
+        Named { text: text.to_owned(), ..self }
+    }
+
+    /// The row that is meant.
+    pub fn info(&self) -> &'static T::Row {
+        self.row
+    }
+
+    /// What was set, and the defaults of the rest.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Whether `row` is the one that is meant.
+    pub(crate) fn is(&self, row: &'static T::Row) -> bool {
+        std::ptr::eq(self.row, row)
+    }
+}
+
+impl<T: Table> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        Named { text: self.text.clone(), row: self.row, options: self.options.clone() }
+    }
+}
+
+impl<T: Table> fmt::Debug for Named<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", T::WHAT, self.text)
+    }
+}
+
+impl<T: Table> fmt::Display for Named<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T: Table> FromStr for Named<T> {
+    type Err = OptionError;
+
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        Named::parse(text)
+    }
+}

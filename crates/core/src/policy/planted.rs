@@ -1,0 +1,98 @@
+//! Planted: a policy for tests of the table, the least that a policy can be. This file and its row are all that a new policy takes.
+//!
+//! Source: none. It evicts the block that was admitted last.
+//!
+//! Departures from the paper: none.
+
+use super::{Info, Outcome, Policy};
+use crate::access::Access;
+use crate::blocks::{Blocks, List, Queues};
+use crate::index::Index;
+use crate::options::Options;
+
+/// The planted policy's row in the table of policies.
+pub static INFO: Info =
+    Info { name: "planted", title: "Planted by a test", source: "none", parameters: &[], offline: false };
+
+/// The cached blocks, the last admitted at the back.
+const Q: List = List(0);
+
+/// Evicts the block that was admitted last.
+#[derive(Debug)]
+pub struct Planted<I: Index> {
+    c: usize,
+    blocks: Blocks<I, ()>,
+}
+
+impl<I: Index> Planted<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
+        Planted { c: capacity, blocks: Blocks::new(index, 1, 0) }
+    }
+}
+
+impl<I: Index> Policy for Planted<I> {
+    type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if self.blocks.find(access.block).is_some() {
+            return Outcome::Hit;
+        }
+        let evicted = if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None };
+        self.blocks.insert_back(Q, access.block, ());
+        Outcome::Admit { evicted }
+    }
+
+    fn check(&self) {
+        self.blocks.check(self.c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::access::Access;
+    use crate::index::{Dense, Index};
+    use crate::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
+
+    struct Run;
+
+    impl<K: Copy + Eq + From<u8> + std::fmt::Debug> Visitor<K> for Run {
+        type Output = ();
+
+        fn visit<P: Policy<Key = K> + Send + 'static>(self, mut policy: P) {
+            let key = K::from;
+            let admit = |evicted| Outcome::Admit { evicted };
+            assert_eq!(policy.access(Access::read(key(1))), admit(None));
+            assert_eq!(policy.access(Access::read(key(2))), admit(None));
+            assert_eq!(policy.access(Access::read(key(3))), admit(Some(key(2))));
+            assert_eq!(policy.access(Access::read(key(1))), Outcome::Hit);
+            // What a policy's file does not say, its table answers.
+            assert!(policy.contains(key(3)) && !policy.contains(key(2)) && policy.len() == 2);
+            assert!(policy.remove(key(3)) && !policy.remove(key(3)) && policy.len() == 1);
+            policy.prefetch(key(1), key(2));
+            assert!(policy.directory().is_some() && policy.directory_mut().is_some());
+            policy.check();
+        }
+    }
+
+    fn run<I: Index<Key: From<u8>> + Send + 'static>(index: I) {
+        let spec: Spec = "planted".parse().unwrap();
+        spec.build(index, 2, Run);
+    }
+
+    #[test]
+    fn a_file_and_a_row_make_a_policy() {
+        assert!(POLICIES.iter().any(|info| info.name == "planted"));
+        run(Dense::new(4));
+        run(crate::index::Hashed::<u64>::new());
+    }
+}
