@@ -38,8 +38,6 @@ pub enum GenerateError {
         "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected more blocks, or fewer requests or accesses"
     )]
     Ended { pattern: &'static str, blocks: u64, requests: u64, accesses: u64 },
-    #[error("found '{found}', expected a share from 0 to 1 or from 0% to 100%")]
-    Share { found: String },
     #[error("found '{found}', expected a number of blocks such as 1, or a range such as 1..16, both ends included")]
     Range { found: String },
     #[error("found '{found}', expected requests per second such as 1000/s")]
@@ -200,16 +198,6 @@ impl std::str::FromStr for PatternSpec {
         let (pattern, options) = named("pattern", text, PATTERNS.iter(), |pattern| pattern.name)?;
         Ok(PatternSpec { pattern, options: Options::parse(pattern.name, pattern.parameters, options)? })
     }
-}
-
-/// Reads a share: `0.7`, `70%`.
-pub fn parse_share(text: &str) -> Result<f64, GenerateError> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse(),
-    };
-    let in_range = share.ok().filter(|share| (0.0..=1.0).contains(share));
-    in_range.ok_or_else(|| GenerateError::Share { found: text.to_owned() })
 }
 
 /// Reads lengths of requests in blocks: `1`, `1..16`, both ends included.
@@ -469,7 +457,6 @@ mod tests {
         assert_eq!(refused(Workload { length: Length::WholePattern, ..base }), endless);
         assert!("zipf:requests=5".parse::<PatternSpec>().is_err());
         assert!("zip".parse::<PatternSpec>().unwrap_err().to_string().contains("did you mean 'zipf'"));
-        assert!(["", "-0.1", "1.1", "101%", "NaN"].iter().all(|wrong| parse_share(wrong).is_err()));
         assert!(["", "0", "2..1", "1..", "a"].iter().all(|wrong| parse_request_blocks(wrong).is_err()));
         assert!(["", "0", "-1/s", "inf", "1/min"].iter().all(|wrong| parse_rate(wrong).is_err()));
     }

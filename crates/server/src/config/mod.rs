@@ -20,15 +20,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashwise_core::cache::{CopyForward, Mode};
-use flashwise_core::filter::Filter;
+use flashwise_core::cache::settings::Settings;
 use flashwise_core::options::nearest;
-use flashwise_core::policy::Spec;
 
 use tracing::level_filters::LevelFilter;
 
 use crate::attach::stores::default_state_directory;
-use crate::manage::KEYS as SETTABLE;
 use crate::record;
 use crate::volume::VolumeConfig;
 use document::{Entry, Tables};
@@ -228,10 +225,10 @@ impl Origin<'_> {
     }
 
     /// Sets the defaults of `keys`, then what the table gives.
-    fn apply<T>(&self, section: Section, keys: &'static [Key<T>], target: &mut T) -> Result<(), ConfigError> {
+    fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T) -> Result<(), ConfigError> {
         for key in keys {
             if let Some(default) = key.default {
-                let result = (key.set)(target, &Value::Plain(default.to_owned()));
+                let result = key.set(target, &Value::Plain(default.to_owned()));
                 assert_eq!(result, Ok(()), "the default of {} is valid", key.name);
             }
         }
@@ -241,7 +238,7 @@ impl Origin<'_> {
                 let near = nearest(key, &expected);
                 return Err(ConfigError::UnknownKey { place: self.place(section, key), near, expected });
             };
-            (known.set)(target, value).map_err(|problem| self.refuse(section, key, problem))?;
+            known.set(target, value).map_err(|problem| self.refuse(section, key, problem))?;
         }
         Ok(())
     }
@@ -295,7 +292,7 @@ impl ServerConfig {
         origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::unset();
-            origin.apply(Section::Volume(number), VOLUME_KEYS, &mut volume)?;
+            origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume)?;
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
         }
@@ -323,25 +320,12 @@ impl VolumeConfig {
         VolumeConfig {
             name: String::new(),
             aliases: Vec::new(),
-            filter: Filter::default(),
             backend: PathBuf::new(),
             size_bytes: None,
             flash: PathBuf::new(),
             flash_size_bytes: None,
-            erase_unit_bytes: 0,
-            ram_bytes: 0,
-            write_buffer_share: 0.0,
-            policy: Spec::parse("larc").expect("a policy of the table"),
-            admission: None,
+            cache: Settings::default(),
             array: flashwise_array::paper(),
-            write_mode: Mode::WriteBack,
-            over_provision: 0.0,
-            copy_forward: CopyForward::All,
-            dirty_high: 0.0,
-            dirty_low: 0.0,
-            dirty_age_us: 0,
-            commit_age_us: 0,
-            sequential_bytes: 0,
             discard: false,
             direct_io: false,
             drive_writes_per_day: None,
@@ -358,24 +342,10 @@ impl VolumeConfig {
     pub fn of(name: &str, backend: &Path, flash: &Path) -> VolumeConfig {
         let mut volume = VolumeConfig::unset();
         let origin = Origin { path: None, tables: &Tables::default() };
-        origin.apply(Section::Server, VOLUME_KEYS, &mut volume).expect("the defaults are valid");
+        origin.apply(Section::Server, &VOLUME_KEYS, &mut volume).expect("the defaults are valid");
         (volume.name, volume.backend, volume.flash) = (name.to_owned(), backend.to_owned(), flash.to_owned());
         volume
     }
-}
-
-/// Reads the value of a key that can be [set](crate::manage::KEYS) while a volume is served, as text, and says what is wrong with it.
-pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError> {
-    let place = || Place::Flag(key.to_owned());
-    let Some(name) = SETTABLE.into_iter().find(|name| *name == key) else {
-        let expected = SETTABLE.to_vec();
-        return Err(ConfigError::UnknownKey { place: place(), near: nearest(key, &expected), expected });
-    };
-    let known = VOLUME_KEYS.iter().find(|known| known.name == name).expect("what can be set is a key");
-    let mut volume = VolumeConfig::unset();
-    (known.set)(&mut volume, &Value::Plain(text.to_owned()))
-        .map_err(|problem| ConfigError::Value { place: place(), problem })?;
-    Ok(name)
 }
 
 #[cfg(test)]
