@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use flashwise_core::cache::settings::Settings;
+use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed};
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_server::manage::{Address, Api, Changes, DetachProgress, ManageError, Managed};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 
@@ -34,7 +35,7 @@ impl Managed for Fake {
         self.volume(name).map(|_| DetachProgress::default())
     }
 
-    fn set(&self, name: &str, _changes: &Changes) -> Result<(), ManageError> {
+    fn set(&self, name: &str, _changes: &Settings) -> Result<(), ManageError> {
         self.volume(name).map(drop)
     }
 }

@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
                 config.volumes.iter().map(|volume| volume.name.as_str()).collect();
             assert_eq!(names.len(), config.volumes.len());
             assert!(
-                config.volumes.iter().all(|volume| volume.dirty_low <= volume.dirty_high && volume.dirty_high <= 1.0)
+                config.volumes.iter().all(|volume| volume.cache.check().is_ok())
             );
         }
         Err(error) => assert!(!error.to_string().is_empty()),

@@ -42,10 +42,11 @@ fn value(program: &mut Unstructured, kind: Kind) -> Result<String> {
             share => format!("{}", (min + f64::from(share) / 64.0).clamp(min, max)),
         },
         Kind::Count(min, max) => count(program, min, max)?.to_string(),
-        Kind::Size(min, max) => ByteSize::new(count(program, min, max)?).to_string(),
+        Kind::Size(min, max) | Kind::PowerOfTwo(min, max) => ByteSize::new(count(program, min, max)?).to_string(),
         Kind::Duration(min, max) => Duration::from_us(count(program, min, max)?).to_string(),
         Kind::Choice(words) => (*program.choose(words)?).to_owned(),
-        Kind::Text => {
+        Kind::Share(max) => format!("{}", f64::from(program.arbitrary::<u8>()?) / 255.0 * max),
+        Kind::Text | Kind::List => {
             let names: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
             let count = program.int_in_range(0..=4)?;
             let chosen: Result<Vec<&str>> = (0..count).map(|_| program.choose(&names).copied()).collect();

@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use flashwise_core::admission;
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::{Given, SETTINGS};
 use flashwise_core::container_policy;
 use flashwise_core::policy;
-use flashwise_core::quantity::{ByteSize, Duration};
-use flashwise_device::flash::{GcPlacement, Victim};
+use flashwise_core::quantity::{ByteSize, Duration, Share};
+use flashwise_server::manage;
 use flashwise_server::front::nbd::Uri;
-use flashwise_server::manage::{self, Changes};
 use flashwise_sim::array::{Arrivals, NamedWorkload, TraceRule};
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::Algorithm;
@@ -63,10 +63,10 @@ fuzz_target!(|text: &str| {
     read(TraceRule::parse_list(text)).inspect(|rules| assert!(rules.len() <= 1000));
     read(NamedWorkload::of_option("--workload", text));
     read(flashwise_device::tier_model_of_option("--cache", text));
-    read(parse_share(text)).inspect(|share| assert!((0.0..=1.0).contains(share)));
+    again::<Share>(text);
     read(parse_request_blocks(text)).inspect(|blocks| assert!(*blocks.start() >= 1 && !blocks.is_empty()));
     read(parse_rate(text)).inspect(|rate| assert!(*rate > 0.0 && rate.is_finite()));
-    read(Changes::parse(text.as_bytes()));
+    read(manage::parse_changes(text.as_bytes()));
     // One key for each text: to try all takes longer than the rest.
-    read(flashwise_server::config::check_setting(manage::KEYS[text.len() % manage::KEYS.len()], text));
+    read(SETTINGS[text.len() % SETTINGS.len()].read(&Given::Text(text)));
 });

@@ -1,17 +1,20 @@
 //! The options of `flashwise simulate` that ask for more than a policy alone: the whole cache, named as in the server's configuration, or
 //! what a cache wears.
 
+use std::str::FromStr;
+
 use clap::{Args, ValueEnum};
-use flashwise_core::cache::{CopyForward, Mode};
-use flashwise_core::filter::{Clients, Filter, Rule};
-use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_core::cache::settings::{Live, Setting, SettingError, Settings, Value};
+use flashwise_core::filter::Filter;
+use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::flash::profile::Profile;
-use flashwise_sim::cache_settings::{CacheSettings, Ram, parse_share};
+use flashwise_sim::cache_settings::{Ram, simulated};
 use flashwise_sim::endurance;
 use flashwise_sim::results::WearLimits;
 
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
+use crate::settings::SimulateSettings;
 
 /// Where cached blocks lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,66 +41,63 @@ pub struct CacheOptions {
     /// regions that are accessed are placed one after the other. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
-    /// When written data reaches the backend: write-back, write-through or write-around [default: write-back]
-    #[arg(long, value_name = "MODE")]
-    write_mode: Option<Mode>,
-    /// RAM in front of the flash: a size (128MiB) or a share of the flash (5%) [default: 0; 5% in place and in containers]
-    #[arg(long, value_name = "SIZE")]
-    ram: Option<Ram>,
-    /// Share of the RAM that buffers writes; the rest buffers reads [default: 50%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    write_buffer_share: Option<f64>,
-    /// Size of an erase unit [default: 2MiB]
-    #[arg(long, value_name = "SIZE")]
-    erase_unit: Option<ByteSize>,
-    /// Of the log the share of the flash that is kept free of wanted blocks [default: 10%]; in place and in containers flash beyond the
-    /// cache's size, as a share of it, and lists (5%,10%) are possible [default: 7%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, value_delimiter = ',')]
-    over_provision: Vec<f64>,
-    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
-    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
-    #[arg(long, value_name = "WHICH")]
-    copy_forward: Option<CopyForward>,
-    /// Start to write back above this share of dirty blocks [default: 50%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    dirty_high: Option<f64>,
-    /// Stop to write back at this share of dirty blocks [default: 40%, at most --dirty-high]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    dirty_low: Option<f64>,
-    /// Write back what has been dirty for longer, in the trace's time [default: 15min]
-    #[arg(long, value_name = "DURATION")]
-    dirty_age: Option<Duration>,
-    /// Move written data out of RAM within this time [default: 5s]
-    #[arg(long, value_name = "DURATION")]
-    commit_age: Option<Duration>,
-    /// Let sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
-    #[arg(long, value_name = "SIZE")]
-    sequential_bypass: Option<ByteSize>,
-    /// Which processes are cached that no rule names: all or none, as in the server's I/O filter. For traces that say which process
-    /// asked: fiu and blkparse [default: all]
-    #[arg(long, value_name = "CLIENTS")]
-    cache_clients: Option<Clients>,
-    /// Processes that are cached, with commas between them: pid:N or program:NAME [default: none]
-    #[arg(long, value_name = "RULES", value_parser = parse_processes)]
-    allow_clients: Option<Rules>,
-    /// Processes that are not cached [default: none]
-    #[arg(long, value_name = "RULES", value_parser = parse_processes)]
-    deny_clients: Option<Rules>,
+    #[arg(long, value_name = "SIZE", help = ram_help())]
+    ram: Option<Written<Ram>>,
+    #[arg(long, value_name = "SIZE", help = erase_unit_help())]
+    erase_unit: Option<Written<ByteSize>>,
+    #[arg(long, value_name = "SHARE", help = over_provision_help(), value_delimiter = ',')]
+    over_provision: Vec<Written<Share>>,
+    #[command(flatten)]
+    settings: SimulateSettings,
     #[command(flatten)]
     endurance: EnduranceOptions,
 }
 
-/// The rules of one option.
-#[derive(Clone, Debug, Default)]
-pub struct Rules(Vec<Rule>);
+/// A value with the text that it was read from.
+#[derive(Clone, Debug)]
+struct Written<T> {
+    text: String,
+    value: T,
+}
 
-/// Reads rules about processes: a trace says nothing else of who asked.
-fn parse_processes(text: &str) -> Result<Rules, String> {
-    let rules = Rule::parse_list(text)?;
-    match rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_))) {
-        None => Ok(Rules(rules)),
-        Some(rule) => Err(format!("found '{rule}', expected pid:N or program:NAME: traces know no more of who asked")),
+impl<T: FromStr> FromStr for Written<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Written<T>, T::Err> {
+        Ok(Written { text: text.to_owned(), value: text.parse()? })
     }
+}
+
+fn meaning(name: &str) -> &'static str {
+    Setting::named(name).parameter.meaning
+}
+
+fn default(name: &str) -> &'static str {
+    Setting::named(name).parameter.default
+}
+
+fn ram_help() -> String {
+    let (meaning, serve) = (meaning("ram"), default("ram"));
+    let wear = Value::from(endurance::Settings::default().ram);
+    format!(
+        "{meaning}: a size, or a share of the flash such as 5% [default: 0; {wear} in place and in containers; flashwise serve has {serve}]"
+    )
+}
+
+fn erase_unit_help() -> String {
+    let (meaning, default) = (meaning("erase-unit"), default("erase-unit"));
+    format!(
+        "{meaning}; in place and in containers any multiple of the trace's blocks [default: {default}, and --device's]"
+    )
+}
+
+fn over_provision_help() -> String {
+    let (meaning, default) = (meaning("over-provision"), default("over-provision"));
+    let wear = Value::Share(endurance::Settings::default().over_provision);
+    format!(
+        "{meaning} [default: {default}]; in place and in containers flash beyond the cache's size instead, as a share of it, and lists \
+         (5%,10%) are possible [default: {wear}]"
+    )
 }
 
 /// What is simulated besides the policy.
@@ -106,7 +106,7 @@ pub enum Model {
     /// What policies decide, behind a read cache in RAM.
     Policy(Ram),
     /// The whole cache that flashwise serve runs: the log.
-    Server(CacheSettings),
+    Server(Settings),
     /// Modelled flash, once for each over-provisioning, and what its wear is compared with.
     Endurance(Vec<endurance::Settings>, WearLimits),
 }
@@ -116,20 +116,8 @@ impl CacheOptions {
     ///
     /// A layout is named by `--layout`, by an option of only one layout, or by an algorithm; what several layouts have names none.
     pub fn model(&self, algorithm: Option<&str>) -> anyhow::Result<Model> {
-        let of_log = [
-            ("--write-mode", self.write_mode.is_some()),
-            ("--write-buffer-share", self.write_buffer_share.is_some()),
-            ("--copy-forward", self.copy_forward.is_some()),
-            ("--dirty-high", self.dirty_high.is_some()),
-            ("--dirty-low", self.dirty_low.is_some()),
-            ("--dirty-age", self.dirty_age.is_some()),
-            ("--commit-age", self.commit_age.is_some()),
-            ("--sequential-bypass", self.sequential_bypass.is_some()),
-            ("--cache-clients", self.cache_clients.is_some()),
-            ("--allow-clients", self.allow_clients.is_some()),
-            ("--deny-clients", self.deny_clients.is_some()),
-        ];
-        let given = of_log.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
+        let given = self.settings.0.names().next().map(|name| format!("--{name}"));
+        let given = given.as_deref();
         let flash = algorithm.or_else(|| self.endurance.given());
         let shared =
             [("--erase-unit", self.erase_unit.is_some()), ("--over-provision", !self.over_provision.is_empty())];
@@ -142,7 +130,7 @@ impl CacheOptions {
         };
         match (self.layout, given, flash) {
             (Some(Layout::None), None, None) | (None, None, None) => match shared {
-                None => Ok(Model::Policy(self.ram.unwrap_or(Ram::Bytes(0)))),
+                None => Ok(Model::Policy(self.ram.as_ref().map_or(Ram::Bytes(0), |written| written.value))),
                 Some(option) => misuse(format!(
                     "{option} is of a layout, and none is named; expected --layout in-place or --layout log with it"
                 )),
@@ -169,48 +157,41 @@ impl CacheOptions {
 
     /// Which processes are cached, if that was said.
     pub fn filter(&self) -> Option<Filter> {
-        let given = self.cache_clients.is_some() || self.allow_clients.is_some() || self.deny_clients.is_some();
-        let rules = |rules: &Option<Rules>| rules.clone().unwrap_or_default().0;
-        given.then(|| Filter {
-            clients: self.cache_clients.unwrap_or_default(),
-            allow: rules(&self.allow_clients),
-            deny: rules(&self.deny_clients),
-        })
+        self.settings.0.changes(Live::Clients).then(|| self.settings.0.filter())
     }
 
-    fn server(&self) -> Result<CacheSettings, Misuse> {
-        let default = CacheSettings::default();
-        let dirty_high = self.dirty_high.unwrap_or(default.dirty_high);
-        let over_provision = match self.over_provision[..] {
-            [] => default.over_provision,
-            [one] => one,
+    fn server(&self) -> Result<Settings, Misuse> {
+        let over_provision = match &self.over_provision[..] {
+            [] => None,
+            [one] => Some(one.text.as_str()),
             _ => {
                 return Err(Misuse(
                     "--over-provision: found a list, expected one share for the whole cache".to_owned(),
                 ));
             }
         };
-        Ok(CacheSettings {
-            mode: self.write_mode.unwrap_or(default.mode),
-            ram: self.ram.unwrap_or(default.ram),
-            write_buffer_share: self.write_buffer_share.unwrap_or(default.write_buffer_share),
-            erase_unit_bytes: self.erase_unit.map_or(default.erase_unit_bytes, ByteSize::bytes),
-            over_provision,
-            copy_forward: self.copy_forward.unwrap_or(default.copy_forward),
-            dirty_high,
-            dirty_low: self.dirty_low.unwrap_or(default.dirty_low.min(dirty_high)),
-            dirty_age_us: self.dirty_age.map_or(default.dirty_age_us, Duration::us),
-            commit_age_us: self.commit_age.map_or(default.commit_age_us, Duration::us),
-            sequential_bytes: self.sequential_bypass.map_or(default.sequential_bytes, ByteSize::bytes),
-        })
+        let refuse = |error: SettingError| Misuse(format!("--{error}"));
+        let mut settings = self.settings.0.clone();
+        let erase_unit = self.erase_unit.as_ref().map(|written| written.text.as_str());
+        for (name, text) in [("erase-unit", erase_unit), ("over-provision", over_provision)] {
+            text.map_or(Ok(()), |text| settings.read(name, text)).map_err(refuse)?;
+        }
+        match &self.ram {
+            Some(Written { value: ram @ Ram::Share(_), .. }) => settings.set(Setting::named("ram"), (*ram).into()),
+            Some(Written { text, .. }) => settings.read("ram", text).map_err(refuse)?,
+            None => {}
+        }
+        let settings = simulated(&settings);
+        settings.check().map_err(refuse)?;
+        Ok(settings)
     }
 
     fn worn(&self, device: Option<&Profile>) -> Vec<endurance::Settings> {
         let default = self.endurance.settings();
         let settings = endurance::Settings {
-            ram: self.ram.unwrap_or(default.ram),
-            erase_unit_bytes: match (self.erase_unit, device) {
-                (Some(given), _) => given.bytes(),
+            ram: self.ram.as_ref().map_or(default.ram, |written| written.value),
+            erase_unit_bytes: match (&self.erase_unit, device) {
+                (Some(given), _) => given.value.bytes(),
                 (None, Some(device)) => device.block_bytes(),
                 (None, None) => default.erase_unit_bytes,
             },
@@ -220,7 +201,10 @@ impl CacheOptions {
         if self.over_provision.is_empty() {
             return vec![settings];
         }
-        let with = |&over_provision: &f64| endurance::Settings { over_provision, ..settings.clone() };
+        let with = |written: &Written<Share>| endurance::Settings {
+            over_provision: written.value.of_one(),
+            ..settings.clone()
+        };
         self.over_provision.iter().map(with).collect()
     }
 }

@@ -10,6 +10,7 @@ use flashwise_engine::detach::{Detached, detach};
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
+use flashwise_server::manage::{DetachProgress, DetachState};
 use flashwise_trace::human;
 use serde_json::Value;
 
@@ -88,18 +89,16 @@ impl Detach {
         let mut bar: Option<Bar> = None;
         loop {
             let progress = client.get(&volume_path(&name, "/detach"))?;
-            let figure = |key: &str| progress.get(key).and_then(Value::as_u64).unwrap_or(0);
-            let (dirty, destaged) = (figure("dirty_blocks"), figure("destaged_blocks"));
+            let progress: DetachProgress =
+                serde_json::from_value(progress).with_context(|| format!("volume {name}: how far detaching is"))?;
             let bytes = |blocks| blocks * BLOCK_BYTES as u64;
-            let bar = bar.get_or_insert_with(|| Bar::bytes("writing back".to_owned(), bytes(dirty + destaged)));
-            bar.set(bytes(destaged), bytes(dirty + destaged));
-            match progress.get("state").and_then(Value::as_str) {
-                Some("detached") => break,
-                Some("detaching") => std::thread::sleep(PROGRESS_INTERVAL),
-                state => {
-                    let told = progress.get("error").and_then(Value::as_str).unwrap_or("see the server's log");
-                    bail!("volume {name} is {}, expected detached: {told}", state.unwrap_or("in no known state"));
-                }
+            let all = progress.dirty_blocks + progress.destaged_blocks;
+            let bar = bar.get_or_insert_with(|| Bar::bytes("writing back".to_owned(), bytes(all)));
+            bar.set(bytes(progress.destaged_blocks), bytes(all));
+            match progress.state {
+                DetachState::Detached => break,
+                DetachState::Detaching => std::thread::sleep(PROGRESS_INTERVAL),
+                DetachState::Attached => bail!("volume {name} is attached, expected detached: see the server's log"),
             }
         }
         drop(bar);

@@ -1,10 +1,10 @@
 //! The options of `flashwise simulate` that ask what a cache wears.
 
 use clap::Args;
+use flashwise_core::quantity::Share;
 use flashwise_device::flash::error::ProfileError;
 use flashwise_device::flash::profile::Profile;
 use flashwise_device::flash::{GcPlacement, Victim};
-use flashwise_sim::cache_settings::parse_share;
 use flashwise_sim::endurance::Settings;
 use flashwise_sim::results::WearLimits;
 
@@ -46,8 +46,8 @@ pub struct EnduranceOptions {
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     drive_writes_per_day: Option<f64>,
     /// Weight of the hits in weighted flash usage effectiveness (wfue); erasures have the rest [default: 50%]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
-    wfue_alpha: Option<f64>,
+    #[arg(long, value_name = "SHARE")]
+    wfue_alpha: Option<Share>,
 }
 
 impl EnduranceOptions {
@@ -84,7 +84,7 @@ impl EnduranceOptions {
     /// What wear is compared with.
     pub fn limits(&self) -> Result<WearLimits, ProfileError> {
         Ok(WearLimits {
-            wfue_alpha: self.wfue_alpha.unwrap_or(0.5),
+            wfue_alpha: self.wfue_alpha.map_or(0.5, Share::of_one),
             device: self.device.as_deref().map(Profile::find).transpose()?,
             drive_writes_per_day: self.drive_writes_per_day,
         })

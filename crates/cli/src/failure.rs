@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
 use flashwise_device::flash::error::ProfileError;
@@ -51,6 +52,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
+        || error.is::<SettingError>()
         || error.downcast_ref::<WipeError>().is_some_and(|error| match error {
             WipeError::Io(_) => false,
             WipeError::Flash { error, .. } => error.is_permanent(),

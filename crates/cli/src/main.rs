@@ -17,6 +17,7 @@ mod policies;
 mod progress;
 mod salvage;
 mod serve;
+mod settings;
 mod simulate;
 mod status;
 mod table;

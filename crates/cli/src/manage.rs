@@ -1,11 +1,12 @@
 //! `flashwise flush` and `flashwise set`: have a running server do something.
 
 use clap::Args;
-use flashwise_server::config::check_setting;
+use flashwise_core::cache::settings::{Given, Setting};
 use serde_json::{Map, Value};
 
 use crate::api::{ApiOptions, volume_path};
 use crate::failure::Misuse;
+use crate::settings::settable_help;
 
 /// Make everything durable that a running server has answered
 #[derive(Debug, Args)]
@@ -23,10 +24,8 @@ impl Flush {
 }
 
 /// Change settings of a volume that is being served, until the server is started again
-///
-/// Settings: policy, admission, write-mode, copy-forward, dirty-high, dirty-low, dirty-age, sequential-bypass, cache-clients,
-/// allow-clients, deny-clients.
 #[derive(Debug, Args)]
+#[command(after_help = settable_help())]
 pub struct Set {
     /// The volume's name
     #[arg(value_name = "VOLUME")]
@@ -45,7 +44,7 @@ impl Set {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(Misuse(format!("found '{setting}', expected KEY=VALUE as in dirty-high=60%")).into());
             };
-            let key = check_setting(key, value)?;
+            Setting::find_settable(key)?.read(&Given::Text(value))?;
             if change.insert(key.to_owned(), Value::from(value)).is_some() {
                 return Err(Misuse(format!("{key} is given twice")).into());
             }

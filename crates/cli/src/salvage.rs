@@ -47,7 +47,7 @@ impl SalvageFlags {
     }
 
     fn geometry(&self, volume: &VolumeConfig, flash: &FileDisk) -> anyhow::Result<Geometry> {
-        let unit = self.erase_unit.map_or(volume.erase_unit_bytes, ByteSize::bytes);
+        let unit = self.erase_unit.map_or_else(|| volume.cache.erase_unit_bytes(), ByteSize::bytes);
         let size = self.flash_size.map(ByteSize::bytes).or(volume.flash_size_bytes).unwrap_or(flash.size());
         let pages = unit / BLOCK_BYTES as u64;
         let possible = u64::from(Geometry::UNIT_PAGES_MIN)..=u64::from(Geometry::UNIT_PAGES_MAX);

@@ -26,6 +26,7 @@ use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::failure::Misuse;
 use crate::progress::Bar;
+use crate::settings::{ServeSettings, VOLUME_GROUP};
 
 /// Serve volumes over NBD through a flash cache
 ///
@@ -34,7 +35,7 @@ use crate::progress::Bar;
 #[derive(Debug, Args)]
 pub struct Serve {
     /// A configuration in TOML; docs/flashwise.toml shows every key
-    #[arg(value_name = "CONFIG", conflicts_with = "volume")]
+    #[arg(value_name = "CONFIG", conflicts_with = VOLUME_GROUP)]
     config: Option<PathBuf>,
     #[command(flatten)]
     volume: VolumeFlags,
@@ -46,7 +47,7 @@ pub struct Serve {
 
 /// One volume by flags, and where it is served. All are read like the keys of a configuration.
 #[derive(Debug, Args)]
-#[group(id = "volume", multiple = true)]
+#[group(id = VOLUME_GROUP, multiple = true)]
 pub struct VolumeFlags {
     /// The slow storage: a regular file or a block device
     #[arg(long, value_name = "FILE")]
@@ -66,68 +67,23 @@ pub struct VolumeFlags {
     /// How much of the flash is used [default: all of it]
     #[arg(long, value_name = "SIZE")]
     flash_size: Option<String>,
-    /// Size of an erase unit [default: 2MiB]
-    #[arg(long, value_name = "SIZE")]
-    erase_unit: Option<String>,
-    /// Memory for the read and the write buffer [default: 128MiB]
-    #[arg(long, value_name = "SIZE")]
-    ram: Option<String>,
-    /// The share of that for the write buffer [default: 50%]
-    #[arg(long, value_name = "SHARE")]
-    write_buffer_share: Option<String>,
-    /// The replacement policy, as listed by `flashwise policies` [default: larc]
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<String>,
-    /// The admission rule in front of it, as listed by `flashwise policies`: size:max=64KiB, probability:p=0.3 [default: none]
-    #[arg(long, value_name = "RULE")]
-    admission: Option<String>,
+    #[command(flatten)]
+    settings: ServeSettings,
     /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
     #[arg(long, value_name = "DEVICE")]
     cache_device: Option<String>,
     /// What it takes the backend for [default: mlc]
     #[arg(long, value_name = "DEVICE")]
     storage_device: Option<String>,
-    /// Written data reaches the backend later (the default)
-    #[arg(long, conflicts_with_all = ["write_through", "write_around"])]
+    /// The same as --write-mode write-back
+    #[arg(long, conflicts_with_all = ["write_through", "write_around", "write-mode"])]
     write_back: bool,
-    /// Written data reaches the backend before the write is answered, and the flash as well
-    #[arg(long, conflicts_with = "write_around")]
+    /// The same as --write-mode write-through
+    #[arg(long, conflicts_with_all = ["write_around", "write-mode"])]
     write_through: bool,
-    /// Written data reaches the backend before the write is answered, and not the flash
-    #[arg(long)]
+    /// The same as --write-mode write-around
+    #[arg(long, conflicts_with = "write-mode")]
     write_around: bool,
-    /// The share of the flash that is kept free of wanted blocks [default: 10%]
-    #[arg(long, value_name = "SHARE")]
-    over_provision: Option<String>,
-    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
-    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
-    #[arg(long, value_name = "WHICH")]
-    copy_forward: Option<String>,
-    /// The cleaner begins to write dirty blocks back when they fill more than this share of the flash [default: 50%]
-    #[arg(long, value_name = "SHARE")]
-    dirty_high: Option<String>,
-    /// It stops at this share [default: 40%]
-    #[arg(long, value_name = "SHARE")]
-    dirty_low: Option<String>,
-    /// Blocks that have been dirty for longer than this are written back [default: 15min]
-    #[arg(long, value_name = "DURATION")]
-    dirty_age: Option<String>,
-    /// Written data stays in memory no longer than this, flushed by the client or not [default: 5s]
-    #[arg(long, value_name = "DURATION")]
-    commit_age: Option<String>,
-    /// Sequential streams longer than this bypass the flash; 0 for never [default: 4MiB]
-    #[arg(long, value_name = "SIZE")]
-    sequential_bypass: Option<String>,
-    /// Which clients are cached that no rule names: all or none [default: all]
-    #[arg(long, value_name = "CLIENTS")]
-    cache_clients: Option<String>,
-    /// Clients that are cached, with commas between them: pid:N, tls:NAME, uid:N, gid:N, program:NAME, address:NETWORK, export:NAME
-    /// [default: none]
-    #[arg(long, value_name = "RULES")]
-    allow_clients: Option<String>,
-    /// Clients that are not cached, named in the same way [default: none]
-    #[arg(long, value_name = "RULES")]
-    deny_clients: Option<String>,
     /// A further name that clients can open the volume by, for rules about it
     #[arg(long, value_name = "NAME")]
     aliases: Option<String>,
@@ -171,27 +127,13 @@ impl VolumeFlags {
             ("size", &self.size),
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
-            ("erase-unit", &self.erase_unit),
-            ("ram", &self.ram),
-            ("write-buffer-share", &self.write_buffer_share),
-            ("policy", &self.policy),
-            ("admission", &self.admission),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
-            ("over-provision", &self.over_provision),
-            ("copy-forward", &self.copy_forward),
-            ("dirty-high", &self.dirty_high),
-            ("dirty-low", &self.dirty_low),
-            ("dirty-age", &self.dirty_age),
-            ("commit-age", &self.commit_age),
-            ("sequential-bypass", &self.sequential_bypass),
-            ("cache-clients", &self.cache_clients),
-            ("allow-clients", &self.allow_clients),
-            ("deny-clients", &self.deny_clients),
             ("aliases", &self.aliases),
             ("drive-writes-per-day", &self.drive_writes_per_day),
             ("warranty-years", &self.warranty_years),
         ]);
+        volume.extend(self.settings.given());
         let modes = [
             (self.write_back, "write-back"),
             (self.write_through, "write-through"),

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::cache::{Config, admission};
+use flashwise_core::cache::Config;
+use flashwise_core::cache::settings::{Devices, Settings};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_report::{Report, Section};
 use flashwise_sim::array::TraceRule;
-use flashwise_sim::cache_settings::{CacheError, CacheSettings, Ram};
+use flashwise_sim::cache_settings::{CacheError, Ram, config};
 use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, reference, with_references};
@@ -281,7 +282,7 @@ impl Simulate {
     }
 
     /// The whole cache in place of a policy alone, with each admission rule.
-    fn run_caches(&self, settings: &CacheSettings) -> anyhow::Result<()> {
+    fn run_caches(&self, settings: &Settings) -> anyhow::Result<()> {
         self.array.check_for_whole_cache()?;
         let rules = self.array.rules();
         if self.html.is_some() && rules.len() > 1 {
@@ -304,14 +305,12 @@ impl Simulate {
         let mut jobs = Vec::new();
         for Job { trace, policy, size, capacity_blocks } in self.jobs(&traces, &policies)? {
             let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
-            let config =
-                settings.config(policy, &size, flash_bytes).map_err(|error: CacheError| Misuse(error.to_string()))?;
             let storage_bytes = self.array.storage_bytes(&traces[trace]);
+            let devices = Devices { flash_bytes, storage_bytes, array: self.array.array().array() };
+            let config =
+                config(settings, policy, &size, &devices).map_err(|error: CacheError| Misuse(error.to_string()))?;
             for rule in &rules {
-                let before = |rule: &TraceRule| {
-                    let array = self.array.array().array();
-                    admission(rule.of(&traces[trace]), &array, &config.geometry, storage_bytes)
-                };
+                let before = |rule: &TraceRule| devices.admission(rule.of(&traces[trace]), &config.geometry);
                 let config = Config { admission: rule.as_ref().map(before), ..config.clone() };
                 jobs.push(CacheJob { trace, size: size.clone(), config });
             }

@@ -403,10 +403,17 @@ fn what_a_server_refuses_is_told_in_its_own_words() {
         let error = fail(folder.path(), &["status", "--api", &address], 1);
         error.replace(&address, "ADDRESS")
     });
-    let failed = r#"{"state": "failed", "dirty_blocks": 5, "destaged_blocks": 2}"#;
-    let (address, _asked) = tcp_stub(&[(202, "{}"), (200, failed)]);
-    let failed = fail(folder.path(), &["detach", "data", "--api", &address], 1);
-    insta::assert_snapshot!(format!("{}{failed}", errors.concat()));
+    // It failed; the server was started anew meanwhile; it is another program's.
+    let progress = [
+        (500, r#"{"error": "volume data: 5 blocks could not be written back"}"#),
+        (200, r#"{"state": "attached", "dirty_blocks": 5, "destaged_blocks": 0}"#),
+        (200, r#"{"state": "lost"}"#),
+    ];
+    let failed = progress.map(|answer| {
+        let (address, _asked) = tcp_stub(&[(202, "{}"), answer]);
+        fail(folder.path(), &["detach", "data", "--api", &address], 1)
+    });
+    insta::assert_snapshot!(format!("{}{}", errors.concat(), failed.concat()));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::options::nearest;
+use crate::options::{nearest, word};
 
 /// What becomes of a client's requests on a miss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -276,8 +276,7 @@ impl FromStr for Clients {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Clients, String> {
-        let known = Clients::NAMES.iter().find(|(known, _)| *known == name);
-        known.map(|&(_, clients)| clients).ok_or_else(|| format!("found '{name}', expected all or none"))
+        word(name, &Clients::NAMES)
     }
 }
 

@@ -18,7 +18,7 @@
 
 use std::fmt;
 
-use crate::quantity::{ByteSize, Duration};
+use crate::quantity::{ByteSize, Duration, Share, ratio};
 
 /// What values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,10 +31,16 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A size in bytes from the first to the second bound, both allowed, such as `64KiB`.
     Size(u64, u64),
+    /// A size in bytes from the first to the second bound, both allowed, that is a power of two.
+    PowerOfTwo(u64, u64),
+    /// A share from 0 to this one, such as `30%` or `0.3`.
+    Share(f64),
     /// A duration in microseconds from the first to the second bound, both allowed, such as `10min`.
     Duration(u64, u64),
     /// Any text.
     Text,
+    /// Texts with commas between them.
+    List,
 }
 
 impl fmt::Display for Kind {
@@ -44,7 +50,7 @@ impl fmt::Display for Kind {
             Kind::Number(min, max) => write!(f, "a number from {min} to {max}"),
             Kind::Count(min, u64::MAX) => write!(f, "a whole number of at least {min}"),
             Kind::Count(min, max) => write!(f, "a whole number from {min} to {max}"),
-            Kind::Choice(words) => write!(f, "{}", words.join(" or ")),
+            Kind::Choice(words) => f.write_str(&listed(words)),
             Kind::Size(min, u64::MAX) => write!(f, "a size in bytes of at least {}", ByteSize::new(*min)),
             Kind::Size(min, max) => {
                 write!(f, "a size in bytes from {} to {}", ByteSize::new(*min), ByteSize::new(*max))
@@ -52,7 +58,15 @@ impl fmt::Display for Kind {
             Kind::Duration(min, max) => {
                 write!(f, "a duration from {} to {}", Duration::from_us(*min), Duration::from_us(*max))
             }
+            Kind::PowerOfTwo(min, max) => {
+                write!(f, "a power of two from {} to {}", ByteSize::new(*min), ByteSize::new(*max))
+            }
+            Kind::Share(max) => {
+                let max = Share::new(*max).unwrap_or(Share::WHOLE);
+                write!(f, "a share from 0% to {max}, such as 30% or 0.3")
+            }
             Kind::Text => write!(f, "text"),
+            Kind::List => write!(f, "texts with commas between them"),
         }
     }
 }
@@ -92,6 +106,26 @@ fn suggestion(near: &Option<&'static str>) -> String {
 
 fn options_of(names: &[&str]) -> String {
     if names.is_empty() { "it has none".to_owned() } else { format!("it has: {}", names.join(", ")) }
+}
+
+/// Words in a sentence: `a, b or c`.
+fn listed(words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// What one of `words` means.
+///
+/// # Errors
+/// In words, which there are.
+pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, String> {
+    if let Some((_, meant)) = words.iter().find(|(word, _)| *word == found) {
+        return Ok(*meant);
+    }
+    let words: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
+    Err(format!("found '{found}'{}, expected {}", suggestion(&nearest(found, &words)), listed(&words)))
 }
 
 /// Finds what `text`, `name:key=value,key=value`, names in `table`, where each has its name by `name_of`; the rest of the text are its
@@ -168,7 +202,7 @@ impl Options {
 
     /// The value of a [`Kind::Number`] option.
     pub fn number(&self, name: &str) -> f64 {
-        number(self.text(name)).unwrap_or_else(|| panic!("the default of '{name}' is a number"))
+        ratio(self.text(name)).unwrap_or_else(|| panic!("the default of '{name}' is a number"))
     }
 
     /// The value of a [`Kind::Count`] option.
@@ -198,20 +232,15 @@ impl Options {
 }
 
 fn allowed(kind: Kind, value: &str) -> bool {
+    let size = |min, max| value.parse().ok().map(ByteSize::bytes).filter(|bytes| (min..=max).contains(bytes));
     match kind {
-        Kind::Number(min, max) => number(value).is_some_and(|value| (min..=max).contains(&value)),
+        Kind::Number(min, max) => ratio(value).is_some_and(|value| (min..=max).contains(&value)),
         Kind::Count(min, max) => value.parse().is_ok_and(|value: u64| (min..=max).contains(&value)),
         Kind::Choice(words) => words.contains(&value),
-        Kind::Size(min, max) => value.parse().is_ok_and(|size: ByteSize| (min..=max).contains(&size.bytes())),
+        Kind::Size(min, max) => size(min, max).is_some(),
+        Kind::PowerOfTwo(min, max) => size(min, max).is_some_and(u64::is_power_of_two),
+        Kind::Share(max) => value.parse().is_ok_and(|share: Share| share.of_one() <= max),
         Kind::Duration(min, max) => value.parse().is_ok_and(|duration: Duration| (min..=max).contains(&duration.us())),
-        Kind::Text => true,
+        Kind::Text | Kind::List => true,
     }
-}
-
-fn number(text: &str) -> Option<f64> {
-    match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
-        None => text.parse().ok(),
-    }
-    .filter(|number: &f64| number.is_finite())
 }

@@ -1,7 +1,7 @@
-//! Quantities as users write them: sizes such as `512MiB` and durations such as `15min`.
+//! Quantities as users write them: sizes such as `512MiB`, durations such as `15min` and shares such as `30%`.
 //!
-//! Both are exact decimal numbers with a unit, `1.5GiB` or `0.25s`, and are shown as they can be read again: a whole number of
-//! the largest unit that divides them.
+//! Sizes and durations are exact decimal numbers with a unit, `1.5GiB` or `0.25s`, and are shown as they can be read again: a whole
+//! number of the largest unit that divides them. Shares are percentages or numbers from 0 to 1, and are shown as percentages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,6 +26,8 @@ pub enum QuantityError {
     DurationUnit { found: String, unit: String },
     #[error("duration '{found}' is too long, expected less than 2^63 microseconds, which are 292,000 years")]
     DurationTooLong { found: String },
+    #[error("found '{found}', expected a share from 0% to 100%, such as 30% or 0.3")]
+    NotAShare { found: String },
 }
 
 /// A size in bytes: `10GiB`, `1.5g`, `512 MiB`, `4096`.
@@ -121,6 +123,50 @@ impl fmt::Display for Duration {
     }
 }
 
+/// A part of a whole: a percentage such as `30%`, or a number from 0 to 1 such as `0.3`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Share = Share(1.0);
+
+    /// The share of 1 that `of_one` is, where that is from 0 to 1.
+    pub fn new(of_one: f64) -> Option<Share> {
+        (0.0..=1.0).contains(&of_one).then_some(Share(of_one))
+    }
+
+    /// The share as a number from 0 to 1.
+    pub fn of_one(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Share {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Share, QuantityError> {
+        ratio(text).and_then(Share::new).ok_or_else(|| QuantityError::NotAShare { found: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Percentages of nine decimals are shown as they were written, whatever a product of two fractions makes of them.
+        let percent = (self.0 * 1e11).round() / 1e9;
+        f.pad(&format!("{percent}%"))
+    }
+}
+
+/// Reads a number, or a percentage as a share of 1: `1.5` and `150%` are the same. None if the text is neither.
+pub fn ratio(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    }
+    .filter(|number: &f64| number.is_finite())
+}
+
 /// Shows `amount` in the largest of `units` that divides it, and nothing at all in `zero_unit`.
 fn show(amount: u64, units: &[(&str, u64)], zero_unit: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let largest = units.iter().copied().find(|(_, size)| amount != 0 && amount.is_multiple_of(*size));
@@ -199,6 +245,22 @@ mod tests {
         for (text, us) in rows {
             assert_eq!(duration(text), Ok(us), "{text}");
         }
+    }
+
+    #[test]
+    fn shares_are_percentages_or_numbers() {
+        let share = |text: &str| text.parse::<Share>().map(Share::of_one).map_err(|error| error.to_string());
+        for (text, expected) in [("30%", 0.3), ("0.3", 0.3), ("12.5 %", 0.125), ("0", 0.0), ("1", 1.0), ("100%", 1.0)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "%", "30", "101%", "-1%", "1.1", "nan", "inf%", "half"] {
+            let error = format!("found '{wrong}', expected a share from 0% to 100%, such as 30% or 0.3");
+            assert_eq!(share(wrong), Err(error));
+        }
+        // 0.07 * 100 is 7.000000000000001.
+        let shown = [0.0, 0.07, 0.3, 1.0 / 3.0, 0.1234, 1.0].map(|of_one| Share(of_one).to_string());
+        assert_eq!(shown, ["0%", "7%", "30%", "33.333333333%", "12.34%", "100%"]);
+        assert_eq!((ratio("150%"), ratio("-1.5"), ratio("x")), (Some(1.5), Some(-1.5), None));
     }
 
     #[test]

@@ -44,10 +44,13 @@ fn texts(name: &str, parameters: &[Parameter]) -> Vec<String> {
     let ends = |kind: Kind| match kind {
         Kind::Number(min, max) => vec![min.to_string(), max.to_string()],
         Kind::Count(min, max) => vec![min.to_string(), max.to_string()],
-        Kind::Size(min, max) => [min, max].map(|bytes| ByteSize::new(bytes).to_string()).to_vec(),
+        Kind::Share(max) => vec!["0".to_owned(), max.to_string()],
+        Kind::Size(min, max) | Kind::PowerOfTwo(min, max) => {
+            [min, max].map(|bytes| ByteSize::new(bytes).to_string()).to_vec()
+        }
         Kind::Duration(min, max) => [min, max].map(|us| Duration::from_us(us).to_string()).to_vec(),
         Kind::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
-        Kind::Text => Vec::new(),
+        Kind::Text | Kind::List => Vec::new(),
     };
     let with = |parameter: &Parameter| {
         let text = |value: String| format!("{name}:{}={value}", parameter.name);

@@ -1,6 +1,7 @@
 //! Keys and their values, from TOML files or from options: read, checked and refused with their place.
 
 use flashwise_core::options::nearest;
+use flashwise_core::quantity::Share;
 use toml::de::{DeTable, DeValue};
 
 /// Why the description of an array, a device or a workload was refused.
@@ -77,13 +78,7 @@ impl Range {
                 number(text).filter(|number| number.fract() == 0.0 && (1.0..=Range::COUNT_MAX).contains(number))
             }
             Range::NotNegative => number(text).filter(|number| *number >= 0.0),
-            Range::Share => {
-                let share = match text.strip_suffix('%') {
-                    Some(percent) => number(percent).map(|percent| percent / 100.0),
-                    None => number(text),
-                };
-                share.filter(|share| (0.0..=1.0).contains(share))
-            }
+            Range::Share => text.trim().parse().ok().map(Share::of_one),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Export, Operation, Request};
 use flashwise_engine::volume::{Volume, VolumeConfig};
 use rand::{RngExt, SeedableRng};
@@ -65,9 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::File::create(&backend)?.set_len(VOLUME_BLOCKS * BLOCK)?;
     let config = VolumeConfig {
         flash_size_bytes: Some(64 << 20),
-        erase_unit_bytes: 1 << 20,
-        ram_bytes: 0,
-        policy: policy.parse()?,
+        cache: Settings::of(&[("erase-unit", "1MiB"), ("ram", "0"), ("policy", policy)])?,
         backend_delay_us: 8_000,
         ..VolumeConfig::of("disk", &backend, &flash)
     };

@@ -1,8 +1,57 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
+use std::fmt;
+
 use flashwise_core::filter::{Caching, Client};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+/// What state a volume is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    /// Everything works.
+    #[default]
+    Ok,
+    /// The flash failed, and data is only there: reads are served, writes refused.
+    FlashFailed,
+    /// The flash failed, nothing was only there, and the volume goes on without it.
+    WithoutFlash,
+    /// All reads, all writes or all flushes of the backend have failed for at least 5 seconds, until one succeeds.
+    BackendFailed,
+    /// What is dirty is being written back, so that the volume can go on without its flash.
+    Detaching,
+    /// The volume was asked to go on without its flash, and does.
+    Detached,
+}
+
+impl VolumeState {
+    /// All of them.
+    pub const ALL: [VolumeState; 6] = [
+        VolumeState::Ok,
+        VolumeState::FlashFailed,
+        VolumeState::WithoutFlash,
+        VolumeState::BackendFailed,
+        VolumeState::Detaching,
+        VolumeState::Detached,
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        ["ok", "flash-failed", "without-flash", "backend-failed", "detaching", "detached"][self as usize]
+    }
+
+    /// Whether the volume goes on without its flash.
+    pub fn is_without_flash(self) -> bool {
+        matches!(self, VolumeState::WithoutFlash | VolumeState::Detached)
+    }
+}
+
+impl fmt::Display for VolumeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
 
 /// A volume at a moment. Counts are since its cache was opened by this process, in blocks of 4,096 bytes unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -35,10 +84,8 @@ pub struct VolumeStatus {
     pub deny_clients: String,
     /// The clients that have the volume open.
     pub clients: Vec<ClientStatus>,
-    /// `ok`; `flash-failed`: reads are served, writes refused; `without-flash`: the flash
-    /// failed, nothing was only there, and the volume goes on without it; `backend-failed`: all its reads, all its writes or all its flushes have
-    /// failed for at least 5 seconds, until one succeeds; `detaching`; `detached`.
-    pub state: String,
+    /// What state it is in.
+    pub state: VolumeState,
     /// Which device failed, with the last error, and since when for a backend; absent while none has.
     pub state_reason: Option<String>,
     /// Seconds since the volume was opened.

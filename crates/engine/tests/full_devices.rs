@@ -14,7 +14,9 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Error, Export, Operation, Request};
+use flashwise_engine::status::VolumeState;
 use flashwise_engine::volume::{Volume, VolumeConfig, VolumeError};
 use mounted::{Device, Mount, run, text};
 
@@ -35,13 +37,16 @@ impl Setting {
         let path = directory.path();
         let config = VolumeConfig {
             flash_size_bytes: Some(8 * MIB),
-            erase_unit_bytes: 256 << 10,
-            ram_bytes: 4 * MIB,
-            policy: "lru".parse().unwrap(),
-            dirty_high: 0.9,
-            dirty_low: 0.8,
-            commit_age_us: 900_000_000,
-            sequential_bytes: 0,
+            cache: Settings::of(&[
+                ("erase-unit", "256KiB"),
+                ("ram", "4MiB"),
+                ("policy", "lru"),
+                ("dirty-high", "90%"),
+                ("dirty-low", "80%"),
+                ("commit-age", "15min"),
+                ("sequential-bypass", "0"),
+            ])
+            .unwrap(),
             ..VolumeConfig::of("v", &path.join("disk.img"), &path.join("cache.img"))
         };
         Setting { mounts: Vec::new(), directory, config }
@@ -93,7 +98,7 @@ fn a_full_backend_answers_that_it_is_full_and_goes_on_when_it_is_not() {
     for mode in [Mode::WriteThrough, Mode::WriteAround] {
         let mut setting = Setting::new();
         setting.config.backend = setting.on_tmpfs("backend", 8 * MIB, 1);
-        setting.config.write_mode = mode;
+        setting.config.cache.read("write-mode", mode.name()).unwrap();
         let volume = setting.open();
         let results: Vec<_> = (0..512).map(|block| write(&volume, block)).collect();
         let written = results.iter().take_while(|result| result.is_ok()).count() as u64;
@@ -148,7 +153,7 @@ fn flash_that_failed(setting: &mut Setting, durable: u64) -> Arc<Volume> {
         assert!(read(&volume, block) == Ok(vec![0; BLOCK as usize]));
     }
     let status = volume.status();
-    assert_eq!((status.state.as_str(), status.buffered_blocks), ("flash-failed", 120));
+    assert_eq!((status.state, status.buffered_blocks), (VolumeState::FlashFailed, 120));
     volume
 }
 
@@ -160,8 +165,8 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
     {
         let mut setting = Setting::new();
         File::create(&setting.config.backend).unwrap().set_len(64 * MIB).unwrap();
-        setting.config.write_mode = mode;
-        setting.config.ram_bytes = 0;
+        setting.config.cache.read("write-mode", mode.name()).unwrap();
+        setting.config.cache.read("ram", "0").unwrap();
         setting.config.flash = setting.on_tmpfs("flash", 8 * MIB, 2);
         let volume = setting.open();
         for block in 0..1_200 {
@@ -174,7 +179,7 @@ fn a_volume_with_nothing_dirty_goes_on_without_a_flash_that_fails() {
             }
         }
         let started = std::time::Instant::now();
-        while volume.status().state != "without-flash" {
+        while volume.status().state != VolumeState::WithoutFlash {
             assert!(started.elapsed().as_secs() < 60, "{mode:?}: {:?}", volume.status().state);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -200,7 +205,7 @@ fn what_only_memory_holds_when_the_flash_fails_is_written_back_by_detaching() {
     let volume = flash_that_failed(&mut setting, 100);
     assert_eq!(write(&volume, 5_000), Err(Error::Io));
     volume.detach().unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((volume.status().state.as_str(), volume.dirty_blocks()), ("detached", 0));
+    assert_eq!((volume.status().state, volume.dirty_blocks()), (VolumeState::Detached, 0));
     let backend = File::open(&setting.config.backend).unwrap();
     for block in 0..200 {
         let mut bytes = vec![0; BLOCK as usize];
@@ -330,14 +335,14 @@ fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works
     // The file behind it keeps no attributes.
     setting.config.backend_id = Some("breakable".to_owned());
     setting.config.state_directory = setting.directory.path().join("state");
-    setting.config.write_mode = Mode::WriteThrough;
+    setting.config.cache.read("write-mode", "write-through").unwrap();
     let volume = setting.open();
     write(&volume, 1).unwrap();
-    assert_eq!((volume.status().state.as_str(), volume.status().state_reason), ("ok", None));
+    assert_eq!((volume.status().state, volume.status().state_reason), (VolumeState::Ok, None));
 
     File::create(&backend.broken).unwrap();
     let started = Instant::now();
-    while volume.status().state != "backend-failed" {
+    while volume.status().state != VolumeState::BackendFailed {
         assert_eq!(write(&volume, 2), Err(Error::Io));
         assert!(started.elapsed() < PATIENCE, "{:?}", volume.status());
         std::thread::sleep(Duration::from_millis(20));
@@ -350,7 +355,7 @@ fn a_backend_that_fails_for_good_is_called_failed_with_the_reason_until_it_works
 
     std::fs::remove_file(&backend.broken).unwrap();
     write(&volume, 2).unwrap();
-    assert_eq!((volume.status().state.as_str(), volume.status().state_reason), ("ok", None));
+    assert_eq!((volume.status().state, volume.status().state_reason), (VolumeState::Ok, None));
     assert!(read(&volume, 2) == Ok(content(2)));
 }
 

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Export, Operation, Request};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig};
 
@@ -26,11 +27,14 @@ impl Setting {
         File::create(at("disk.img")).unwrap().set_len(16 * MIB).unwrap();
         let config = VolumeConfig {
             flash_size_bytes: Some(8 * MIB),
-            erase_unit_bytes: 256 << 10,
-            ram_bytes: 64 << 10,
-            policy: "lru".parse().unwrap(),
-            write_mode,
-            sequential_bytes: 0,
+            cache: Settings::of(&[
+                ("erase-unit", "256KiB"),
+                ("ram", "64KiB"),
+                ("policy", "lru"),
+                ("write-mode", write_mode.name()),
+                ("sequential-bypass", "0"),
+            ])
+            .unwrap(),
             ..VolumeConfig::of("v", &at("disk.img"), &at("cache.img"))
         };
         Setting { directory, config }
@@ -332,7 +336,8 @@ fn a_damaged_end_of_the_log_is_made_up_for_or_an_error_and_never_older_data() {
 #[test]
 fn an_orderly_end_remembers_what_was_written_back() {
     let mut setting = Setting::new(Mode::WriteBack);
-    (setting.config.dirty_high, setting.config.dirty_low) = (0.1, 0.05);
+    setting.config.cache.read("dirty-high", "10%").unwrap();
+    setting.config.cache.read("dirty-low", "5%").unwrap();
     let (volume, _) = setting.open();
     for round in 0..6_u64 {
         let (sender, receiver) = mpsc::channel();

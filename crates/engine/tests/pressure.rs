@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Export, Operation, Request};
 use flashwise_engine::status::VolumeStatus;
 use flashwise_engine::volume::{Volume, VolumeConfig};
@@ -20,10 +21,8 @@ fn open(directory: &Path, policy: &str) -> Arc<Volume> {
     File::create(&backend).unwrap().set_len(256 * MIB).unwrap();
     let config = VolumeConfig {
         flash_size_bytes: Some(8 * MIB),
-        erase_unit_bytes: 256 << 10,
-        ram_bytes: 0,
-        policy: policy.parse().unwrap(),
-        sequential_bytes: 0,
+        cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0"), ("policy", policy), ("sequential-bypass", "0")])
+            .unwrap(),
         backend_delay_us: 5_000,
         ..VolumeConfig::of("v", &backend, &flash)
     };

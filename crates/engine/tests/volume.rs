@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig, VolumeError};
 
@@ -15,10 +16,13 @@ const MIB: u64 = 1 << 20;
 fn config(directory: &Path) -> VolumeConfig {
     VolumeConfig {
         flash_size_bytes: Some(8 * MIB),
-        erase_unit_bytes: 256 << 10,
-        ram_bytes: MIB,
-        policy: "lru".parse().unwrap(),
-        sequential_bytes: 0,
+        cache: Settings::of(&[
+            ("erase-unit", "256KiB"),
+            ("ram", "1MiB"),
+            ("policy", "lru"),
+            ("sequential-bypass", "0"),
+        ])
+        .unwrap(),
         ..VolumeConfig::of("v", &directory.join("disk.img"), &directory.join("cache.img"))
     }
 }
@@ -166,9 +170,9 @@ fn a_cache_is_not_used_twice_nor_with_another_backend_nor_cut_short() {
     setting.config.flash_size_bytes = Some(4 * MIB);
     assert!(setting.refusal().contains("keep the old flash size"), "{}", setting.refusal());
     setting.config.flash_size_bytes = Some(8 * MIB);
-    setting.config.erase_unit_bytes = 128 << 10;
+    setting.config.cache.read("erase-unit", "128KiB").unwrap();
     assert!(setting.refusal().contains("keep the old erase unit"), "{}", setting.refusal());
-    setting.config.erase_unit_bytes = 256 << 10;
+    setting.config.cache.read("erase-unit", "256KiB").unwrap();
     setting.config.size_bytes = Some(32 * MIB);
     assert!(setting.refusal().contains("keep the old volume size"), "{}", setting.refusal());
     setting.config.size_bytes = Some(65 * MIB);
@@ -238,7 +242,7 @@ fn a_volume_without_a_size_of_its_own_follows_its_backend() {
 #[test]
 fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
     let mut setting = Setting::new();
-    setting.config.ram_bytes = 0;
+    setting.config.cache.read("ram", "0").unwrap();
     let (volume, _) = setting.open();
     let data = pattern(6, 2 << 20);
     write(&volume, 0, &data);
@@ -271,7 +275,7 @@ fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
 fn many_clients_at_once_read_what_they_wrote() {
     for write_mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
         let mut setting = Setting::new();
-        setting.config.write_mode = write_mode;
+        setting.config.cache.read("write-mode", write_mode.name()).unwrap();
         let (volume, _) = setting.open();
         let last: Vec<Vec<u8>> = std::thread::scope(|scope| {
             let client = |client: u64| {

@@ -352,10 +352,7 @@ impl RuleOption {
         match self.unit {
             Unit::Bytes => Some(text.parse::<flashwise_core::quantity::ByteSize>().ok()?.bytes() as f64),
             Unit::Us => Some(text.parse::<flashwise_core::quantity::Duration>().ok()?.us() as f64),
-            Unit::Share | Unit::Count => match text.strip_suffix('%') {
-                Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
-                None => text.parse().ok(),
-            },
+            Unit::Share | Unit::Count => flashwise_core::quantity::ratio(text),
         }
     }
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::{Live, Setting, Settings};
 
-use crate::manage::{Changes, DetachProgress, ManageError, Managed};
+use crate::manage::{DetachProgress, DetachState, ManageError, Managed};
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::volume::{Volume, check_exports};
@@ -127,72 +128,33 @@ impl Managed for Volumes {
         let state = self.detaching().get(name).cloned();
         let dirty_blocks = status.dirty_blocks + status.buffered_blocks;
         let Some(state) = state else {
-            return Ok(DetachProgress { state: "attached".to_owned(), dirty_blocks, destaged_blocks: 0 });
+            return Ok(DetachProgress { state: DetachState::Attached, dirty_blocks, destaged_blocks: 0 });
         };
         let running = state.running.load(Ordering::Acquire);
         let failed = state.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let destaged_blocks = status.destaged_blocks.saturating_sub(state.destaged_before);
         let state = match (running, failed) {
-            (true, _) => "detaching",
-            (false, None) => "detached",
+            (true, _) => DetachState::Detaching,
+            (false, None) => DetachState::Detached,
             (false, Some(error)) => return Err(ManageError::Failed(error)),
         };
-        Ok(DetachProgress { state: state.to_owned(), dirty_blocks, destaged_blocks })
+        Ok(DetachProgress { state, dirty_blocks, destaged_blocks })
     }
 
-    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError> {
+    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         let volume = self.find(name)?;
-        if let Some(policy) = &changes.policy
-            && policy.info().offline
-        {
-            return Err(ManageError::Invalid(format!(
-                "policy: '{policy}' knows the future, and can only be simulated"
-            )));
-        }
-        for rules in [&changes.allow_clients, &changes.deny_clients].into_iter().flatten() {
-            check_exports(rules, &volume.config().export_names()).map_err(ManageError::Invalid)?;
-        }
-        if changes.write_mode == Some(Mode::WriteBack) {
+        let mut filter = volume.guests().filter();
+        changes.put_filter(&mut filter);
+        let names = volume.config().export_names();
+        check_exports(filter.rules(), &names).map_err(ManageError::Invalid)?;
+        if changes.given(Setting::named("write-mode")).is_some() && changes.mode() == Mode::WriteBack {
             volume.allow_dirty().map_err(|error| ManageError::Failed(error.to_string()))?;
         }
-        volume.with_cache(|cache| {
-            let high = changes.dirty_high.unwrap_or(cache.config().dirty_high);
-            let low = changes.dirty_low.unwrap_or(cache.config().dirty_low);
-            if low > high {
-                return Err(ManageError::Invalid(format!(
-                    "dirty-low: found {low}, expected at most dirty-high, which is {high}"
-                )));
-            }
-            cache.set_dirty_limits(high, low);
-            if changes.policy.is_some() || changes.admission.is_some() {
-                let config = cache.config();
-                let policy = changes.policy.clone().unwrap_or_else(|| config.policy.clone());
-                let admission = match changes.admission.clone() {
-                    Some(rule) => rule.map(|rule| volume.admission(rule, &config.geometry)),
-                    None => config.admission.clone(),
-                };
-                cache.set_policy(policy, admission);
-            }
-            if let Some(copy_forward) = changes.copy_forward {
-                cache.set_copy_forward(copy_forward);
-            }
-            if let Some(mode) = changes.write_mode {
-                cache.set_mode(mode);
-            }
-            if let Some(age_us) = changes.dirty_age_us {
-                cache.set_dirty_age(age_us);
-            }
-            if let Some(bytes) = changes.sequential_bytes {
-                cache.set_sequential((bytes / 4096) as u32);
-            }
-            Ok(())
-        })?;
-        let mut filter = volume.guests().filter();
-        filter.clients = changes.cache_clients.unwrap_or(filter.clients);
-        filter.allow = changes.allow_clients.clone().unwrap_or(filter.allow);
-        filter.deny = changes.deny_clients.clone().unwrap_or(filter.deny);
-        volume.guests().set_filter(filter);
-        self.changed().entry(name.to_owned()).or_default().extend(changes.keys());
+        volume.change(changes).map_err(|error| ManageError::Invalid(error.to_string()))?;
+        if changes.changes(Live::Clients) {
+            volume.guests().set_filter(filter);
+        }
+        self.changed().entry(name.to_owned()).or_default().extend(changes.names());
         Ok(())
     }
 }

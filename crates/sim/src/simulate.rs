@@ -4,6 +4,7 @@ use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_core::quantity::Share;
 use rayon::prelude::*;
 
 use flashwise_trace::error::TraceError;
@@ -30,12 +31,9 @@ impl std::str::FromStr for Warmup {
     /// Reads a number of accesses, or a share such as `10%`.
     fn from_str(text: &str) -> Result<Warmup, String> {
         let wrong = || format!("warm-up '{text}': expected a number of accesses or a share from 0% to 100%");
-        match text.strip_suffix('%') {
-            Some(percent) => match percent.parse::<f64>() {
-                Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Warmup::Share(percent / 100.0)),
-                _ => Err(wrong()),
-            },
-            None => text.parse().map(Warmup::Accesses).map_err(|_| wrong()),
+        match text.ends_with('%') {
+            true => text.parse().map(|share: Share| Warmup::Share(share.of_one())).map_err(|_| wrong()),
+            false => text.parse().map(Warmup::Accesses).map_err(|_| wrong()),
         }
     }
 }

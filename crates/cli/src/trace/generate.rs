@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::ops::RangeInclusive;
 
 use clap::{Args, ValueEnum};
+use flashwise_core::quantity::Share;
 use flashwise_trace::tools::generate::{
     GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, parse_rate, parse_request_blocks,
-    parse_share,
 };
 
 use crate::input::parse_block_size_argument;
@@ -35,8 +35,8 @@ pub struct Generate {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     accesses: Option<u64>,
     /// Reads per request: 0.7 or 70%
-    #[arg(long, value_name = "SHARE", default_value = "0.7", value_parser = share)]
-    read_share: f64,
+    #[arg(long, value_name = "SHARE", default_value = "0.7")]
+    read_share: Share,
     /// Blocks of a request: a number, or a range such as 1..16, both ends included, of which all are equally likely
     #[arg(long, value_name = "N", default_value = "1", value_parser = request_blocks)]
     request_blocks: RangeInclusive<u64>,
@@ -58,10 +58,6 @@ pub struct Generate {
 enum Arrivals {
     Poisson,
     Constant,
-}
-
-fn share(text: &str) -> Result<f64, GenerateError> {
-    parse_share(text)
 }
 
 fn request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateError> {
@@ -94,7 +90,7 @@ impl Generate {
             pattern: self.pattern.clone(),
             blocks: self.blocks,
             length,
-            read_share: self.read_share,
+            read_share: self.read_share.of_one(),
             request_blocks: self.request_blocks.clone(),
             rate: self.rate,
             arrivals: match self.arrivals {

@@ -4,9 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
-use crate::admission::Admission;
-use crate::format::{Geometry, RECORDS_PER_PAGE};
+use crate::admission::{self, Admission, Setting};
+use crate::array::Array;
+use crate::format::{BLOCK_BYTES, Geometry};
+use crate::options::word;
 use crate::policy::Spec;
+use crate::quantity::Share;
 
 /// Free units below which the oldest unit is reset.
 pub(super) const RESERVE_UNITS: u32 = 4;
@@ -37,8 +40,7 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Mode, String> {
-        let mode = Mode::NAMES.iter().find(|(known, _)| *known == name).map(|&(_, mode)| mode);
-        mode.ok_or_else(|| format!("found '{name}', expected write-back, write-through or write-around"))
+        word(name, &Mode::NAMES)
     }
 }
 
@@ -72,7 +74,7 @@ impl fmt::Display for CopyForward {
         match self {
             CopyForward::All => f.write_str("all"),
             CopyForward::Used => f.write_str("used"),
-            CopyForward::Young(share) => write!(f, "young:{}%", share * 100.0),
+            CopyForward::Young(share) => write!(f, "young:{}", Share::new(*share).unwrap_or(Share::WHOLE)),
             CopyForward::None => f.write_str("none"),
         }
     }
@@ -82,12 +84,12 @@ impl FromStr for CopyForward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<CopyForward, String> {
-        let share = || text.strip_prefix("young:")?.strip_suffix('%')?.parse::<f64>().ok();
+        let share = || text.strip_prefix("young:")?.parse().ok().map(Share::of_one);
         match (text, share()) {
             ("all", _) => Ok(CopyForward::All),
             ("used", _) => Ok(CopyForward::Used),
             ("none", _) => Ok(CopyForward::None),
-            (_, Some(percent)) if percent > 0.0 && percent <= 100.0 => Ok(CopyForward::Young(percent / 100.0)),
+            (_, Some(share)) if share > 0.0 => Ok(CopyForward::Young(share)),
             _ => Err(format!(
                 "found '{text}', expected used, all, none or young:SHARE, above 0% and up to 100%: young:50%"
             )),
@@ -113,7 +115,14 @@ impl Default for Regions {
     }
 }
 
-/// What a cache is made of.
+/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of so many bytes.
+pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
+    let block_bytes = BLOCK_BYTES as u64;
+    let flash_bytes = u64::from(geometry.pages()) * block_bytes;
+    Admission { rule, setting: Setting::of(array, block_bytes, flash_bytes as f64, storage_bytes as f64) }
+}
+
+/// What a cache is made of. [`settings`](super::settings) names what users may choose of it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// How the flash device is divided.
@@ -149,27 +158,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// A write-back cache with `policy` and nothing else: no admission rule, no RAM, and else what a server has that is not told.
-    pub fn new(geometry: Geometry, policy: Spec) -> Config {
-        Config {
-            geometry,
-            segment_blocks: RECORDS_PER_PAGE as u32,
-            policy,
-            admission: None,
-            mode: Mode::WriteBack,
-            read_buffer_blocks: 0,
-            write_buffer_blocks: 0,
-            over_provision: 0.1,
-            copy_forward: CopyForward::default(),
-            dirty_high: 0.5,
-            dirty_low: 0.4,
-            dirty_age_us: 15 * 60_000_000,
-            commit_age_us: 5_000_000,
-            sequential_blocks: 1024,
-            regions: Regions::default(),
-        }
-    }
-
     /// Data pages of the log.
     pub fn data_pages(&self) -> u64 {
         u64::from(self.geometry.log_units()) * u64::from(self.geometry.unit_data_pages(self.segment_blocks))

@@ -45,24 +45,25 @@ mod figures;
 mod intents;
 mod pace;
 pub mod request;
+pub mod settings;
 mod write;
 
 use std::collections::{HashMap, HashSet};
 
 use config::RESERVE_UNITS;
-pub use config::{Config, CopyForward, Mode, Regions};
+pub use config::{Config, CopyForward, Mode, Regions, admission};
 pub use figures::Figures;
 use intents::Intents;
 use pace::Pace;
 pub use request::{Kind, Request};
+use settings::{Devices, Live, SettingError, Settings};
 
 use crate::access::{Access, NEVER, Op};
+use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
-use crate::admission::{self, Admission, Setting};
-use crate::array::Array;
 use crate::counters::Counters;
 use crate::filter::Caching;
-use crate::format::{BLOCK_BYTES, Geometry, Place};
+use crate::format::{BLOCK_BYTES, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::Log;
@@ -201,20 +202,6 @@ fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
     })
 }
 
-/// How RAM is divided into blocks of the read buffer and of the write buffer, whose share is 0 to 1.
-pub fn buffer_blocks(ram_bytes: u64, write_buffer_share: f64) -> (u32, u32) {
-    let blocks = u32::try_from(ram_bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
-    let write_buffer = (f64::from(blocks) * write_buffer_share) as u32;
-    (blocks - write_buffer, write_buffer)
-}
-
-/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of `storage_bytes`.
-pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
-    let block_bytes = BLOCK_BYTES as u64;
-    let flash_bytes = u64::from(geometry.pages()) * block_bytes;
-    Admission { rule, setting: Setting::of(array, block_bytes, flash_bytes as f64, storage_bytes as f64) }
-}
-
 impl Cache {
     /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
     pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> Cache {
@@ -277,17 +264,35 @@ impl Cache {
         &self.config
     }
 
+    /// Changes the settings that are given, all of them or, where they do not go with the others, none. Those that cannot change while a
+    /// cache runs stay as they are.
+    pub fn change(&mut self, settings: &Settings, devices: &Devices) -> Result<(), SettingError> {
+        let mut config = self.config.clone();
+        settings.put_live(&mut config, devices);
+        config.check()?;
+        self.config = config;
+        self.active = true;
+        if settings.changes(Live::Policy) {
+            self.rebuild_policy();
+        }
+        if settings.changes(Live::CopyForward) {
+            self.log.policy_mut().set_young(self.config.copy_forward.young_share());
+        }
+        if settings.changes(Live::Streams) {
+            self.streams = Streams::new(self.config.sequential_blocks.into(), STREAMS_DEFAULT);
+        }
+        Ok(())
+    }
+
     /// Changes the policy and the admission rule in front of it; new ones are shown what is on flash.
     pub fn set_policy(&mut self, policy: Spec, admission: Option<Admission>) {
         (self.config.policy, self.config.admission) = (policy, admission);
-        self.log.set_policy(build_policy(&self.config, self.log.has_wrapped()));
-        self.warm_policy();
+        self.rebuild_policy();
     }
 
-    /// Changes which clean blocks are copied forward.
-    pub fn set_copy_forward(&mut self, copy_forward: CopyForward) {
-        self.config.copy_forward = copy_forward;
-        self.log.policy_mut().set_young(copy_forward.young_share());
+    fn rebuild_policy(&mut self) {
+        self.log.set_policy(build_policy(&self.config, self.log.has_wrapped()));
+        self.warm_policy();
     }
 
     /// What an admission rule that adapts decided last; none before the first time.
@@ -323,24 +328,6 @@ impl Cache {
     /// Whether the backend's copy of `block` is not its newest.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.write_buffer.get(block).is_some() || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
-    }
-
-    /// Changes the cleaner's thresholds, as shares of the log's data pages.
-    pub fn set_dirty_limits(&mut self, high: f64, low: f64) {
-        (self.config.dirty_high, self.config.dirty_low) = (high, low.min(high));
-        self.active = true;
-    }
-
-    /// Changes how long data may stay dirty, in microseconds.
-    pub fn set_dirty_age(&mut self, age_us: u64) {
-        self.config.dirty_age_us = age_us;
-        self.active = true;
-    }
-
-    /// Changes from which length sequential streams bypass the flash; 0 for never.
-    pub fn set_sequential(&mut self, blocks: u32) {
-        self.config.sequential_blocks = blocks;
-        self.streams = Streams::new(blocks.into(), STREAMS_DEFAULT);
     }
 
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.

@@ -7,14 +7,15 @@ use flashwise_core::cache::Cache;
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
-use super::{DETACHED, Inner, SPARE_FRAMES, Volume, VolumeError, WITHOUT_FLASH, is_without_flash};
+use super::{Inner, SPARE_FRAMES, Volume, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
+use crate::status::VolumeState;
 
 impl Volume {
     /// Writes everything back and gives the cache up: afterwards the backend alone is whole, and the volume goes on without flash.
     pub fn detach(&self) -> Result<(), VolumeError> {
-        self.detach_into(DETACHED)
+        self.detach_into(VolumeState::Detached)
     }
 
     /// Where the flash failed and nothing is only there, the volume goes on without it, and the backend knows. Else requests that
@@ -23,7 +24,11 @@ impl Volume {
         {
             let mut inner = self.lock();
             let failed = inner.engine.cache().has_flash_failed();
-            if !failed || inner.state != "ok" || inner.closed || std::mem::replace(&mut inner.flash_given_up, true) {
+            if !failed
+                || inner.state != VolumeState::Ok
+                || inner.closed
+                || std::mem::replace(&mut inner.flash_given_up, true)
+            {
                 return;
             }
         }
@@ -32,7 +37,7 @@ impl Volume {
         let can_go_on = inner.engine.cache().can_give_up_flash();
         self.thaw(inner);
         let volume = &self.config.name;
-        let gone_on = can_go_on.then(|| self.detach_into(WITHOUT_FLASH));
+        let gone_on = can_go_on.then(|| self.detach_into(VolumeState::WithoutFlash));
         let mut inner = self.lock();
         let held = std::mem::take(&mut inner.held);
         match gone_on {
@@ -45,7 +50,7 @@ impl Volume {
             }
             Some(Err(error)) => {
                 tracing::error!(volume, %error, "the flash failed, and the volume cannot go on without it");
-                inner.state = "ok";
+                inner.state = VolumeState::Ok;
             }
             None => tracing::error!(
                 volume,
@@ -58,13 +63,13 @@ impl Volume {
         held.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
     }
 
-    fn detach_into(&self, state: &'static str) -> Result<(), VolumeError> {
+    fn detach_into(&self, state: VolumeState) -> Result<(), VolumeError> {
         {
             let mut inner = self.lock();
-            if is_without_flash(inner.state) {
+            if inner.state.is_without_flash() {
                 return Ok(());
             }
-            inner.state = "detaching";
+            inner.state = VolumeState::Detaching;
             inner.engine.cache_mut().stop_admitting();
         }
         let mut attempts_left = 10;
@@ -102,7 +107,7 @@ impl Volume {
         }
     }
 
-    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: &'static str) -> Result<(), VolumeError> {
+    fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: VolumeState) -> Result<(), VolumeError> {
         let marked = self.check_none_lost(inner.engine.cache()).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);

@@ -71,7 +71,7 @@ pub(super) fn open_flash(
 }
 
 fn check_flash_size(config: &VolumeConfig, found: u64) -> Result<(), VolumeError> {
-    let unit = config.erase_unit_bytes;
+    let unit = config.cache.erase_unit_bytes();
     let expected = unit * u64::from(Geometry::UNITS_MIN);
     if found >= expected {
         return Ok(());
@@ -81,7 +81,7 @@ fn check_flash_size(config: &VolumeConfig, found: u64) -> Result<(), VolumeError
 }
 
 fn geometry(config: &VolumeConfig, flash_bytes: u64) -> Geometry {
-    let unit = config.erase_unit_bytes;
+    let unit = config.cache.erase_unit_bytes();
     let bytes = config.flash_size_bytes.unwrap_or(flash_bytes);
     Geometry { units: u32::try_from(bytes / unit).unwrap_or(u32::MAX), unit_pages: (unit / BLOCK) as u32 }
 }
@@ -93,7 +93,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash_bytes: u64, backend: [u8; 16],
         new_cache: Uuid::new_v4().into_bytes(),
         geometry: geometry(config, flash_bytes),
         volume_bytes,
-        writes_back: config.write_mode == Mode::WriteBack,
+        writes_back: config.cache.mode() == Mode::WriteBack,
         threads: SCAN_THREADS,
     }
 }

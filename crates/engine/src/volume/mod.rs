@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::admission::{self, Admission};
-use flashwise_core::cache::{self, Cache};
+use flashwise_core::cache::Cache;
+use flashwise_core::cache::settings::{self, SettingError};
 use flashwise_core::filter::{Caching, Client};
-use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::format::BLOCK_BYTES;
 
 use crate::attach::stores::side_of;
 use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty};
@@ -43,12 +43,13 @@ use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::flash::{Progress, cache_tag};
 use crate::latency::Latencies;
 use crate::record::Recorder;
+use crate::status::VolumeState;
 
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 
-use self::config::cache_config;
+use self::config::{cache_config, devices};
 use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
 use self::extents::overlay;
 use self::pacer::Pacer;
@@ -62,9 +63,6 @@ const SPARE_FRAMES: u32 = 2048;
 const NOW_BYTES: u64 = 256 << 10;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 const READ_PATIENCE: u8 = 5;
-/// The states of a volume that goes on without its flash: it was asked to, or its flash failed.
-const DETACHED: &str = "detached";
-const WITHOUT_FLASH: &str = "without-flash";
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// Blocks that are asked about under one lock when extents are told.
@@ -81,7 +79,8 @@ struct Inner {
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
     closed: bool,
-    state: &'static str,
+    /// Where in its life the volume is; whether a device fails is asked of the devices.
+    state: VolumeState,
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
@@ -194,7 +193,7 @@ impl Volume {
             waiting: VecDeque::new(),
             frozen: false,
             closed: false,
-            state: "ok",
+            state: VolumeState::Ok,
             failed_requests: 0,
             flash_given_up: false,
             held: Vec::new(),
@@ -208,7 +207,7 @@ impl Volume {
             ended: Condvar::new(),
             transfers: OnceLock::new(),
             attachment: Mutex::new(pair.attachment),
-            guests: Guests::new(config.filter.clone()),
+            guests: Guests::new(config.cache.filter()),
             side: pair.side,
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
@@ -426,9 +425,12 @@ impl Volume {
         receiver.recv().map_err(|_| Error::ShuttingDown)?.map(drop)
     }
 
-    /// An admission rule for its cache.
-    pub fn admission(&self, rule: admission::Spec, geometry: &Geometry) -> Admission {
-        cache::admission(rule, &self.config.array, geometry, self.size())
+    /// Changes settings of the cache while it runs.
+    pub fn change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
+        let mut inner = self.lock();
+        let cache = inner.engine.cache_mut();
+        let devices = devices(&self.config, &cache.config().geometry, self.size());
+        cache.change(settings, &devices)
     }
 
     /// Who has it open, and whose requests are cached.
@@ -469,7 +471,7 @@ impl Volume {
         }
         let mut refused = std::mem::take(&mut inner.waiting);
         refused.extend(std::mem::take(&mut inner.held));
-        let detached = is_without_flash(inner.state);
+        let detached = inner.state.is_without_flash();
         if flushed.is_ok() && !detached {
             inner.engine.close(Volume::now_us());
         }
@@ -501,7 +503,7 @@ impl Volume {
 
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
     pub fn allow_dirty(&self) -> Result<(), VolumeError> {
-        if is_without_flash(self.lock().state) {
+        if self.lock().state.is_without_flash() {
             return Ok(());
         }
         let allowed = self.attachment().allow_dirty(&*self.flash, &*self.side);
@@ -548,7 +550,7 @@ impl Volume {
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
-        let attached = !is_without_flash(self.lock().state);
+        let attached = !self.lock().state.is_without_flash();
         let written = if attached { self.attachment().set_volume_bytes(&*self.flash, size_bytes) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
@@ -594,11 +596,6 @@ impl Export for Volume {
 /// Whether one read of the flash is all there is to do.
 fn is_flash_read(transfers: &[Transfer]) -> bool {
     matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
-}
-
-/// Whether a volume in this state goes on without its flash.
-fn is_without_flash(state: &str) -> bool {
-    matches!(state, DETACHED | WITHOUT_FLASH)
 }
 
 /// What is due once in a while, and whenever someone asks to look at the flash.

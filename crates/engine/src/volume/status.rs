@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use flashwise_core::filter::listed;
 
-use super::{BLOCK, Inner, Volume, WITHOUT_FLASH};
+use super::{BLOCK, Inner, Volume};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
-use crate::status::{FaultsStatus, Rating, VolumeStatus};
+use crate::status::{FaultsStatus, Rating, VolumeState, VolumeStatus};
 
 impl Volume {
     /// What there is to know of it.
@@ -27,7 +27,7 @@ impl Volume {
             admission_threshold: cache.admission_threshold(),
             admission_decisions: cache.decision().map_or(0, |decision| decision.number),
             write_mode: config.mode.name().to_owned(),
-            state: state.to_owned(),
+            state,
             state_reason,
             read_blocks: figures.read_blocks,
             written_blocks: figures.written_blocks,
@@ -89,16 +89,19 @@ impl Volume {
 }
 
 /// What state it is in, and why if a device failed.
-fn state(inner: &Inner) -> (&'static str, Option<String>) {
+fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
-    if inner.engine.cache().has_flash_failed() || inner.state == WITHOUT_FLASH {
+    if inner.engine.cache().has_flash_failed() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).collect();
-        let state = if inner.state == WITHOUT_FLASH { WITHOUT_FLASH } else { "flash-failed" };
+        let state = match inner.state {
+            VolumeState::WithoutFlash => VolumeState::WithoutFlash,
+            _ => VolumeState::FlashFailed,
+        };
         return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
     match (inner.state, backend) {
-        ("ok" | "detached", Some(reason)) => ("backend-failed", Some(reason)),
+        (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
         (state, reason) => (state, reason),
     }
 }

@@ -80,7 +80,8 @@ fn check_names(number: usize, config: &ServerConfig, origin: &Origin<'_>) -> Res
 
 fn check_rules(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let names = volume.export_names();
-    for (key, rules) in [("allow-clients", &volume.filter.allow), ("deny-clients", &volume.filter.deny)] {
+    let filter = volume.cache.filter();
+    for (key, rules) in [("allow-clients", &filter.allow), ("deny-clients", &filter.deny)] {
         check_exports(rules, &names).map_err(|problem| origin.refuse(Section::Volume(number), key, problem))?;
     }
     Ok(())
@@ -100,13 +101,9 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
     if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
         return Err(origin.missing(section, key, expected));
     }
-    if volume.dirty_low > volume.dirty_high {
-        let (low, high) = (100.0 * volume.dirty_low, 100.0 * volume.dirty_high);
-        let problem = format!("found {low}%, expected at most dirty-high, which is {high}%");
-        return Err(origin.refuse(section, "dirty-low", problem));
-    }
+    volume.cache.check().map_err(|error| origin.refuse(section, &error.key, error.problem))?;
     if let Some(bytes) = volume.flash_size_bytes {
-        check_flash_size(bytes, volume.erase_unit_bytes)
+        check_flash_size(bytes, volume.cache.erase_unit_bytes())
             .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
     }
     Ok(())

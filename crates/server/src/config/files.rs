@@ -38,7 +38,7 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
         if !origin.tables.entries(section).iter().any(|entry| entry.key == "discard") {
             volume.discard = is_device;
         }
-        memory_bytes += volume.ram_bytes;
+        memory_bytes += volume.cache.ram_bytes();
         check_memory(memory_bytes).map_err(|problem| origin.refuse(section, "ram", problem))?;
     }
     if let Some(record) = &config.record {
@@ -194,7 +194,7 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
                 }
                 Some(_) => Ok(is_device),
                 None => {
-                    let check = check_flash_size(bytes, volume.erase_unit_bytes);
+                    let check = check_flash_size(bytes, volume.cache.erase_unit_bytes());
                     check.map(|()| is_device).map_err(|problem| ("flash", problem))
                 }
             }

@@ -2,9 +2,10 @@
 // A row of the table is one line: what it sets.
 #![allow(clippy::unit_arg)]
 
-use flashwise_core::cache::Mode;
-use flashwise_core::filter::Clients;
-use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use std::sync::LazyLock;
+
+use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
+use flashwise_core::format::BLOCK_BYTES;
 
 use tracing::level_filters::LevelFilter;
 
@@ -19,8 +20,29 @@ pub struct Key<T> {
     pub name: &'static str,
     /// The value that it has where none is given, as in TOML without quotes; none for a key that may be absent or must be given.
     pub default: Option<&'static str>,
-    /// Sets it.
-    pub set: fn(&mut T, &Value) -> Result<(), Problem>,
+    set: Set<T>,
+}
+
+/// How a key is set.
+enum Set<T> {
+    /// The default too is set by it.
+    By(fn(&mut T, &Value) -> Result<(), Problem>),
+    /// As one of the cache's settings, which have their defaults themselves.
+    Setting(&'static Setting, fn(&mut T) -> &mut Settings),
+}
+
+impl<T> Key<T> {
+    /// Sets what the key stands for.
+    pub fn set(&self, target: &mut T, value: &Value) -> Result<(), Problem> {
+        match &self.set {
+            Set::By(set) => set(target, value),
+            Set::Setting(setting, settings) => {
+                let value = setting.read(&value.given()).map_err(|error| error.problem)?;
+                settings(target).set(setting, value);
+                Ok(())
+            }
+        }
+    }
 }
 
 impl<T> std::fmt::Debug for Key<T> {
@@ -34,17 +56,12 @@ const fn key<T>(
     default: Option<&'static str>,
     set: fn(&mut T, &Value) -> Result<(), Problem>,
 ) -> Key<T> {
-    Key { name, default, set }
+    Key { name, default, set: Set::By(set) }
 }
 
 /// Largest volume: its blocks have numbers of 32 bits.
 pub const VOLUME_BYTES_MAX: u64 = 16 << 40;
-/// Smallest and largest erase unit.
-pub const ERASE_UNIT_BYTES: (u64, u64) =
-    (Geometry::UNIT_PAGES_MIN as u64 * BLOCK, Geometry::UNIT_PAGES_MAX as u64 * BLOCK);
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Most RAM of a volume: its frames have numbers of 32 bits.
-const RAM_BYTES_MAX: u64 = 8 << 40;
 
 /// Largest limit of a recording.
 const RECORD_BYTES_MAX: u64 = 1 << 50;
@@ -131,8 +148,17 @@ pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
     }),
 ];
 
-/// Keys of each `[[volume]]`.
-pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
+/// Keys of each `[[volume]]`: its devices, the settings of its cache, and what else there is.
+pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
+    let of_setting = |setting: &'static Setting| Key {
+        name: setting.name(),
+        default: Some(setting.parameter.default),
+        set: Set::Setting(setting, |volume: &mut VolumeConfig| &mut volume.cache),
+    };
+    DEVICE_KEYS.into_iter().chain(SETTINGS.iter().map(of_setting)).chain(OTHER_KEYS).collect()
+});
+
+const DEVICE_KEYS: [Key<VolumeConfig>; 9] = [
     key("name", None, |volume, value| {
         volume.name = export_name(&value.text()?)?;
         Ok(())
@@ -152,26 +178,6 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         Ok(())
     }),
     key("flash-size", None, |volume, value| Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
-    key("erase-unit", Some("2MiB"), |volume, value| {
-        volume.erase_unit_bytes = erase_unit(value)?;
-        Ok(())
-    }),
-    key("ram", Some("128MiB"), |volume, value| {
-        volume.ram_bytes = value.size(0, RAM_BYTES_MAX)?;
-        Ok(())
-    }),
-    key("write-buffer-share", Some("50%"), |volume, value| {
-        volume.write_buffer_share = value.share(1.0)?;
-        Ok(())
-    }),
-    key("policy", Some("larc"), |volume, value| {
-        volume.policy = value.policy()?;
-        Ok(())
-    }),
-    key("admission", Some("none"), |volume, value| {
-        volume.admission = value.admission()?;
-        Ok(())
-    }),
     key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
         volume.array.cache = value.device()?;
         Ok(())
@@ -180,50 +186,9 @@ pub const VOLUME_KEYS: &[Key<VolumeConfig>] = &[
         volume.array.storage = value.device()?;
         Ok(())
     }),
-    key("write-mode", Some("write-back"), |volume, value| {
-        volume.write_mode = value.word(&Mode::NAMES)?;
-        Ok(())
-    }),
-    key("over-provision", Some("10%"), |volume, value| {
-        volume.over_provision = value.share(0.9)?;
-        Ok(())
-    }),
-    key("copy-forward", Some("used"), |volume, value| {
-        volume.copy_forward = value.text()?.parse()?;
-        Ok(())
-    }),
-    key("dirty-high", Some("50%"), |volume, value| {
-        volume.dirty_high = value.share(1.0)?;
-        Ok(())
-    }),
-    key("dirty-low", Some("40%"), |volume, value| {
-        volume.dirty_low = value.share(1.0)?;
-        Ok(())
-    }),
-    key("dirty-age", Some("15min"), |volume, value| {
-        volume.dirty_age_us = value.duration_us()?;
-        Ok(())
-    }),
-    key("commit-age", Some("5s"), |volume, value| {
-        volume.commit_age_us = value.duration_us()?;
-        Ok(())
-    }),
-    key("sequential-bypass", Some("4MiB"), |volume, value| {
-        volume.sequential_bytes = value.size(0, 1 << 40)?;
-        Ok(())
-    }),
-    key("cache-clients", Some("all"), |volume, value| {
-        volume.filter.clients = value.word(&Clients::NAMES)?;
-        Ok(())
-    }),
-    key("allow-clients", Some("none"), |volume, value| {
-        volume.filter.allow = value.rules()?;
-        Ok(())
-    }),
-    key("deny-clients", Some("none"), |volume, value| {
-        volume.filter.deny = value.rules()?;
-        Ok(())
-    }),
+];
+
+const OTHER_KEYS: [Key<VolumeConfig>; 6] = [
     key("discard", None, |volume, value| {
         volume.discard = value.boolean()?;
         Ok(())
@@ -252,12 +217,4 @@ fn export_name(name: &str) -> Result<String, Problem> {
         return Err(format!("found '{name}', expected a name of at most 255 bytes without '/' and control characters"));
     }
     Ok(name.to_owned())
-}
-
-fn erase_unit(value: &Value) -> Result<u64, Problem> {
-    let bytes = value.size(ERASE_UNIT_BYTES.0, ERASE_UNIT_BYTES.1)?;
-    if !bytes.is_power_of_two() {
-        return Err(format!("found {value}, expected a power of two from 64KiB to 256MiB"));
-    }
-    Ok(bytes)
 }

@@ -24,7 +24,6 @@ use flashwise_core::options::nearest;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::manage::KEYS as SETTABLE;
 use document::{Entry, Tables};
 use flashwise_engine::attach::stores::default_state_directory;
 use flashwise_engine::record;
@@ -225,10 +224,10 @@ impl Origin<'_> {
     }
 
     /// Sets the defaults of `keys`, then what the table gives.
-    fn apply<T>(&self, section: Section, keys: &'static [Key<T>], target: &mut T) -> Result<(), ConfigError> {
+    fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T) -> Result<(), ConfigError> {
         for key in keys {
             if let Some(default) = key.default {
-                let result = (key.set)(target, &Value::Plain(default.to_owned()));
+                let result = key.set(target, &Value::Plain(default.to_owned()));
                 assert_eq!(result, Ok(()), "the default of {} is valid", key.name);
             }
         }
@@ -238,7 +237,7 @@ impl Origin<'_> {
                 let near = nearest(key, &expected);
                 return Err(ConfigError::UnknownKey { place: self.place(section, key), near, expected });
             };
-            (known.set)(target, value).map_err(|problem| self.refuse(section, key, problem))?;
+            known.set(target, value).map_err(|problem| self.refuse(section, key, problem))?;
         }
         Ok(())
     }
@@ -292,7 +291,7 @@ impl ServerConfig {
         origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
-            origin.apply(Section::Volume(number), VOLUME_KEYS, &mut volume)?;
+            origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume)?;
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
         }
@@ -312,20 +311,6 @@ pub struct Flags {
     pub api: Vec<(&'static str, String)>,
     /// Keys of the volume.
     pub volume: Vec<(&'static str, String)>,
-}
-
-/// Reads the value of a key that can be [set](crate::manage::KEYS) while a volume is served, as text, and says what is wrong with it.
-pub fn check_setting(key: &str, text: &str) -> Result<&'static str, ConfigError> {
-    let place = || Place::Flag(key.to_owned());
-    let Some(name) = SETTABLE.into_iter().find(|name| *name == key) else {
-        let expected = SETTABLE.to_vec();
-        return Err(ConfigError::UnknownKey { place: place(), near: nearest(key, &expected), expected });
-    };
-    let known = VOLUME_KEYS.iter().find(|known| known.name == name).expect("what can be set is a key");
-    let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
-    (known.set)(&mut volume, &Value::Plain(text.to_owned()))
-        .map_err(|problem| ConfigError::Value { place: place(), problem })?;
-    Ok(name)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use flashwise_core::cache::Mode;
-use flashwise_core::filter::Filter;
+use flashwise_core::cache::settings::SETTINGS;
+
+use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
 use super::*;
 
@@ -52,7 +53,7 @@ fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
         of("api", API_KEYS),
         of("tls", TLS_KEYS),
         of("limits", LIMITS_KEYS),
-        of("volume", VOLUME_KEYS),
+        of("volume", &VOLUME_KEYS),
     ]
     .concat()
 }
@@ -88,7 +89,7 @@ fn the_example_has_every_key_with_its_default_and_no_other() {
 #[test]
 fn the_example_is_read_with_and_without_what_is_commented_out() {
     let config = parse(EXAMPLE).unwrap();
-    assert_eq!(config.volumes[0].policy.to_string(), "larc");
+    assert_eq!(config.volumes[0].cache.policy().to_string(), "larc");
     let all: String = EXAMPLE
         .lines()
         .map(|line| if line.starts_with("# ") { "" } else { line.trim_start_matches('#') })
@@ -117,13 +118,10 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((config.limits.connections_max, config.limits.bytes_in_flight_max), (4096, 64 << 20));
     assert_eq!((config.limits.requests_in_flight_max, config.limits.handshake_time_max_us), (128, 60_000_000));
     let volume = &config.volumes[0];
-    assert_eq!((volume.erase_unit_bytes, volume.ram_bytes, volume.write_buffer_share), (2 << 20, 128 << 20, 0.5));
-    assert_eq!((volume.over_provision, volume.dirty_high, volume.dirty_low), (0.1, 0.5, 0.4));
-    assert_eq!((volume.dirty_age_us, volume.commit_age_us), (900_000_000, 5_000_000));
-    assert_eq!((volume.sequential_bytes, volume.backend_delay_us), (4 << 20, 0));
-    assert_eq!((volume.write_mode, volume.direct_io, volume.warranty_years), (Mode::WriteBack, true, 5.0));
-    assert!(volume.admission.is_none());
-    assert_eq!((&volume.filter, volume.aliases.len()), (&Filter::default(), 0));
+    // What the settings of the cache are by default stands with their table.
+    assert_eq!((volume.cache.erase_unit_bytes(), volume.cache.ram_bytes()), (2 << 20, 128 << 20));
+    assert_eq!((volume.cache.mode(), volume.backend_delay_us), (Mode::WriteBack, 0));
+    assert_eq!((volume.direct_io, volume.warranty_years, volume.aliases.len()), (true, 5.0, 0));
     assert_eq!(volume.array, flashwise_device::paper());
     let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
     assert_eq!(format!("{made:?}"), format!("{volume:?}"));
@@ -275,7 +273,7 @@ fn flags_are_read_like_the_keys_of_a_file() {
     let config = ServerConfig::from_flags(flags(&folder, &given)).unwrap();
     let volume = &config.volumes[0];
     assert_eq!((volume.size_bytes, volume.flash_size_bytes), (Some(512 << 10), Some(64 << 20)));
-    assert_eq!((volume.policy.to_string().as_str(), volume.write_mode), ("lru", Mode::WriteAround));
+    assert_eq!((volume.cache.policy().to_string().as_str(), volume.cache.mode()), ("lru", Mode::WriteAround));
     assert!(!volume.discard, "files are not discarded unless asked for");
     let config = ServerConfig::from_flags(flags(&folder, &[("flash-size", "64MiB"), ("discard", "true")])).unwrap();
     assert!(config.volumes[0].discard);
@@ -315,11 +313,17 @@ fn a_file_used_by_two_volumes_or_for_the_record_is_refused() {
     insta::assert_snapshot!([twice, recorded, token, memory, unread].join("\n"));
 }
 
+/// Each setting of the cache is a key of the file, with its value in the words of the table.
 #[test]
-fn only_what_can_be_set_while_serving_is_a_setting() {
-    assert_eq!(check_setting("dirty-high", "40%").unwrap(), "dirty-high");
-    let error = |key: &str, value: &str| check_setting(key, value).unwrap_err().to_string();
-    assert!(error("ram", "1GiB").starts_with("--ram: unknown key; expected one of: policy, admission, write-mode"));
-    assert!(error("dirty-hihg", "1").contains("did you mean 'dirty-high'?"));
-    assert!(error("dirty-age", "7").contains("has no unit"));
+fn every_setting_of_the_cache_is_a_key_of_a_volume() {
+    for setting in &SETTINGS {
+        let (name, default) = (setting.name(), setting.parameter.default);
+        let config = parse(&format!("{LEAST}{name} = '{default}'\n")).unwrap();
+        assert_eq!(config.volumes[0].cache.given(setting), Some(&setting.default()), "{name}");
+        let error = refusal(&format!("{LEAST}{name} = true\n"));
+        assert!(
+            error.starts_with(&format!("flashwise.toml:6: [[volume]] 'a' {name}: found true, expected ")),
+            "{error}"
+        );
+    }
 }

@@ -4,11 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_core::admission;
 use flashwise_core::array::Tier;
-use flashwise_core::filter::Rule;
-use flashwise_core::options::{OptionError, nearest};
-use flashwise_core::policy::Spec;
+use flashwise_core::cache::settings::Given;
+use flashwise_core::options::word;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
 use flashwise_device::{ArrayError, tier_of_option};
 
@@ -82,14 +80,6 @@ impl Value {
         }
     }
 
-    /// Rules of the I/O filter: an array, or text with commas between them.
-    pub fn rules(&self) -> Result<Vec<Rule>, Problem> {
-        match self {
-            Value::List(values) => values.iter().map(|value| value.text()?.parse()).collect(),
-            one => Rule::parse_list(&one.text()?),
-        }
-    }
-
     /// Yes or no.
     pub fn boolean(&self) -> Result<bool, Problem> {
         match self {
@@ -135,16 +125,6 @@ impl Value {
         .filter(|number: &f64| number.is_finite())
     }
 
-    /// A share from 0 to `max`: a percentage in quotes or a number.
-    pub fn share(&self, max: f64) -> Result<f64, Problem> {
-        let percent = self.as_text().and_then(|text| text.strip_suffix('%'));
-        let percent = percent.and_then(|percent| percent.trim().parse::<f64>().ok()).map(|percent| percent / 100.0);
-        match percent.or_else(|| self.number()) {
-            Some(share) if (0.0..=max).contains(&share) => Ok(share),
-            _ => self.refuse(&format!("a share from 0% to {}%, as \"30%\" or 0.3", 100.0 * max)),
-        }
-    }
-
     /// A number above 0, at most `max`.
     pub fn positive(&self, max: f64) -> Result<f64, Problem> {
         match self.number() {
@@ -167,32 +147,22 @@ impl Value {
 
     /// One of some words.
     pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, Problem> {
-        let found = self.as_text().unwrap_or_default();
-        if let Some((_, meant)) = words.iter().find(|(word, _)| *word == found) {
-            return Ok(*meant);
+        match self.as_text() {
+            Some(text) => word(text, words),
+            None => self.refuse(&words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")),
         }
-        let words: Vec<&'static str> = words.iter().map(|(word, _)| *word).collect();
-        let near = nearest(found, &words).map(|word| format!(" (did you mean '{word}'?)")).unwrap_or_default();
-        Err(format!("found {self}{near}, expected {}", words.join(", ")))
     }
 
-    /// A policy that can run without knowing the future.
-    pub fn policy(&self) -> Result<Spec, Problem> {
-        let spec = Spec::parse(&self.text()?).map_err(|error| error.to_string())?;
-        if spec.info().offline {
-            return Err(format!(
-                "found {self}, which needs to know the future and can only be simulated; expected another of the policies \
-                 that `flashwise policies` lists"
-            ));
-        }
-        Ok(spec)
-    }
-
-    /// An admission rule, or `none`.
-    pub fn admission(&self) -> Result<Option<admission::Spec>, Problem> {
-        match self.text()?.as_str() {
-            "none" => Ok(None),
-            rule => rule.parse().map(Some).map_err(|error: OptionError| error.to_string()),
+    /// As a setting of the cache takes it.
+    pub fn given(&self) -> Given<'_> {
+        match self {
+            Value::Plain(text) | Value::Text(text) => Given::Text(text),
+            Value::Number(text) => Given::Number(text),
+            Value::List(values) => match values.iter().map(Value::as_text).collect() {
+                Some(texts) => Given::Texts(texts),
+                None => Given::Other(self.to_string()),
+            },
+            Value::Boolean(_) | Value::Table | Value::Date(_) => Given::Other(self.to_string()),
         }
     }
 
@@ -224,17 +194,6 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_percentages_or_numbers() {
-        for (value, share) in [(text("30%"), 0.3), (number("0.3"), 0.3), (plain("30%"), 0.3), (number("1"), 1.0)] {
-            assert_eq!(value.share(1.0), Ok(share), "{value}");
-        }
-        for value in [text("0.3"), text("130%"), number("30"), number("nan"), plain("-1%"), Value::Boolean(true)] {
-            let error = value.share(1.0).unwrap_err();
-            assert_eq!(error, format!("found {value}, expected a share from 0% to 100%, as \"30%\" or 0.3"));
-        }
-    }
-
-    #[test]
     fn sizes_are_multiples_of_a_block_within_bounds() {
         assert_eq!(text("1GiB").size(0, u64::MAX), Ok(1 << 30));
         assert_eq!(number("8192").size(4096, 8192), Ok(8192));
@@ -251,28 +210,8 @@ mod tests {
         assert_eq!(text("write-around").word(&Mode::NAMES), Ok(Mode::WriteAround));
         let error = text("writeback").word(&Mode::NAMES).unwrap_err();
         let expected =
-            "found 'writeback' (did you mean 'write-back'?), expected write-back, write-through, write-around";
+            "found 'writeback' (did you mean 'write-back'?), expected write-back, write-through or write-around";
         assert_eq!(error, expected);
-    }
-
-    #[test]
-    fn a_policy_that_needs_the_future_is_refused() {
-        assert_eq!(text("larc:fill=ghost").policy().unwrap().to_string(), "larc:fill=ghost");
-        assert!(text("fif").policy().unwrap_err().contains("can only be simulated"));
-        assert!(text("lark").policy().unwrap_err().contains("did you mean 'larc'?"));
-    }
-
-    #[test]
-    fn a_rule_or_none_is_read_and_others_are_refused_by_what_is_wrong() {
-        assert!(text("none").admission().unwrap().is_none());
-        assert_eq!(text("size:max=8KiB").admission().unwrap().unwrap().to_string(), "size:max=8KiB");
-        let errors = ["sise", "probability:p=2", "auto:policies=fif"].map(|rule| text(rule).admission().unwrap_err());
-        let expected = [
-            "unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, hotness, probability, adaptive, auto",
-            "probability: option 'p' is '2', expected a number from 0 to 1",
-            "auto: option 'policies' is 'fif', expected policies that do not know the future",
-        ];
-        assert_eq!(errors, expected);
     }
 
     #[test]

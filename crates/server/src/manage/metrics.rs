@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
-use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
 
 /// What [`encode`] writes, for the header `Content-Type`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -198,9 +198,6 @@ fn in_bytes(blocks: u64) -> Option<f64> {
     Some((blocks * BLOCK_BYTES) as f64)
 }
 
-/// States that a volume can be in.
-const STATES: [&str; 6] = ["ok", "flash-failed", "without-flash", "backend-failed", "detaching", "detached"];
-
 /// Labels in order.
 struct Labels<'a>(&'a [(&'a str, &'a str)]);
 
@@ -296,8 +293,8 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     let mut state =
         encoder.encode_descriptor("volume_state", "1 for the state that the volume is in", None, MetricType::Gauge)?;
     for volume in &status.volumes {
-        for known in STATES {
-            let labels = [("volume", volume.name.as_str()), ("state", known)];
+        for known in VolumeState::ALL {
+            let labels = [("volume", volume.name.as_str()), ("state", known.name())];
             state.encode_family(&Labels(&labels))?.encode_gauge(&u64::from(volume.state == known))?;
         }
     }

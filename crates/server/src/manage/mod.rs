@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use flashwise_core::cache::settings::Settings;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
-pub use changes::{Changes, KEYS};
+pub use changes::{Changes, parse as parse_changes};
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use routes::openapi;
 
@@ -58,18 +59,31 @@ pub trait Managed: Send + Sync + 'static {
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
 
     /// Changes settings of a volume, all of them or, if that fails, none.
-    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError>;
+    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError>;
 }
 
 /// How far detaching a volume is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DetachProgress {
-    /// `attached`, `detaching`, `detached`, or `failed`.
-    pub state: String,
+    /// Whether it began, and whether it is done.
+    pub state: DetachState,
     /// Blocks that are still to be written back.
     pub dirty_blocks: u64,
     /// Blocks that were written back since detaching began.
     pub destaged_blocks: u64,
+}
+
+/// Whether a volume is being detached. Where that fails, the question how far it is fails with the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DetachState {
+    /// Nobody asked for it.
+    #[default]
+    Attached,
+    /// What is dirty is being written back.
+    Detaching,
+    /// The backend alone is whole.
+    Detached,
 }
 
 /// Why something that was asked of a server was not done.

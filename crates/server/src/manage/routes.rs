@@ -16,7 +16,7 @@ use serde::Serialize;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{OpenApi, ToSchema};
 
-use super::changes::Changes;
+use super::changes::{self, Changes};
 use super::guard::Guard;
 use super::{DetachProgress, ManageError, Managed, metrics};
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -118,7 +118,7 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
     patch,
     path = "/v1/volumes/{name}",
     params(("name" = String, Path, description = "The volume")),
-    request_body = Settings,
+    request_body = Changes,
     responses(
         (status = 200, description = "What was asked for", body = VolumeStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
@@ -129,7 +129,7 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
 async fn change(State(server): Server, name: Name, request: Request) -> Answer<Json<VolumeStatus>> {
     let name = volume(name)?;
     let body = body(request.into_body()).await?;
-    let changes = Changes::parse(&body).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+    let changes = changes::parse(&body).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
     let work = move |server: &dyn Managed| {
         server.set(&name, &changes)?;
         server.volume(&name)
@@ -145,35 +145,6 @@ async fn body(body: Body) -> Answer<Bytes> {
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, error)
     };
     read.map_err(late)?.map_err(large)
-}
-
-/// What `PATCH` takes: settings to change, at least one.
-#[derive(ToSchema)]
-#[schema(rename_all = "kebab-case")]
-#[expect(dead_code, reason = "it describes the JSON that Changes reads")]
-struct Settings {
-    /// Replacement policy with its options, such as `larc`.
-    policy: Option<String>,
-    /// Admission rule with its options, such as `size:max=64KiB`, or `none`.
-    admission: Option<String>,
-    /// `write-back`, `write-through` or `write-around`.
-    write_mode: Option<String>,
-    /// What is copied forward of an erase unit that is reset: `used`, `all`, `none` or `young:50%`.
-    copy_forward: Option<String>,
-    /// The cleaner starts above this share of dirty blocks, 0 to 1.
-    dirty_high: Option<f64>,
-    /// It stops at this share.
-    dirty_low: Option<f64>,
-    /// Blocks that have been dirty for longer are written back, such as `30s`.
-    dirty_age: Option<String>,
-    /// Sequential streams longer than this bypass the flash, such as `1MiB`; `0` for never.
-    sequential_bypass: Option<String>,
-    /// Which clients are cached that no rule names: `all` or `none`.
-    cache_clients: Option<String>,
-    /// Rules such as `uid:1000`: clients that are cached.
-    allow_clients: Option<Vec<String>>,
-    /// Rules: clients that are not cached.
-    deny_clients: Option<Vec<String>>,
 }
 
 /// Makes what was written to all volumes durable.

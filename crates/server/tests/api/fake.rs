@@ -2,13 +2,14 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
+use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeStatus};
-use flashwise_server::manage::{Changes, DetachProgress, ManageError, Managed};
+use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed};
 
 #[derive(Debug, Default)]
 struct State {
     calls: Vec<String>,
-    changes: Changes,
+    changes: Settings,
     policy: Option<String>,
     detaching: bool,
     flush_broken: bool,
@@ -36,7 +37,6 @@ pub fn volume(name: &str, seed: u64) -> VolumeStatus {
     };
     VolumeStatus {
         name: name.to_owned(),
-        state: "ok".to_owned(),
         policy: "larc".to_owned(),
         read_blocks: seed + 10,
         flash_read_hits: seed + 3,
@@ -59,7 +59,7 @@ impl Fake {
     }
 
     /// What was changed last.
-    pub fn changes(&self) -> Changes {
+    pub fn changes(&self) -> Settings {
         self.state().changes.clone()
     }
 
@@ -132,22 +132,18 @@ impl Managed for Fake {
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
         self.volume(name)?;
         if !self.state().detaching {
-            return Ok(DetachProgress { state: "attached".to_owned(), ..DetachProgress::default() });
+            return Ok(DetachProgress { state: DetachState::Attached, ..DetachProgress::default() });
         }
-        Ok(DetachProgress { state: "detaching".to_owned(), dirty_blocks: 7, destaged_blocks: 3 })
+        Ok(DetachProgress { state: DetachState::Detaching, dirty_blocks: 7, destaged_blocks: 3 })
     }
 
-    fn set(&self, name: &str, changes: &Changes) -> Result<(), ManageError> {
+    fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         self.volume(name)?;
-        if let Some(low) = changes.dirty_low
-            && changes.dirty_high.is_none()
-            && low > 0.5
-        {
-            let error = format!("dirty-low: found {low}, expected at most dirty-high, which is 0.5");
-            return Err(ManageError::Invalid(error));
-        }
+        // Whoever has the volume knows the other limit; of this one, both have their defaults.
+        changes.check().map_err(|error| ManageError::Invalid(error.to_string()))?;
         let mut state = self.state();
-        state.policy = changes.policy.as_ref().map(ToString::to_string).or(state.policy.take());
+        let policy = changes.given(Setting::named("policy")).map(ToString::to_string);
+        state.policy = policy.or(state.policy.take());
         state.changes = changes.clone();
         Ok(())
     }

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use client::{Answer, ask, request};
 use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::Setting;
+use flashwise_core::options::Parameter;
 use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_server::manage::{Address, Api, ApiError, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
@@ -86,15 +88,16 @@ fn settings_are_changed_and_wrong_ones_refused() {
     assert_eq!((answer.status, json_of(&answer)["policy"].clone()), (200, json!("lru")));
     {
         let changes = fake.changes();
-        assert_eq!((changes.write_mode, changes.dirty_age_us), (Some(Mode::WriteAround), Some(5_000_000)));
-        assert!(changes.dirty_high.is_none() && changes.dirty_low.is_none() && changes.sequential_bytes.is_none());
+        assert!(changes.names().eq(["policy", "write-mode", "dirty-age"]));
+        let age = changes.given(Setting::named("dirty-age")).map(ToString::to_string);
+        assert_eq!((changes.mode(), age.as_deref()), (Mode::WriteAround, Some("5s")));
     }
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"polcy": "lru"}"#));
     assert_eq!(status, 400);
-    assert!(error.starts_with("unknown setting 'polcy' (did you mean 'policy'?)"), "{error}");
+    assert!(error.starts_with("polcy: unknown setting (did you mean 'policy'?)"), "{error}");
     // Only whoever applies it knows the other limit.
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", r#"{"dirty-low": 0.9}"#));
-    assert_eq!((status, error.as_str()), (400, "dirty-low: found 0.9, expected at most dirty-high, which is 0.5"));
+    assert_eq!((status, error.as_str()), (400, "dirty-low: found 90%, expected at most dirty-high, which is 50%"));
     let large = format!("{{\"policy\": \"{}\"}}", "x".repeat(64 << 10));
     let (status, error) = error_of(&ask(&api, "PATCH", "/v1/volumes/one", &large));
     assert_eq!((status, error.as_str()), (413, "the body broke off or is too large, expected at most 65536 bytes"));
@@ -327,8 +330,10 @@ fn every_route_and_metric_is_documented() {
         assert!(documentation.contains(&format!("| `{name}` |")), "{name}");
     }
     assert_eq!(documentation.matches("| `flashwise_").count(), names.len());
-    for key in flashwise_server::manage::KEYS {
-        assert!(documentation.contains(&format!("| `{key}` |")), "{key}");
+    for setting in Setting::settable() {
+        let Parameter { name, default, meaning, .. } = setting.parameter;
+        let row = format!("| `{name}` | `{default}` | {meaning} |");
+        assert!(documentation.contains(&row), "{row}");
     }
 }
 

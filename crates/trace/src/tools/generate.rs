@@ -181,16 +181,6 @@ impl std::str::FromStr for PatternSpec {
     }
 }
 
-/// Reads a share: `0.7`, `70%`.
-pub fn parse_share(text: &str) -> Result<f64, GenerateError> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
-        None => text.parse(),
-    };
-    let in_range = share.ok().filter(|share| (0.0..=1.0).contains(share));
-    in_range.ok_or_else(|| GenerateError::Share { found: text.to_owned() })
-}
-
 /// Reads lengths of requests in blocks: `1`, `1..16`, both ends included.
 pub fn parse_request_blocks(text: &str) -> Result<RangeInclusive<u64>, GenerateError> {
     let (first, last) = text.split_once("..").unwrap_or((text, text));
@@ -451,7 +441,6 @@ mod tests {
         assert_eq!(refused(Workload { length: Length::WholePattern, ..base }), endless);
         assert!("zipf:requests=5".parse::<PatternSpec>().is_err());
         assert!("zip".parse::<PatternSpec>().unwrap_err().to_string().contains("did you mean 'zipf'"));
-        assert!(["", "-0.1", "1.1", "101%", "NaN"].iter().all(|wrong| parse_share(wrong).is_err()));
         assert!(["", "0", "2..1", "1..", "a"].iter().all(|wrong| parse_request_blocks(wrong).is_err()));
         assert!(["", "0", "-1/s", "inf", "1/min"].iter().all(|wrong| parse_rate(wrong).is_err()));
     }

@@ -1,0 +1,122 @@
+//! The flags of the cache's settings, made from their table.
+
+use clap::error::Result;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
+use flashwise_core::filter::Rule;
+use flashwise_core::options::Parameter;
+
+/// The flag of a setting.
+fn flag(setting: &Setting) -> Arg {
+    Arg::new(setting.name()).long(setting.name()).value_name(setting.values)
+}
+
+/// Its meaning, a note and its default.
+fn help(setting: &Setting, note: &str) -> String {
+    let Parameter { meaning, default, .. } = setting.parameter;
+    format!("{meaning}{note} [default: {default}]")
+}
+
+/// The flags of `flashwise serve` that are given, with their values as text: they are read like the keys of a configuration.
+#[derive(Debug, Default)]
+pub struct ServeSettings(Vec<(&'static str, String)>);
+
+impl ServeSettings {
+    /// The settings that are given, by name.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.0.iter().cloned()
+    }
+}
+
+/// What makes a volume by flags.
+pub const VOLUME_GROUP: &str = "volume";
+
+impl Args for ServeSettings {
+    fn augment_args(command: Command) -> Command {
+        command.args(SETTINGS.iter().map(|setting| flag(setting).help(help(setting, "")).group(VOLUME_GROUP)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        ServeSettings::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ServeSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ServeSettings> {
+        let given = |setting: &Setting| Some((setting.name(), matches.get_one::<String>(setting.name())?.clone()));
+        Ok(ServeSettings(SETTINGS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<()> {
+        *self = ServeSettings::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Settings whose flags `flashwise simulate` has itself: they mean more there, or are given many times.
+const OWN: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
+
+/// What is otherwise in a simulation: a setting, and what is said of it besides its meaning.
+const NOTES: [(&str, &str); 4] = [
+    ("dirty-low", "; by default, it is --dirty-high where that is less"),
+    ("dirty-age", ", in the trace's time"),
+    ("cache-clients", "; for traces that say which process asked, fiu and blkparse"),
+    ("allow-clients", "; of a trace, pid and program are known"),
+];
+
+/// The flags of `flashwise simulate` that are given, but for those in [`OWN`].
+#[derive(Clone, Debug, Default)]
+pub struct SimulateSettings(pub Settings);
+
+fn simulated() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(|setting| !OWN.contains(&setting.name()))
+}
+
+/// Reads a value; of rules, those about processes: a trace says nothing else of who asked.
+fn read(setting: &'static Setting, text: &str) -> std::result::Result<Value, String> {
+    let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
+    if let Value::Rules(rules) = &value
+        && let Some(rule) = rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_)))
+    {
+        return Err(format!("found '{rule}', expected pid:N or program:NAME: traces know no more of who asked"));
+    }
+    Ok(value)
+}
+
+impl Args for SimulateSettings {
+    fn augment_args(command: Command) -> Command {
+        command.args(simulated().map(|setting| {
+            let note = NOTES.iter().find(|(name, _)| *name == setting.name()).map_or("", |(_, note)| note);
+            flag(setting).help(help(setting, note)).value_parser(move |text: &str| read(setting, text))
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SimulateSettings::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SimulateSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SimulateSettings> {
+        let mut settings = Settings::default();
+        for setting in simulated() {
+            if let Some(value) = matches.get_one::<Value>(setting.name()) {
+                settings.set(setting, value.clone());
+            }
+        }
+        Ok(SimulateSettings(settings))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<()> {
+        *self = SimulateSettings::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What `flashwise set` can change, for its help.
+pub fn settable_help() -> String {
+    let line =
+        |setting: &Setting| format!("  {}={}\n      {}", setting.name(), setting.values, setting.parameter.meaning);
+    let lines: Vec<String> = Setting::settable().map(line).collect();
+    format!("Settings:\n{}", lines.join("\n"))
+}

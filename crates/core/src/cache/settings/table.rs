@@ -1,0 +1,260 @@
+//! The table: a row for each setting.
+
+use super::setting::{Live, Place, Setting, SettingError};
+use super::value::{Value, clients, copy_forward, duration, mode, online_policy, rule, rules, share, size};
+use crate::format::{BLOCK_BYTES, Geometry};
+use crate::options::{Kind, Parameter, nearest};
+
+/// Smallest and largest erase unit.
+const ERASE_UNIT: Kind = Kind::PowerOfTwo(
+    Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64,
+    Geometry::UNIT_PAGES_MAX as u64 * BLOCK_BYTES as u64,
+);
+/// Most RAM: frames have numbers of 32 bits, and each is a block.
+const RAM: Kind = Kind::Size(0, 8 << 40);
+const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);
+
+/// All settings, in the order in which they are documented.
+pub static SETTINGS: [Setting; 16] = [
+    Setting {
+        parameter: Parameter {
+            name: "erase-unit",
+            kind: ERASE_UNIT,
+            default: "2MiB",
+            meaning: "Size of an erase unit: a power of two from 64KiB to 256MiB",
+        },
+        values: "SIZE",
+        live: Live::Never,
+        read: size,
+        place: Place::Geometry,
+    },
+    Setting {
+        parameter: Parameter {
+            name: "ram",
+            kind: RAM,
+            default: "128MiB",
+            meaning: "Memory for the read and the write buffer together",
+        },
+        values: "SIZE",
+        live: Live::Never,
+        read: size,
+        place: Place::Devices(|config, value, devices| {
+            let bytes = match value {
+                Value::Share(share) => (devices.flash_bytes as f64 * share) as u64,
+                value => value.bytes(),
+            };
+            config.read_buffer_blocks = blocks(bytes);
+            config.write_buffer_blocks = 0;
+        }),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "write-buffer-share",
+            kind: Kind::Share(1.0),
+            default: "50%",
+            meaning: "The share of that memory for the write buffer; the rest is the read buffer's",
+        },
+        values: "SHARE",
+        live: Live::Never,
+        read: share,
+        place: Place::Config(|config, value| {
+            let blocks = config.read_buffer_blocks + config.write_buffer_blocks;
+            config.write_buffer_blocks = (f64::from(blocks) * value.share()) as u32;
+            config.read_buffer_blocks = blocks - config.write_buffer_blocks;
+        }),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "policy",
+            kind: Kind::Text,
+            default: "larc",
+            meaning: "Which blocks are kept on flash: a policy with its options, as `flashwise policies` lists them",
+        },
+        values: "POLICY",
+        live: Live::Policy,
+        read: online_policy,
+        place: Place::Config(|config, value| config.policy = value.policy()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "admission",
+            kind: Kind::Text,
+            default: "none",
+            meaning: "What is taken in at all: none, or an admission rule with its options, as `flashwise policies` lists them, \
+                      such as size:max=64KiB or probability:p=0.3",
+        },
+        values: "RULE",
+        live: Live::Policy,
+        read: rule,
+        place: Place::Devices(|config, value, devices| {
+            config.admission = value.rule().map(|rule| devices.admission(rule, &config.geometry));
+        }),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "write-mode",
+            kind: Kind::Choice(&["write-back", "write-through", "write-around"]),
+            default: "write-back",
+            meaning: "When written data reaches the backend: write-back, later; write-through, before the write is answered, and \
+                      the flash as well; write-around, before the write is answered, and not the flash",
+        },
+        values: "MODE",
+        live: Live::Simply,
+        read: mode,
+        place: Place::Config(|config, value| config.mode = value.mode()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "over-provision",
+            kind: Kind::Share(0.9),
+            default: "10%",
+            meaning: "The share of the flash, up to 90%, that is kept free of wanted blocks",
+        },
+        values: "SHARE",
+        live: Live::Never,
+        read: share,
+        place: Place::Config(|config, value| config.over_provision = value.share()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "copy-forward",
+            kind: Kind::Text,
+            default: "used",
+            meaning: "What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it \
+                      came there; young:50%, what is in that part of the policy's queues that was used last; all that the policy \
+                      wants; or none",
+        },
+        values: "WHICH",
+        live: Live::CopyForward,
+        read: copy_forward,
+        place: Place::Config(|config, value| config.copy_forward = value.copy_forward()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "dirty-high",
+            kind: Kind::Share(1.0),
+            default: "50%",
+            meaning: "The cleaner begins to write dirty blocks back when they fill more than this share of the flash",
+        },
+        values: "SHARE",
+        live: Live::Simply,
+        read: share,
+        place: Place::Config(|config, value| config.dirty_high = value.share()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "dirty-low",
+            kind: Kind::Share(1.0),
+            default: "40%",
+            meaning: "The cleaner stops at this share, which is at most dirty-high",
+        },
+        values: "SHARE",
+        live: Live::Simply,
+        read: share,
+        place: Place::Config(|config, value| config.dirty_low = value.share()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "dirty-age",
+            kind: ANY_DURATION,
+            default: "15min",
+            meaning: "Blocks that have been dirty for longer than this are written back",
+        },
+        values: "DURATION",
+        live: Live::Simply,
+        read: duration,
+        place: Place::Config(|config, value| config.dirty_age_us = value.us()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "commit-age",
+            kind: ANY_DURATION,
+            default: "5s",
+            meaning: "Written data stays in memory no longer than this, flushed by the client or not",
+        },
+        values: "DURATION",
+        live: Live::Never,
+        read: duration,
+        place: Place::Config(|config, value| config.commit_age_us = value.us()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "sequential-bypass",
+            kind: Kind::Size(0, 1 << 40),
+            default: "4MiB",
+            meaning: "Sequential streams longer than this bypass the flash; 0 for never",
+        },
+        values: "SIZE",
+        live: Live::Streams,
+        read: size,
+        place: Place::Config(|config, value| config.sequential_blocks = blocks(value.bytes())),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "cache-clients",
+            kind: Kind::Choice(&["all", "none"]),
+            default: "all",
+            meaning: "Which clients are cached that no rule names: all or none",
+        },
+        values: "CLIENTS",
+        live: Live::Clients,
+        read: clients,
+        place: Place::Filter(|filter, value| filter.clients = value.clients()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "allow-clients",
+            kind: Kind::List,
+            default: "none",
+            meaning: "Clients that are cached, with commas between them: pid:N, tls:NAME, uid:N, gid:N, program:NAME, \
+                      address:NETWORK or export:NAME; or none",
+        },
+        values: "RULES",
+        live: Live::Clients,
+        read: rules,
+        place: Place::Filter(|filter, value| filter.allow = value.rules()),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "deny-clients",
+            kind: Kind::List,
+            default: "none",
+            meaning: "Clients that are not cached, named in the same way",
+        },
+        values: "RULES",
+        live: Live::Clients,
+        read: rules,
+        place: Place::Filter(|filter, value| filter.deny = value.rules()),
+    },
+];
+
+fn blocks(bytes: u64) -> u32 {
+    u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+impl Setting {
+    /// The setting of this name. Panics if there is none.
+    pub fn named(name: &str) -> &'static Setting {
+        Setting::known(name).unwrap_or_else(|| panic!("'{name}' is a setting"))
+    }
+
+    fn known(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name() == name)
+    }
+
+    /// The setting that a user names to change it while a cache runs.
+    pub fn find_settable(name: &str) -> Result<&'static Setting, SettingError> {
+        Setting::known(name).filter(|setting| setting.is_settable()).ok_or_else(|| {
+            let expected: Vec<_> = Setting::settable().map(Setting::name).collect();
+            let near = nearest(name, &expected).map(|near| format!(" (did you mean '{near}'?)")).unwrap_or_default();
+            // Of a name that is no name at all, enough to find it again.
+            let key = name.chars().take(80).collect();
+            SettingError { key, problem: format!("unknown setting{near}; expected one of: {}", expected.join(", ")) }
+        })
+    }
+
+    /// The settings that can be changed while a cache runs.
+    pub fn settable() -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(|setting| setting.is_settable())
+    }
+}

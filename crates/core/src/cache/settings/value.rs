@@ -1,0 +1,202 @@
+//! Values of settings: as users give them, and as what they mean.
+
+use std::fmt;
+
+use crate::admission;
+use crate::cache::config::{CopyForward, Mode};
+use crate::filter::{Clients, Rule};
+use crate::format::BLOCK_BYTES;
+use crate::options::{Kind, OptionError};
+use crate::policy::Spec;
+use crate::quantity::{ByteSize, Duration, QuantityError, Share};
+
+/// A value as a user gave it: after a flag, in TOML or in JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given<'a> {
+    /// Text; it may stand for a number, and for texts with commas between them.
+    Text(&'a str),
+    /// A number, as it is written.
+    Number(&'a str),
+    /// Several texts.
+    Texts(Vec<&'a str>),
+    /// What no setting takes, as it is to be shown.
+    Other(String),
+}
+
+impl fmt::Display for Given<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Given::Text(text) => write!(f, "'{text}'"),
+            Given::Number(text) => f.write_str(text),
+            Given::Texts(_) => f.write_str("an array"),
+            Given::Other(shown) => f.write_str(shown),
+        }
+    }
+}
+
+impl<'a> Given<'a> {
+    fn refuse<T>(&self, expected: impl fmt::Display) -> Result<T, String> {
+        Err(format!("found {self}, expected {expected}"))
+    }
+
+    fn text(&self) -> Result<&'a str, String> {
+        match self {
+            Given::Text(text) if !text.is_empty() => Ok(text),
+            _ => self.refuse("text that is not empty"),
+        }
+    }
+
+    /// Text or a number, which is what quantities are.
+    fn quantity(&self, expected: Kind) -> Result<&'a str, String> {
+        match self {
+            Given::Text(text) | Given::Number(text) => Ok(text),
+            _ => self.refuse(expected),
+        }
+    }
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// From 0 to 1.
+    Share(f64),
+    /// A size in bytes.
+    Bytes(u64),
+    /// A duration in microseconds.
+    Us(u64),
+    /// When written data reaches the backend.
+    Mode(Mode),
+    /// What is copied forward.
+    CopyForward(CopyForward),
+    /// A policy that does not know the future.
+    Policy(Spec),
+    /// An admission rule, or none.
+    Rule(Option<admission::Spec>),
+    /// Which clients are cached that no rule names.
+    Clients(Clients),
+    /// Rules that name clients.
+    Rules(Vec<Rule>),
+}
+
+/// What a row of the table takes out of the value that the row has read.
+macro_rules! takes {
+    ($($name:ident, $variant:ident, $type:ty;)*) => {
+        impl Value {
+            $(pub(super) fn $name(self) -> $type {
+                match self {
+                    Value::$variant(value) => value,
+                    other => panic!("found {other:?}, expected what the setting's row reads"),
+                }
+            })*
+        }
+    };
+}
+
+takes! {
+    share, Share, f64;
+    bytes, Bytes, u64;
+    us, Us, u64;
+    mode, Mode, Mode;
+    copy_forward, CopyForward, CopyForward;
+    policy, Policy, Spec;
+    rule, Rule, Option<admission::Spec>;
+    clients, Clients, Clients;
+    rules, Rules, Vec<Rule>;
+}
+
+impl fmt::Display for Value {
+    /// As it is read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Share(share) => Share::new(*share).unwrap_or(Share::WHOLE).fmt(f),
+            Value::Bytes(bytes) => ByteSize::new(*bytes).fmt(f),
+            Value::Us(us) => Duration::from_us(*us).fmt(f),
+            Value::Mode(mode) => f.write_str(mode.name()),
+            Value::CopyForward(which) => which.fmt(f),
+            Value::Policy(policy) => policy.fmt(f),
+            Value::Rule(None) => f.write_str("none"),
+            Value::Rule(Some(rule)) => rule.fmt(f),
+            Value::Clients(clients) => f.write_str(clients.name()),
+            Value::Rules(rules) => f.write_str(&crate::filter::listed(rules)),
+        }
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+fn words(error: QuantityError) -> String {
+    error.to_string()
+}
+
+pub(super) fn share(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+    let share = given.quantity(kind)?.parse().map(Share::of_one);
+    match (share, kind) {
+        (Ok(share), Kind::Share(most)) if share <= most => Ok(Value::Share(share)),
+        _ => given.refuse(kind),
+    }
+}
+
+/// Sizes are of whole blocks.
+pub(super) fn size(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+    let bytes = given.quantity(kind)?.parse().map(ByteSize::bytes).map_err(words)?;
+    let fits = match kind {
+        Kind::Size(least, most) => (least..=most).contains(&bytes),
+        Kind::PowerOfTwo(least, most) => (least..=most).contains(&bytes) && bytes.is_power_of_two(),
+        _ => false,
+    };
+    match fits {
+        true if bytes.is_multiple_of(BLOCK_BYTES as u64) => Ok(Value::Bytes(bytes)),
+        true => given.refuse("a multiple of 4KiB"),
+        false => given.refuse(kind),
+    }
+}
+
+pub(super) fn duration(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+    Ok(Value::Us(given.quantity(kind)?.parse().map(Duration::us).map_err(words)?))
+}
+
+pub(super) fn mode(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    given.text()?.parse().map(Value::Mode)
+}
+
+pub(super) fn copy_forward(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    given.text()?.parse().map(Value::CopyForward)
+}
+
+/// A policy that can run without knowing the future.
+pub(super) fn online_policy(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    let policy = Spec::parse(given.text()?).map_err(|error| error.to_string())?;
+    match policy.info().offline {
+        true => Err(format!(
+            "found {given}, which needs to know the future and can only be simulated; expected another of the policies that \
+             `flashwise policies` lists"
+        )),
+        false => Ok(Value::Policy(policy)),
+    }
+}
+
+/// An admission rule, or `none`.
+pub(super) fn rule(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    match given.text()? {
+        "none" => Ok(Value::Rule(None)),
+        rule => rule.parse().map(|rule| Value::Rule(Some(rule))).map_err(|error: OptionError| error.to_string()),
+    }
+}
+
+pub(super) fn clients(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    given.text()?.parse().map(Value::Clients)
+}
+
+/// Several texts, or one with commas between the rules.
+pub(super) fn rules(given: &Given<'_>, _: Kind) -> Result<Value, String> {
+    let rules = match given {
+        Given::Texts(rules) => rules.iter().map(|rule| rule.parse()).collect(),
+        Given::Text(text) => Rule::parse_list(text),
+        _ => given.refuse("rules such as [\"uid:1000\"], or \"none\""),
+    };
+    rules.map(Value::Rules)
+}
