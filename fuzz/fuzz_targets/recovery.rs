@@ -10,7 +10,8 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const DATA: [Kind; 3] = [Kind::Clean, Kind::Dirty, Kind::Void];
-const MARKS: [Kind; 4] = [Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged];
+const MARKS: [Kind; 7] =
+    [Kind::Forget, Kind::Destaged, Kind::Lost, Kind::UnitDestaged, Kind::Unsure, Kind::Sure, Kind::ForgetRegion];
 
 fn records(program: &mut Unstructured, kinds: &[Kind], count_max: u8) -> Result<Vec<(Kind, u32)>> {
     let count = program.arbitrary::<u8>()? % (count_max + 1);
@@ -76,7 +77,7 @@ fn change(program: &mut Unstructured, header: &mut Header, records: &mut Vec<Rec
         8 => records.truncate(value as usize),
         9 => records.extend_from_within(..records.len().min(252 - records.len()).min(value as usize)),
         _ if records.is_empty() => {}
-        10 => records[chosen].kind = [&DATA[..], &MARKS[..]].concat()[value as usize % 7],
+        10 => records[chosen].kind = Kind::ALL[value as usize % Kind::ALL.len()],
         11 => records[chosen].block = value as u32,
         12 => records[chosen].slot = value as u32,
         _ => records[chosen].crc = value as u32,

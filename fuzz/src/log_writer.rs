@@ -1,9 +1,11 @@
 //! Writes a log as a server does, so that targets reach what lies behind magic numbers, sequences and checksums, and knows what recovery
 //! must find in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, Superblock, encode_metadata};
+use flashwise_core::format::{
+    BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Region, Role, Superblock, encode_metadata,
+};
 use flashwise_core::recovery::Recovered;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
@@ -11,6 +13,15 @@ use flashwise_engine::flash::{cache_tag, format};
 
 /// A small device: ten units of a log.
 pub const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 16 };
+
+/// The region that a record is about whose block this is, of as many blocks as two servers wrote it, or of the whole volume.
+fn region_of(block: u32) -> Region {
+    match block {
+        0..8 => Region::of(block, 4),
+        8..15 => Region::of(block, 8),
+        _ => Region::ALL,
+    }
+}
 
 /// A log that is written, and what is in it.
 pub struct LogWriter {
@@ -24,7 +35,7 @@ pub struct LogWriter {
     pub written_epoch: u64,
     sequence: u64,
     tail: u64,
-    /// The tail that the last whole segment tells of.
+    /// The tail that the last whole segment or footer tells of.
     written_tail: u64,
     previous_end: u32,
     end: u32,
@@ -93,6 +104,7 @@ impl LogWriter {
             let mut page: Page = [0; BLOCK_BYTES];
             encode_metadata(Role::Footer, &header, &self.units[&self.sequence], &mut page);
             self.write(&page, GEOMETRY.slot(GEOMETRY.unit_of(self.sequence), GEOMETRY.segments_end()));
+            (self.written_tail, self.written_epoch) = (self.tail, self.epoch);
         }
         (self.previous_end, self.end, self.durable_end) = (self.end, 0, 0);
     }
@@ -133,6 +145,11 @@ impl LogWriter {
             records.push(Record { kind, block, slot, crc });
         }
         for &(kind, block) in marks {
+            if kind.is_of_region() {
+                let Region { first, blocks } = region_of(block);
+                records.push(Record { kind, block: first, slot: blocks, crc: 0 });
+                continue;
+            }
             let marked = matches!(kind, Kind::Destaged | Kind::UnitDestaged);
             let slot = if marked { self.copies().get(&block).map_or(0, |(slot, _)| *slot) } else { 0 };
             records.push(Record { kind, block, slot, crc: 0 });
@@ -167,10 +184,18 @@ impl LogWriter {
         self.records().any(|record| record.kind == Kind::Lost)
     }
 
+    fn blocks_of(&self, first: u32, blocks: u32) -> std::ops::Range<u32> {
+        match blocks {
+            0 => 0..(self.superblock.volume_bytes / BLOCK_BYTES as u64) as u32,
+            _ => first..first + blocks,
+        }
+    }
+
     /// The blocks whose copies recovery must find.
     pub fn copies(&self) -> Copies {
         let mut copies = Copies::new();
-        let mut unsure = Vec::new();
+        // Blocks of regions that are unsure; copies that stand before what says that they do not count once they are clean.
+        let (mut unsure, mut forgotten) = (BTreeSet::new(), BTreeSet::new());
         for Record { kind, block, slot, .. } in self.records() {
             match kind {
                 Kind::Void => {}
@@ -187,15 +212,18 @@ impl LogWriter {
                         *is_dirty = false;
                     }
                 }
-                // What is said here is said of all blocks.
-                Kind::Unsure => unsure.push(*block),
-                Kind::Sure => unsure.clear(),
-                Kind::ForgetRegion => copies.retain(|_, (_, is_dirty)| *is_dirty),
+                Kind::Unsure => unsure.extend(self.blocks_of(*block, *slot)),
+                Kind::Sure => unsure.retain(|known| !self.blocks_of(*block, *slot).contains(known)),
+                Kind::ForgetRegion => {
+                    let region = self.blocks_of(*block, *slot);
+                    unsure.retain(|known| !region.contains(known));
+                    forgotten.extend(copies.range(region).map(|(known, (slot, _))| (*known, *slot)));
+                }
             }
         }
-        if !unsure.is_empty() {
-            copies.retain(|_, (_, is_dirty)| *is_dirty);
-        }
+        copies.retain(|block, (slot, is_dirty)| {
+            *is_dirty || !(unsure.contains(block) || forgotten.contains(&(*block, *slot)))
+        });
         copies
     }
 }

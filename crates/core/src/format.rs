@@ -269,6 +269,20 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them, in the order of their numbers on the device.
+    pub const ALL: [Kind; 10] = [
+        Kind::Void,
+        Kind::Clean,
+        Kind::Dirty,
+        Kind::Forget,
+        Kind::Destaged,
+        Kind::Lost,
+        Kind::UnitDestaged,
+        Kind::Unsure,
+        Kind::Sure,
+        Kind::ForgetRegion,
+    ];
+
     /// Whether a page of data belongs to the record.
     pub fn has_data(self) -> bool {
         matches!(self, Kind::Void | Kind::Clean | Kind::Dirty)
@@ -389,20 +403,8 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
     put(page, 56, &header.durable_end.to_le_bytes());
     put(page, 60, &header.footer_pages.to_le_bytes());
     for (record, bytes) in records.iter().zip(page[RECORDS_START..].chunks_exact_mut(RECORD_BYTES)) {
-        let kind: u32 = match record.kind {
-            Kind::Void => 0,
-            Kind::Clean => 1,
-            Kind::Dirty => 2,
-            Kind::Forget => 3,
-            Kind::Destaged => 4,
-            Kind::Lost => 5,
-            Kind::UnitDestaged => 6,
-            Kind::Unsure => 7,
-            Kind::Sure => 8,
-            Kind::ForgetRegion => 9,
-        };
         bytes[0..4].copy_from_slice(&record.block.to_le_bytes());
-        bytes[4..8].copy_from_slice(&kind.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(record.kind as u32).to_le_bytes());
         bytes[8..12].copy_from_slice(&record.slot.to_le_bytes());
         bytes[12..16].copy_from_slice(&record.crc.to_le_bytes());
     }
@@ -421,19 +423,9 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
         return Err(PageError::Field { field: "number of records", found: count as u64 });
     }
     let record = |bytes: &[u8]| {
-        let kind = match u32_at(bytes, 4) {
-            0 => Kind::Void,
-            1 => Kind::Clean,
-            2 => Kind::Dirty,
-            3 => Kind::Forget,
-            4 => Kind::Destaged,
-            5 => Kind::Lost,
-            6 => Kind::UnitDestaged,
-            7 => Kind::Unsure,
-            8 => Kind::Sure,
-            9 => Kind::ForgetRegion,
-            found => return Err(PageError::Field { field: "kind of record", found: found.into() }),
-        };
+        let found = u32_at(bytes, 4);
+        let kind = Kind::ALL.get(found as usize).copied();
+        let kind = kind.ok_or(PageError::Field { field: "kind of record", found: found.into() })?;
         Ok(Record { kind, block: u32_at(bytes, 0), slot: u32_at(bytes, 8), crc: u32_at(bytes, 12) })
     };
     let records = page[RECORDS_START..].chunks_exact(RECORD_BYTES).take(count).map(record).collect::<Result<_, _>>()?;
@@ -575,22 +567,10 @@ mod tests {
             durable_end: 253,
             footer_pages: 0,
         };
-        let kinds = [
-            Kind::Void,
-            Kind::Clean,
-            Kind::Dirty,
-            Kind::Forget,
-            Kind::Destaged,
-            Kind::Lost,
-            Kind::UnitDestaged,
-            Kind::Unsure,
-            Kind::Sure,
-            Kind::ForgetRegion,
-        ];
-        let records: Vec<Record> = kinds
-            .iter()
+        let records: Vec<Record> = Kind::ALL
+            .into_iter()
             .zip(10..)
-            .map(|(&kind, block)| Record { kind, block, slot: block * 2, crc: block * 3 })
+            .map(|(kind, block)| Record { kind, block, slot: block * 2, crc: block * 3 })
             .collect();
         let mut page = [0xAA; BLOCK_BYTES];
         encode_metadata(Role::Segment, &header, &records, &mut page);

@@ -1,25 +1,44 @@
 //! docs/format.md and the code agree on every offset.
 
+use std::collections::HashMap;
+
 use flashwise_core::format::{
     BLOCK_BYTES, Geometry, Header, Kind, Page, Place, RECORDS_PER_PAGE, Record, Role, State, Superblock,
     encode_metadata,
 };
 
-/// The rows of the table whose last column is headed `title`: offset, bytes, field.
-fn table(title: &str) -> Vec<(usize, usize, String)> {
+/// The rows of the table with that head, each with its cells.
+fn rows(head: &str) -> Vec<Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format.md");
     let text = std::fs::read_to_string(path).expect("the document is there");
-    let head = format!("| Offset | Bytes | {title} |");
-    let number = |cell: &str| cell.trim().replace(',', "").parse().expect("a number");
     text.lines()
         .skip_while(|line| *line != head)
         .skip(2)
         .take_while(|line| line.starts_with('|'))
-        .map(|line| {
-            let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
-            (number(cells[0]), number(cells[1]), cells[2].trim().to_owned())
-        })
+        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect()
+}
+
+/// The rows of the table whose last column is headed `title`: offset, bytes, field.
+fn table(title: &str) -> Vec<(usize, usize, String)> {
+    let number = |cell: &str| cell.replace(',', "").parse().expect("a number");
+    rows(&format!("| Offset | Bytes | {title} |"))
+        .into_iter()
+        .map(|cells| (number(&cells[0]), number(&cells[1]), cells[2].clone()))
+        .collect()
+}
+
+/// The kinds of records, by what they are called: their numbers.
+fn kinds() -> HashMap<String, u32> {
+    let kinds: HashMap<String, u32> = rows("| Kind | Name | Data | Meaning |")
+        .into_iter()
+        .map(|cells| {
+            let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
+            (cells[1].split(' ').map(capitalised).collect(), cells[0].parse().expect("a number"))
+        })
+        .collect();
+    assert_eq!(kinds.len(), Kind::ALL.len(), "kinds of records");
+    kinds
 }
 
 /// Each row names the field of its number, is as long as it, and holds its bytes; the rows leave no gap.
@@ -89,21 +108,15 @@ fn metadata_pages_and_records_are_as_documented() {
         durable_end: 0x81,
         footer_pages: 0x91,
     };
-    let kinds = [
-        Kind::Void,
-        Kind::Clean,
-        Kind::Dirty,
-        Kind::Forget,
-        Kind::Destaged,
-        Kind::Lost,
-        Kind::UnitDestaged,
-        Kind::Unsure,
-        Kind::Sure,
-        Kind::ForgetRegion,
-    ];
     let records: Vec<Record> = (0_u32..RECORDS_PER_PAGE as u32)
-        .map(|n| Record { kind: kinds[n as usize % kinds.len()], block: n + 1000, slot: n + 2000, crc: n + 3000 })
+        .map(|n| Record {
+            kind: Kind::ALL[n as usize % Kind::ALL.len()],
+            block: n + 1000,
+            slot: n + 2000,
+            crc: n + 3000,
+        })
         .collect();
+    let numbers = kinds();
     for (role, magic) in [(Role::Segment, b"FWSG"), (Role::Footer, b"FWFT")] {
         let mut page: Page = [0; BLOCK_BYTES];
         encode_metadata(role, &header, &records, &mut page);
@@ -124,10 +137,9 @@ fn metadata_pages_and_records_are_as_documented() {
         ];
         assert_rows("Metadata page", &page, &fields);
         for (record, bytes) in records.iter().zip(page[64..].chunks(16)) {
-            let kind = kinds.iter().position(|&kind| kind == record.kind).expect("one of them") as u32;
             let fields = [
                 ("block", record.block.to_le_bytes().to_vec()),
-                ("kind", kind.to_le_bytes().to_vec()),
+                ("kind", numbers[&format!("{:?}", record.kind)].to_le_bytes().to_vec()),
                 ("slot", record.slot.to_le_bytes().to_vec()),
                 ("checksum", record.crc.to_le_bytes().to_vec()),
             ];

@@ -173,15 +173,7 @@ fn mutate(
                         match field {
                             7 => record.slot = value as u32,
                             8 => record.block = (value as u32).min(1000),
-                            _ => {
-                                record.kind = random.pick(&[
-                                    Kind::Void,
-                                    Kind::Dirty,
-                                    Kind::Lost,
-                                    Kind::Destaged,
-                                    Kind::UnitDestaged,
-                                ])
-                            }
+                            _ => record.kind = random.pick(&Kind::ALL),
                         }
                     }
                 }

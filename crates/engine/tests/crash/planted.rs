@@ -1,6 +1,6 @@
 //! Planted bugs: what a wrong cache would do, brought about from outside, to show that the tests find it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::format::{
@@ -27,6 +27,12 @@ pub enum Planted {
     SkipForgets,
     /// One of them.
     SkipOneForget(u64),
+    /// Those of blocks that were written past the flash because it refused them for lack of space.
+    RefusedStays,
+    /// Those of blocks that clients wrote past the flash whom the I/O filter denies it.
+    FilteredStays,
+    /// Dirty blocks are dropped, instead of copied forward, when their unit is reset.
+    DropDirty,
     /// Regions that are overwritten past the flash are not said to be unsure before.
     SkipUnsure,
     /// They are not said to be again once the unit that says so was reset.
@@ -59,21 +65,47 @@ pub enum Planted {
     AnswerFlushesAtOnce,
 }
 
-/// A way to lose marks: all, or the n-th.
-pub fn forget_filter(only: Option<u64>) -> Filter {
-    let mut seen = 0;
+/// Pages of metadata without the records of a kind that `loses` says are lost.
+fn lossy_filter(kind: Kind, mut loses: impl FnMut(&Header, &Record) -> bool + Send + 'static) -> Filter {
     Arc::new(Mutex::new(move |page: &mut Page| {
         for role in [Role::Segment, Role::Footer] {
             let Ok(MetadataPage { header, mut records }) = decode_metadata(role, page) else { continue };
-            for record in records.iter_mut().filter(|record| record.kind == Kind::Forget) {
-                seen += 1;
-                if only.is_none_or(|only| only == seen) {
+            for record in records.iter_mut().filter(|record| record.kind == kind) {
+                if loses(&header, record) {
                     record.kind = Kind::Void;
                 }
             }
             encode_metadata(role, &header, &records, page);
         }
     }))
+}
+
+/// A way to lose marks: all, or the n-th.
+pub fn forget_filter(only: Option<u64>) -> Filter {
+    let mut seen = 0;
+    lossy_filter(Kind::Forget, move |_, _| {
+        seen += 1;
+        only.is_none_or(|only| only == seen)
+    })
+}
+
+/// Blocks that stay in the log's records though they were forgotten.
+pub type Stays = Arc<Mutex<HashSet<u32>>>;
+
+/// A way to lose the marks of some blocks.
+pub fn stays_filter(stays: Stays) -> Filter {
+    lossy_filter(Kind::Forget, move |_, record| stays.lock().unwrap().contains(&record.block))
+}
+
+/// A way to lose dirty blocks that are copied forward from the oldest unit. No two writes of a block are alike, but for zeroes.
+pub fn drop_dirty_filter() -> Filter {
+    let zeroes = crc32c::crc32c(&[0; BLOCK_BYTES]);
+    // By block and checksum, the unit where it was first.
+    let mut first: HashMap<(u32, u32), u64> = HashMap::new();
+    lossy_filter(Kind::Dirty, move |header, record| {
+        let from = *first.entry((record.block, record.crc)).or_insert(header.sequence);
+        record.crc != zeroes && from < header.sequence && from <= header.tail
+    })
 }
 
 /// A way to lose records of regions, or to have more of them.

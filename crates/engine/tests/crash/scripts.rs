@@ -1,6 +1,7 @@
 //! Scripted workloads, with a power failure at every single device operation of them.
 
 use flashwise_core::cache::{Mode, Regions};
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::policy::Spec;
 use flashwise_engine::engine::FLASH;
@@ -22,6 +23,8 @@ pub enum Action {
     Trim(usize, usize),
     Zero(usize, usize),
     Mode(Mode),
+    /// Requests come from a client of whom the I/O filter says this.
+    Client(Caching),
     Policy(&'static str),
     /// The policy stays.
     Admission(&'static str),
@@ -104,6 +107,14 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
             .chain([Write(at + 4, 6), Wait(70), Wait(70), WriteDurable(at + 8, 2), Mode(Mode::WriteThrough)])
             .chain([Write(at + 1, 3), Trim(at + 1, 2), Write(at + 3, 1), Flush, Mode(Mode::WriteBack)])
     });
+    // A client whom the filter denies the flash writes over dirty and clean copies, whole and in part, and reads them.
+    let filtered = (0..4).flat_map(|round| {
+        let at = round * 6;
+        let others = [Write(at, 12), Flush, Write(at + 8, 6), Destage, Settle, Write(at + 2, 3), Read(at, 14)];
+        let denied = [Client(Caching::Never), Write(at + 1, 3), WritePart(at + 6, 2, 3), Read(at, 8), Write(at + 9, 2)];
+        let more = [Flush, Wait(70), Wait(70), WriteDurable(at + 11, 2), Zero(at + 3, 2), Client(Caching::Always)];
+        others.into_iter().chain(denied).chain(more).chain([Write(at, 30), Read(at + 4, 9), Client(Caching::Usual)])
+    });
     let detach = [Write(0, 30), Flush, Write(10, 30), WritePart(50, 1, 4), Destage, Write(5, 10), Destage, Settle];
     vec![
         ("overwrites and flushes", Mode::WriteBack, overwrites.collect()),
@@ -115,6 +126,7 @@ pub fn scripts() -> Vec<(&'static str, Mode, Vec<Action>)> {
         ("admission rules come and go", Mode::WriteBack, refusals.collect()),
         ("sequential streams", Mode::WriteBack, sequential.collect()),
         ("overwrites past the flash", Mode::WriteThrough, past.collect()),
+        ("clients that are filtered", Mode::WriteBack, filtered.collect()),
         ("detaching", Mode::WriteBack, detach.into_iter().collect()),
     ]
 }
@@ -176,6 +188,7 @@ impl World {
                 self.submit(zeroes, bytes(block), bytes(count), false);
             }
             Mode(mode) => self.set_mode(mode),
+            Client(caching) => self.caching = caching,
             Policy(policy) => self.engine.cache_mut().set_policy(Spec::parse(policy).unwrap(), None),
             Admission(rule) => {
                 let admission = self.setup.admission(rule);

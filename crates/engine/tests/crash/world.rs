@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
 use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::{self, Spec};
 use flashwise_engine::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
@@ -17,7 +18,10 @@ use flashwise_engine::flash::cache_tag;
 use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
 use crate::fake_side::{FakeRecord, FakeSide};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
-use crate::planted::{Planted, distort, forget_filter, metadata, region_filter, uncounted_filter, witness_filter};
+use crate::planted::{
+    Planted, Stays, distort, drop_dirty_filter, forget_filter, metadata, region_filter, stays_filter, uncounted_filter,
+    witness_filter,
+};
 use crate::random::Random;
 
 pub const VOLUME_BLOCKS: usize = 120;
@@ -95,6 +99,8 @@ pub struct Setup {
     pub write_buffer_blocks: u32,
     pub sequential_blocks: u32,
     pub copy_forward: CopyForward,
+    /// Of how many requests one is of a client whom the I/O filter denies the flash, and one of a client to whom it allows it always.
+    pub filtered_odds: u64,
     pub depth: usize,
     pub spare_frames: u32,
     pub regions: Regions,
@@ -124,6 +130,7 @@ impl Setup {
                 CopyForward::Young(0.5),
                 CopyForward::None,
             ]),
+            filtered_odds: random.pick(&[4, 12, u64::MAX]),
             depth: random.pick(&[1, 4, 12]),
             spare_frames: random.pick(&[0, 2, 64]),
             regions: Regions {
@@ -223,6 +230,8 @@ pub struct World {
     violations: Arc<Mutex<Vec<String>>>,
     output: Output,
     pub now_us: u64,
+    /// What the I/O filter says of the client of the requests that come.
+    pub caching: Caching,
     next_tag: u64,
     pub operations: u64,
     /// Transfers so far, by disk and kind.
@@ -233,6 +242,8 @@ pub struct World {
     late: Vec<(usize, u64)>,
     /// The oldest unit that counts by what was written, and by what was flushed.
     tails: (u64, u64),
+    /// Blocks whose marks a planted bug loses.
+    stays: Stays,
 }
 
 pub type Outcome<T> = Result<T, String>;
@@ -259,6 +270,7 @@ impl World {
             Some(
                 Planted::SkipUnsure | Planted::SkipUnsureAgain | Planted::SureTooEarly | Planted::SkipForgetRegions,
             ) => flash.set_filter(region_filter(setup.planted.unwrap())),
+            Some(Planted::DropDirty) => flash.set_filter(drop_dirty_filter()),
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
             _ => {}
@@ -272,6 +284,10 @@ impl World {
         let Attached { attachment, recovered, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
         recovered.log.check();
         let Devices { disks, record } = devices;
+        let stays = Stays::default();
+        if matches!(setup.planted, Some(Planted::RefusedStays | Planted::FilteredStays)) {
+            disks[FLASH].set_filter(stays_filter(stays.clone()));
+        }
         let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
         let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
         let settings = Settings {
@@ -298,17 +314,20 @@ impl World {
             violations: Arc::default(),
             output: Output::default(),
             now_us: 0,
+            caching: Caching::Usual,
             next_tag,
             operations: 0,
             seen: [[0; 3]; 2],
             killed: false,
             late: Vec::new(),
             tails: (1, 1),
+            stays,
         })
     }
 
     pub fn submit(&mut self, operation: Operation, offset: usize, length: usize, force_unit_access: bool) {
         let mut data = Vec::new();
+        let caching = self.caching;
         let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
         let mut written: Vec<(usize, usize)> = Vec::new();
         let mut model = self.model.lock().unwrap();
@@ -360,16 +379,28 @@ impl World {
             };
             violations.lock().unwrap().extend(result.err());
         };
-        let request = Request {
-            operation,
-            offset: offset as u64,
-            length: length as u64,
-            force_unit_access,
-            data,
-            caching: Default::default(),
-        };
+        let request =
+            Request { operation, offset: offset as u64, length: length as u64, force_unit_access, data, caching };
+        let refused = |world: &World| world.engine.cache().figures().refused_write_blocks;
+        let (was, refused_before) = (self.cached(blocks.clone()), refused(self));
         self.engine.submit(request, Box::new(done), self.now_us);
+        let stays = match self.setup.planted {
+            Some(Planted::RefusedStays) => refused(self) > refused_before,
+            Some(Planted::FilteredStays) => caching == Caching::Never && operation == Operation::Write,
+            _ => false,
+        };
+        let is = self.cached(blocks);
+        let mut marks_lost = self.stays.lock().unwrap();
+        marks_lost.retain(|block| !is.contains(block));
+        marks_lost.extend(was.difference(&is).filter(|_| stays));
+        drop(marks_lost);
         self.collect();
+    }
+
+    /// Those of some blocks that have a copy on flash.
+    fn cached(&self, blocks: std::ops::Range<usize>) -> BTreeSet<u32> {
+        let log = self.engine.cache().log();
+        blocks.map(|block| block as u32).filter(|&block| log.find(block).is_some()).collect()
     }
 
     pub fn collect(&mut self) {
@@ -409,6 +440,11 @@ impl World {
             length = SECTOR_BYTES * (1 + random.below((left / SECTOR_BYTES) as u64) as usize);
         }
         let durable = random.chance(12);
+        self.caching = match random.below(self.setup.filtered_odds) {
+            0 => Caching::Never,
+            1 => Caching::Always,
+            _ => Caching::Usual,
+        };
         match random.below(20) {
             0..=7 => self.submit(Operation::Read, offset, length, false),
             8..=15 => self.submit(Operation::Write, offset, length, durable),
@@ -690,7 +726,9 @@ impl World {
     pub fn crashed(&self, random: &mut Random) -> Outcome<World> {
         let killed = random.chance(7);
         let (devices, model) = self.devices_after_crash(killed, random);
-        let mut world = World::open(self.setup.clone(), devices, model, Random(random.next()), self.next_tag)?;
+        // What it writes is not what this one will write.
+        let next_tag = random.next() >> 16;
+        let mut world = World::open(self.setup.clone(), devices, model, Random(random.next()), next_tag)?;
         world.killed = killed;
         Ok(world)
     }
