@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed};
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
+use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 

@@ -13,9 +13,7 @@ fuzz_target!(|text: &str| {
             let names: std::collections::HashSet<&str> =
                 config.volumes.iter().map(|volume| volume.name.as_str()).collect();
             assert_eq!(names.len(), config.volumes.len());
-            assert!(
-                config.volumes.iter().all(|volume| volume.cache.check().is_ok())
-            );
+            assert!(config.volumes.iter().all(|volume| volume.cache.check().is_ok()));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -11,15 +11,16 @@ use flashwise_core::cache::settings::{Given, SETTINGS};
 use flashwise_core::container_policy;
 use flashwise_core::policy;
 use flashwise_core::quantity::{ByteSize, Duration, Share};
-use flashwise_server::manage;
+use flashwise_device::flash::{GcPlacement, Victim};
 use flashwise_server::front::nbd::Uri;
+use flashwise_server::manage;
 use flashwise_sim::array::{Arrivals, NamedWorkload, TraceRule};
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, parse_block_size};
 use flashwise_trace::formats::FormatSpec;
-use flashwise_trace::tools::generate::{PatternSpec, parse_rate, parse_request_blocks, parse_share};
+use flashwise_trace::tools::generate::{PatternSpec, parse_rate, parse_request_blocks};
 use libfuzzer_sys::fuzz_target;
 
 /// Reads `text`; what it says is refused in words.
