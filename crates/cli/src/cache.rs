@@ -39,8 +39,9 @@ pub struct CacheOptions {
     /// share of it, and lists (5%,10%) are possible [default: 7%]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, value_delimiter = ',')]
     over_provision: Vec<f64>,
-    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
-    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
+    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there, and
+    /// of a unit with much of that what was twice; young:50%, what is in that part of the policy's queues that was used last; all that the
+    /// policy wants; or none [default: used]
     #[arg(long, value_name = "WHICH")]
     copy_forward: Option<CopyForward>,
     /// Start to write back above this share of dirty blocks [default: 50%]

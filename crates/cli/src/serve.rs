@@ -99,8 +99,9 @@ pub struct VolumeFlags {
     /// The share of the flash that is kept free of wanted blocks [default: 10%]
     #[arg(long, value_name = "SHARE")]
     over_provision: Option<String>,
-    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there; young:50%, what is
-    /// in that part of the policy's queues that was used last; all that the policy wants; or none [default: used]
+    /// What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it came there, and
+    /// of a unit with much of that what was twice; young:50%, what is in that part of the policy's queues that was used last; all that the
+    /// policy wants; or none [default: used]
     #[arg(long, value_name = "WHICH")]
     copy_forward: Option<String>,
     /// The cleaner begins to write dirty blocks back when they fill more than this share of the flash [default: 50%]
