@@ -1,6 +1,6 @@
 //! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one: `tests/rows/*.csv`.
 //!
-//! The head of each file is the command that made it, by the program before that change. Columns may be added; what is there keeps its value,
+//! The head of each file is the command that made it, by the program before that change (those of the log with its rule for units with much that was used). Columns may be added; what is there keeps its value,
 //! but for the figures in [`MEANINGS`], which mean something else since.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.

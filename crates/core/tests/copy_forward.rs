@@ -18,7 +18,7 @@ struct Run {
 }
 
 impl Run {
-    /// A cache of 24 units of 13 blocks, of which the policy wants 221.
+    /// A cache of 24 units of 14 blocks, of which the policy wants 238.
     fn new(policy: &str, copy_forward: CopyForward) -> Run {
         let config = Config {
             copy_forward,
@@ -89,6 +89,41 @@ fn a_copy_is_a_second_chance_and_not_a_third() {
     assert!(run.holds(7), "it was used");
     run.read_new(2_000..2_130);
     assert!(!run.holds(7), "it was not used again");
+}
+
+/// Blocks 0 to 13 are the first unit, the others are of the second.
+#[test]
+fn of_a_unit_of_which_most_was_used_only_what_was_used_twice_stays() {
+    let mut run = Run::new("lru", CopyForward::Used);
+    (0..26).for_each(|block| run.request(Kind::Read, block));
+    let again = [2, 3, 5, 7, 11, 15, 20, 24, 7, 20];
+    again.iter().for_each(|&block| run.request(Kind::Read, block));
+    run.read_new(1_000..1_130);
+    // Of the first unit 5 were used, of the second 3: too few to ask for more than once.
+    let stays = |run: &Run| (0..26).filter(|&block| run.holds(block)).collect::<Vec<_>>();
+    assert_eq!(stays(&run), [2, 3, 5, 7, 11, 15, 20, 24]);
+
+    let mut run = Run::new("lru", CopyForward::Used);
+    (0..26).for_each(|block| run.request(Kind::Read, block));
+    // Now 7 of the 14 blocks of the first unit were used, which is more than 45 %.
+    again.iter().chain(&[12, 13]).for_each(|&block| run.request(Kind::Read, block));
+    run.read_new(1_000..1_130);
+    assert_eq!(stays(&run), [7, 15, 20, 24]);
+}
+
+/// What is written past the flash and to it is a new copy, with the uses of the old one.
+#[test]
+fn a_block_that_is_written_anew_was_used_as_often_as_before() {
+    let mut run = Run::new("lru", CopyForward::Used);
+    // One more than a unit has: what is in memory would be replaced there.
+    (0..15).for_each(|block| run.request(Kind::Read, block));
+    run.request(Kind::Read, 7);
+    // With this, twice. The new copy is in the second unit, most of which is used once.
+    run.request(Kind::Write, 7);
+    (20..30).chain(20..30).for_each(|block| run.request(Kind::Read, block));
+    run.read_new(1_000..1_130);
+    assert!(run.holds(7), "it was used twice");
+    assert_eq!((20..30).filter(|&block| run.holds(block)).count(), 0, "they were used once");
 }
 
 #[test]

@@ -20,6 +20,10 @@ const BATCH_BLOCKS: usize = DESTAGING_BLOCKS_MAX as usize / 2;
 /// Blocks of a batch that are read before they are written.
 const CHUNK_BLOCKS: usize = 64;
 
+/// Of a unit with more used blocks than this share of its data pages, only those that were used twice are copied forward. Where most of
+/// a unit was used, once tells little, and copying most of it makes room for few others. Measured, as docs/larc.md says.
+const USED_SHARE_MAX: f64 = 0.45;
+
 /// Units that are reset in a row before what is clean is dropped instead of copied forward.
 const RECLAIMED_MAX: u32 = 32;
 
@@ -66,9 +70,11 @@ impl Cache {
         for block in still_lost {
             self.mark_lost(block, steps);
         }
-        for (block, slot) in self.log.blocks_in(sequence) {
+        let blocks = self.log.blocks_in(sequence);
+        let uses_min = self.uses_to_be_copied(&blocks);
+        for (block, slot) in blocks {
             let dirty = self.log.is_dirty(slot);
-            if dirty || (!short && self.is_worth_copying(block, slot)) {
+            if dirty || (!short && self.is_worth_copying(block, slot, uses_min)) {
                 let frame = self.frames.take();
                 steps.push(Step::ReadFlash { block, slot, frame, dirty });
                 self.log_add(block, frame, dirty, Cause::CopyForward, steps);
@@ -86,12 +92,20 @@ impl Cache {
         self.intents.unit_reset(sequence);
     }
 
-    /// Whether a clean block is to be copied forward if there is space for it.
-    fn is_worth_copying(&self, block: u32, slot: u32) -> bool {
+    /// How often one of the `blocks` of a unit must have been used to be copied forward for that: once, or twice if many were.
+    fn uses_to_be_copied(&self, blocks: &[(u32, u32)]) -> u32 {
+        let is_used = |&&(_, slot): &&(u32, u32)| !self.log.is_dirty(slot) && self.log.uses(slot) > 0;
+        let used = blocks.iter().filter(is_used).count();
+        let data_pages = self.log.geometry().unit_data_pages(self.config.segment_blocks);
+        1 + u32::from(used as f64 > f64::from(data_pages) * USED_SHARE_MAX)
+    }
+
+    /// Whether a clean block is to be copied forward if there is space for it; one that was used, from so many uses on.
+    fn is_worth_copying(&self, block: u32, slot: u32, uses_min: u32) -> bool {
         let policy = self.log.policy();
         match self.config.copy_forward {
             CopyForward::All => policy.contains(block),
-            CopyForward::Used => policy.contains(block) && self.log.was_used(slot),
+            CopyForward::Used => policy.contains(block) && self.log.uses(slot) >= uses_min,
             CopyForward::Young(_) => policy.is_young(block),
             CopyForward::None => false,
         }

@@ -121,8 +121,8 @@ impl Cache {
     /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `acknowledged`: the client has had
     /// its answer.
     pub(super) fn write_down(&mut self, writes: &[Write], ask: bool, acknowledged: bool, steps: &mut Vec<Step>) {
-        // Each with whether it goes to flash as well, and whether it had been asked for again there.
-        let mut to_backend: Vec<(Write, bool, bool)> = Vec::new();
+        // Each with whether it goes to flash as well, and how often it had been asked for again there.
+        let mut to_backend: Vec<(Write, bool, u32)> = Vec::new();
         let mut forgotten = Vec::new();
         for &write in writes {
             let Write { block, frame, request_blocks, .. } = write;
@@ -151,11 +151,11 @@ impl Cache {
                 self.log_mark(RecordKind::Forget, block, 0, steps);
                 forgotten.push(block);
             }
-            to_backend.push((write, wanted, slot.is_some_and(|slot| self.log.was_used(slot))));
+            to_backend.push((write, wanted, slot.map_or(0, |slot| self.log.uses(slot))));
         }
         self.become_unsure(&forgotten, steps);
         to_backend.sort_unstable_by_key(|(write, ..)| write.block);
-        for &(Write { block, frame, replaces, .. }, wanted, used) in &to_backend {
+        for &(Write { block, frame, replaces, .. }, wanted, uses) in &to_backend {
             if wanted {
                 self.reclaim(steps);
             }
@@ -171,8 +171,8 @@ impl Cache {
             self.backend_unflushed = true;
             if wanted {
                 self.log_add(block, frame, false, Cause::Admission, steps);
-                if used && let Some(slot) = self.log.find(block) {
-                    self.log.note_use(slot);
+                if let Some(slot) = self.log.find(block) {
+                    self.log.set_uses(slot, uses);
                 }
                 self.log.need_backend_flush();
             }

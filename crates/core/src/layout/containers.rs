@@ -49,8 +49,8 @@ pub struct Log {
     geometry: Geometry,
     contents: Contents,
     dirty: Vec<u64>,
-    /// A bit for each slot: whether the block in it was asked for again since it was put there by an admission or a copy.
-    used: Vec<u64>,
+    /// Two bits for each slot: how often, 2 at most, the block in it was asked for again since it was put there by an admission or a copy.
+    uses: Vec<u64>,
     units: Vec<Unit>,
     /// Sequence of the oldest unit that counts.
     tail: u64,
@@ -106,7 +106,7 @@ impl Log {
             geometry,
             contents: Contents::new(geometry.pages()),
             dirty: vec![0; slots.div_ceil(64)],
-            used: vec![0; slots.div_ceil(64)],
+            uses: vec![0; slots.div_ceil(32)],
             units: vec![Unit::default(); geometry.units as usize],
             tail: 1,
             head: 0,
@@ -249,10 +249,10 @@ impl Log {
         let slot = self.geometry.slot(unit, page);
         let kind = if dirty { Kind::Dirty } else { Kind::Clean };
         let copied = cause == Cause::CopyForward;
-        let used = !copied && old.is_some_and(|(old, _)| bit(&self.used, old));
+        let uses = old.filter(|_| !copied).map_or(0, |(old, _)| self.uses(old));
         self.push(LogRecord { kind, block, slot, frame, old, copied });
         self.contents.place(block, slot);
-        set_bit(&mut self.used, slot, used);
+        self.set_uses(slot, uses);
         self.set_dirty(slot, dirty);
         None
     }
@@ -402,13 +402,20 @@ impl Log {
 
     /// Notes that the cached block at `slot` was asked for again.
     pub fn note_use(&mut self, slot: u32) {
-        set_bit(&mut self.used, slot, true);
+        self.set_uses(slot, self.uses(slot) + 1);
     }
 
-    /// Whether the block at `slot` was asked for again since it was admitted or last copied forward. Its content may have been written anew
-    /// meanwhile. No block that recovery found was.
-    pub fn was_used(&self, slot: u32) -> bool {
-        bit(&self.used, slot)
+    /// How often the block at `slot` was asked for again since it was admitted or last copied forward: not, once, or 2 for more often. Its
+    /// content may have been written anew meanwhile. No block that recovery found was.
+    pub fn uses(&self, slot: u32) -> u32 {
+        (self.uses[slot as usize / 32] >> (slot % 32 * 2) & 3) as u32
+    }
+
+    /// Says how often the block at `slot` was asked for again.
+    pub fn set_uses(&mut self, slot: u32, uses: u32) {
+        let word = &mut self.uses[slot as usize / 32];
+        let shift = slot % 32 * 2;
+        *word = *word & !(3 << shift) | u64::from(uses.min(2)) << shift;
     }
 
     /// Says whether the copy at `slot` is newer than the backend's.

@@ -121,7 +121,7 @@ pub static SETTINGS: [Setting; 16] = [
             kind: Kind::Text,
             default: "used",
             meaning: "What is kept of an erase unit that is reset, besides dirty blocks: used, what was asked for again since it \
-                      came there; young:50%, what is in that part of the policy's queues that was used last; all that the policy \
+                      came there, and of a unit with much of that what was twice; young:50%, what is in that part of the policy's queues that was used last; all that the policy \
                       wants; or none",
         },
         values: "WHICH",
