@@ -376,7 +376,7 @@ mod tests {
         }
         // Those that a volume from flags has to do without are few and known.
         let without = VOLUME_KEYS.iter().map(|key| key.name).filter(|name| !flags.contains(name));
-        let expected = ["write-mode", "discard", "direct-io", "unsafe-ignore-flushes", "backend-delay"];
+        let expected = ["discard", "direct-io", "unsafe-ignore-flushes", "backend-delay"];
         assert_eq!(without.collect::<Vec<_>>(), expected);
     }
 }

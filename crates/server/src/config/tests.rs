@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::Devices;
 use flashwise_core::cache::settings::SETTINGS;
+use flashwise_core::format::Geometry;
 
 use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
@@ -124,6 +126,12 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((volume.direct_io, volume.warranty_years, volume.aliases.len()), (true, 5.0, 0));
     assert_eq!(volume.array, flashwise_device::paper());
     let made = VolumeConfig::of("a", Path::new("disk.img"), Path::new("cache.img"));
+    // A setting that is not given is its default.
+    let geometry = Geometry { units: 32, unit_pages: 512 };
+    let devices = Devices { flash_bytes: 64 << 20, storage_bytes: 1 << 30, array: volume.array };
+    let [cache, other] = [&made, volume].map(|volume| format!("{:?}", volume.cache.config(geometry, &devices)));
+    assert_eq!(cache, other);
+    let volume = VolumeConfig { cache: made.cache.clone(), ..volume.clone() };
     assert_eq!(format!("{made:?}"), format!("{volume:?}"));
     let off = parse(&format!("{LEAST}[api]\nlisten = 'off'\n")).unwrap();
     assert_eq!(off.api.address(), None);
