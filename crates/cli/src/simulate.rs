@@ -226,6 +226,8 @@ impl Simulate {
             let first = of_layout(&layouts[0]);
             jobs.retain(|job| first.check(job).is_ok());
         }
+        let first = of_layout(&layouts[0]);
+        jobs.iter().try_for_each(|job| first.check(job)).map_err(misuse)?;
         let asked = jobs.len();
         let compared = if self.html.is_some() { self.compared(&traces, &algorithms, &rules)? } else { Vec::new() };
         let compared_len = compared.len();
@@ -260,7 +262,12 @@ impl Simulate {
         }
         let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
         self.write_parquet(&rows)?;
-        self.print(&rows, if on_flash { table::endurance_results } else { table::array_results })
+        let table = match devices {
+            _ if on_flash => table::endurance_results,
+            Some(_) => table::array_results,
+            None => table::results,
+        };
+        self.print(&rows, table)
     }
 
     /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.

@@ -23,14 +23,19 @@ pub fn plain(header: &[&str], text_columns: usize) -> Table {
 /// One line per trace, policy and size. The last column tells how much of the best possible hit ratio a policy reaches, where
 /// the best was simulated too.
 pub fn results(rows: &[ResultRow]) -> String {
-    let header =
-        ["trace", "policy", "size", "capacity", "hits", "read hits", "flash writes", "replaced", "W", "of best"];
+    let in_ram = rows.iter().any(|row| row.ram.is_some());
+    let mut header = vec!["trace", "policy", "size", "capacity", "hits", "read hits"];
+    header.extend(in_ram.then_some("RAM"));
+    header.extend(["flash writes", "replaced", "W", "of best"]);
     let best = best_hits(rows);
     let cells = |row: &ResultRow| {
-        vec![
+        let mut cells = vec![
             human::bytes((row.capacity_blocks * row.block_size_bytes) as f64),
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
+        ];
+        cells.extend(in_ram.then(|| row.ram.as_ref().map_or_else(|| "-".to_owned(), |ram| human::count(ram.ram_hits))));
+        cells.extend([
             human::count(row.flash_writes_blocks),
             row.replacements.map_or_else(|| "-".to_owned(), human::count),
             row.write_traffic_blocks.map_or_else(|| "-".to_owned(), human::count),
@@ -38,11 +43,15 @@ pub fn results(rows: &[ResultRow]) -> String {
                 Some(&best) if best > 0 => format!("{:.1}%", 100.0 * row.hits as f64 / best as f64),
                 _ => "-".to_owned(),
             },
-        ]
+        ]);
+        cells
     };
-    let footnote = "hits: share of block accesses; flash writes, replaced and W, the write hits and replaced of the LARC paper: \
-                    blocks; of best: share of the hits that FIF (Belady), which knows the future, has.";
-    grouped(&header, rows, cells, footnote)
+    let ram = if in_ram { "RAM: reads that it had, which are hits; " } else { "" };
+    let footnote = format!(
+        "hits: share of block accesses; {ram}flash writes, replaced and W, the write hits and replaced of the LARC paper: \
+         blocks; of best: share of the hits that FIF (Belady), which knows the future, has."
+    );
+    grouped(&header, rows, cells, &footnote)
 }
 
 /// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
@@ -160,28 +169,19 @@ const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall
 
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {
-    let header = [
-        "trace",
-        "policy",
-        "size",
-        "spare",
-        "read hits",
-        "RAM",
-        "flash",
-        "erased",
-        "per day",
-        "flash writes",
-        "copied",
-        "host x",
-        "device x",
-        "FUE",
-        "WFUE",
-    ];
+    let arrays = rows.iter().any(|row| row.array.is_some());
+    let mut header = vec!["trace", "policy", "size", "spare"];
+    header.extend(arrays.then_some("admission"));
+    header.extend(["read hits", "RAM", "flash", "erased", "per day", "flash writes", "copied"]);
+    header.extend(["host x", "device x", "FUE", "WFUE"]);
+    header.extend(arrays.then_some(["latency us", "lifetime years"]).into_iter().flatten());
     let cells = |row: &ResultRow| {
         let Some(wear) = &row.endurance else { return Vec::new() };
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-        vec![
-            human::percent(wear.over_provision),
+        let array = row.array.as_ref();
+        let mut cells = vec![human::percent(wear.over_provision)];
+        cells.extend(arrays.then(|| array.map_or_else(|| "-".to_owned(), |array| rule(&array.admission))));
+        cells.extend([
             human::percent(wear.rhr),
             human::count(wear.ram_hits),
             human::count(wear.flash_hits),
@@ -193,13 +193,18 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
             number(wear.device_write_amplification),
             number(wear.fue),
             number(wear.wfue),
-        ]
+        ]);
+        let years = |years: f64| if years.is_finite() { format!("{years:.2}") } else { "unlimited".to_owned() };
+        let of_array = array.map(|array| [format!("{:.2}", array.latency_mean_us), years(array.lifetime_years)]);
+        cells.extend(arrays.then(|| of_array.unwrap_or_else(|| ["-", "-"].map(str::to_owned))).into_iter().flatten());
+        cells
     };
     let footnote = "read hits: share of the reads, from RAM and flash; RAM and flash: blocks read there; erased: erase units, per day \
                     each; flash writes: blocks, copied forward among them; host x: flash writes per block written because of an access; \
                     device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
                     erasures, weighted, against m+.";
-    grouped(&header, rows, cells, footnote)
+    let of_array = " latency: on average; lifetime: of the array, cache and storage.";
+    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { of_array } else { "" }))
 }
 
 /// Hits of the best possible, by trace and capacity, where it was simulated.

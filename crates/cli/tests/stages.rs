@@ -88,9 +88,13 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
                                     let of = |figure: &str| row[figure].as_u64().unwrap();
                                     assert_eq!(of("hits"), of("read_hits") + of("write_hits"), "{options:?}");
                                     assert_eq!(of("accesses"), of("reads") + of("writes"), "{options:?}");
+                                    let epochs = row["epochs"].as_array().map_or(0, Vec::len);
+                                    assert_eq!(epochs, if counted.is_empty() { 0 } else { 4 }, "{options:?}");
                                     ran += 1;
                                 }
                                 Err(error) => {
+                                    let own = policy.split(':').next().unwrap();
+                                    assert!(!error.contains("m+") || own == "m+", "{options:?}: {error}");
                                     let reason = REASONS.iter().position(|reason| error.contains(reason));
                                     met[reason.unwrap_or_else(|| panic!("{options:?}: {error}"))] += 1;
                                 }
@@ -103,7 +107,7 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
     }
     let error = simulate(folder.path(), &["--policy", "lru", "--size", "400", "--erase-unit", "16KiB"]).unwrap_err();
     met[11] += usize::from(error.contains(REASONS[11]));
-    assert!(ran > 200, "{ran} combinations ran");
+    assert!(ran > 280, "{ran} combinations ran");
     for (reason, met) in REASONS.iter().zip(met) {
         assert!(met > 0, "no combination is refused because: {reason}");
     }
@@ -195,6 +199,28 @@ fn stating_a_default_changes_nothing() {
     for stated in stated {
         assert_eq!(of(&[&log[..], &stated].concat()), plain, "{stated:?}");
     }
+}
+
+#[test]
+fn the_table_shows_the_stages_that_were_named() {
+    let folder = folder();
+    let header = |options: &[&str]| {
+        let out =
+            succeed(folder.path(), &[&["simulate", "trace.csv", "--policy", "lru", "--size", "400"], options].concat());
+        assert!(out.lines().nth(1).unwrap().contains("lru"), "{out}");
+        let words = |line: usize| out.lines().nth(line).unwrap().split("  ").filter(|word| !word.is_empty()).count();
+        assert_eq!(words(0), words(1), "{out}");
+        out.lines().next().unwrap().to_owned()
+    };
+    let plain = header(&[]);
+    assert!(!plain.contains("RAM") && !plain.contains("latency"), "{plain}");
+    assert!(header(&["--ram", "5%"]).contains("RAM"));
+    let behind = header(&["--ram", "5%", "--admission", "size"]);
+    assert!(behind.contains("admission") && behind.contains("latency us"), "{behind}");
+    let flash = ["--layout", "in-place", "--erase-unit", "64KiB"];
+    assert!(!header(&flash).contains("admission"));
+    let behind = header(&[&flash[..], &["--admission", "size"]].concat());
+    assert!(["admission", "erased", "WFUE", "latency us"].iter().all(|column| behind.contains(column)), "{behind}");
 }
 
 /// A rule before a policy in place: what it admits, and what that wears out beside M+, in one row.

@@ -213,7 +213,8 @@ struct Prepared {
 /// once. `progress` is told of block accesses, those of a whole trace when a job is done.
 ///
 /// # Errors
-/// What does not go together, sizes that make no flash, budgets that allow nothing; where requests wait, devices have to be a whole
+/// What does not go together (algorithms that know the future are run beside arrivals and epochs, and have none: where they were asked for,
+/// [`Experiment::check`] refuses them), sizes that make no flash, budgets that allow nothing; where requests wait, devices have to be a whole
 /// number, and traces may have to have times.
 ///
 /// # Panics
@@ -231,7 +232,10 @@ pub fn run(
         traces.iter().try_for_each(|trace| arrivals.check(trace))?;
     }
     let prepare = |(number, job): (usize, Job)| {
-        experiment.check(&job)?;
+        // What others are compared with stands beside arrivals and epochs, and has none itself.
+        if !(job.algorithm.offline() && job.admission.is_none() && matches!(experiment.layout, Layout::Flash(_))) {
+            experiment.check(&job)?;
+        }
         let trace = &traces[job.trace];
         let geometry = experiment.geometry(&job, trace.block_size_bytes())?;
         let array = experiment.devices.as_ref().map(|Devices { model, storage_bytes: given, .. }| {
