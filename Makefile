@@ -18,7 +18,11 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-kernel admission-table
+.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-kernel admission-table
+# A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
+planted:
+	cargo test -p flashwise --features planted --test planted
+
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed starts_and_ends
