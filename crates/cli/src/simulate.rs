@@ -222,11 +222,10 @@ impl Simulate {
         let on_flash = matches!(layouts, [Layout::Flash(_), ..]);
         let algorithms = self.algorithms(on_flash)?;
         let mut jobs = self.jobs_behind(&traces, &algorithms, &rules)?;
+        let first = of_layout(&layouts[0]);
         if self.policies.is_empty() {
-            let first = of_layout(&layouts[0]);
             jobs.retain(|job| first.check(job).is_ok());
         }
-        let first = of_layout(&layouts[0]);
         jobs.iter().try_for_each(|job| first.check(job)).map_err(misuse)?;
         let asked = jobs.len();
         let compared = if self.html.is_some() { self.compared(&traces, &algorithms, &rules)? } else { Vec::new() };

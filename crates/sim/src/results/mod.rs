@@ -121,8 +121,7 @@ figures! {
 impl ResultRow {
     /// The row of `run`, which ran over `trace`.
     pub fn new(trace: &Trace, run: &Run) -> ResultRow {
-        let counters = &run.counters;
-        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        let of_policy = ResultRow::of_counters(0, &run.counters);
         ResultRow {
             trace: trace.name().to_owned(),
             policy: run.job.policy.to_string(),
@@ -130,15 +129,27 @@ impl ResultRow {
             capacity_blocks: run.job.capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: trace.len() as u64 - counters.accesses(),
-            accesses: counters.accesses(),
-            reads: read.accesses(),
+            warmup_accesses: trace.len() as u64 - of_policy.accesses,
+            flash_bytes_written: of_policy.flash_writes_blocks * trace.block_size_bytes(),
+            epochs: epochs(&run.epochs),
+            ..of_policy
+        }
+    }
+
+    /// What a policy answered behind RAM that had `ram_hits` reads.
+    fn of_counters(ram_hits: u64, counters: &Counters) -> ResultRow {
+        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+        let (accesses, hits) = (ram_hits + counters.accesses(), ram_hits + counters.hits());
+        let (reads, read_hits) = (ram_hits + read.accesses(), ram_hits + read.hits);
+        ResultRow {
+            accesses,
+            reads,
             writes: write.accesses(),
-            read_hits: read.hits,
+            read_hits,
             write_hits: write.hits,
-            hits: counters.hits(),
-            hit_ratio: counters.hit_ratio(),
-            read_hit_ratio: counters.read_hit_ratio(),
+            hits,
+            hit_ratio: ratio(hits, accesses),
+            read_hit_ratio: ratio(read_hits, reads),
             admissions: counters.admissions(),
             read_admissions: read.admissions(),
             write_admissions: write.admissions(),
@@ -147,12 +158,7 @@ impl ResultRow {
             write_traffic_blocks: Some(counters.write_traffic_blocks()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
-            flash_bytes_written: counters.flash_writes_blocks() * trace.block_size_bytes(),
-            ram: None,
-            cache: None,
-            endurance: None,
-            array: None,
-            epochs: epochs(&run.epochs),
+            ..ResultRow::default()
         }
     }
 
@@ -238,28 +244,14 @@ impl ResultRow {
     /// What was counted of a cache that does not know the future. Those that evict whole erase units do not tell which blocks they replace.
     fn of_online(run: &experiment::Run, ran: &Ran) -> ResultRow {
         let counts = &ran.counted.counts;
-        let (counters, of_units) = (&counts.counters, run.job.algorithm.evicts_units());
-        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
-        let (reads, read_hits) = (counts.ram_hits + read.accesses(), counts.ram_hits + read.hits);
-        ResultRow {
-            accesses: counts.accesses(),
-            reads,
-            writes: write.accesses(),
-            read_hits,
-            write_hits: write.hits,
-            hits: counts.hits(),
-            hit_ratio: ratio(counts.hits(), counts.accesses()),
-            read_hit_ratio: ratio(read_hits, reads),
-            admissions: counters.admissions(),
-            read_admissions: read.admissions(),
-            write_admissions: write.admissions(),
-            replacements: (!of_units).then(|| counters.replacements()),
-            evictions: (!of_units).then(|| counters.evictions()),
-            write_traffic_blocks: (!of_units).then(|| counters.write_traffic_blocks()),
-            bypasses: counters.bypasses(),
+        let row = ResultRow {
             flash_writes_blocks: flash_writes_blocks(counts, run),
-            ..ResultRow::default()
+            ..ResultRow::of_counters(counts.ram_hits, &counts.counters)
+        };
+        if !run.job.algorithm.evicts_units() {
+            return row;
         }
+        ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
     }
 
     /// What was counted of an algorithm that knows the future.
