@@ -9,10 +9,11 @@ use flashwise_sim::experiment::Devices;
 use flashwise_trace::Trace;
 
 use crate::failure::Misuse;
+use crate::help;
 
 /// What is admitted, and to what devices.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "What is admitted, how long requests wait, and how long the devices last")]
+#[command(next_help_heading = help::ADMISSION)]
 pub struct ArrayOptions {
     /// What the cache takes in, as listed by `flashwise policies`: size:max=64KiB, hotness:min=2, probability:p=0.3,
     /// adaptive:kind=probability,target=0.4ms, auto; none is the policy alone; lists (target=200us,1ms) and ranges (p=0.1..0.9:0.1,

@@ -14,6 +14,7 @@ use flashwise_sim::results::WearLimits;
 
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
+use crate::help;
 use crate::settings::SimulateSettings;
 
 /// Where cached blocks lie.
@@ -32,7 +33,7 @@ pub enum Layout {
 
 /// What the whole cache is made of; `None` is the default.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Where blocks lie, and the whole cache that flashwise serve runs: --layout log")]
+#[command(next_help_heading = help::LAYOUT)]
 pub struct CacheOptions {
     /// Where cached blocks lie. none: nowhere, what policies decide; in-place: each at a place of its own on a modelled SSD; log: the whole
     /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c. An option of one

@@ -2,11 +2,13 @@
 
 use clap::Args;
 use flashwise_core::quantity::Share;
-use flashwise_device::flash::error::ProfileError;
+use flashwise_device::ArrayError;
 use flashwise_device::flash::profile::Profile;
 use flashwise_device::flash::{GcPlacement, Victim};
 use flashwise_sim::endurance::Settings;
 use flashwise_sim::results::WearLimits;
+
+use crate::help;
 
 fn parse_positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
@@ -15,10 +17,7 @@ fn parse_positive(text: &str) -> Result<f64, String> {
 
 /// What wears; `None` is the default.
 #[derive(Clone, Debug, Args)]
-#[command(
-    next_help_heading = "How fast the flash wears out: --layout in-place, or algorithms with a layout of their own: m, m+, c, h and \
-                               their kin, ripq+, pannier"
-)]
+#[command(next_help_heading = help::WEAR)]
 pub struct EnduranceOptions {
     /// Erase units in which c collects what it writes, a part of --ram [default: 4, or as many as fit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -38,9 +37,9 @@ pub struct EnduranceOptions {
     /// Whether replacement policies tell a conventional SSD what they evict [default: off]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     trim: Option<String>,
-    /// The flash, whose erase unit, over-provisioning and cycles count: one of samsung-slc, femu, wlfc, mixed-slc, mixed-mlc, or a
-    /// TOML file like theirs
-    #[arg(long, value_name = "NAME|FILE")]
+    /// The device whose erase unit, over-provisioning and cycles count: a name of `flashwise lifetime --devices` that has flash, such as
+    /// samsung-slc, or a TOML file
+    #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Drive writes per day that the flash is rated for, to compare with
     #[arg(long, value_name = "N", value_parser = parse_positive)]
@@ -82,10 +81,10 @@ impl EnduranceOptions {
     }
 
     /// What wear is compared with.
-    pub fn limits(&self) -> Result<WearLimits, ProfileError> {
+    pub fn limits(&self) -> Result<WearLimits, ArrayError> {
         Ok(WearLimits {
             wfue_alpha: self.wfue_alpha.map_or(0.5, Share::of_one),
-            device: self.device.as_deref().map(Profile::find).transpose()?,
+            device: self.device.as_deref().map(|device| Profile::find(device, "device")).transpose()?,
             drive_writes_per_day: self.drive_writes_per_day,
         })
     }

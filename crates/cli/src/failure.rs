@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
-use flashwise_device::flash::error::ProfileError;
 use flashwise_engine::detach::DetachError;
 use flashwise_engine::wipe::WipeError;
 use flashwise_server::config::ConfigError;
@@ -49,7 +48,6 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         _ => true,
     };
     error.is::<Misuse>()
-        || error.is::<ProfileError>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
         || error.is::<ConfigError>()
         || error.is::<SettingError>()

@@ -10,10 +10,12 @@ use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::concat::{join, join_with_requests};
 
+use crate::help;
 use crate::progress::Bar;
 
 /// How to read traces.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = help::INPUT)]
 pub struct InputOptions {
     /// The traces' format, with its options if it has any, as listed by `flashwise trace formats` [default: recognised from
     /// the contents]

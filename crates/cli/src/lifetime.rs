@@ -4,7 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use flashwise_core::array::{Array, Tier};
-use flashwise_device::{ArrayError, Profile, tier_of_option};
+use flashwise_device::flash::Profile as Flash;
+use flashwise_device::{About, ArrayError, Profile, devices, tier_of_option};
 use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};
 
 use crate::failure::Misuse;
@@ -52,8 +53,8 @@ impl Lifetime {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.devices {
-            for profile in Profile::all() {
-                list(&mut out, &profile)?;
+            for about in devices() {
+                list(&mut out, &about)?;
             }
             return Ok(());
         }
@@ -125,21 +126,40 @@ fn number(number: f64) -> String {
     if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() }
 }
 
-fn list(mut out: impl Write, profile: &Profile) -> std::io::Result<()> {
-    let Profile { name, title, source, device, service } = profile;
-    let capacity_gb = device.capacity_bytes / 1e9;
-    let cycles =
-        if device.endurance_cycles.is_finite() { device.endurance_cycles.to_string() } else { "unlimited".to_owned() };
-    let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);
+/// Lists what is known of a device, in the words in which a file says it.
+fn list(mut out: impl Write, about: &About) -> std::io::Result<()> {
+    let About { name, title, source } = about;
     writeln!(out, "{name}  {title}")?;
     writeln!(out, "    {source}")?;
-    write!(
-        out,
-        "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms} channels={}",
-        service.channels
-    )?;
-    match service.transfer_mb_per_s {
-        Some(mb_per_s) => writeln!(out, " transfer-mb-per-s={mb_per_s}"),
-        None => writeln!(out),
+    if let Some(Profile { device, service, .. }) = Profile::all().iter().find(|profile| profile.name == *name) {
+        let capacity_gb = device.capacity_bytes / 1e9;
+        let cycles = cycles(device.endurance_cycles);
+        let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);
+        let channels = service.channels;
+        let transfer = service.transfer_mb_per_s.map(|mb_per_s| format!(" transfer-mb-per-s={mb_per_s}"));
+        writeln!(
+            out,
+            "    capacity-gb={capacity_gb} endurance-cycles={cycles} read-latency-ms={read_ms} write-latency-ms={write_ms} \
+             channels={channels}{}",
+            transfer.unwrap_or_default()
+        )?;
     }
+    if let Ok(flash) = Flash::find(name, name) {
+        let Flash { page_bytes, pages_per_block, channels, dies_per_channel, planes_per_die, .. } = flash;
+        let Flash { read_us, program_us, erase_us, .. } = flash;
+        let bus = flash.bus_mb_per_s.map(|mb_per_s| format!(" bus-mb-per-s={mb_per_s}")).unwrap_or_default();
+        let cycles = flash.pe_cycles.map_or(f64::INFINITY, f64::from);
+        writeln!(
+            out,
+            "    [flash] endurance-cycles={} page-bytes={page_bytes} pages-per-block={pages_per_block} channels={channels} \
+             dies-per-channel={dies_per_channel} planes-per-die={planes_per_die} read-us={read_us} program-us={program_us} \
+             erase-us={erase_us}{bus}",
+            self::cycles(cycles)
+        )?;
+    }
+    Ok(())
+}
+
+fn cycles(cycles: f64) -> String {
+    if cycles.is_finite() { cycles.to_string() } else { "unlimited".to_owned() }
 }

@@ -7,6 +7,7 @@ mod check;
 mod detach;
 mod endurance;
 mod failure;
+mod help;
 mod input;
 mod lifetime;
 mod listing;

@@ -29,34 +29,35 @@ use rayon::prelude::*;
 use crate::array::ArrayOptions;
 use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;
+use crate::help::{self, Topic};
 use crate::input::InputOptions;
 use crate::progress::Bar;
 use crate::table;
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(required_unless_present = "help", value_name = "TRACE")]
     traces: Vec<String>,
-    /// Take the traces for one, each after the one before: the segments that a server records, in order
-    #[arg(long)]
-    join: bool,
-    #[command(flatten)]
-    input: InputOptions,
-    /// A policy or algorithm with its options, as listed by `flashwise policies`: lru, larc:fill=ghost, m+, c:buffers=8; can be given
-    /// many times [default: all policies; where wear is simulated lru, ripq+, pannier, m, m+ and c]
+    /// A policy or algorithm, of `flashwise policies`; can be given many times [default: all policies]
+    ///
+    /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
     #[arg(long = "policy", value_name = "POLICY")]
     policies: Vec<Choice>,
-    /// A cache size: a share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most
-    /// 2147483647; lists (1%,10%) and ranges (1%..10%:1%, 64MiB..1GiB:x2) too; can be given many times [default: 1%,2%,5%,10%,20%,50%]
+    /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
+    ///
+    /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
+    /// (1%..10%:1%, 64MiB..1GiB:x2) too.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
     /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10%
     #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
     warmup: Warmup,
-    /// Report hit ratio, replacement rate and flash writes for every N accesses as well, of an array also latency, wear and what its rule
-    /// decided (not in the table or CSV)
+    /// Report figures for every N accesses as well (not in the table or CSV)
+    ///
+    /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
     /// Print a JSON array, one object per trace, policy and size
@@ -68,13 +69,22 @@ pub struct Simulate {
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<String>,
-    /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), or where an array is
-    /// simulated with policies alone, which are simulated for it
+    /// Write a report with charts: one HTML file that needs no network
+    ///
+    /// It compares with the best possible, or behind a rule or devices with policies alone, which are simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Print this help, or that of a topic (see below)
+    #[arg(short, long, value_name = "TOPIC", num_args = 0..=1, require_equals = true, default_missing_value = "main")]
+    help: Option<Topic>,
+    /// Take the traces for one, each after the one before: the segments that a server records, in order
+    #[arg(long, help_heading = help::INPUT)]
+    join: bool,
+    #[command(flatten)]
+    input: InputOptions,
     #[command(flatten)]
     array: ArrayOptions,
     #[command(flatten)]
@@ -150,6 +160,9 @@ const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
 impl Simulate {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(topic) = self.help {
+            return Ok(topic.print("simulate")?);
+        }
         if self.traces.iter().filter(|trace| *trace == "-").count() > 1 {
             return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
         }

@@ -35,7 +35,7 @@ fn options_and_a_file_give_the_same_figures() {
 fn an_option_goes_before_the_file_and_storage_without_wear_is_unlimited() {
     let folder = TempDir::new().unwrap();
     fs::copy(project().join("docs/lifetime.toml"), folder.path().join("study.toml")).unwrap();
-    fs::copy(project().join("crates/device/src/profiles/hdd.toml"), folder.path().join("disk.toml")).unwrap();
+    fs::copy(project().join("crates/device/src/devices/hdd.toml"), folder.path().join("disk.toml")).unwrap();
     let table = succeed(folder.path(), &["lifetime", "study.toml", "--storage", "disk.toml:devices=3"]);
     let row =
         |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().last().unwrap();

@@ -13,14 +13,14 @@ use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{openapi, parse_changes};
 
 /// The help of a command in one line, however it is broken.
-fn help(command: &str) -> String {
-    let help = succeed(Path::new("."), &[command, "--help"]);
+fn help(command: &str, option: &str) -> String {
+    let help = succeed(Path::new("."), &[command, option]);
     help.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn every_setting_is_a_key_a_flag_and_a_line_of_help_with_one_default() {
-    let (serve, simulate, set) = (help("serve"), help("simulate"), help("set"));
+    let (serve, simulate, set) = (help("serve", "--help"), help("simulate", "--help=all"), help("set", "--help"));
     let example = std::fs::read_to_string(project().join("docs/flashwise.toml")).unwrap();
     for setting in &SETTINGS {
         let Parameter { name, default, meaning, .. } = setting.parameter;
@@ -31,6 +31,26 @@ fn every_setting_is_a_key_a_flag_and_a_line_of_help_with_one_default() {
         assert_eq!(set.contains(&line), setting.is_settable(), "{line} in set");
         let given = format!("\n{name} = \"{default}\"\n");
         assert!(example.contains(&given), "{given} in docs/flashwise.toml");
+    }
+}
+
+#[test]
+fn simulate_helps_on_one_screen_and_the_rest_by_topic() {
+    let screen = succeed(Path::new("."), &["simulate", "--help"]);
+    assert!(screen.lines().count() <= 40 && screen.lines().all(|line| line.chars().count() <= 120), "{screen}");
+    assert_eq!(screen, succeed(Path::new("."), &["simulate", "trace.csv", "-h"]));
+    let all = succeed(Path::new("."), &["simulate", "--help=all"]);
+    let flags = |help: &str| -> Vec<String> {
+        let words = help.lines().filter_map(|line| line.trim_start().split(' ').find(|word| word.starts_with("--")));
+        words.map(|word| word.trim_end_matches(',').to_owned()).collect()
+    };
+    let topics = ["main", "input", "admission", "layout", "wear"];
+    let each = topics.map(|topic| flags(&succeed(Path::new("."), &["simulate", &format!("--help={topic}")]))).concat();
+    for flag in flags(&all) {
+        assert!(each.contains(&flag), "{flag} in no topic");
+    }
+    for topic in topics {
+        assert!(topic == "main" || screen.contains(&format!("--help={topic} ")), "{topic}");
     }
 }
 

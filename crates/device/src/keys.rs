@@ -10,6 +10,10 @@ use toml::de::{DeTable, DeValue};
 pub enum ArrayError {
     #[error("{path}")]
     Io { path: String, source: std::io::Error },
+    #[error("{path}: found more than {bytes_max} bytes, expected a device")]
+    TooLong { path: String, bytes_max: u64 },
+    #[error("{path}: byte {byte} is not UTF-8, expected TOML")]
+    NotText { path: String, byte: usize },
     #[error("{path}, line {line}: {message}")]
     Syntax { path: String, line: usize, message: String },
     #[error("{place}: unknown key '{key}'{}; expected one of: {}", did_you_mean(.key, .expected), .expected.join(", "))]
@@ -35,14 +39,16 @@ fn did_you_mean(found: &str, expected: &[&'static str]) -> String {
 }
 
 /// What numbers a key takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
     /// More than zero.
     Positive,
     /// More than zero, or `unlimited`.
     PositiveOrUnlimited,
-    /// A whole number from 1 to [`Range::COUNT_MAX`].
-    Count,
+    /// A whole number, within these bounds.
+    Whole(u32, u32),
+    /// A number within these bounds.
+    Between(f64, f64),
     /// Zero or more.
     NotNegative,
     /// A share of 1, or a percentage.
@@ -55,16 +61,14 @@ const NUMBER_MAX: f64 = 1e15;
 const POSITIVE_MIN: f64 = 1e-9;
 
 impl Range {
-    /// The greatest [`Range::Count`].
-    pub const COUNT_MAX: f64 = 1024.0;
-
-    fn expected(self) -> &'static str {
+    fn expected(self) -> String {
         match self {
-            Range::Positive => "a number greater than 0",
-            Range::PositiveOrUnlimited => "a number greater than 0, or 'unlimited'",
-            Range::Count => "a whole number from 1 to 1024",
-            Range::NotNegative => "a number of at least 0",
-            Range::Share => "a share from 0% to 100%",
+            Range::Positive => "a number greater than 0".to_owned(),
+            Range::PositiveOrUnlimited => "a number greater than 0, or 'unlimited'".to_owned(),
+            Range::Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Range::Between(least, most) => format!("a number from {least} to {most}"),
+            Range::NotNegative => "a number of at least 0".to_owned(),
+            Range::Share => "a share from 0% to 100%".to_owned(),
         }
     }
 
@@ -74,9 +78,10 @@ impl Range {
             Range::Positive => number(text).filter(|number| *number >= POSITIVE_MIN),
             Range::PositiveOrUnlimited if text == "unlimited" => Some(f64::INFINITY),
             Range::PositiveOrUnlimited => Range::Positive.read(text),
-            Range::Count => {
-                number(text).filter(|number| number.fract() == 0.0 && (1.0..=Range::COUNT_MAX).contains(number))
+            Range::Whole(least, most) => {
+                text.trim().parse().ok().filter(|number| (least..=most).contains(number)).map(f64::from)
             }
+            Range::Between(least, most) => number(text).filter(|number| (least..=most).contains(number)),
             Range::NotNegative => number(text).filter(|number| *number >= 0.0),
             Range::Share => text.trim().parse().ok().map(Share::of_one),
         }
@@ -135,8 +140,11 @@ impl Keys {
         &self.place
     }
 
-    /// Refuses keys that are not among `expected`.
+    /// Refuses keys that are not among `expected`, and those that are given twice, with `_` and with `-`.
     pub fn check(&self, expected: &[&'static str]) -> Result<(), ArrayError> {
+        if let Some(key) = self.repeated() {
+            return Err(ArrayError::Repeated { place: self.place.clone(), key });
+        }
         match self.entries.iter().find(|entry| !expected.contains(&entry.key.as_str())) {
             None => Ok(()),
             Some(entry) => Err(ArrayError::UnknownKey {
@@ -161,13 +169,37 @@ impl Keys {
         let Some(entry) = self.find(key) else { return Ok(None) };
         match entry.text.as_deref().and_then(|text| range.read(text)) {
             Some(number) => Ok(Some(number)),
-            None => Err(self.refuse(entry, range.expected())),
+            None => Err(self.refuse(entry, &range.expected())),
         }
     }
 
     /// The number of `key`, which must be given.
     pub fn needed(&self, key: &str, range: Range) -> Result<f64, ArrayError> {
-        self.number(key, range)?.ok_or_else(|| self.missing(key, range.expected()))
+        self.number(key, range)?.ok_or_else(|| self.missing(key, &range.expected()))
+    }
+
+    /// The number of `key` from `least` to `most`, if it is given.
+    pub fn whole(&self, key: &str, least: u32, most: u32) -> Result<Option<u32>, ArrayError> {
+        Ok(self.number(key, Range::Whole(least, most))?.map(|number| number as u32))
+    }
+
+    /// Whether `key` is given.
+    pub fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Refuses the value of `key`, which is given, for want of what is `expected`.
+    pub fn refused(&self, key: &str, expected: &str) -> ArrayError {
+        match self.find(key) {
+            Some(entry) => self.refuse(entry, expected),
+            None => self.missing(key, expected),
+        }
+    }
+
+    /// The same keys without `key`.
+    pub fn without(mut self, key: &str) -> Keys {
+        self.entries.retain(|entry| entry.key != key);
+        self
     }
 
     /// That `key` is missing.
@@ -192,7 +224,7 @@ impl Keys {
     }
 }
 
-/// A TOML document whose values are numbers and text, at its top or in tables.
+/// A TOML document whose values are numbers and text, at its top or in tables. In keys `_` stands for `-`.
 #[derive(Debug)]
 pub struct Document<'a> {
     path: &'a str,
@@ -248,16 +280,26 @@ impl<'a> Document<'a> {
         let entry = |(key, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
             let text = match value.get_ref() {
                 DeValue::String(text) => Some(text.to_string()),
-                DeValue::Integer(number) => Some(number.as_str().replace('_', "")),
+                DeValue::Integer(number) => Some(decimal(number)),
                 DeValue::Float(number) => Some(number.as_str().replace('_', "")),
                 _ => None,
             };
             let shown = self.text.get(value.span()).and_then(|text| text.lines().next()).unwrap_or_default().to_owned();
-            Entry { key: key.get_ref().to_string(), text, shown, line: Some(line(self.text, key.span().start)) }
+            let name = key.get_ref().replace('_', "-");
+            Entry { key: name, text, shown, line: Some(line(self.text, key.span().start)) }
         };
         let mut entries: Vec<_> = table.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.line);
         Keys { place: format!("{}{name}", self.path), entries }
+    }
+}
+
+/// A whole number as people write it, whatever base it was written in.
+fn decimal(number: &toml::de::DeInteger<'_>) -> String {
+    let digits = number.as_str().replace('_', "");
+    match i128::from_str_radix(&digits, number.radix()) {
+        Ok(number) => number.to_string(),
+        Err(_) => digits,
     }
 }
 

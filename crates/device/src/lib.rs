@@ -23,12 +23,14 @@
 //! # }
 //! ```
 
+mod catalogue;
 pub mod flash;
 mod keys;
 mod tier;
 
 use flashwise_core::array::Array;
 
+pub use catalogue::{About, devices};
 pub use keys::{ArrayError, Document, Keys, Range};
 pub use tier::{ArrayModel, Profile, Service, TierModel, tier, tier_model_of_option, tier_of_option};
 

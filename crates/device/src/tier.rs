@@ -1,8 +1,9 @@
-//! Devices by name: the profiles that come with flashwise, each a TOML file with its source, and files of the user's own.
+//! Whole devices, those of the catalogue and others, and the tiers of an array that are made of them.
 
 use flashwise_core::array::{Array, Device, Tier};
 
-use crate::keys::{ArrayError, Document, Keys, Range};
+use crate::catalogue::{DRIVE_KEYS, Entry, names_with};
+use crate::keys::{ArrayError, Keys, Range};
 use crate::{CACHE_DEVICE, STORAGE_DEVICE};
 
 /// A device that can be named.
@@ -47,68 +48,44 @@ pub struct ArrayModel {
     pub storage: TierModel,
 }
 
-/// The profiles that come with flashwise: a name, and a file below `profiles/`.
-const PROFILES: [(&str, &str); 4] = [
-    ("slc", include_str!("profiles/slc.toml")),
-    ("mlc", include_str!("profiles/mlc.toml")),
-    ("hdd", include_str!("profiles/hdd.toml")),
-    ("cloud", include_str!("profiles/cloud.toml")),
-];
-
-/// What a device is described by, in a profile or beside the name of one.
-const FIGURE_KEYS: [&str; 7] = [
-    "capacity-gb",
-    "endurance-cycles",
-    "total-writes-tb",
-    "read-latency-ms",
-    "write-latency-ms",
-    "channels",
-    "transfer-mb-per-s",
-];
-const PROFILE_KEYS: [&str; 2] = ["title", "source"];
 const TIER_KEYS: [&str; 3] = ["device", "devices", "write-amplification"];
 
 /// The most devices of a tier where requests wait for them, as many as a device may have channels.
-const DEVICES_MAX: f64 = Range::COUNT_MAX;
+const DEVICES_MAX: u32 = 1024;
 
 impl Profile {
-    /// All that come with flashwise.
+    /// All that come with flashwise of which it is known what they do as a whole.
     pub fn all() -> Vec<Profile> {
-        let parse = |(name, text)| Profile::parse(name, text).expect("the profiles of flashwise are in order");
-        PROFILES.map(parse).to_vec()
+        let named = |name: &str| Profile::named(name, name).expect("the devices of flashwise are in order");
+        names_with(is_known).into_iter().map(named).collect()
     }
 
-    /// The profile that `name`, found at `place`, stands for: one of flashwise, or a file.
+    /// The device that `name`, found at `place`, stands for: one of flashwise, or a file.
     fn named(name: &str, place: &str) -> Result<Profile, ArrayError> {
-        if let Some((name, text)) = PROFILES.iter().find(|(known, _)| *known == name) {
-            return Profile::parse(name, text);
-        }
-        if !name.ends_with(".toml") {
-            let expected = PROFILES.map(|(name, _)| name).to_vec();
-            return Err(ArrayError::NoSuchDevice { place: place.to_owned(), found: name.to_owned(), expected });
-        }
-        let text = std::fs::read_to_string(name).map_err(|source| ArrayError::Io { path: name.to_owned(), source })?;
-        Profile::parse(name, &text)
+        Profile::of(&Entry::find(name, place, is_known)?)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Profile, ArrayError> {
-        let keys = Document::parse(name, text)?.keys();
-        keys.check(&[&PROFILE_KEYS[..], &FIGURE_KEYS].concat())?;
+    fn of(entry: &Entry) -> Result<Profile, ArrayError> {
+        let keys = &entry.top;
         let text = |key| Ok(keys.text(key)?.unwrap_or_default().to_owned());
         Ok(Profile {
-            name: name.to_owned(),
+            name: entry.name.clone(),
             title: text("title")?,
             source: text("source")?,
-            device: device(&keys, None)?,
-            service: service(&keys, None)?,
+            device: device(keys, None)?,
+            service: service(keys, None)?,
         })
     }
+}
+
+fn is_known(entry: &Entry) -> bool {
+    entry.top.has("capacity-gb")
 }
 
 impl TierModel {
     /// The tier that `keys` describe.
     fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
-        keys.check(&[&TIER_KEYS[..], &FIGURE_KEYS].concat())?;
+        keys.check(&[&TIER_KEYS[..], &DRIVE_KEYS].concat())?;
         let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
         let tier = Tier {
             device: device(keys, profile.as_ref().map(|profile| profile.device))?,
@@ -134,7 +111,7 @@ impl ArrayModel {
     /// Refuses numbers of devices that cannot have queues before them.
     pub fn check(&self) -> Result<(), ArrayError> {
         for (place, tier) in [("cache-device", &self.cache.tier), ("storage-device", &self.storage.tier)] {
-            if tier.devices.fract() != 0.0 || tier.devices > DEVICES_MAX {
+            if tier.devices.fract() != 0.0 || tier.devices > f64::from(DEVICES_MAX) {
                 return Err(ArrayError::Value {
                     place: place.to_owned(),
                     key: "devices".to_owned(),
@@ -182,7 +159,7 @@ fn device(keys: &Keys, profile: Option<Device>) -> Result<Device, ArrayError> {
 fn service(keys: &Keys, profile: Option<Service>) -> Result<Service, ArrayError> {
     let profile = profile.unwrap_or(Service { channels: 1, transfer_mb_per_s: None });
     Ok(Service {
-        channels: keys.number("channels", Range::Count)?.map_or(profile.channels, |channels| channels as u32),
+        channels: keys.whole("channels", 1, DEVICES_MAX)?.unwrap_or(profile.channels),
         transfer_mb_per_s: keys.number("transfer-mb-per-s", Range::Positive)?.or(profile.transfer_mb_per_s),
     })
 }
@@ -214,7 +191,7 @@ mod tests {
     #[test]
     fn every_profile_names_its_source_and_is_read() {
         let profiles = Profile::all();
-        assert_eq!(profiles.len(), PROFILES.len());
+        assert_eq!(profiles.len(), 4);
         for profile in profiles {
             assert!(!profile.title.is_empty() && !profile.source.is_empty(), "{profile:?}");
         }

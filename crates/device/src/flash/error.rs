@@ -28,39 +28,18 @@ pub enum DeviceError {
     },
 }
 
-/// Why a profile of flash cannot be used.
+/// Why flash cannot be divided into such erase units.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum ProfileError {
-    #[error(
-        "unknown flash profile '{found}'{}; expected the path of a TOML file or one of: {}",
-        near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default(),
-        expected.join(", ")
-    )]
-    UnknownName { found: String, near: Option<&'static str>, expected: Vec<&'static str> },
-    #[error("{path}")]
-    Io { path: String, source: std::io::Error },
-    #[error("{path}: found more than {bytes_max} bytes, expected a profile of flash")]
-    TooLong { path: String, bytes_max: u64 },
-    #[error("{path}: byte {byte} is not UTF-8, expected TOML")]
-    NotText { path: String, byte: usize },
-    #[error("{path}, line {line}: {message}")]
-    Syntax { path: String, line: usize, message: String },
-    #[error(
-        "{path}, line {line}: unknown key '{key}'{}; expected one of: {}",
-        near.map(|name| format!(" (did you mean '{name}'?)")).unwrap_or_default(),
-        expected.join(", ")
-    )]
-    UnknownKey { path: String, line: usize, key: String, near: Option<&'static str>, expected: Vec<&'static str> },
-    #[error("{path}: key '{key}' is missing, expected {expected}")]
-    MissingKey { path: String, key: &'static str, expected: String },
-    #[error("{path}, line {line}: {key}: found {found}, expected {expected}")]
-    Value { path: String, line: usize, key: &'static str, found: String, expected: String },
-    #[error(
-        "erase units of {unit}: expected a multiple of {block}, the erase blocks of flash profile '{profile}'; choose another unit \
-         or profile"
-    )]
-    UnitOfBlocks { profile: String, unit: ByteSize, block: ByteSize },
+#[error(
+    "erase units of {unit}: expected a multiple of {block}, the erase blocks of device '{device}'; choose another unit or device"
+)]
+pub struct UnitError {
+    /// The erase unit that was asked for.
+    pub unit: ByteSize,
+    /// The device.
+    pub device: String,
+    /// Its erase block.
+    pub block: ByteSize,
 }
 
 /// Why a device does not do a step.

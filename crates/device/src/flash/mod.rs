@@ -17,7 +17,7 @@ pub mod zoned;
 
 use flashwise_core::step::FlashStep;
 
-pub use error::{DeviceError, ProfileError, StepError};
+pub use error::{DeviceError, StepError, UnitError};
 pub use ftl::Ftl;
 pub use ftl_config::{FtlConfig, GcPlacement};
 pub use meter::Meter;

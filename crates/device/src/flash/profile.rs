@@ -1,15 +1,7 @@
-//! Profiles of flash: geometry, times and endurance, each file of `profiles/` with the source that prints them.
+//! What the flash of a device is like: geometry, times and endurance.
 
-use std::fs::File;
-use std::io::Read;
-use std::ops::RangeInclusive;
-use std::path::Path;
-
-use flashwise_core::options::nearest;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
-use super::error::ProfileError;
+use crate::catalogue::{Entry, names_with};
+use crate::keys::{ArrayError, Keys, Range};
 
 /// What flash is like, as printed by `source`.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,70 +34,51 @@ pub struct Profile {
     pub over_provision: Option<f64>,
 }
 
-/// The profiles that are known by name.
-const PROFILES: [(&str, &str); 5] = [
-    ("samsung-slc", include_str!("profiles/samsung-slc.toml")),
-    ("femu", include_str!("profiles/femu.toml")),
-    ("wlfc", include_str!("profiles/wlfc.toml")),
-    ("mixed-slc", include_str!("profiles/mixed-slc.toml")),
-    ("mixed-mlc", include_str!("profiles/mixed-mlc.toml")),
-];
-
-/// No profile needs as much.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+/// From a nanosecond to ten seconds.
+const TIMES_US: Range = Range::Between(0.001, 1e7);
 
 impl Profile {
-    /// The names of the profiles that are known.
+    /// The names of the devices of flashwise whose flash is known.
     pub fn names() -> Vec<&'static str> {
-        PROFILES.iter().map(|(name, _)| *name).collect()
+        names_with(is_known)
     }
 
-    /// The profile of this name, or in the TOML file with this path: what ends in `.toml` or has a slash is a path.
-    pub fn find(text: &str) -> Result<Profile, ProfileError> {
-        if let Some((name, toml)) = PROFILES.iter().find(|(name, _)| *name == text) {
-            return Profile::parse(name, toml);
-        }
-        if text.contains('/') || text.ends_with(".toml") {
-            return Profile::read(Path::new(text));
-        }
-        let expected = Profile::names();
-        Err(ProfileError::UnknownName { found: text.to_owned(), near: nearest(text, &expected), expected })
-    }
-
-    /// Reads a TOML file.
-    pub fn read(path: &Path) -> Result<Profile, ProfileError> {
-        let name = path.display().to_string();
-        let io = |source| ProfileError::Io { path: name.clone(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(io)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(ProfileError::TooLong { path: name, bytes_max: FILE_BYTES_MAX });
-        }
-        match str::from_utf8(&bytes) {
-            Ok(text) => Profile::parse(&name, text),
-            Err(error) => Err(ProfileError::NotText { path: name, byte: error.valid_up_to() }),
-        }
+    /// The flash of the device that `text`, found at `place`, stands for: a name, or the path of a TOML file.
+    pub fn find(text: &str, place: &str) -> Result<Profile, ArrayError> {
+        Profile::of(&Entry::find(text, place, is_known)?)
     }
 
     /// Reads a TOML document, which messages call `name`.
-    pub fn parse(name: &str, text: &str) -> Result<Profile, ProfileError> {
-        let document = Document::parse(name, text)?;
-        let over_provision = document.number("over_provision", 0.0..=100.0)?;
+    pub fn parse(name: &str, text: &str) -> Result<Profile, ArrayError> {
+        Profile::of(&Entry::parse(name, text)?)
+    }
+
+    pub(crate) fn of(entry: &Entry) -> Result<Profile, ArrayError> {
+        let Some(keys) = &entry.flash else {
+            let expected = format!("what its flash is like, as have the devices {}", Profile::names().join(", "));
+            return Err(entry.top.missing("[flash]", &expected));
+        };
+        let source = entry.top.text("source")?;
+        let page_bytes = keys.needed("page-bytes", Range::Whole(4096, 1 << 20))? as u32;
+        if !page_bytes.is_multiple_of(4096) {
+            return Err(keys.refused("page-bytes", "a multiple of 4096, since blocks of 4 KiB are written"));
+        }
         Ok(Profile {
-            name: name.to_owned(),
-            source: document.text("source")?,
-            page_bytes: document.page_bytes()?,
-            pages_per_block: document.required("pages_per_block", 1..=1 << 16, Document::count)?,
-            channels: document.count("channels", 1..=256)?.unwrap_or(1),
-            dies_per_channel: document.count("dies_per_channel", 1..=256)?.unwrap_or(1),
-            planes_per_die: document.count("planes_per_die", 1..=16)?.unwrap_or(1),
-            read_us: document.required("read_us", TIMES_US, Document::number)?,
-            program_us: document.required("program_us", TIMES_US, Document::number)?,
-            erase_us: document.required("erase_us", TIMES_US, Document::number)?,
-            bus_mb_per_s: document.number("bus_mb_per_s", 0.001..=1e6)?,
-            pe_cycles: document.count("pe_cycles", 1..=1_000_000_000)?,
-            over_provision,
+            name: entry.name.clone(),
+            source: source
+                .ok_or_else(|| entry.top.missing("source", "text that says where the figures come from"))?
+                .to_owned(),
+            page_bytes,
+            pages_per_block: keys.needed("pages-per-block", Range::Whole(1, 1 << 16))? as u32,
+            channels: keys.whole("channels", 1, 256)?.unwrap_or(1),
+            dies_per_channel: keys.whole("dies-per-channel", 1, 256)?.unwrap_or(1),
+            planes_per_die: keys.whole("planes-per-die", 1, 16)?.unwrap_or(1),
+            read_us: keys.needed("read-us", TIMES_US)?,
+            program_us: keys.needed("program-us", TIMES_US)?,
+            erase_us: keys.needed("erase-us", TIMES_US)?,
+            bus_mb_per_s: keys.number("bus-mb-per-s", Range::Between(0.001, 1e6))?,
+            pe_cycles: cycles(&entry.top)?,
+            over_provision: keys.number("over-provision", Range::Share)?,
         })
     }
 
@@ -115,150 +88,25 @@ impl Profile {
     }
 }
 
-/// From a nanosecond to ten seconds.
-const TIMES_US: RangeInclusive<f64> = 0.001..=1e7;
-
-const KEYS: [&str; 12] = [
-    "source",
-    "page_bytes",
-    "pages_per_block",
-    "channels",
-    "dies_per_channel",
-    "planes_per_die",
-    "read_us",
-    "program_us",
-    "erase_us",
-    "bus_mb_per_s",
-    "pe_cycles",
-    "over_provision",
-];
-
-/// The keys of a profile, as a user wrote them.
-struct Document<'a> {
-    name: &'a str,
-    text: &'a str,
-    table: Spanned<DeTable<'a>>,
-}
-
-impl<'a> Document<'a> {
-    fn parse(name: &'a str, text: &'a str) -> Result<Document<'a>, ProfileError> {
-        let table = DeTable::parse(text).map_err(|error| ProfileError::Syntax {
-            path: name.to_owned(),
-            line: line(text, error.span().map_or(0, |span| span.start)),
-            message: format!("is no TOML: {}", error.message()),
-        })?;
-        let unknown = table.get_ref().keys().filter(|key| !KEYS.contains(&key.get_ref().as_ref()));
-        if let Some(key) = unknown.min_by_key(|key| key.span().start) {
-            return Err(ProfileError::UnknownKey {
-                path: name.to_owned(),
-                line: line(text, key.span().start),
-                key: key.get_ref().to_string(),
-                near: nearest(key.get_ref(), &KEYS),
-                expected: KEYS.to_vec(),
-            });
-        }
-        Ok(Document { name, text, table })
-    }
-
-    fn value(&self, key: &str) -> Option<&Spanned<DeValue<'a>>> {
-        assert!(KEYS.contains(&key), "a key that is read is known");
-        self.table.get_ref().get(key)
-    }
-
-    fn refuse<T>(&self, key: &'static str, value: &Spanned<DeValue>, expected: String) -> Result<T, ProfileError> {
-        Err(ProfileError::Value {
-            path: self.name.to_owned(),
-            line: line(self.text, value.span().start),
-            key,
-            found: shown(value.get_ref()),
-            expected,
-        })
-    }
-
-    fn text(&self, key: &'static str) -> Result<String, ProfileError> {
-        let expected = "text that says where the figures come from".to_owned();
-        match self.value(key) {
-            None => Err(ProfileError::MissingKey { path: self.name.to_owned(), key, expected }),
-            Some(value) => match value.get_ref() {
-                DeValue::String(text) if !text.trim().is_empty() => Ok(text.to_string()),
-                _ => self.refuse(key, value, expected),
-            },
-        }
-    }
-
-    fn count(&self, key: &'static str, range: RangeInclusive<u32>) -> Result<Option<u32>, ProfileError> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        let number = match value.get_ref() {
-            DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
-            _ => None,
-        };
-        match number.filter(|number| range.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => self.refuse(key, value, format!("a whole number from {} to {}", range.start(), range.end())),
-        }
-    }
-
-    fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Result<Option<f64>, ProfileError> {
-        let Some(value) = self.value(key) else { return Ok(None) };
-        let number = match value.get_ref() {
-            DeValue::Integer(number) => {
-                i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
-            }
-            DeValue::Float(number) => number.as_str().parse().ok(),
-            _ => None,
-        };
-        match number.filter(|number| range.contains(number)) {
-            Some(number) => Ok(Some(number)),
-            None => self.refuse(key, value, format!("a number from {} to {}", range.start(), range.end())),
-        }
-    }
-
-    /// The value of a key that must be there, which `read` reads.
-    fn required<T: std::fmt::Display>(
-        &self,
-        key: &'static str,
-        range: RangeInclusive<T>,
-        read: impl FnOnce(&Self, &'static str, RangeInclusive<T>) -> Result<Option<T>, ProfileError>,
-    ) -> Result<T, ProfileError> {
-        let expected = format!("a number from {} to {}", range.start(), range.end());
-        read(self, key, range)?.ok_or_else(|| ProfileError::MissingKey { path: self.name.to_owned(), key, expected })
-    }
-
-    fn page_bytes(&self) -> Result<u32, ProfileError> {
-        let key = "page_bytes";
-        let page_bytes = self.required(key, 4096..=1 << 20, Document::count)?;
-        match self.value(key) {
-            Some(value) if !page_bytes.is_multiple_of(4096) => {
-                self.refuse(key, value, "a multiple of 4096, since blocks of 4 KiB are written".to_owned())
-            }
-            _ => Ok(page_bytes),
-        }
+/// How often a block can be programmed and erased, if that has an end.
+fn cycles(keys: &Keys) -> Result<Option<u32>, ArrayError> {
+    let key = if keys.has("pe-cycles") { "pe-cycles" } else { "endurance-cycles" };
+    match keys.number(key, Range::PositiveOrUnlimited)? {
+        None | Some(f64::INFINITY) => Ok(None),
+        Some(cycles) if cycles.fract() == 0.0 && cycles <= 1e9 => Ok(Some(cycles as u32)),
+        Some(_) => Err(keys.refused(key, "a whole number from 1 to 1000000000, or 'unlimited'")),
     }
 }
 
-/// The line of a byte, both of a text, the line counted from 1.
-fn line(text: &str, at: usize) -> usize {
-    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
-}
-
-fn shown(value: &DeValue) -> String {
-    match value {
-        DeValue::String(text) => format!("'{text}'"),
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        DeValue::Integer(number) => format!("{} in base {}", number.as_str(), number.radix()),
-        DeValue::Float(number) => number.as_str().to_owned(),
-        DeValue::Boolean(value) => value.to_string(),
-        DeValue::Datetime(date) => date.to_string(),
-        DeValue::Array(_) => "an array".to_owned(),
-        DeValue::Table(_) => "a table".to_owned(),
-    }
+fn is_known(entry: &Entry) -> bool {
+    entry.flash.is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const CUSTOM: &str = "source = 'measured'\npage_bytes = 8_192\npages_per_block = 256\nread_us = 75\nprogram_us = 7.5e2\nerase_us = 3_800\n";
+    const CUSTOM: &str = "source = 'measured'\npage-bytes = 8_192\npages-per-block = 256\nread-us = 75\nprogram-us = 7.5e2\nerase-us = 3_800\n";
 
     fn refused(text: &str) -> String {
         Profile::parse("mine.toml", text).unwrap_err().to_string()
@@ -276,17 +124,17 @@ mod tests {
             let Profile { page_bytes, pages_per_block, read_us, program_us, erase_us, pe_cycles, .. } = *profile;
             (page_bytes, pages_per_block, read_us, program_us, erase_us, pe_cycles)
         };
-        let read = |name| Profile::find(name).unwrap();
+        let read = |name| Profile::find(name, "device").unwrap();
         assert_eq!(figures(&read("samsung-slc")), (4096, 64, 25.0, 200.0, 1500.0, Some(100_000)));
         assert_eq!(figures(&read("femu")), (4096, 256, 40.0, 200.0, 2000.0, None));
         assert_eq!(figures(&read("wlfc")), (16_384, 256, 50.0, 500.0, 5000.0, Some(10_000)));
-        assert_eq!(figures(&read("mixed-slc")), (4096, 64, 40.0, 200.0, 1500.0, Some(100_000)));
-        assert_eq!(figures(&read("mixed-mlc")), (4096, 128, 200.0, 1000.0, 3500.0, Some(10_000)));
+        assert_eq!(figures(&read("slc")), (4096, 64, 40.0, 200.0, 1500.0, Some(100_000)));
+        assert_eq!(figures(&read("mlc")), (4096, 128, 200.0, 1000.0, 3500.0, Some(10_000)));
         assert_eq!(Profile::names().len(), 5, "each is looked at above");
-        for (name, text) in PROFILES {
+        for name in Profile::names() {
             assert!(read(name).source.len() > 20, "{name} says where it comes from");
-            assert!(text.lines().all(|line| line.len() < 300), "{name} can be read by people");
         }
+        assert_eq!(read("mixed-slc"), read("slc"), "by the name that it had before");
         assert_eq!(read("samsung-slc").block_bytes(), 256 << 10);
     }
 
@@ -296,7 +144,7 @@ mod tests {
         let path = directory.path().join("mine.toml");
         std::fs::write(&path, CUSTOM).unwrap();
         let name = path.to_str().unwrap();
-        let profile = Profile::find(name).unwrap();
+        let profile = Profile::find(name, "device").unwrap();
         let expected = Profile {
             name: name.to_owned(),
             source: "measured".to_owned(),
@@ -313,7 +161,7 @@ mod tests {
             over_provision: None,
         };
         assert_eq!(profile, expected);
-        let full = Profile::parse("x", &format!("{CUSTOM}channels = 8\ndies_per_channel = 4\nplanes_per_die = 2\nbus_mb_per_s = 333\npe_cycles = 3_000\nover_provision = 0.07")).unwrap();
+        let full = Profile::parse("x", &format!("{CUSTOM}channels = 8\ndies-per-channel = 4\nplanes-per-die = 2\nbus-mb-per-s = 333\nendurance-cycles = 3_000\nover-provision = '7%'")).unwrap();
         let expected = Profile {
             name: "x".to_owned(),
             channels: 8,
@@ -328,71 +176,88 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_is_not_there_is_named() {
+    fn a_file_can_say_what_the_device_does_and_what_its_flash_is_like_and_old_files_are_read() {
+        let whole = CUSTOM.replacen("page-bytes", "capacity-gb = 100\nendurance-cycles = 3e3\n[flash]\npage-bytes", 1);
+        let profile = Profile::parse("x", &whole).unwrap();
+        assert_eq!((profile.page_bytes, profile.pe_cycles), (8192, Some(3000)));
+        let old = Profile::parse("x", &format!("{}pe_cycles = 3_000", CUSTOM.replace('-', "_"))).unwrap();
+        assert_eq!(old, profile);
+        assert_eq!(Profile::parse("x", &format!("{CUSTOM}endurance-cycles = 'unlimited'")).unwrap().pe_cycles, None);
         assert_eq!(
-            Profile::find("samsung-scl").unwrap_err().to_string(),
-            "unknown flash profile 'samsung-scl' (did you mean 'samsung-slc'?); expected the path of a TOML file or one of: \
-             samsung-slc, femu, wlfc, mixed-slc, mixed-mlc"
+            refused("capacity-gb = 1"),
+            "mine.toml: [flash] is missing, expected what its flash is like, as have the devices slc, mlc, samsung-slc, femu, wlfc"
+        );
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let refused = |text: &str| Profile::find(text, "device").unwrap_err();
+        assert_eq!(
+            refused("samsung-scl").to_string(),
+            "device: found no device 'samsung-scl' (did you mean 'samsung-slc'?); expected one of: slc, mlc, samsung-slc, femu, wlfc, or \
+             the path of a file that ends in .toml"
         );
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("none.toml");
-        let missing = Profile::find(path.to_str().unwrap()).unwrap_err();
-        assert_eq!(missing.to_string(), path.display().to_string());
-        assert!(matches!(missing, ProfileError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
+        let text = path.to_str().unwrap();
+        let missing = refused(text);
+        assert_eq!(missing.to_string(), text);
+        assert!(matches!(missing, ArrayError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
         std::fs::write(&path, vec![b'#'; 65_537]).unwrap();
-        let long = format!("{}: found more than 65536 bytes, expected a profile of flash", path.display());
-        assert_eq!(Profile::read(&path).unwrap_err().to_string(), long);
+        assert_eq!(refused(text).to_string(), format!("{text}: found more than 65536 bytes, expected a device"));
         std::fs::write(&path, b"source = '\xff'").unwrap();
-        let no_text = format!("{}: byte 10 is not UTF-8, expected TOML", path.display());
-        assert_eq!(Profile::read(&path).unwrap_err().to_string(), no_text);
+        assert_eq!(refused(text).to_string(), format!("{text}: byte 10 is not UTF-8, expected TOML"));
     }
 
     #[test]
     fn a_key_that_is_unknown_missing_or_twice_is_refused() {
+        let expected = "expected one of: title, source, page-bytes, pages-per-block, channels, dies-per-channel, planes-per-die, read-us, \
+                        program-us, erase-us, bus-mb-per-s, over-provision, endurance-cycles, pe-cycles";
         assert_eq!(
-            refused(&format!("{CUSTOM}plane_per_die = 2")),
-            "mine.toml, line 7: unknown key 'plane_per_die' (did you mean 'planes_per_die'?); expected one of: source, page_bytes, \
-             pages_per_block, channels, dies_per_channel, planes_per_die, read_us, program_us, erase_us, bus_mb_per_s, pe_cycles, \
-             over_provision"
+            refused(&format!("{CUSTOM}plane-per-die = 2")),
+            format!("mine.toml, line 7: unknown key 'plane-per-die' (did you mean 'planes-per-die'?); {expected}")
         );
         assert!(
-            refused(&format!("{CUSTOM}[times]\nread_us = 2")).starts_with("mine.toml, line 7: unknown key 'times'")
+            refused(&format!("{CUSTOM}[times]\nread-us = 2")).starts_with("mine.toml, line 7: unknown key 'times'")
+        );
+        assert!(refused(&format!("[flash]\n{CUSTOM}")).starts_with("mine.toml [flash], line 2: unknown key 'source'"));
+        assert_eq!(
+            refused(&CUSTOM.replace("erase-us", "#")),
+            "mine.toml: erase-us is missing, expected a number from 0.001 to 10000000"
         );
         assert_eq!(
-            refused(&CUSTOM.replace("erase_us", "#")),
-            "mine.toml: key 'erase_us' is missing, expected a number from 0.001 to 10000000"
+            refused(&CUSTOM.replace("source", "#")),
+            "mine.toml: source is missing, expected text that says where the figures come from"
         );
-        assert_eq!(
-            refused(""),
-            "mine.toml: key 'source' is missing, expected text that says where the figures come from"
-        );
-        assert_eq!(refused(&format!("{CUSTOM}read_us = 1")), "mine.toml, line 7: is no TOML: duplicate key");
+        assert_eq!(refused(&format!("{CUSTOM}read-us = 1")), "mine.toml, line 7: is no TOML: duplicate key");
+        assert_eq!(refused(&format!("{CUSTOM}read_us = 1")), "mine.toml: read-us is given twice");
     }
 
     #[test]
     fn a_value_of_the_wrong_kind_or_size_is_refused() {
         for (line, message) in [
-            ("page_bytes = '8KiB'", "page_bytes: found '8KiB', expected a whole number from 4096 to 1048576"),
-            ("page_bytes = 2048", "page_bytes: found 2048, expected a whole number from 4096 to 1048576"),
+            ("page-bytes = '8KiB'", "page-bytes: found '8KiB', expected a whole number from 4096 to 1048576"),
+            ("page-bytes = 2048", "page-bytes: found 2048, expected a whole number from 4096 to 1048576"),
             (
-                "page_bytes = 6000",
-                "page_bytes: found 6000, expected a multiple of 4096, since blocks of 4 KiB are written",
+                "page-bytes = 6000",
+                "page-bytes: found 6000, expected a multiple of 4096, since blocks of 4 KiB are written",
             ),
-            ("pages_per_block = 0", "pages_per_block: found 0, expected a whole number from 1 to 65536"),
-            ("pages_per_block = 2.5", "pages_per_block: found 2.5, expected a whole number from 1 to 65536"),
+            ("pages-per-block = 0", "pages-per-block: found 0, expected a whole number from 1 to 65536"),
+            ("pages-per-block = 2.5", "pages-per-block: found 2.5, expected a whole number from 1 to 65536"),
             ("channels = -1", "channels: found -1, expected a whole number from 1 to 256"),
             (
                 "channels = 99999999999999999999",
                 "channels: found 99999999999999999999, expected a whole number from 1 to 256",
             ),
-            ("read_us = 0", "read_us: found 0, expected a number from 0.001 to 10000000"),
-            ("read_us = nan", "read_us: found nan, expected a number from 0.001 to 10000000"),
-            ("read_us = [1]", "read_us: found an array, expected a number from 0.001 to 10000000"),
-            ("source = ' '", "source: found ' ', expected text that says where the figures come from"),
-            ("source = 7", "source: found 7, expected text that says where the figures come from"),
-            ("pe_cycles = 0x0", "pe_cycles: found 0 in base 16, expected a whole number from 1 to 1000000000"),
-            ("over_provision = '7%'", "over_provision: found '7%', expected a number from 0 to 100"),
-            ("bus_mb_per_s = true", "bus_mb_per_s: found true, expected a number from 0.001 to 1000000"),
+            ("read-us = 0", "read-us: found 0, expected a number from 0.001 to 10000000"),
+            ("read-us = nan", "read-us: found nan, expected a number from 0.001 to 10000000"),
+            ("read-us = [1]", "read-us: found [1], expected a number from 0.001 to 10000000"),
+            ("source = ''", "source: found '', expected text that is not empty"),
+            ("source = [7]", "source: found [7], expected text that is not empty"),
+            ("pe-cycles = 0x0", "pe-cycles: found 0x0, expected a number greater than 0, or 'unlimited'"),
+            ("pe-cycles = 1.5", "pe-cycles: found 1.5, expected a whole number from 1 to 1000000000, or 'unlimited'"),
+            ("over-provision = '700%'", "over-provision: found '700%', expected a share from 0% to 100%"),
+            ("bus-mb-per-s = true", "bus-mb-per-s: found true, expected a number from 0.001 to 1000000"),
         ] {
             let text = with(line);
             assert_eq!(refused(&text), format!("mine.toml, line {}: {message}", text.lines().count()));

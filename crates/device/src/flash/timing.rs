@@ -11,7 +11,7 @@
 
 use flashwise_core::quantity::ByteSize;
 
-use super::error::ProfileError;
+use super::error::UnitError;
 use super::meter::Meter;
 use super::profile::Profile;
 
@@ -59,11 +59,11 @@ pub struct Busy {
 
 impl Timing {
     /// For flash of this profile, in erase units of `unit_pages` pages of 4 KiB.
-    pub fn new(profile: &Profile, unit_pages: u32) -> Result<Timing, ProfileError> {
+    pub fn new(profile: &Profile, unit_pages: u32) -> Result<Timing, UnitError> {
         let (unit, block) = (u64::from(unit_pages) * BLOCK_BYTES, profile.block_bytes());
         if unit == 0 || !unit.is_multiple_of(block) {
             let (unit, block) = (ByteSize::new(unit), ByteSize::new(block));
-            return Err(ProfileError::UnitOfBlocks { profile: profile.name.clone(), unit, block });
+            return Err(UnitError { device: profile.name.clone(), unit, block });
         }
         let planes = profile.channels * profile.dies_per_channel * profile.planes_per_die;
         let ns = |us: f64| (us * 1000.0).round() as u64;
@@ -228,8 +228,7 @@ mod tests {
         let refused = |unit_pages| Timing::new(&profile(1, 1), unit_pages).unwrap_err().to_string();
         assert_eq!(
             refused(12),
-            "erase units of 48KiB: expected a multiple of 32KiB, the erase blocks of flash profile 'test'; choose another unit or \
-             profile"
+            "erase units of 48KiB: expected a multiple of 32KiB, the erase blocks of device 'test'; choose another unit or device"
         );
         assert!(refused(4).starts_with("erase units of 16KiB: expected a multiple of 32KiB"));
         assert!(refused(0).starts_with("erase units of 0B: expected a multiple of 32KiB"));
