@@ -4,11 +4,9 @@ use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_core::quantity::ByteSize;
 use flashwise_device::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
-use flashwise_sim::array::{Arrivals, TraceRule, storage_bytes};
+use flashwise_sim::array::{Arrivals, TraceRule};
 use flashwise_sim::experiment::Devices;
-use flashwise_trace::Trace;
 
-use crate::failure::Misuse;
 use crate::help;
 
 /// What is admitted, and to what devices.
@@ -58,8 +56,12 @@ fn parse_storage(text: &str) -> Result<TierModel, ArrayError> {
 impl ArrayOptions {
     /// Whether any option is given.
     pub fn is_given(&self) -> bool {
+        !self.admissions.is_empty() || self.names_devices()
+    }
+
+    fn names_devices(&self) -> bool {
         let devices = self.cache_device.is_some() || self.storage_device.is_some() || self.storage_size.is_some();
-        devices || !self.admissions.is_empty() || self.arrivals.is_some()
+        devices || self.arrivals.is_some()
     }
 
     /// The rules; none is the policy alone.
@@ -77,6 +79,12 @@ impl ArrayOptions {
         self.is_given().then(|| Devices { model: self.array(), storage_bytes, arrivals: self.arrivals() })
     }
 
+    /// The same for the whole cache, which has devices in any case: that it has no rule names none.
+    pub fn devices_of_log(&self) -> Option<Devices> {
+        let is_named = self.names_devices() || self.rules().iter().any(Option::is_some);
+        self.devices().filter(|_| is_named)
+    }
+
     /// The devices; how large they are, cache and trace say.
     pub fn array(&self) -> ArrayModel {
         let default = ArrayModel::paper();
@@ -86,22 +94,8 @@ impl ArrayOptions {
         }
     }
 
-    /// What the storage holds.
-    pub fn storage_bytes(&self, trace: &Trace) -> u64 {
-        self.storage_size.map_or_else(|| storage_bytes(trace), ByteSize::bytes)
-    }
-
     /// When requests come.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals.unwrap_or_default()
-    }
-
-    /// Refuses what does not go with the whole cache.
-    pub fn check_for_whole_cache(&self) -> anyhow::Result<()> {
-        if self.arrivals.is_some() {
-            let what = "--arrivals is of policies alone, expected none with the whole cache that flashwise serve runs";
-            return Err(Misuse(what.to_owned()).into());
-        }
-        Ok(())
     }
 }

@@ -39,7 +39,7 @@ pub struct CacheOptions {
     /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c. An option of one
     /// layout names it, and so does an algorithm. Of the log --size is the size of the flash, at least 11 erase units; its blocks are 4KiB and keep
     /// their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
-    /// regions that are accessed are placed one after the other. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
+    /// regions that are accessed are placed one after the other. With --device or an option of one it lies on a modelled SSD. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
     #[arg(long, value_name = "SIZE", help = ram_help())]
@@ -106,8 +106,8 @@ fn over_provision_help() -> String {
 pub enum Model {
     /// What policies decide, behind a read cache in RAM.
     Policy(Ram),
-    /// The whole cache that flashwise serve runs: the log.
-    Server(Settings),
+    /// The whole cache that flashwise serve runs: the log, on an SSD if one is named.
+    Log(Settings, Option<endurance::Settings>, WearLimits),
     /// Modelled flash, once for each over-provisioning, and what its wear is compared with.
     Endurance(Vec<endurance::Settings>, WearLimits),
 }
@@ -119,40 +119,47 @@ impl CacheOptions {
     pub fn model(&self, algorithm: Option<&str>) -> anyhow::Result<Model> {
         let given = self.settings.0.names().next().map(|name| format!("--{name}"));
         let given = given.as_deref();
-        let flash = algorithm.or_else(|| self.endurance.given());
+        let device = self.endurance.device_given();
+        // What is not of the log, which may lie on a device too.
+        let other = algorithm.or_else(|| self.endurance.compared_given());
         let shared =
             [("--erase-unit", self.erase_unit.is_some()), ("--over-provision", !self.over_provision.is_empty())];
         let shared = shared.into_iter().find(|(_, given)| *given).map(|(name, _)| name);
         let misuse = |what: String| Err(anyhow::Error::new(Misuse(what)));
-        let log = || Ok(Model::Server(self.server()?));
+        let log = || {
+            let (settings, limits) = (self.server()?, self.endurance.limits()?);
+            let ssd = device.is_some().then(|| self.ssd(&settings, limits.device.as_ref()));
+            Ok(Model::Log(settings, ssd, limits))
+        };
         let in_place = || {
             let limits = self.endurance.limits()?;
             Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
         };
-        match (self.layout, given, flash) {
-            (Some(Layout::None), None, None) | (None, None, None) => match shared {
+        match (self.layout, given, other, device) {
+            (Some(Layout::None) | None, None, None, None) => match shared {
                 None => Ok(Model::Policy(self.ram.as_ref().map_or(Ram::Bytes(0), |written| written.value))),
                 Some(option) => misuse(format!(
                     "{option} is of a layout, and none is named; expected --layout in-place or --layout log with it"
                 )),
             },
-            (Some(Layout::None), Some(option), _) | (Some(Layout::None), None, Some(option)) => {
+            (Some(Layout::None), ..) => {
+                let option = given.or(other).or(device).expect("one of them is given");
                 misuse(format!("found --layout none with {option}, which has a layout; expected one of them"))
             }
-            (Some(Layout::Log | Layout::Containers) | None, Some(_), None) | (Some(Layout::Log), None, None) => log(),
-            // What replacement policies in a log were called before.
-            (Some(Layout::Containers), None, None) => log(),
-            (Some(Layout::InPlace | Layout::Containers) | None, None, Some(_))
-            | (Some(Layout::InPlace), None, None) => in_place(),
-            (_, Some(option), Some(flash)) => misuse(format!(
-                "{option} is of --layout log, the cache that flashwise serve runs, and {flash} of another layout; expected one of them"
+            (_, Some(option), Some(other), _) => misuse(format!(
+                "{option} is of --layout log, the cache that flashwise serve runs, and {other} of another layout; expected one of them"
             )),
-            (Some(Layout::InPlace), Some(option), None) => {
+            (Some(Layout::InPlace), Some(option), None, _) => {
                 misuse(format!("{option} is of --layout log, found --layout in-place; expected one of them"))
             }
-            (Some(Layout::Log), None, Some(flash)) => {
-                misuse(format!("{flash} is of another layout, found --layout log; expected one of them"))
+            (Some(Layout::Log), None, Some(other), _) => {
+                misuse(format!("{other} is of another layout, found --layout log; expected one of them"))
             }
+            // Replacement policies in a log were called containers before.
+            (Some(Layout::Log), _, None, _)
+            | (Some(Layout::Containers) | None, Some(_), None, _)
+            | (Some(Layout::Containers), None, None, None) => log(),
+            (Some(Layout::InPlace | Layout::Containers) | None, None, ..) => in_place(),
         }
     }
 
@@ -185,6 +192,17 @@ impl CacheOptions {
         let settings = simulated(&settings);
         settings.check().map_err(refuse)?;
         Ok(settings)
+    }
+
+    /// The SSD that the log of `settings` lies on. Its erase units are those of the device, or of the log where no device is named; its spare
+    /// space is its own.
+    fn ssd(&self, settings: &Settings, device: Option<&Profile>) -> endurance::Settings {
+        let default = self.endurance.settings();
+        endurance::Settings {
+            erase_unit_bytes: device.map_or(settings.erase_unit_bytes(), Profile::block_bytes),
+            over_provision: device.and_then(|device| device.over_provision).unwrap_or(default.over_provision),
+            ..default
+        }
     }
 
     fn worn(&self, device: Option<&Profile>) -> Vec<endurance::Settings> {

@@ -34,11 +34,11 @@ pub struct EnduranceOptions {
     /// Let a conventional SSD level its wear once erase counts are so far apart [default: it does not]
     #[arg(long, value_name = "ERASURES", value_parser = clap::value_parser!(u32).range(1..))]
     wear_levelling: Option<u32>,
-    /// Whether replacement policies tell a conventional SSD what they evict [default: off]
+    /// Whether replacement policies tell a conventional SSD what they evict, and the log what it resets [default: off]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     trim: Option<String>,
-    /// The device whose erase unit, over-provisioning and cycles count: a name of `flashwise lifetime --devices` that has flash, such as
-    /// samsung-slc, or a TOML file
+    /// The device whose erase unit, over-provisioning and cycles count, of the log a conventional SSD below it: a name of
+    /// `flashwise lifetime --devices` that has flash, such as samsung-slc, or a TOML file
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Drive writes per day that the flash is rated for, to compare with
@@ -50,10 +50,9 @@ pub struct EnduranceOptions {
 }
 
 impl EnduranceOptions {
-    /// The first option that is given, as it is written.
-    pub fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--write-buffers", self.write_buffers.is_some()),
+    /// The first option that is given of a device, as it is written: of the log's too, if it is one.
+    pub fn device_given(&self) -> Option<&'static str> {
+        first([
             ("--gc-victim", self.gc_victim.is_some()),
             ("--gc-placement", self.gc_placement.is_some()),
             ("--gc-reserve", self.gc_reserve.is_some()),
@@ -61,9 +60,12 @@ impl EnduranceOptions {
             ("--trim", self.trim.is_some()),
             ("--device", self.device.is_some()),
             ("--drive-writes-per-day", self.drive_writes_per_day.is_some()),
-            ("--wfue-alpha", self.wfue_alpha.is_some()),
-        ];
-        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+        ])
+    }
+
+    /// The first option that is given and is not of the log.
+    pub fn compared_given(&self) -> Option<&'static str> {
+        first([("--write-buffers", self.write_buffers.is_some()), ("--wfue-alpha", self.wfue_alpha.is_some())])
     }
 
     /// The settings; those of the cache as a whole are set by others.
@@ -88,4 +90,9 @@ impl EnduranceOptions {
             drive_writes_per_day: self.drive_writes_per_day,
         })
     }
+}
+
+/// The first of the options that is given.
+fn first<const N: usize>(options: [(&'static str, bool); N]) -> Option<&'static str> {
+    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
 }

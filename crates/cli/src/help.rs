@@ -23,8 +23,8 @@ pub enum Topic {
 pub const INPUT: &str = "How traces are read";
 pub const ADMISSION: &str = "What is admitted, how long requests wait, and how long the devices last";
 pub const LAYOUT: &str = "Where blocks lie, and the whole cache that flashwise serve runs: --layout log";
-pub const WEAR: &str = "How fast the flash wears out: --layout in-place, or algorithms with a layout of their own: m, m+, c, h and \
-                        their kin, ripq+, pannier";
+pub const WEAR: &str = "How fast the flash wears out: --layout in-place, --layout log with --device, or algorithms with a layout of \
+                        their own: m, m+, c, h and their kin, ripq+, pannier";
 
 /// What stands below the one screen.
 pub const MORE: &str = "More options:\n  \

@@ -6,16 +6,13 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::cache::Config;
-use flashwise_core::cache::settings::{Devices, Settings};
 use flashwise_core::options::{OptionError, nearest};
 use flashwise_core::policy::{POLICIES, Spec};
 use flashwise_report::{Report, Section};
 use flashwise_sim::array::TraceRule;
-use flashwise_sim::cache_settings::{CacheError, Ram, config};
-use flashwise_sim::cache_simulation::{CacheJob, simulate_caches};
+use flashwise_sim::cache_settings::{CacheError, Ram};
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, reference, with_references};
+use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, reference, with_references};
 use flashwise_sim::results::{self, ResultRow, WearLimits};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
@@ -185,12 +182,15 @@ impl Simulate {
             Model::Policy(ram) => {
                 let layouts = [Layout::None { ram }];
                 let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
-                self.run_experiments(&layouts, &limits)
+                self.run_experiments(&self.open()?, &layouts, &limits)
             }
-            Model::Server(settings) => self.run_caches(&settings),
+            Model::Log(settings, ssd, limits) => {
+                let (traces, requests) = self.open_with_requests()?;
+                self.run_experiments(&traces, &[Layout::Log(Log { settings, requests: requests.into(), ssd })], &limits)
+            }
             Model::Endurance(settings, limits) => {
                 let layouts: Vec<_> = settings.into_iter().map(Layout::Flash).collect();
-                self.run_experiments(&layouts, &limits)
+                self.run_experiments(&self.open()?, &layouts, &limits)
             }
         }
     }
@@ -200,6 +200,18 @@ impl Simulate {
             true => vec![self.input.open_joined(&self.traces)?],
             false => self.traces.iter().map(|path| self.input.open(path)).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// The traces, and their requests as they came.
+    fn open_with_requests(&self) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
+        let filter = self.cache.filter();
+        if self.join {
+            let (trace, requests) = self.input.open_joined_with_requests(&self.traces, &filter)?;
+            return Ok((vec![trace], vec![requests]));
+        }
+        let open = |path: &String| self.input.open_with_requests(path, &filter);
+        let opened: Vec<_> = self.traces.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(opened.into_iter().unzip())
     }
 
     fn run_policies(&self) -> anyhow::Result<()> {
@@ -223,9 +235,11 @@ impl Simulate {
 
     /// Policies and algorithms behind admission rules, once in each of the layouts, with what the report and the figures of wear compare
     /// with.
-    fn run_experiments(&self, layouts: &[Layout], limits: &WearLimits) -> anyhow::Result<()> {
-        let traces = self.open()?;
-        let devices = self.array.devices();
+    fn run_experiments(&self, traces: &[Trace], layouts: &[Layout], limits: &WearLimits) -> anyhow::Result<()> {
+        let devices = match layouts {
+            [Layout::Log(_), ..] => self.array.devices_of_log(),
+            _ => self.array.devices(),
+        };
         let of_layout = |layout: &Layout| Experiment {
             layout: layout.clone(),
             devices: devices.clone(),
@@ -233,15 +247,16 @@ impl Simulate {
         };
         let rules = self.array.rules();
         let on_flash = matches!(layouts, [Layout::Flash(_), ..]);
-        let algorithms = self.algorithms(on_flash)?;
-        let mut jobs = self.jobs_behind(&traces, &algorithms, &rules)?;
+        let in_log = matches!(layouts, [Layout::Log(_), ..]);
+        let algorithms = self.algorithms(&layouts[0])?;
+        let mut jobs = self.jobs_behind(traces, &algorithms, &rules)?;
         let first = of_layout(&layouts[0]);
         if self.policies.is_empty() {
             jobs.retain(|job| first.check(job).is_ok());
         }
         jobs.iter().try_for_each(|job| first.check(job)).map_err(misuse)?;
         let asked = jobs.len();
-        let compared = if self.html.is_some() { self.compared(&traces, &algorithms, &rules)? } else { Vec::new() };
+        let compared = if self.html.is_some() { self.compared(traces, &algorithms, &rules)? } else { Vec::new() };
         let compared_len = compared.len();
         jobs.extend(compared);
         if on_flash {
@@ -252,7 +267,7 @@ impl Simulate {
         // A row for each layout, one after the other.
         let mut rows: Vec<Vec<(usize, ResultRow)>> = vec![Vec::new(); asked + compared_len];
         for layout in layouts {
-            let runs = experiment::run(&traces, jobs.clone(), &of_layout(layout), &bar).map_err(misuse)?;
+            let runs = experiment::run(traces, jobs.clone(), &of_layout(layout), &bar).map_err(misuse)?;
             for (rows, run) in rows.iter_mut().zip(&runs) {
                 let trace = run.job.trace;
                 rows.push((trace, ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits)));
@@ -270,12 +285,13 @@ impl Simulate {
                 let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied()).flatten();
                 all.filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect()
             };
-            self.write_report(&traces, &of_trace)?;
+            self.write_report(traces, &of_trace)?;
         }
         let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
         self.write_parquet(&rows)?;
         let table = match devices {
             _ if on_flash => table::endurance_results,
+            _ if in_log => table::cache_results,
             Some(_) => table::array_results,
             None => table::results,
         };
@@ -298,57 +314,6 @@ impl Simulate {
             }
         }
         self.jobs_behind(traces, &alone, &[None])
-    }
-
-    /// The whole cache in place of a policy alone, with each admission rule.
-    fn run_caches(&self, settings: &Settings) -> anyhow::Result<()> {
-        self.array.check_for_whole_cache()?;
-        let rules = self.array.rules();
-        if self.html.is_some() && rules.len() > 1 {
-            let what = "--html: a report compares policies, expected --admission once at most";
-            return Err(Misuse(what.to_owned()).into());
-        }
-        let filter = self.cache.filter();
-        let opened = match self.join {
-            true => vec![self.input.open_joined_with_requests(&self.traces, &filter)?],
-            false => {
-                let open = |path: &String| self.input.open_with_requests(path, &filter);
-                self.traces.iter().map(open).collect::<Result<_, _>>()?
-            }
-        };
-        let (traces, requests): (Vec<Trace>, Vec<RequestFile>) = opened.into_iter().unzip();
-        let mut policies = self.policies()?;
-        if self.policies.is_empty() {
-            policies.retain(|policy| !policy.info().offline);
-        }
-        let mut jobs = Vec::new();
-        for Job { trace, policy, size, capacity_blocks } in self.jobs(&traces, &policies)? {
-            let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
-            let storage_bytes = self.array.storage_bytes(&traces[trace]);
-            let devices = Devices { flash_bytes, storage_bytes, array: self.array.array().array() };
-            let config =
-                config(settings, policy, &size, &devices).map_err(|error: CacheError| Misuse(error.to_string()))?;
-            for rule in &rules {
-                let before = |rule: &TraceRule| devices.admission(rule.of(&traces[trace]), &config.geometry);
-                let config = Config { admission: rule.as_ref().map(before), ..config.clone() };
-                jobs.push(CacheJob { trace, size: size.clone(), config });
-            }
-        }
-        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
-        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let requests: Vec<_> = requests.into_iter().zip(&traces).map(|(file, trace)| (file, trace.len())).collect();
-        let results = simulate_caches(&requests, jobs, self.counting(), &bar)?;
-        drop(bar);
-        let of_trace = |number| {
-            let own = results.iter().filter(|result| result.job.trace == number);
-            own.map(|result| ResultRow::of_cache(&traces[number], result)).collect::<Vec<_>>()
-        };
-        if self.html.is_some() {
-            self.write_report(&traces, &of_trace)?;
-        }
-        let rows: Vec<_> = (0..traces.len()).flat_map(of_trace).collect();
-        self.write_parquet(&rows)?;
-        self.print(&rows, table::cache_results)
     }
 
     /// Writes the report of the rows of each trace, by its number.
@@ -394,7 +359,8 @@ impl Simulate {
     }
 
     /// The policies and algorithms that were named, or those that are run where none is.
-    fn algorithms(&self, on_flash: bool) -> anyhow::Result<Vec<Algorithm>> {
+    fn algorithms(&self, layout: &Layout) -> anyhow::Result<Vec<Algorithm>> {
+        let on_flash = matches!(layout, Layout::Flash(_));
         if self.policies.is_empty() && on_flash {
             return ALGORITHMS.iter().map(|name| Ok(Algorithm::parse(name)?)).collect();
         }
@@ -406,6 +372,9 @@ impl Simulate {
             Choice::Policy(policy) if policy.info().offline && on_flash => Err(anyhow::Error::new(Misuse(format!(
                 "policy '{policy}' has to fetch what it misses, expected m where flash is simulated: it is the best that may pass it by"
             )))),
+            Choice::Policy(policy) if policy.info().offline && matches!(layout, Layout::Log(_)) => {
+                Err(anyhow::Error::new(Misuse(CacheError::Offline { policy: policy.to_string() }.to_string())))
+            }
             Choice::Policy(policy) if policy.info().offline => Err(anyhow::Error::new(Misuse(format!(
                 "policy '{policy}' knows the future, expected one that can run behind --admission and --ram, and before devices"
             )))),
@@ -497,6 +466,7 @@ impl Simulate {
 fn misuse(error: ExperimentError) -> anyhow::Error {
     match error {
         ExperimentError::Endurance(error) => error.into(),
+        ExperimentError::Trace(error) => error.into(),
         error => Misuse(error.to_string()).into(),
     }
 }

@@ -71,47 +71,60 @@ fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Ve
 
 /// One line per trace, policy, size and admission rule, if there is one, of whole caches.
 pub fn cache_results(rows: &[ResultRow]) -> String {
-    let is_behind_rule = |row: &ResultRow| row.cache.as_ref().is_some_and(|cache| !cache.admission.is_empty());
-    let rules = rows.iter().any(is_behind_rule);
+    let rules = rows.iter().any(|row| !rule_of(row).is_empty());
+    let on_device = rows.iter().any(|row| row.endurance.is_some());
+    let arrays = rows.iter().any(|row| row.array.is_some());
     let mut header = vec!["trace", "policy", "size"];
     header.extend(rules.then_some("admission"));
-    header.extend([
-        "hits",
-        "read hits",
-        "RAM",
-        "flash",
-        "flash writes",
-        "client",
-        "admitted",
-        "copied",
-        "metadata",
-        "amplified",
-        "erased",
-        "written back",
-    ]);
+    header.extend(["hits", "read hits", "RAM", "flash", "flash writes", "client", "admitted", "copied", "metadata"]);
+    header.extend(["amplified", "erased", "written back"]);
+    header.extend(on_device.then_some(["device x", "per day"]).into_iter().flatten());
+    header.extend(arrays.then_some(["latency us", "lifetime years"]).into_iter().flatten());
     let cells = |row: &ResultRow| {
-        let Some(cache) = &row.cache else { return Vec::new() };
-        let mut cells: Vec<String> = rules.then(|| rule(&cache.admission)).into_iter().collect();
+        let (Some(cache), Some(tiers)) = (&row.cache, &row.tiers) else { return Vec::new() };
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        let mut cells: Vec<String> = rules.then(|| rule(rule_of(row))).into_iter().collect();
         cells.extend([
             human::percent(row.hit_ratio),
             human::percent(row.read_hit_ratio),
-            human::count(cache.ram_hits),
-            human::count(cache.flash_hits),
+            human::count(tiers.ram_hits),
+            human::count(tiers.flash_hits),
             human::count(row.flash_writes_blocks),
-            human::count(cache.flash_client_blocks),
-            human::count(cache.flash_admission_blocks),
-            human::count(cache.flash_copy_forward_blocks),
+            human::count(tiers.flash_client_blocks),
+            human::count(tiers.flash_admission_blocks),
+            human::count(tiers.flash_copy_forward_blocks),
             human::count(cache.flash_metadata_blocks),
-            format!("{:.2}", cache.host_write_amplification),
-            human::count(cache.erasures),
+            format!("{:.2}", tiers.host_write_amplification.unwrap_or(0.0)),
+            human::count(tiers.erasures),
             human::count(cache.destaged_blocks),
         ]);
+        let wear = row.endurance.as_ref();
+        let worn = [wear.and_then(|wear| wear.device_write_amplification), wear.and_then(|wear| wear.epbpd)];
+        cells.extend(on_device.then(|| worn.map(number)).into_iter().flatten());
+        cells.extend(arrays.then(|| of_array(row)).into_iter().flatten());
         cells
     };
     let footnote = "hits: share of block accesses; RAM and flash: blocks read there; flash writes: client + admitted + copied \
                     forward + metadata; amplified: flash writes per block of client and admitted; erased: erase units; \
                     written back: blocks.";
-    grouped(&header, rows, cells, footnote)
+    let of_device = " device x: pages programmed per flash write; per day: erasures of each erase unit.";
+    let footnote = footnote.to_owned() + if on_device { of_device } else { "" } + if arrays { OF_ARRAY } else { "" };
+    grouped(&header, rows, cells, &footnote) + overloaded(rows)
+}
+
+/// What latency and lifetime are, beside other figures.
+const OF_ARRAY: &str = " latency: on average; lifetime: of the array, cache and storage.";
+
+/// Latency and lifetime of a row, beside other figures.
+fn of_array(row: &ResultRow) -> [String; 2] {
+    let years = |years: f64| if years.is_finite() { format!("{years:.2}") } else { "unlimited".to_owned() };
+    let Some(array) = &row.array else { return ["-", "-"].map(str::to_owned) };
+    [format!("{:.2}", array.latency_mean_us), years(array.lifetime_years)]
+}
+
+/// The rule of a row; empty if there is none.
+fn rule_of(row: &ResultRow) -> &str {
+    row.admission.as_deref().unwrap_or_default()
 }
 
 fn rule(admission: &str) -> String {
@@ -133,7 +146,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         let number = |number: f64| if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() };
         let maybe = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), show);
         let mut cells = vec![
-            rule(&array.admission),
+            rule(rule_of(row)),
             human::percent(row.hit_ratio),
             human::count(array.bypassed),
             number(array.latency_mean_us),
@@ -156,9 +169,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of {of}, on average, and what that share of \
          them does not exceed;{uses} us per year: latency over lifetime; cache and storage writes: per cell and second."
     );
-    let mut utilisations = arrays().flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
-    let overloaded = utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX);
-    grouped(&header, rows, cells, &footnote) + if overloaded { OVERLOADED } else { "" }
+    grouped(&header, rows, cells, &footnote) + overloaded(rows)
 }
 
 /// A little more than 1: what is asked for at the end is done after it.
@@ -166,6 +177,13 @@ const KEEPS_UP_MAX: f64 = 1.01;
 /// What follows a table where some device is used more than it can be.
 const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall ever further behind, and latencies grow with the length of \
                           the trace.";
+
+/// What follows a table where some device cannot keep up; else nothing.
+fn overloaded(rows: &[ResultRow]) -> &'static str {
+    let arrays = rows.iter().filter_map(|row| row.array.as_ref());
+    let mut utilisations = arrays.flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
+    if utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX) { OVERLOADED } else { "" }
+}
 
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {
@@ -176,35 +194,31 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
     header.extend(["host x", "device x", "FUE", "WFUE"]);
     header.extend(arrays.then_some(["latency us", "lifetime years"]).into_iter().flatten());
     let cells = |row: &ResultRow| {
-        let Some(wear) = &row.endurance else { return Vec::new() };
+        let (Some(wear), Some(tiers)) = (&row.endurance, &row.tiers) else { return Vec::new() };
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-        let array = row.array.as_ref();
         let mut cells = vec![human::percent(wear.over_provision)];
-        cells.extend(arrays.then(|| array.map_or_else(|| "-".to_owned(), |array| rule(&array.admission))));
+        cells.extend(arrays.then(|| row.admission.as_deref().map_or_else(|| "-".to_owned(), rule)));
         cells.extend([
             human::percent(wear.rhr),
-            human::count(wear.ram_hits),
-            human::count(wear.flash_hits),
-            human::count(wear.erasures),
+            human::count(tiers.ram_hits),
+            human::count(tiers.flash_hits),
+            human::count(tiers.erasures),
             number(wear.epbpd),
             human::count(row.flash_writes_blocks),
-            human::count(wear.flash_copy_forward_blocks),
-            number(wear.host_write_amplification),
+            human::count(tiers.flash_copy_forward_blocks),
+            number(tiers.host_write_amplification),
             number(wear.device_write_amplification),
             number(wear.fue),
             number(wear.wfue),
         ]);
-        let years = |years: f64| if years.is_finite() { format!("{years:.2}") } else { "unlimited".to_owned() };
-        let of_array = array.map(|array| [format!("{:.2}", array.latency_mean_us), years(array.lifetime_years)]);
-        cells.extend(arrays.then(|| of_array.unwrap_or_else(|| ["-", "-"].map(str::to_owned))).into_iter().flatten());
+        cells.extend(arrays.then(|| of_array(row)).into_iter().flatten());
         cells
     };
     let footnote = "read hits: share of the reads, from RAM and flash; RAM and flash: blocks read there; erased: erase units, per day \
                     each; flash writes: blocks, copied forward among them; host x: flash writes per block written because of an access; \
                     device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
                     erasures, weighted, against m+.";
-    let of_array = " latency: on average; lifetime: of the array, cache and storage.";
-    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { of_array } else { "" }))
+    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { OF_ARRAY } else { "" }))
 }
 
 /// Hits of the best possible, by trace and capacity, where it was simulated.

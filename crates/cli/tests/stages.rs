@@ -22,7 +22,7 @@ const REASONS: [&str; 12] = [
     "the whole cache cannot look ahead",
     "has to fetch what it misses, expected m",
     "knows the future, expected one that can run behind",
-    "--arrivals is of policies alone",
+    "found --layout none with --gc-victim",
     "is of a layout, and none is named",
 ];
 
@@ -51,46 +51,48 @@ fn simulate(folder: &Path, options: &[&str]) -> Result<Vec<Value>, String> {
     }
 }
 
+/// The options of a combination; an empty value is not given.
+fn combination(policy: &str, layout: &str, ram: &str, named: &[(&str, &str)]) -> Vec<String> {
+    let is_log = layout == "log" || layout == "containers";
+    let on_ssd = named.iter().any(|(name, value)| *name == "--gc-victim" && !value.is_empty());
+    // An erase unit is of whatever layout there is; those of the log have 64KiB at least.
+    let lies = on_ssd || !["lru", "larc", "fif"].contains(&policy) || !["", "none"].contains(&layout);
+    let unit = match (lies && layout != "none", is_log) {
+        (false, _) => "",
+        (true, true) => "64KiB",
+        (true, false) => "16KiB",
+    };
+    let size = if is_log { "16MiB" } else { "400" };
+    let own = [("--policy", policy), ("--layout", layout), ("--size", size), ("--ram", ram), ("--erase-unit", unit)];
+    let given = own.iter().chain(named).filter(|(_, value)| !value.is_empty());
+    given.flat_map(|(name, value)| [*name, *value]).map(str::to_owned).collect()
+}
+
 #[test]
 fn every_combination_runs_or_is_refused_with_a_reason() {
     let folder = folder();
     let mut met = [0; REASONS.len()];
-    let mut ran = 0;
+    let (mut ran, mut whole) = (0, 0);
     for policy in ["lru", "larc", "fif", "ripq+:sections=2", "m+", "c", "h"] {
         for layout in ["", "none", "in-place", "log", "containers"] {
             for rule in ["", "size:max=64KiB", "adaptive:kind=probability,timeframe=100ms", "auto:timeframe=100ms"] {
-                for waits in [&[][..], &["--arrivals", "closed:depth=4"]] {
+                for (ssd, waits) in [("", ""), ("", "closed:depth=4"), ("fifo", ""), ("fifo", "trace:speed=2")] {
                     for ram in ["0", "20%"] {
-                        for counted in [&[][..], &["--epoch", "1000", "--warmup", "10%"]] {
-                            // An erase unit is of whatever layout there is.
-                            let lies = !["lru", "larc", "fif"].contains(&policy) || !["", "none"].contains(&layout);
-                            let unit = if lies { "16KiB" } else { "" };
-                            let size = if layout == "log" || layout == "containers" { "16MiB" } else { "400" };
-                            let mut options = vec!["--policy", policy, "--size", size, "--ram", ram];
-                            let given = [("--layout", layout), ("--admission", rule), ("--erase-unit", unit)];
-                            options.extend(
-                                given
-                                    .iter()
-                                    .filter(|(_, value)| !value.is_empty())
-                                    .flat_map(|(name, value)| [*name, *value]),
-                            );
-                            options.extend(waits.iter().chain(counted));
-                            if layout == "log" || layout == "containers" {
-                                // The log has erase units of 64KiB at least.
-                                options
-                                    .iter_mut()
-                                    .filter(|option| **option == "16KiB")
-                                    .for_each(|unit| *unit = "64KiB");
-                            }
+                        for (epoch, warmup) in [("", ""), ("1000", "10%")] {
+                            let named = [
+                                ("--admission", rule),
+                                ("--arrivals", waits),
+                                ("--gc-victim", ssd),
+                                ("--epoch", epoch),
+                                ("--warmup", warmup),
+                            ];
+                            let options = combination(policy, layout, ram, &named);
+                            let options: Vec<&str> = options.iter().map(String::as_str).collect();
                             match simulate(folder.path(), &options) {
                                 Ok(rows) => {
-                                    let row = &rows[0];
-                                    let of = |figure: &str| row[figure].as_u64().unwrap();
-                                    assert_eq!(of("hits"), of("read_hits") + of("write_hits"), "{options:?}");
-                                    assert_eq!(of("accesses"), of("reads") + of("writes"), "{options:?}");
-                                    let epochs = row["epochs"].as_array().map_or(0, Vec::len);
-                                    assert_eq!(epochs, if counted.is_empty() { 0 } else { 4 }, "{options:?}");
+                                    check(&rows[0], &options, &named);
                                     ran += 1;
+                                    whole += usize::from(rows[0]["write_mode"].is_string());
                                 }
                                 Err(error) => {
                                     let own = policy.split(':').next().unwrap();
@@ -107,10 +109,61 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
     }
     let error = simulate(folder.path(), &["--policy", "lru", "--size", "400", "--erase-unit", "16KiB"]).unwrap_err();
     met[11] += usize::from(error.contains(REASONS[11]));
-    assert!(ran > 280, "{ran} combinations ran");
+    // Both policies in the log, which is called containers too, with all that there is; without a layout an SSD names one in place.
+    assert_eq!(whole, 2 * 4 * 4 * 2 * 2 + 2 * 4 * 2 * 2 * 2, "combinations of the whole cache");
+    assert!(ran > 600, "{ran} combinations ran");
     for (reason, met) in REASONS.iter().zip(met) {
         assert!(met > 0, "no combination is refused because: {reason}");
     }
+}
+
+/// A row has the figures of the stages that were named, and they go together.
+fn check(row: &Value, options: &[&str], named: &[(&str, &str)]) {
+    let is_named = |option: &str| named.iter().any(|(name, value)| *name == option && !value.is_empty());
+    let of = |figure: &str| row[figure].as_u64().unwrap_or_else(|| panic!("{figure}: {options:?}"));
+    assert_eq!(of("hits"), of("read_hits") + of("write_hits"), "{options:?}");
+    assert_eq!(of("accesses"), of("reads") + of("writes"), "{options:?}");
+    let epochs = row["epochs"].as_array().map_or(0, Vec::len);
+    assert_eq!(epochs, if is_named("--epoch") { 4 } else { 0 }, "{options:?}");
+    let knows_future = ["m+", "c", "h"].contains(&options[1]);
+    if !knows_future && (is_named("--admission") || is_named("--arrivals")) {
+        assert!(row["latency_mean_us"].as_f64().unwrap() > 0.0, "{options:?}");
+    }
+    if is_named("--gc-victim") {
+        let amplification = row["device_write_amplification"].as_f64();
+        assert!(amplification.is_none_or(|amplification| amplification >= 1.0), "{options:?}");
+        let is_whole = row["write_mode"].is_string();
+        assert!(row["wear_max"].is_u64() && (!is_whole || of("device_programs_pages") > 0), "{options:?}");
+    }
+}
+
+/// What the whole cache decides depends neither on what its steps are charged to nor on who waits for them.
+#[test]
+fn a_device_and_waiting_change_nothing_that_the_whole_cache_decides() {
+    let folder = folder();
+    let log = ["--policy", "larc", "--layout", "log", "--size", "2MiB", "--erase-unit", "64KiB", "--ram", "64KiB"];
+    let run = |more: &[&str]| simulate(folder.path(), &[&log[..], more].concat()).unwrap().remove(0);
+    let alone = run(&[]);
+    let waits = ["--arrivals", "trace"];
+    let both = run(&[&waits[..], &["--gc-victim", "fifo", "--trim", "on"]].concat());
+    let figures = alone.as_object().unwrap();
+    assert!(figures.len() > 40, "{alone}");
+    for (figure, value) in figures.iter().filter(|(figure, _)| *figure != "erasures") {
+        assert_eq!(&both[figure], value, "{figure}");
+    }
+    let of = |figure: &str| both[figure].as_u64().unwrap_or_else(|| panic!("{figure}: {both}"));
+    // All that the log wrote was programmed, but for what waits in memory for its segment.
+    let copies = of("device_copies_pages");
+    let in_memory = of("flash_writes_blocks") - (of("device_programs_pages") - copies);
+    assert!(in_memory <= 252, "{in_memory} blocks are in memory");
+    assert!(of("host_read_pages") >= of("flash_hits") && of("host_discarded_pages") == 16 * of("resets"), "{both}");
+    assert!(of("flash_flushes") > 0 && both["layout"] == "log", "{both}");
+    // The whole cache answers writes from memory; a policy alone has none.
+    assert!(both["latency_p50_us"].as_f64() <= both["latency_max_us"].as_f64(), "{both}");
+    // A device has erase units of its own: 256 pages of 4KiB.
+    let log = ["--policy", "larc", "--layout", "log", "--size", "16MiB", "--erase-unit", "64KiB", "--device", "femu"];
+    let named = simulate(folder.path(), &log).unwrap().remove(0);
+    assert_eq!((named["device"].as_str(), named["erase_unit_bytes"].as_u64()), (Some("femu"), Some(1 << 20)));
 }
 
 #[test]

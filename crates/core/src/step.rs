@@ -74,8 +74,25 @@ pub enum Step {
     Fail,
     /// The client is not answered before this time, so that it does not write faster than dirty blocks are written back.
     Pause { until_us: u64 },
-    /// The client is answered once all steps before it are done. What comes after is background work.
+    /// The client is answered once all steps before it are done that [it awaits](Step::is_awaited). What comes after is background work.
     Reply,
+}
+
+impl Step {
+    /// Whether the answer to a client whose plan has the step before [`Step::Reply`] waits for it: not for what only makes room.
+    pub fn is_awaited(&self) -> bool {
+        match self {
+            Step::Receive { .. }
+            | Step::Send { .. }
+            | Step::Zero { .. }
+            | Step::Copy { .. }
+            | Step::ZeroBackend { .. }
+            | Step::AwaitFlushes
+            | Step::Fail => true,
+            Step::WriteBackend { acknowledged, .. } => !acknowledged,
+            _ => false,
+        }
+    }
 }
 
 /// What a layout wants done on the flash device, which is counted in pages of one block and in erase units of equally many pages.

@@ -506,17 +506,12 @@ mod tests {
     /// A run of LRU with a rule: its latency and lifetime.
     fn row(rule: &str, latency_mean_us: f64, lifetime_years: f64) -> ResultRow {
         let latency_over_lifetime = latency_mean_us / lifetime_years;
-        let array = ArrayFigures {
-            admission: rule.to_owned(),
-            latency_mean_us,
-            lifetime_years,
-            latency_over_lifetime,
-            ..ArrayFigures::default()
-        };
+        let array = ArrayFigures { latency_mean_us, lifetime_years, latency_over_lifetime, ..ArrayFigures::default() };
         ResultRow {
             policy: "lru".to_owned(),
             size: "10%".to_owned(),
             capacity_blocks: 10,
+            admission: Some(rule.to_owned()),
             array: Some(array),
             ..ResultRow::default()
         }

@@ -154,11 +154,12 @@ mod tests {
     use flashwise_sim::array::ArrayFigures;
 
     fn row(policy: &str, rule: &str, hit_ratio: f64, latency_over_lifetime: f64) -> ResultRow {
-        let array = ArrayFigures { admission: rule.to_owned(), latency_over_lifetime, ..ArrayFigures::default() };
+        let array = ArrayFigures { latency_over_lifetime, ..ArrayFigures::default() };
         ResultRow {
             policy: policy.to_owned(),
             capacity_blocks: 10,
             hit_ratio,
+            admission: Some(rule.to_owned()),
             array: Some(array),
             ..ResultRow::default()
         }

@@ -7,7 +7,7 @@ use super::numbers::{bytes, count, counted, percent, signed};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
-use flashwise_sim::results::{CacheFigures, EnduranceFigures, ResultRow};
+use flashwise_sim::results::{CacheFigures, EnduranceFigures, ResultRow, TierFigures};
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
 /// What stands in a table for a policy that was not simulated at a size.
@@ -141,14 +141,16 @@ impl<'a> Subject<'a> {
             "Flash writes",
             "Flash bytes written",
         ];
-        if self.rows().any(|row| row.cache.is_some()) {
+        if self.rows().any(|row| row.tiers.is_some()) {
             columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
-            columns.extend(["Copied forward", "Metadata", "Write amplification", "Erasures", "Written back"]);
+            columns.extend(["Copied forward", "Host write amplification", "Erasures"]);
+        }
+        if self.rows().any(|row| row.cache.is_some()) {
+            columns.extend(["Metadata", "Written back"]);
         }
         if self.rows().any(|row| row.endurance.is_some()) {
-            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
-            columns.extend(["Copied forward", "Pages programmed", "Copied by the device", "Host write amplification"]);
-            columns.extend(["Device write amplification", "Erasures", "Live at erasure", "Wear, least to most"]);
+            columns.extend(["Pages programmed", "Copied by the device", "Device write amplification"]);
+            columns.extend(["Live at erasure", "Wear, least to most"]);
         }
         let mut table = Table::new("All counts, in blocks", columns);
         for &policy in &self.grid.policies {
@@ -168,7 +170,8 @@ impl<'a> Subject<'a> {
                 ];
                 cells.extend(counts.map(|counted| counted.map_or_else(|| "not counted".to_owned(), count)));
                 cells.push(bytes(row.flash_bytes_written));
-                cells.extend(row.cache.iter().flat_map(tiers));
+                cells.extend(row.tiers.iter().flat_map(tiers));
+                cells.extend(row.cache.iter().flat_map(whole));
                 cells.extend(row.endurance.iter().flat_map(worn));
                 table.push(policy.name, cells);
             }
@@ -339,41 +342,37 @@ pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) 
     Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) }
 }
 
-/// The cells of what the tiers of a whole cache did.
-fn tiers(cache: &CacheFigures) -> Vec<String> {
+/// The cells of what RAM and flash did.
+fn tiers(tiers: &TierFigures) -> Vec<String> {
     let mut cells = [
-        cache.ram_hits,
-        cache.flash_hits,
-        cache.flash_client_blocks,
-        cache.flash_admission_blocks,
-        cache.flash_copy_forward_blocks,
-        cache.flash_metadata_blocks,
+        tiers.ram_hits,
+        tiers.flash_hits,
+        tiers.flash_client_blocks,
+        tiers.flash_admission_blocks,
+        tiers.flash_copy_forward_blocks,
     ]
     .map(count)
     .to_vec();
-    cells.push(format!("{:.2}", cache.host_write_amplification));
-    cells.extend([cache.erasures, cache.destaged_blocks].map(count));
+    cells.extend([ratio(tiers.host_write_amplification), count(tiers.erasures)]);
     cells
+}
+
+/// The cells of what only the whole cache does.
+fn whole(cache: &CacheFigures) -> Vec<String> {
+    [cache.flash_metadata_blocks, cache.destaged_blocks].map(count).to_vec()
 }
 
 /// The cells that say how fast a cache wears out.
 fn worn(wear: &EnduranceFigures) -> Vec<String> {
-    let counts = [
-        wear.ram_hits,
-        wear.flash_hits,
-        wear.flash_client_blocks,
-        wear.flash_admission_blocks,
-        wear.flash_copy_forward_blocks,
-        wear.device_programs_pages,
-        wear.device_copies_pages,
-    ];
-    let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.2}"));
-    let mut cells = counts.map(count).to_vec();
-    cells.extend([wear.host_write_amplification, wear.device_write_amplification].map(ratio));
-    cells.push(count(wear.erasures));
+    let mut cells = [wear.device_programs_pages, wear.device_copies_pages].map(count).to_vec();
+    cells.push(ratio(wear.device_write_amplification));
     cells.push(wear.live_at_eviction.map_or_else(|| "none".to_owned(), percent));
     cells.push(format!("{} to {}", count(wear.wear_min), count(wear.wear_max)));
     cells
+}
+
+fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
 fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {

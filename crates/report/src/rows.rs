@@ -4,7 +4,13 @@ use flashwise_sim::results::ResultRow;
 
 /// The rule of a row; empty if there is none.
 pub fn rule(row: &ResultRow) -> &str {
-    row.array.as_ref().map_or("", |array| &array.admission)
+    row.admission.as_deref().unwrap_or_default()
+}
+
+/// Erasures of a row whose wear was simulated.
+pub fn erasures(row: &ResultRow) -> Option<u64> {
+    row.endurance.as_ref()?;
+    Some(row.tiers.as_ref()?.erasures)
 }
 
 /// The file of a trace, without the folders that it is in.

@@ -9,9 +9,10 @@ use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
 use super::grid::{Grid, GridSize};
 use super::look::Looks;
 use super::numbers::{count, percent, shortest, signed};
+use super::rows::erasures as erasures_of;
 use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
-use flashwise_sim::results::{EnduranceFigures, ResultRow};
+use flashwise_sim::results::ResultRow;
 
 /// A figure of wear: what it is called, how it is written and where the paper has it by cache size.
 struct Measure {
@@ -19,7 +20,7 @@ struct Measure {
     name: &'static str,
     meaning: &'static str,
     suffix: &'static str,
-    value: fn(&EnduranceFigures) -> Option<f64>,
+    value: fn(&ResultRow) -> Option<f64>,
 }
 
 const RHR: Measure = Measure {
@@ -27,40 +28,40 @@ const RHR: Measure = Measure {
     name: "Read hit ratio",
     meaning: "the share of the reads that DRAM or flash has",
     suffix: "%",
-    value: |wear| Some(wear.rhr * 100.0),
+    value: |row| Some(row.endurance.as_ref()?.rhr * 100.0),
 };
 const EPBPD: Measure = Measure {
     id: "epbpd",
     name: "Erasures per unit and day",
     meaning: "how often each erase unit is erased in a day",
     suffix: "",
-    value: |wear| wear.epbpd,
+    value: |row| row.endurance.as_ref()?.epbpd,
 };
 const ERASURES: Measure = Measure {
     id: "erasures",
     name: "Erasures",
     meaning: "erase units that were erased",
     suffix: "",
-    value: |wear| Some(wear.erasures as f64),
+    value: |row| Some(erasures_of(row)? as f64),
 };
 const FUE: Measure = Measure {
     id: "fue",
     name: "Flash usage effectiveness",
     meaning: "blocks read from flash for each page that was programmed",
     suffix: "",
-    value: |wear| wear.fue,
+    value: |row| row.endurance.as_ref()?.fue,
 };
 const WFUE: Measure = Measure {
     id: "wfue",
     name: "Weighted flash usage effectiveness",
     meaning: "hits and saved erasures, weighted, against m+",
     suffix: "",
-    value: |wear| wear.wfue,
+    value: |row| row.endurance.as_ref()?.wfue,
 };
 
 impl Measure {
     fn of(&self, row: &ResultRow) -> Option<f64> {
-        (self.value)(row.endurance.as_ref()?)
+        (self.value)(row)
     }
 
     fn written(&self, value: f64) -> String {
@@ -168,13 +169,13 @@ fn savings(subject: &Subject) -> Option<Figure> {
     let grid = subject.grid;
     let m = grid.policies.iter().copied().find(|policy| policy.name == "m")?;
     let others: Vec<_> = grid.policies.iter().copied().filter(|&policy| policy != m && policy.offline).collect();
-    let erasures = |row: &ResultRow| row.endurance.as_ref().map(|wear| wear.erasures as f64);
+    let erasures = |row: &ResultRow| erasures_of(row).map(|erasures| erasures as f64);
     let saved = |row: &ResultRow| {
         let size = grid.sizes.iter().copied().find(|size| size.blocks == row.capacity_blocks)?;
         let all = erasures(grid.row(m, size)?).filter(|&all| all > 0.0)?;
         // Erase units of one block are no measure for those of many.
-        let wear = row.endurance.as_ref().filter(|wear| wear.layout != "unit")?;
-        Some((1.0 - wear.erasures as f64 / all) * 100.0)
+        row.endurance.as_ref().filter(|wear| wear.layout != "unit")?;
+        Some((1.0 - erasures(row)? / all) * 100.0)
     };
     if !others
         .iter()
@@ -493,9 +494,9 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
 fn erasures(grid: &Grid, size: GridSize, online: &[&ResultRow]) -> String {
     let of = |name: &str| {
         let policy = grid.policies.iter().copied().find(|policy| policy.name == name)?;
-        Some(grid.row(policy, size)?.endurance.as_ref()?.erasures)
+        erasures_of(grid.row(policy, size)?)
     };
-    let least = online.iter().filter_map(|row| Some((row.endurance.as_ref()?.erasures, &row.policy))).min();
+    let least = online.iter().filter_map(|row| Some((erasures_of(row)?, &row.policy))).min();
     let worn =
         least.map(|(erasures, policy)| format!("{policy} wears least of what can run, {} erasures", count(erasures)));
     let fewer = |name: &str, of_c: u64| {

@@ -1,4 +1,4 @@
-//! The whole cache over the requests of a trace: what the server's cache would do, with its steps counted and not performed.
+//! The whole cache as simulations drive it: what the server's cache would do, with its steps told to an observer and not performed.
 //!
 //! It is the cache of `flashwise-core` that the server runs, asked in the same way: the ticks that are due before a request, then
 //! the request's pieces. The devices answer at once, so that what is written back is clean before the next request comes. That
@@ -6,16 +6,28 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Figures, Request};
+use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
 use flashwise_trace::request_file::CacheRequest;
 
+/// Is told what a cache plans.
+pub trait Observer {
+    /// The steps of a plan that is made at `now_us`: for a piece of a request of this kind, or in the background, at a tick or because
+    /// something was written back.
+    fn planned(&mut self, of: Option<Kind>, now_us: u64, steps: &[Step]);
+}
+
+impl Observer for () {
+    fn planned(&mut self, _of: Option<Kind>, _now_us: u64, _steps: &[Step]) {}
+}
+
 /// A cache that starts empty and is asked one request after the other.
 #[derive(Debug)]
-pub struct CacheRun {
+pub struct CacheRun<O = ()> {
     cache: Cache,
+    observer: O,
     now_us: u64,
     planned: Vec<Step>,
     /// Batches of blocks that are being written back.
@@ -23,11 +35,18 @@ pub struct CacheRun {
 }
 
 impl CacheRun {
-    /// An empty cache.
+    /// An empty cache, of whose steps nobody is told.
     pub fn new(config: Config) -> CacheRun {
+        CacheRun::observed(config, ())
+    }
+}
+
+impl<O: Observer> CacheRun<O> {
+    /// An empty cache, whose steps `observer` is told of.
+    pub fn observed(config: Config, observer: O) -> CacheRun<O> {
         let log = Log::new(config.geometry);
         let cache = Cache::new(config, log, HashMap::new());
-        CacheRun { cache, now_us: 0, planned: Vec::new(), batches: VecDeque::new() }
+        CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new() }
     }
 
     /// Runs a request. A time before that of the request before it counts as the same.
@@ -35,16 +54,16 @@ impl CacheRun {
         self.now_us = self.now_us.max(request.time_us);
         while let Some(tick_us) = self.cache.next_tick_us(self.now_us) {
             self.tick(tick_us);
-            self.end_batches();
+            self.end_batches(tick_us);
         }
         self.plan(request);
-        self.end_batches();
+        self.end_batches(self.now_us);
     }
 
     /// Plans a tick, and leaves what is written back to be ended.
     pub fn tick(&mut self, tick_us: u64) {
         self.cache.tick(tick_us, &mut self.planned);
-        self.count();
+        self.tell(None, tick_us);
     }
 
     /// Plans a request without the ticks before it, and leaves what is written back to be ended.
@@ -53,11 +72,12 @@ impl CacheRun {
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
         for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
             self.cache.plan(&piece, self.now_us, &mut self.planned);
-            self.count();
+            self.tell(Some(kind), self.now_us);
         }
     }
 
-    fn count(&mut self) {
+    fn tell(&mut self, of: Option<Kind>, now_us: u64) {
+        self.observer.planned(of, now_us, &self.planned);
         for step in self.planned.drain(..) {
             if let Step::Destaged { batch } = step {
                 self.batches.push_back(batch);
@@ -65,9 +85,9 @@ impl CacheRun {
         }
     }
 
-    fn end_batches(&mut self) {
+    fn end_batches(&mut self, now_us: u64) {
         while let Some(batch) = self.batches.pop_front() {
-            self.end(batch);
+            self.end(batch, now_us);
         }
     }
 
@@ -75,20 +95,40 @@ impl CacheRun {
     pub fn end_batch(&mut self, batch: u32) {
         let found = self.batches.iter().position(|&planned| planned == batch);
         self.batches.remove(found.expect("a batch is planned and ends once"));
-        self.end(batch);
+        self.end(batch, self.now_us);
     }
 
-    fn end(&mut self, batch: u32) {
+    fn end(&mut self, batch: u32, now_us: u64) {
         self.cache.destaged(batch, &[]);
         if self.batches.is_empty() {
             self.cache.go_on(&mut self.planned);
-            self.count();
+            self.tell(None, now_us);
         }
     }
 
     /// The cache.
     pub fn cache(&self) -> &Cache {
         &self.cache
+    }
+
+    /// Who is told of its steps.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The same, to tell it more.
+    pub fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// Ends the run.
+    pub fn into_observer(self) -> O {
+        self.observer
+    }
+
+    /// The time of the last request.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
     }
 
     /// Blocks that clients read and wrote so far.
@@ -110,21 +150,6 @@ pub struct CacheCounts {
     pub figures: Figures,
     /// What its policy answered.
     pub counters: Counters,
-}
-
-impl CacheCounts {
-    /// Blocks that clients read and wrote.
-    pub fn accesses(&self) -> u64 {
-        self.figures.read_blocks + self.figures.written_blocks
-    }
-}
-
-impl std::ops::Sub for CacheCounts {
-    type Output = CacheCounts;
-
-    fn sub(self, before: CacheCounts) -> CacheCounts {
-        CacheCounts { figures: self.figures - before.figures, counters: self.counters - before.counters }
-    }
 }
 
 #[cfg(test)]
@@ -189,10 +214,10 @@ mod tests {
             few.request(request);
             for second in all.now_us / 1_000_000 + 1..=request.time_us / 1_000_000 {
                 all.tick(second * 1_000_000);
-                all.end_batches();
+                all.end_batches(second * 1_000_000);
             }
             all.plan(request);
-            all.end_batches();
+            all.end_batches(request.time_us);
             assert_eq!(few.counts(), all.counts());
         }
     }

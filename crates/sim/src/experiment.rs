@@ -1,27 +1,36 @@
-//! One run of the simulator for every cache but the log that a server keeps: trace, read cache in RAM, admission rule, policy or algorithm,
-//! layout, device, waiting. Each stage is optional; what does not go together is refused with its reason.
+//! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
+//! is optional; what does not go together is refused with its reason.
 
 mod reference;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flashwise_core::admission::{Setting, Spec as Rule};
+use flashwise_core::cache;
+use flashwise_core::cache::Config;
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::index::Dense;
 use flashwise_core::quantity::ByteSize;
+use flashwise_device::flash::Ftl;
 use flashwise_device::{ArrayError, ArrayModel};
 use flashwise_trace::Trace;
+use flashwise_trace::error::TraceError;
 use flashwise_trace::progress::Progress;
+use flashwise_trace::request_file::RequestFile;
 use rayon::prelude::*;
 
 pub use reference::{reference, with_references};
 
-use crate::array::{Arrivals, Queues, setting, storage_bytes};
-use crate::cache_settings::Ram;
+use crate::array::{Arrivals, Plans, Queues, setting, storage_bytes};
+use crate::cache_settings::{self, CacheError, Ram};
 use crate::endurance::{
     self, Algorithm, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks, run_offline,
 };
-use crate::online::{Online, Ran};
+use crate::online::Online;
 use crate::simulate::Counting;
+use crate::stretch::Ran;
+use crate::whole::WholeRun;
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
@@ -39,7 +48,7 @@ pub struct Job {
 }
 
 /// Where cached blocks lie.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Layout {
     /// Nowhere: what policies decide, behind a read cache in RAM.
     None {
@@ -48,6 +57,19 @@ pub enum Layout {
     },
     /// On modelled flash: replacement policies in place, algorithms with a layout of their own in that.
     Flash(endurance::Settings),
+    /// In the log of the whole cache that a server keeps.
+    Log(Log),
+}
+
+/// The whole cache that a server keeps.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Its settings.
+    pub settings: cache::settings::Settings,
+    /// The requests of each trace, in the order of the traces: as they came, with flushes and flags.
+    pub requests: Arc<[RequestFile]>,
+    /// The SSD that the log lies on, if one is simulated.
+    pub ssd: Option<endurance::Settings>,
 }
 
 /// Devices of an array around the cache: what latency and lifetime are reckoned with, and what requests may wait for.
@@ -90,10 +112,24 @@ pub struct Run {
     pub setting: Option<Setting>,
     /// The flash, if one was simulated.
     pub flash: Option<Flash>,
-    /// Blocks of the read cache in RAM.
+    /// The whole cache, if that is what ran.
+    pub whole: Option<Config>,
+    /// Blocks of the read cache in RAM, and of other buffers there.
     pub ram_blocks: u64,
     /// What was counted; none of an algorithm that knows the future, of which the flash says all.
     pub ran: Option<Ran>,
+}
+
+impl Run {
+    /// Length of a block of the cache: that of the trace's, but for the whole cache, which has its own.
+    pub fn block_bytes(&self, trace: &Trace) -> u64 {
+        if self.whole.is_some() { BLOCK_BYTES as u64 } else { trace.block_size_bytes() }
+    }
+
+    /// How blocks lie on flash: `log`, or as the algorithm has them.
+    pub fn layout(&self) -> &'static str {
+        if self.whole.is_some() { "log" } else { self.job.algorithm.layout() }
+    }
 }
 
 /// Why something cannot be simulated.
@@ -104,12 +140,16 @@ pub enum ExperimentError {
     Endurance(#[from] EnduranceError),
     #[error(transparent)]
     Array(#[from] ArrayError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     #[error("{algorithm} and {with}: {reason}")]
     Meaningless { algorithm: String, with: &'static str, reason: &'static str },
 }
 
 /// What does not go together, and why.
-const MEANINGLESS: [(&str, Combined, &str); 6] = [
+const MEANINGLESS: [(&str, Combined, &str); 7] = [
     (
         "an admission rule",
         |job, _| job.admission.is_some() && job.algorithm.offline(),
@@ -142,6 +182,13 @@ const MEANINGLESS: [(&str, Combined, &str); 6] = [
         },
         "its blocks lie on flash",
     ),
+    (
+        "the log",
+        |job, experiment| {
+            matches!(experiment.layout, Layout::Log(_)) && !matches!(job.algorithm.method(), Method::Policy(_))
+        },
+        "it has a layout of its own",
+    ),
 ];
 
 /// Whether a job has what does not go with an experiment.
@@ -162,9 +209,53 @@ impl Experiment {
         }
     }
 
-    fn geometry(&self, job: &Job, block_size_bytes: u64) -> Result<Option<Geometry>, EnduranceError> {
-        let Layout::Flash(settings) = &self.layout else { return Ok(None) };
+    /// The whole cache of a job, if that is what runs.
+    fn whole(&self, job: &Job, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
+        let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, job.algorithm.method()) else {
+            return Ok(None);
+        };
+        let model = self.devices.as_ref().map_or_else(ArrayModel::paper, |devices| devices.model);
+        let devices = cache::settings::Devices {
+            flash_bytes: job.capacity_blocks as u64 * trace.block_size_bytes(),
+            storage_bytes: self.storage_bytes(trace),
+            array: model.array(),
+        };
+        let config = cache_settings::config(&log.settings, policy.clone(), &job.size, &devices)?;
+        let admission = job.admission.clone().map(|rule| devices.admission(rule, &config.geometry));
+        Ok(Some(Config { admission, ..config }))
+    }
+
+    /// What the storage of the array holds.
+    fn storage_bytes(&self, trace: &Trace) -> u64 {
+        let given = self.devices.as_ref().and_then(|devices| devices.storage_bytes);
+        given.unwrap_or_else(|| storage_bytes(trace))
+    }
+
+    /// The array behind a job, if one is simulated.
+    fn setting(&self, job: &Job, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
+        let model = &self.devices.as_ref()?.model;
+        let (block_bytes, blocks) = match whole {
+            Some(config) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
+            None => (trace.block_size_bytes(), job.capacity_blocks),
+        };
+        Some(setting(&model.array(), block_bytes, blocks, self.storage_bytes(trace)))
+    }
+
+    fn geometry(
+        &self,
+        job: &Job,
+        block_size_bytes: u64,
+        whole: Option<&Config>,
+    ) -> Result<Option<Geometry>, EnduranceError> {
         let Job { algorithm, size, capacity_blocks, .. } = job;
+        let settings = match (&self.layout, whole) {
+            (Layout::Log(Log { ssd: Some(settings), .. }), Some(config)) => {
+                let (pages, held) = (config.geometry.pages(), config.capacity_blocks());
+                return settings.log_geometry(size, pages, held, buffer_blocks(config)).map(Some);
+            }
+            (Layout::Flash(settings), _) => settings,
+            _ => return Ok(None),
+        };
         let with = |buffers| settings.geometry(size, *capacity_blocks, block_size_bytes, buffers);
         let placement = match algorithm.method() {
             Method::Offline(offline) => Some(offline.placement),
@@ -186,27 +277,52 @@ impl Experiment {
         Ok(Some(geometry))
     }
 
-    /// Blocks of RAM, and of the read cache there.
-    fn ram_blocks(&self, geometry: Option<&Geometry>, capacity_blocks: usize, block_size_bytes: u64) -> (u64, usize) {
-        match (&self.layout, geometry) {
-            (Layout::None { ram }, _) => {
-                let blocks = ram_blocks(*ram, capacity_blocks, block_size_bytes);
-                (blocks, usize::try_from(blocks).unwrap_or(usize::MAX))
-            }
-            (Layout::Flash(_), geometry) => {
-                let geometry = geometry.expect("what is on flash has a geometry");
-                (geometry.ram_blocks, geometry.read_cache_blocks)
-            }
+    /// Whether the SSD is told what is evicted or reset.
+    fn trims(&self) -> bool {
+        match &self.layout {
+            Layout::None { .. } => false,
+            Layout::Flash(settings) => settings.online_trim,
+            Layout::Log(Log { ssd, .. }) => ssd.as_ref().is_some_and(|settings| settings.online_trim),
         }
     }
+}
+
+/// Blocks of the buffers of a whole cache.
+fn buffer_blocks(config: &Config) -> u64 {
+    u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks)
 }
 
 /// A job that can be run.
 struct Prepared {
     number: usize,
     job: Job,
+    /// The whole cache, if that is what runs.
+    whole: Option<Config>,
     geometry: Option<Geometry>,
     setting: Option<Setting>,
+    /// Blocks of RAM, ...
+    ram_blocks: u64,
+    /// ... and of the read cache there, where it is not the whole cache that has it.
+    read_cache_blocks: usize,
+}
+
+impl Prepared {
+    fn new(number: usize, job: Job, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
+        let whole = experiment.whole(&job, trace)?;
+        let geometry = experiment.geometry(&job, trace.block_size_bytes(), whole.as_ref())?;
+        let setting = experiment.setting(&job, trace, whole.as_ref());
+        assert!(setting.is_some() || job.admission.is_none() || whole.is_some(), "a rule has to know the devices");
+        let (ram_blocks, read_cache_blocks) = match (&experiment.layout, &geometry, &whole) {
+            (_, _, Some(config)) => (buffer_blocks(config), 0),
+            (_, Some(geometry), None) => (geometry.ram_blocks, geometry.read_cache_blocks),
+            (Layout::None { ram }, ..) => {
+                let blocks = ram_blocks(*ram, job.capacity_blocks, trace.block_size_bytes());
+                (blocks, usize::try_from(blocks).unwrap_or(usize::MAX))
+            }
+            _ => unreachable!("what is on flash has a geometry"),
+        };
+        Ok(Prepared { number, job, whole, geometry, setting, ram_blocks, read_cache_blocks })
+    }
 }
 
 /// Runs all jobs, on all cores; the runs come in the order of the jobs, whatever the number of threads. What jobs have in common is done
@@ -237,13 +353,7 @@ pub fn run(
             experiment.check(&job)?;
         }
         let trace = &traces[job.trace];
-        let geometry = experiment.geometry(&job, trace.block_size_bytes())?;
-        let array = experiment.devices.as_ref().map(|Devices { model, storage_bytes: given, .. }| {
-            let storage_bytes = given.unwrap_or_else(|| storage_bytes(trace));
-            setting(&model.array(), trace.block_size_bytes(), job.capacity_blocks, storage_bytes)
-        });
-        assert!(array.is_some() || job.admission.is_none(), "a rule has to know the devices");
-        Ok(Prepared { number, job, geometry, setting: array })
+        Prepared::new(number, job, experiment, trace)
     };
     let prepared: Vec<Prepared> = jobs.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
     let mut by_trace: BTreeMap<usize, Vec<&Prepared>> = BTreeMap::new();
@@ -256,12 +366,10 @@ pub fn run(
     let found: Vec<Vec<Done>> = by_trace.into_par_iter().with_max_len(1).map(of_trace).collect::<Result<_, _>>()?;
     let mut found: BTreeMap<usize, (Option<Ran>, Option<endurance::Counts>)> =
         found.into_iter().flatten().map(|(number, ran, counts)| (number, (ran, counts))).collect();
-    let run = |Prepared { number, job, geometry, setting }| {
+    let run = |Prepared { number, job, whole, geometry, setting, ram_blocks, .. }| {
         let (ran, counts) = found.remove(&number).expect("every job was run");
-        let block_size_bytes = traces[job.trace].block_size_bytes();
-        let (ram_blocks, _) = experiment.ram_blocks(geometry.as_ref(), job.capacity_blocks, block_size_bytes);
         let flash = geometry.zip(counts).map(|(geometry, counts)| Flash { geometry, counts });
-        Run { job, setting, flash, ram_blocks, ran }
+        Run { job, setting, flash, whole, ram_blocks, ran }
     };
     Ok(prepared.into_iter().map(run).collect())
 }
@@ -285,48 +393,78 @@ impl<'a> TraceRuns<'a> {
         TraceRuns { trace, warmup, days: days(trace, warmup), experiment, progress }
     }
 
-    fn run(&self, jobs: &[&Prepared]) -> Result<Vec<Done>, EnduranceError> {
+    fn run(&self, jobs: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
         let (offline, online): (Vec<&Prepared>, Vec<&Prepared>) =
             jobs.iter().partition(|prepared| prepared.job.algorithm.offline());
-        let online = || online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Vec<Done>>();
+        let online = || {
+            online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Result<Vec<Done>, _>>()
+        };
         let offline: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
         let ended = || self.progress.advance(self.trace.len() as u64);
         let offline = || run_offline(self.trace, self.warmup, self.days, &offline, &ended);
         let (online, offline) = rayon::join(online, offline);
-        Ok(online
+        Ok(online?
             .into_iter()
             .chain(offline?.into_iter().map(|(number, counts)| (number, None, Some(counts))))
             .collect())
     }
 
-    fn online(&self, Prepared { number, job, geometry, setting }: &Prepared) -> Done {
-        let (trace, counting) = (self.trace, self.experiment.counting);
-        let (_, ram_blocks) =
-            self.experiment.ram_blocks(geometry.as_ref(), job.capacity_blocks, trace.block_size_bytes());
-        let devices = self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None);
-        let run = Online {
-            trace,
-            counting,
-            ram_blocks,
-            flash: geometry.as_ref(),
-            trim: matches!(&self.experiment.layout, Layout::Flash(settings) if settings.online_trim),
-            queues: devices.map(|devices| Queues::new(&devices.model, trace.block_size_bytes(), devices.arrivals)),
+    fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
+        let ran = match &prepared.whole {
+            Some(config) => self.whole(prepared, config)?,
+            None => self.blocks(prepared),
         };
-        let ran = match job.algorithm.method() {
+        self.progress.advance(self.trace.len() as u64);
+        let counts = prepared.geometry.as_ref().zip(ran.wear).map(|(geometry, wear)| {
+            endurance::Counts::of_online(&ran.counted.counts, geometry.unit_pages, wear, self.days)
+        });
+        Ok((prepared.number, Some(ran), counts))
+    }
+
+    /// What requests wait for.
+    fn waited_for(&self) -> Option<&Devices> {
+        self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None)
+    }
+
+    /// Runs a cache that is asked one block access at a time.
+    fn blocks(&self, prepared: &Prepared) -> Ran {
+        let Prepared { job, geometry, setting, .. } = prepared;
+        let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
+        let run = Online {
+            trace: self.trace,
+            counting: self.experiment.counting,
+            ram_blocks: prepared.read_cache_blocks,
+            flash: geometry.as_ref(),
+            trim: self.experiment.trims(),
+            queues: self.waited_for().map(queues),
+        };
+        match job.algorithm.method() {
             Method::Policy(policy) => {
                 run.policy(policy, job.admission.as_ref().zip(setting.as_ref()), job.capacity_blocks)
             }
             Method::ContainerPolicy(policy) => {
                 let flash = flash_of(policy, geometry.as_ref().expect("containers lie on flash"));
-                policy.build(Dense::new(trace.unique_blocks()), flash.expect("the job was checked"), run)
+                policy.build(Dense::new(self.trace.unique_blocks()), flash.expect("the job was checked"), run)
             }
             Method::Offline(_) => unreachable!("it does not know the future"),
+        }
+    }
+
+    /// Runs the whole cache, which is asked one request at a time.
+    fn whole(&self, prepared: &Prepared, config: &Config) -> Result<Ran, TraceError> {
+        let Layout::Log(log) = &self.experiment.layout else { unreachable!("the whole cache keeps a log") };
+        let ssd = |geometry: &Geometry| Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
+        let plans = |devices: &Devices| Plans::new(&devices.model, config.geometry, devices.arrivals);
+        let run = WholeRun {
+            trace: self.trace,
+            requests: &log.requests[prepared.job.trace],
+            counting: self.experiment.counting,
+            config,
+            ssd: prepared.geometry.as_ref().map(ssd),
+            trim: self.experiment.trims(),
+            plans: self.waited_for().map(plans),
         };
-        self.progress.advance(trace.len() as u64);
-        let counts = geometry.as_ref().zip(ran.wear).map(|(geometry, wear)| {
-            endurance::Counts::of_online(&ran.counted.counts, geometry.unit_pages, wear, self.days)
-        });
-        (*number, Some(ran), counts)
+        run.run()
     }
 }
 

@@ -1,13 +1,12 @@
 //! Simulation of flash caches over traces: policies and algorithms, admission rules, whole caches, wear, waiting, and the figures that
 //! come of it.
 //!
-//! [`simulate`] runs policies over the accesses of a [`Trace`](flashwise_trace::Trace); [`cache_simulation`] runs the whole cache over the
-//! requests themselves; [`endurance`] tells what algorithms wear out.
+//! [`experiment`] runs every cache over the accesses of a [`Trace`](flashwise_trace::Trace), or over the requests themselves; [`simulate`] is
+//! its fast path, for policies alone; [`endurance`] tells what algorithms wear out.
 
 pub mod array;
 pub mod cache_run;
 pub mod cache_settings;
-pub mod cache_simulation;
 pub mod columns;
 pub mod endurance;
 pub mod experiment;
@@ -16,3 +15,5 @@ pub mod online;
 pub mod results;
 pub mod simulate;
 pub mod size;
+pub mod stretch;
+mod whole;

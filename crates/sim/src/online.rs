@@ -6,9 +6,8 @@
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{self, Account, Bits};
-use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::admission::{Setting, Spec as Rule};
-use flashwise_core::block_cache::{Alone, BlockCache, Containers, InPlace, Tally};
+use flashwise_core::block_cache::{Alone, BlockCache, Containers, InPlace};
 use flashwise_core::container_policy::{self, ContainerPolicy};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
@@ -20,9 +19,11 @@ use flashwise_device::ArrayModel;
 use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Wear, Zoned};
 use flashwise_trace::Trace;
 
-use crate::array::{Arrivals, Queues, Served, Waits};
+use crate::array::{Arrivals, Queues, Served};
 use crate::endurance::Geometry;
 use crate::simulate::Counting;
+use crate::stretch::Stretches;
+pub use crate::stretch::{Counts, Ran, Stretch};
 
 /// Accesses between the hint that a block will be accessed and the access.
 const PREFETCH_DISTANCE: usize = 12;
@@ -42,82 +43,6 @@ pub(crate) struct Online<'a> {
     pub trim: bool,
     /// What requests wait for.
     pub queues: Option<Queues>,
-}
-
-/// What was counted over some accesses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Reads that the read cache in RAM had.
-    pub ram_hits: u64,
-    /// What became of the accesses that came past it, ...
-    pub counters: Counters,
-    /// ... as devices see them, ...
-    pub traffic: account::Counts,
-    /// ... and what was written for them.
-    pub tally: Tally,
-    /// What the flash device did.
-    pub device: DeviceCounters,
-}
-
-impl Counts {
-    /// Block accesses.
-    pub fn accesses(&self) -> u64 {
-        self.ram_hits + self.counters.accesses()
-    }
-
-    /// Blocks that were valid on the erase units that were erased: copied by the device, or found by the cache that reset them.
-    pub fn live_at_eviction_blocks(&self) -> u64 {
-        let copied = self.device.programs_collection + self.device.programs_levelling;
-        copied + self.tally.live_at_reset_blocks
-    }
-
-    /// Accesses that found their block in RAM or on flash.
-    pub fn hits(&self) -> u64 {
-        self.ram_hits + self.counters.hits()
-    }
-}
-
-impl std::ops::Sub for Counts {
-    type Output = Counts;
-
-    /// What was counted after `before`.
-    fn sub(self, before: Counts) -> Counts {
-        Counts {
-            ram_hits: self.ram_hits - before.ram_hits,
-            counters: self.counters - before.counters,
-            traffic: self.traffic - before.traffic,
-            tally: self.tally - before.tally,
-            device: self.device.since(&before.device),
-        }
-    }
-}
-
-/// Consecutive accesses of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stretch {
-    /// From the beginning of the trace to that of the stretch.
-    pub start_s: f64,
-    /// To the beginning of the next, or the last access of the trace; at least a microsecond.
-    pub seconds: f64,
-    /// What was counted.
-    pub counts: Counts,
-    /// How many decisions were made when it ended.
-    pub decisions: usize,
-}
-
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// The accesses after the warm-up; its seconds are from the first of them to the last, at least a microsecond.
-    pub counted: Stretch,
-    /// Every decision of a rule that adapts.
-    pub decisions: Vec<Decision>,
-    /// How long requests waited, if that was simulated.
-    pub waits: Option<Waits>,
-    /// The epochs, if they were asked for; they include the warm-up.
-    pub epochs: Vec<Stretch>,
-    /// How the flash device was worn, the warm-up included, if there was one.
-    pub wear: Option<Wear>,
 }
 
 /// Runs `policy`, an online one, behind `rule` over `trace` in a cache of `capacity_blocks` that lies nowhere, and counts as `counting` says.
@@ -158,40 +83,23 @@ impl Online<'_> {
         let mut ram = (self.ram_blocks > 0).then(|| Lru::new(self.index(), self.ram_blocks, &Options::default()));
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
-        let (mut warm, mut begun) = (Mark::default(), Mark::default());
-        let (mut epochs, mut decisions) = (Vec::new(), Vec::new());
-        let (warmup, epoch) =
-            (self.counting.warmup.accesses(self.trace.len()), self.counting.epoch.unwrap_or(u64::MAX));
-        let mut next_epoch = epoch;
+        let mut stretches = Stretches::new(self.counting, self.trace.len());
         let first_us = self.trace.batches()[0].time_us[0];
         // A trace's times may go back; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
-        let counts = |ram_hits, counters, account: &Account<Bits>, cache: &C, device: &dyn Device| {
-            let (traffic, tally, device) = (*account.counts(), cache.tally(), *device.counters());
-            Counts { ram_hits, counters, traffic, tally, device }
-        };
         for columns in self.trace.batches() {
             let blocks = &columns.block[..];
             let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
             for (at, &block) in blocks.iter().enumerate() {
                 cache.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
                 time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
-                if position == warmup || position == next_epoch {
-                    let mark = Mark { counts: counts(ram_hits, counters, &account, &cache, &device), time_us };
-                    if position == warmup {
-                        warm = mark;
-                    }
-                    if position == next_epoch {
-                        epochs.push(begun.to(mark, decisions.len()));
-                        begun = mark;
-                        next_epoch = position.saturating_add(epoch);
-                    }
-                }
+                let counts = || counts(ram_hits, &counters, account.counts(), &cache, &device);
+                let counted = stretches.at(position, time_us, counts);
                 position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
                 let access = Access { block, op, request_blocks, next_use: NEVER };
-                let (request, counted) = (columns.request[at], position > warmup);
+                let request = columns.request[at];
                 let in_ram = ram.as_mut().is_some_and(|ram| ram.access(access) == Outcome::Hit);
                 let (outcome, written_back) = if in_ram && op == Op::Read {
                     ram_hits += 1;
@@ -208,51 +116,40 @@ impl Online<'_> {
                     let outcome = outcome.as_ref();
                     queues.access(&Served { request, time_us, block, op, outcome, written_back, counted });
                 }
-                if position.is_multiple_of(DECISION_ACCESSES_MAX) || position == next_epoch {
-                    note(cache.decision(), &mut decisions);
+                if position.is_multiple_of(DECISION_ACCESSES_MAX) || position == stretches.next_epoch() {
+                    stretches.note(cache.decision());
                 }
             }
         }
-        note(cache.decision(), &mut decisions);
-        let end = Mark { counts: counts(ram_hits, counters, &account, &cache, &device), time_us };
-        if self.counting.epoch.is_some() {
-            epochs.push(begun.to(end, decisions.len()));
-        }
-        if position <= warmup {
-            warm = end;
-        }
-        let counted = warm.to(end, decisions.len());
-        let written = end.counts.tally.flash_writes.total_blocks();
-        assert_eq!(written, end.counts.device.host_writes, "each write to flash has a cause");
+        stretches.note(cache.decision());
+        let end = counts(ram_hits, &counters, account.counts(), &cache, &device);
+        let written = end.tally.flash_writes.total_blocks();
+        assert_eq!(written, end.device.host_writes, "each write to flash has a cause");
         let wear = self.flash.is_some().then(|| device.wear());
-        Ran { counted, decisions, waits: self.queues.map(Queues::finish), epochs, wear }
+        stretches.end(time_us, end, self.queues.map(Queues::finish), wear)
     }
 }
 
-/// Notes the last decision, unless it is known already.
-fn note(decision: Option<&Decision>, decisions: &mut Vec<Decision>) {
-    if let Some(decision) = decision
-        && decision.number > decisions.len() as u64
-    {
-        decisions.push(decision.clone());
-    }
-}
-
-/// Where a stretch begins.
-#[derive(Clone, Copy, Default)]
-struct Mark {
-    counts: Counts,
-    time_us: u64,
-}
-
-impl Mark {
-    fn to(self, end: Mark, decisions: usize) -> Stretch {
-        Stretch {
-            start_s: self.time_us as f64 / 1e6,
-            seconds: (end.time_us - self.time_us).max(1) as f64 / 1e6,
-            counts: end.counts - self.counts,
-            decisions,
-        }
+/// What was counted so far of a cache behind RAM that had `ram_hits` reads.
+fn counts<C: BlockCache>(
+    ram_hits: u64,
+    counters: &Counters,
+    answered: &account::Counts,
+    cache: &C,
+    device: &impl Device,
+) -> Counts {
+    let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+    Counts {
+        reads: ram_hits + read.accesses(),
+        writes: write.accesses(),
+        read_hits: ram_hits + read.hits,
+        write_hits: write.hits,
+        ram_hits,
+        counters: *counters,
+        answered: *answered,
+        tally: cache.tally(),
+        device: *device.counters(),
+        whole: None,
     }
 }
 

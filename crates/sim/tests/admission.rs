@@ -47,15 +47,15 @@ fn without_a_rule_and_with_one_that_admits_everything_it_is_what_simulate_counts
     let traces = [bundled()];
     let trace = &traces[0];
     let plain = run(trace, "larc", None);
-    assert_eq!(run(trace, "larc", Some("probability:p=1")).counted.counts.traffic, plain.counted.counts.traffic);
+    assert_eq!(run(trace, "larc", Some("probability:p=1")).counted.counts.answered, plain.counted.counts.answered);
     let job = Job { trace: 0, policy: "larc".parse().unwrap(), size: String::new(), capacity_blocks: capacity(trace) };
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let simulated = &simulate(&traces, vec![job], counting, &Silent).unwrap()[0].counters;
-    assert_eq!(plain.counted.counts.traffic.hits.iter().sum::<u64>(), simulated.hits());
-    assert_eq!(plain.counted.counts.traffic.admissions.iter().sum::<u64>(), simulated.admissions());
-    assert_eq!(plain.counted.counts.traffic.bypasses.iter().sum::<u64>(), simulated.bypasses());
+    assert_eq!(plain.counted.counts.answered.hits.iter().sum::<u64>(), simulated.hits());
+    assert_eq!(plain.counted.counts.answered.admissions.iter().sum::<u64>(), simulated.admissions());
+    assert_eq!(plain.counted.counts.answered.bypasses.iter().sum::<u64>(), simulated.bypasses());
     let nothing = run(trace, "lru", Some("probability:p=0"));
-    let figures = ArrayFigures::of(None, &devices(trace), &nothing.counted.counts.traffic, 0, nothing.counted.seconds);
+    let figures = ArrayFigures::of(&devices(trace), &nothing.counted.counts, nothing.counted.seconds);
     assert_eq!((figures.cache_write_rate, figures.bypassed), (0.0, trace.len() as u64));
 }
 
@@ -65,7 +65,7 @@ fn shadows_of_one_percent_of_the_blocks_are_within_two_points_of_full_caches() {
     const POLICIES: [&str; 3] = ["lru", "larc", "s3-fifo"];
     let trace = bundled();
     let capacity = capacity(&trace);
-    let full = POLICIES.map(|policy| run(&trace, policy, None).counted.counts.traffic.hit_ratio());
+    let full = POLICIES.map(|policy| run(&trace, policy, None).counted.counts.answered.hit_ratio());
     let mut errors = Vec::new();
     for (seed, behind) in (0..5).flat_map(|seed| [(seed, "lru"), (seed, "larc")]) {
         let mut shadows: Shadows<u32> = Shadows::new(0.01, seed, capacity, 4096);
@@ -110,8 +110,7 @@ fn adapting_makes_latency_over_lifetime_less_than_lru_has_it() {
     let trace = bundled();
     let cost = |rule: Option<&str>| {
         let replayed = run(&trace, "lru", rule);
-        let figures =
-            ArrayFigures::of(None, &devices(&trace), &replayed.counted.counts.traffic, 0, replayed.counted.seconds);
+        let figures = ArrayFigures::of(&devices(&trace), &replayed.counted.counts, replayed.counted.seconds);
         println!("{rule:?}: {figures:?}, {} decisions", replayed.decisions.len());
         assert!(rule.is_none() || replayed.decisions.len() > 50);
         figures.latency_over_lifetime

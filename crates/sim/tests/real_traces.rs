@@ -209,8 +209,7 @@ fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_
         let cost = |policy: &str, rule: Option<&str>| {
             let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
             let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, counting, None);
-            ArrayFigures::of(None, &devices, &replayed.counted.counts.traffic, 0, replayed.counted.seconds)
-                .latency_over_lifetime
+            ArrayFigures::of(&devices, &replayed.counted.counts, replayed.counted.seconds).latency_over_lifetime
         };
         let costs = CANDIDATES.map(|policy| cost(policy, None));
         let best = costs.iter().copied().fold(f64::MAX, f64::min);
@@ -239,7 +238,7 @@ fn adaptive_rules_that_admit_writes_are_nowhere_worse_than_lru() {
             let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
             let lru = "lru".parse().unwrap();
             let replayed = replay(&trace, &lru, rule.as_ref(), capacity, &devices, counting, None);
-            ArrayFigures::of(None, &devices, &replayed.counted.counts.traffic, 0, replayed.counted.seconds)
+            ArrayFigures::of(&devices, &replayed.counted.counts, replayed.counted.seconds)
         };
         let lru = figures(None);
         for kind in ["probability", "size", "hotness"] {

@@ -49,6 +49,7 @@ impl<P: ContainerPolicy> BlockCache for Containers<P> {
                 client_blocks: counts.client_write_blocks,
                 admission_blocks: counts.admitted_blocks,
                 copy_forward_blocks: counts.copied_forward_blocks,
+                metadata_blocks: 0,
             },
             buffer_hits: self.buffer_hits,
             live_at_reset_blocks: counts.live_at_reset_blocks,

@@ -24,6 +24,8 @@ pub struct FlashWrites {
     pub admission_blocks: u64,
     /// Because the erase unit that they were on was reset.
     pub copy_forward_blocks: u64,
+    /// To find the others again: headers and footers.
+    pub metadata_blocks: u64,
 }
 
 impl FlashWrites {
@@ -37,9 +39,15 @@ impl FlashWrites {
         }
     }
 
+    /// All that was written, for each block that was written because of an access. None if none was.
+    pub fn amplification(&self) -> Option<f64> {
+        let wanted = self.client_blocks + self.admission_blocks;
+        (wanted > 0).then(|| self.total_blocks() as f64 / wanted as f64)
+    }
+
     /// All of them.
     pub fn total_blocks(&self) -> u64 {
-        self.client_blocks + self.admission_blocks + self.copy_forward_blocks
+        self.client_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
     }
 }
 
@@ -52,6 +60,7 @@ impl std::ops::Sub for FlashWrites {
             client_blocks: self.client_blocks - before.client_blocks,
             admission_blocks: self.admission_blocks - before.admission_blocks,
             copy_forward_blocks: self.copy_forward_blocks - before.copy_forward_blocks,
+            metadata_blocks: self.metadata_blocks - before.metadata_blocks,
         }
     }
 }

@@ -500,7 +500,7 @@ impl Engine {
                 _ => {}
             }
             self.place_frames(&mut step);
-            let waits = client.filter(|_| is_awaited(&step));
+            let waits = client.filter(|_| step.is_awaited());
             if !self.try_at_once(&step, client) {
                 self.enqueue(step, waits, plan);
             }
@@ -830,20 +830,5 @@ pub fn kind(operation: Operation) -> cache::Kind {
         Operation::Trim => cache::Kind::Trim,
         Operation::WriteZeroes { may_punch_holes, .. } => cache::Kind::WriteZeroes { may_punch_holes },
         Operation::Cache => cache::Kind::Prefetch,
-    }
-}
-
-/// Whether the client's answer waits for the step: not for what only makes room.
-fn is_awaited(step: &Step) -> bool {
-    match step {
-        Step::Receive { .. }
-        | Step::Send { .. }
-        | Step::Zero { .. }
-        | Step::Copy { .. }
-        | Step::ZeroBackend { .. }
-        | Step::AwaitFlushes
-        | Step::Fail => true,
-        Step::WriteBackend { acknowledged, .. } => !acknowledged,
-        _ => false,
     }
 }

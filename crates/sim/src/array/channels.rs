@@ -54,7 +54,7 @@ impl Channels {
         self.serve(device, self.latency_ns[op as usize], at_ns)
     }
 
-    /// The same for an access of a request with a number. Those of one request come at one time.
+    /// The same for an access of a request with a number. Those that come while one before is served go on from it.
     #[inline]
     pub fn access_of(&mut self, request: u64, block: u32, op: Op, at_ns: u64) -> u64 {
         let device = self.device(block);
@@ -62,7 +62,7 @@ impl Channels {
             return self.serve(device, self.latency_ns[op as usize], at_ns);
         };
         let done_ns = match self.runs[device] {
-            (running, end_ns) if running == request => self.go_on(device, end_ns, transfer_ns),
+            (running, end_ns) if running == request && end_ns >= at_ns => self.go_on(device, end_ns, transfer_ns),
             _ => self.serve(device, self.latency_ns[op as usize], at_ns),
         };
         self.runs[device] = (request, done_ns);

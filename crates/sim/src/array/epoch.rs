@@ -3,13 +3,12 @@
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
 //! sampling. MSST 2016, section VI.C.
 
-use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
 use flashwise_core::admission::adaptive::Decision;
 
 use super::latency::Latencies;
 use crate::columns::figures;
-use crate::online::Stretch;
+use crate::stretch::Stretch;
 
 figures! {
     /// Figures of an array in an epoch. What a rule decided is null before its first decision, and where it decides nothing.
@@ -45,8 +44,9 @@ impl ArrayEpoch {
     /// The figures of `stretch`, a part of a run before the array of `setting` in which `decisions` were made.
     pub fn of(setting: &Setting, stretch: &Stretch, decisions: &[Decision]) -> ArrayEpoch {
         let Stretch { start_s, seconds, counts, .. } = stretch;
-        let traffic = counts.traffic.traffic(setting.block_bytes);
-        let latencies = Latencies::of_devices(&setting.array, &counts.traffic, counts.ram_hits, setting.block_bytes);
+        let traffic = counts.traffic(setting.block_bytes);
+        let ram = counts.answered_by_ram();
+        let latencies = Latencies::of_devices(&setting.array, &counts.answered, ram, setting.block_bytes);
         let accesses = counts.accesses() as f64;
         let wear = setting.array.wear(&traffic, *seconds);
         let decision = decisions[..stretch.decisions].last();
@@ -56,7 +56,7 @@ impl ArrayEpoch {
             start_s: *start_s,
             seconds: *seconds,
             miss_ratio: 1.0 - counts.hits() as f64 / accesses,
-            write_share: counts.counters.of(Op::Write).accesses() as f64 / accesses,
+            write_share: counts.writes as f64 / accesses,
             latency_mean_us: latencies.mean_us,
             cache_write_rate: wear.cache_writes,
             storage_write_rate: wear.storage_writes,

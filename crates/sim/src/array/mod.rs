@@ -5,24 +5,27 @@
 
 mod arrivals;
 mod channels;
+mod clients;
 mod epoch;
+mod figures;
 mod latency;
+mod plans;
 mod queue;
 mod rules;
 
-use flashwise_core::account::Counts;
-use flashwise_core::admission::{Setting, Spec as Rule};
+use flashwise_core::admission::Setting;
 use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
 use flashwise_device::{ArrayError, Document, Keys, Range};
 use serde::Serialize;
 
-use crate::columns::figures;
 use flashwise_trace::Trace;
 
 pub use arrivals::Arrivals;
+pub use clients::Waits;
 pub use epoch::ArrayEpoch;
+pub use figures::ArrayFigures;
 pub use latency::Latencies;
-pub use queue::Waits;
+pub(crate) use plans::Plans;
 pub(crate) use queue::{Queues, Served};
 pub use rules::TraceRule;
 
@@ -178,96 +181,6 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_
     Setting::of(array, block_bytes, capacity_blocks as f64 * block_bytes as f64, storage_bytes as f64)
 }
 
-figures! {
-    /// What a run over a trace does to an array. What does not wear has a lifetime that is infinite, `null` in JSON.
-    pub struct ArrayFigures {
-        /// The rule that says what the cache takes in, as the user named it; empty if there is none.
-        admission: String, "";
-        /// When requests came: `none`, `trace` or `closed`, with options.
-        arrivals: String, "";
-        /// Where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
-        latency_mean_us: f64, "us";
-        /// The latency that half of them do not exceed.
-        latency_p50_us: f64, "us";
-        /// The latency that 95 % do not exceed.
-        latency_p95_us: f64, "us";
-        /// The latency that 99 % do not exceed.
-        latency_p99_us: f64, "us";
-        /// The latency that 99.9 % do not exceed.
-        latency_p999_us: f64, "us";
-        /// The longest latency.
-        latency_max_us: f64, "us";
-        /// Requests answered per second of a closed loop.
-        requests_per_s: Option<f64>, "requests a second";
-        /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
-        cache_utilisation: Option<f64>, "share";
-        /// The work of the busiest device of the storage, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
-        storage_utilisation: Option<f64>, "share";
-        /// How long the array lasts: the lesser of both tiers.
-        lifetime_years: f64, "years";
-        /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
-        latency_over_lifetime: f64, "us a year";
-        /// `w_c`: writes per cell of the cache and second.
-        cache_write_rate: f64, "writes a cell and second";
-        /// `w_s`: writes per cell of the storage and second.
-        storage_write_rate: f64, "writes a cell and second";
-        /// Accesses that went past the cache.
-        bypassed: u64, "block accesses";
-    }
-}
-
-impl ArrayFigures {
-    /// What `counts` of a stretch of so many seconds do to the array of `setting`.
-    /// The accesses that `ram_hits` counts were answered from RAM, at once.
-    pub fn of(
-        admission: Option<&Rule>,
-        setting: &Setting,
-        counts: &Counts,
-        ram_hits: u64,
-        seconds: f64,
-    ) -> ArrayFigures {
-        let traffic = counts.traffic(setting.block_bytes);
-        let wear = setting.array.wear(&traffic, seconds);
-        let latencies = Latencies::of_devices(&setting.array, counts, ram_hits, setting.block_bytes);
-        let figures = ArrayFigures {
-            admission: admission.map(ToString::to_string).unwrap_or_default(),
-            arrivals: Arrivals::None.to_string(),
-            lifetime_years: wear.lifetime_years(),
-            cache_write_rate: wear.cache_writes,
-            storage_write_rate: wear.storage_writes,
-            bypassed: counts.bypasses.iter().sum(),
-            ..ArrayFigures::default()
-        };
-        figures.with_latencies(&latencies)
-    }
-
-    /// The same where requests wait. How long the array lasts stays what it is by the times of the trace.
-    pub fn with_waits(self, waits: &Waits) -> ArrayFigures {
-        let figures = ArrayFigures {
-            arrivals: waits.arrivals.to_string(),
-            requests_per_s: waits.requests_per_s,
-            cache_utilisation: waits.cache_utilisation,
-            storage_utilisation: waits.storage_utilisation,
-            ..self
-        };
-        figures.with_latencies(&waits.latencies)
-    }
-
-    fn with_latencies(self, latencies: &Latencies) -> ArrayFigures {
-        let Latencies { mean_us, p50_us, p95_us, p99_us, p999_us, max_us } = *latencies;
-        ArrayFigures {
-            latency_mean_us: mean_us,
-            latency_p50_us: p50_us,
-            latency_p95_us: p95_us,
-            latency_p99_us: p99_us,
-            latency_p999_us: p999_us,
-            latency_max_us: max_us,
-            latency_over_lifetime: latency_over_lifetime(mean_us, self.lifetime_years),
-            ..self
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,23 +241,6 @@ mod tests {
             ("0.177".into(), "0.131".into())
         );
         assert_eq!(one.latency_over_lifetime, one.latency_mean_us / one.lifetime_years);
-    }
-
-    /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:
-    ///
-    ///     written to the cache: 10 + 40 blocks: 0.5 a cell, 0.25 a second, of 100,000
-    ///     written to the storage: 10 and 5 written back: 0.015 a cell, 0.0075 a second, of 10,000: 0.75e-6 a second
-    ///     L = (30 * 40 + 20 * 200 + 40 * 200 + 10 * 1000) / 100 = 232 us
-    #[test]
-    fn a_run_has_the_figures_of_its_counts() {
-        let setting = setting(&paper(), 10, 100, 10_000);
-        let counts = Counts { hits: [30, 30], admissions: [10, 10], bypasses: [10, 10], written_back: 5 };
-        let figures = ArrayFigures::of(None, &setting, &counts, 0, 2.0);
-        assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
-        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
-        assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");
-        assert!(near(figures.lifetime_years, 1.0 / 2.5e-6 / YEAR_SECONDS), "{figures:?}");
-        assert!(near(figures.latency_over_lifetime * figures.lifetime_years, 232.0), "{figures:?}");
     }
 
     #[test]

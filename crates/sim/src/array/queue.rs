@@ -25,27 +25,11 @@ use flashwise_device::ArrayModel;
 
 use super::Arrivals;
 use super::channels::Channels;
-use super::latency::{Distribution, Latencies};
+use super::clients::{Clients, Waits};
 
 /// How much may be waiting for devices to end before it can begin itself: 16 MiB. It is more only where devices are hours behind, and
 /// what is beyond it begins at once: how busy that makes a device is the same.
 const PENDING_MAX: usize = 1 << 20;
-
-/// What a simulation of waits found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waits {
-    /// When requests came.
-    pub arrivals: Arrivals,
-    /// From the arrival of a request to its answer.
-    pub latencies: Latencies,
-    /// The work that the busiest device of the cache was asked to do, background included, per time of its channels; above 1 it cannot
-    /// keep up. None if no time passed.
-    pub cache_utilisation: Option<f64>,
-    /// The same of the storage.
-    pub storage_utilisation: Option<f64>,
-    /// Requests answered per second of a closed loop; none of an open one, which has them from the trace.
-    pub requests_per_s: Option<f64>,
-}
 
 /// One block access, and what became of it.
 #[derive(Clone, Copy, Debug)]
@@ -67,19 +51,15 @@ pub(crate) struct Served<'a> {
 /// The queues before the devices of an array, and the requests that wait in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
-    arrivals: Arrivals,
+    clients: Clients,
     cache: Channels,
     storage: Channels,
-    /// When the requests of a closed loop that are under way are answered.
-    under_way: BinaryHeap<Reverse<u64>>,
     /// Background work that can begin at some time, the earliest first.
     pending: BinaryHeap<Reverse<Pending>>,
     pending_max: usize,
     request: Option<Request>,
     /// Dirty blocks that the request evicted.
     evicted: Vec<u32>,
-    measured: Option<Measured>,
-    distribution: Distribution,
 }
 
 /// What is done at a time when nobody waits for it. In what order at equal times makes no difference: all that is done to a tier in the
@@ -108,32 +88,17 @@ struct Request {
     counted: bool,
 }
 
-/// Since the first request that counts.
-#[derive(Clone, Debug)]
-struct Measured {
-    first_arrival_ns: u64,
-    last_arrival_ns: u64,
-    last_done_ns: u64,
-    /// What the devices had been asked for before.
-    cache_work_ns: Vec<u64>,
-    storage_work_ns: Vec<u64>,
-}
-
 impl Queues {
     /// Of idle devices; the arrivals are not [`Arrivals::None`].
     pub fn new(model: &ArrayModel, block_bytes: u64, arrivals: Arrivals) -> Queues {
-        assert!(arrivals != Arrivals::None, "without arrivals nobody waits");
         Queues {
-            arrivals,
+            clients: Clients::new(arrivals),
             cache: Channels::new(&model.cache, block_bytes),
             storage: Channels::new(&model.storage, block_bytes),
-            under_way: BinaryHeap::new(),
             pending: BinaryHeap::new(),
             pending_max: PENDING_MAX,
             request: None,
             evicted: Vec::new(),
-            measured: None,
-            distribution: Distribution::new(),
         }
     }
 
@@ -145,8 +110,8 @@ impl Queues {
             _ => self.begin(served),
         };
         request.counted = served.counted;
-        if served.counted && self.measured.is_none() {
-            self.measure(request.arrival_ns);
+        if served.counted {
+            self.clients.counts(request.arrival_ns, &self.cache, &self.storage);
         }
         let (number, arrival_ns) = (u64::from(request.number), request.arrival_ns);
         let Served { block, op, .. } = *served;
@@ -171,35 +136,13 @@ impl Queues {
     pub fn finish(mut self) -> Waits {
         self.end();
         self.work_until(u64::MAX);
-        let measured = self.measured.as_ref();
-        let utilisation = |channels: &Channels, before: fn(&Measured) -> &[u64]| {
-            let measured = measured.filter(|measured| measured.span_ns(self.arrivals) > 0)?;
-            Some(channels.work_ns_max(before(measured)) / measured.span_ns(self.arrivals) as f64)
-        };
-        let requests_per_s = |measured: &Measured| match self.arrivals {
-            Arrivals::Closed { .. } => {
-                Some(self.distribution.count() as f64 / (measured.span_ns(self.arrivals) as f64 / 1e9))
-            }
-            _ => None,
-        };
-        Waits {
-            arrivals: self.arrivals,
-            latencies: self.distribution.latencies(),
-            cache_utilisation: utilisation(&self.cache, |measured| &measured.cache_work_ns),
-            storage_utilisation: utilisation(&self.storage, |measured| &measured.storage_work_ns),
-            requests_per_s: measured.and_then(requests_per_s),
-        }
+        self.clients.waits(&self.cache, &self.storage)
     }
 
     /// Ends the request before, and lets that of `served` come.
     fn begin(&mut self, served: &Served) -> Request {
         self.end();
-        let arrival_ns = match self.arrivals {
-            Arrivals::Closed { depth } if self.under_way.len() < depth as usize => 0,
-            Arrivals::Closed { .. } => self.under_way.pop().map_or(0, |Reverse(done_ns)| done_ns),
-            Arrivals::Trace { speed } if speed != 1.0 => (served.time_us as f64 * (1e3 / speed)) as u64,
-            _ => served.time_us.saturating_mul(1000),
-        };
+        let arrival_ns = self.clients.arrival_ns(served.time_us, 0);
         self.work_until(arrival_ns);
         Request { number: served.request, arrival_ns, done_ns: 0, counted: false }
     }
@@ -207,32 +150,13 @@ impl Queues {
     /// Ends the request whose accesses have come.
     fn end(&mut self) {
         let Some(request) = self.request.take() else { return };
-        if let Arrivals::Closed { .. } = self.arrivals {
-            self.under_way.push(Reverse(request.done_ns));
-        }
-        if request.counted {
-            self.distribution.record(request.done_ns - request.arrival_ns);
-            let measured = self.measured.as_mut().expect("what counts is measured");
-            measured.last_arrival_ns = request.arrival_ns;
-            measured.last_done_ns = measured.last_done_ns.max(request.done_ns);
-        }
+        self.clients.answered(request.arrival_ns, request.done_ns, request.counted);
         let mut evicted = std::mem::take(&mut self.evicted);
         for block in evicted.drain(..) {
             let read_ns = self.cache.access(block, Op::Read, request.arrival_ns);
             self.pend(request.arrival_ns, read_ns, block, Work::WriteBack);
         }
         self.evicted = evicted;
-    }
-
-    #[cold]
-    fn measure(&mut self, arrival_ns: u64) {
-        self.measured = Some(Measured {
-            first_arrival_ns: arrival_ns,
-            last_arrival_ns: arrival_ns,
-            last_done_ns: arrival_ns,
-            cache_work_ns: self.cache.work_ns().to_vec(),
-            storage_work_ns: self.storage.work_ns().to_vec(),
-        });
     }
 
     /// Has work done that can begin at `at_ns`; now it is `now_ns`.
@@ -260,17 +184,6 @@ impl Queues {
             Work::Fill => self.cache.access(block, Op::Write, at_ns),
             Work::WriteBack => self.storage.access(block, Op::Write, at_ns),
         };
-    }
-}
-
-impl Measured {
-    /// How long devices had for what they were asked to do: of an open loop, until no more came.
-    fn span_ns(&self, arrivals: Arrivals) -> u64 {
-        let end_ns = match arrivals {
-            Arrivals::Closed { .. } => self.last_done_ns,
-            _ => self.last_arrival_ns,
-        };
-        end_ns - self.first_arrival_ns
     }
 }
 

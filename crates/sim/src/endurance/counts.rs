@@ -6,7 +6,7 @@ use flashwise_core::access::Op;
 use flashwise_core::block_cache::FlashWrites;
 use flashwise_device::flash::{DeviceCounters, Wear};
 
-use crate::online;
+use crate::stretch;
 
 /// What was counted after the warm-up, per block access.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,15 +71,15 @@ impl Counts {
     }
 
     /// What an online cache did, on a device that has units of `unit_pages` and was worn as `wear` says.
-    pub(crate) fn of_online(found: &online::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
+    pub(crate) fn of_online(found: &stretch::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
         Counts {
-            reads: found.ram_hits + read.accesses(),
-            writes: write.accesses(),
+            reads: found.reads,
+            writes: found.writes,
             ram_hits: found.ram_hits,
-            flash_hits: read.hits,
+            flash_hits: found.read_hits - found.ram_hits,
             buffer_hits: found.tally.buffer_hits,
-            write_hits: write.hits,
+            write_hits: found.write_hits,
             bypasses: found.counters.bypasses(),
             insertions_read: read.admissions(),
             insertions_write: write.admissions() + write.hits,
@@ -176,8 +176,7 @@ impl Counts {
 
     /// Blocks that the host wrote to flash, for each that it wrote because of an access. None if there is none.
     pub fn host_write_amplification(&self) -> Option<f64> {
-        let FlashWrites { client_blocks, admission_blocks, .. } = self.flash_writes;
-        ratio(self.flash_writes.total_blocks(), client_blocks + admission_blocks)
+        self.flash_writes.amplification()
     }
 
     /// Pages that the device programmed, for each block that the host wrote. None if it wrote none.
@@ -213,7 +212,8 @@ mod tests {
             programs_collection: 20,
             ..Default::default()
         };
-        let flash_writes = FlashWrites { client_blocks: 10, admission_blocks: 30, copy_forward_blocks: 20 };
+        let flash_writes =
+            FlashWrites { client_blocks: 10, admission_blocks: 30, copy_forward_blocks: 20, metadata_blocks: 0 };
         let days = Some(0.5);
         Counts { reads, ram_hits: 1, flash_hits: hits - 1, device, flash_writes, days, ..Counts::none(4, wear) }
     }

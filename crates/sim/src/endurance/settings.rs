@@ -3,6 +3,7 @@
 //! Source: Cheng et al., USENIX ATC 2016, section 5: erase units of 2 MiB, DRAM of 5 % of the flash, a write buffer of 4 erase units that is
 //! a part of it, 7 % over-provisioning.
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 
 use super::EnduranceError;
@@ -91,12 +92,42 @@ impl Settings {
                 [u64::from(unit_pages), capacity_blocks as u64].map(|blocks| ByteSize::new(blocks * block_size_bytes));
             return Err(EnduranceError::UnitLargerThanCache { unit, size: size.to_owned(), flash });
         }
+        let ftl = self.ssd(size, capacity_blocks, unit_pages)?;
         let device = |source| EnduranceError::Device { size: size.to_owned(), source };
+        let units = ftl.units().map_err(device)?;
+        let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
+        let asked = buffers.or(self.write_buffers);
+        let write_buffers = self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?;
+        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
+        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+    }
+
+    /// The conventional SSD under the log of a whole cache, which has `log_pages` pages of a block, and a policy that may hold
+    /// `capacity_blocks` behind buffers of `ram_blocks`.
+    pub fn log_geometry(
+        &self,
+        size: &str,
+        log_pages: u32,
+        capacity_blocks: usize,
+        ram_blocks: u64,
+    ) -> Result<Geometry, EnduranceError> {
+        let unit_pages = self.unit_pages(BLOCK_BYTES as u64)?;
+        let ftl = self.ssd(size, log_pages as usize, unit_pages)?;
+        let units = ftl.units().map_err(|source| EnduranceError::Device { size: size.to_owned(), source })?;
+        // What is in its buffers, the cache itself decides.
+        let (read_cache_blocks, write_buffers) = (0, 0);
+        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+    }
+
+    /// A conventional SSD of so many pages of a block.
+    fn ssd(&self, size: &str, pages: usize, unit_pages: u32) -> Result<FtlConfig, EnduranceError> {
         let most = u64::from(u32::MAX) - 1;
-        let logical_pages = u32::try_from(capacity_blocks)
-            .map_err(|_| device(DeviceError::TooLarge { what: "pages", found: capacity_blocks as u64, most }))?;
-        let ftl = FtlConfig {
-            logical_pages,
+        let too_large = |_| EnduranceError::Device {
+            size: size.to_owned(),
+            source: DeviceError::TooLarge { what: "pages", found: pages as u64, most },
+        };
+        Ok(FtlConfig {
+            logical_pages: u32::try_from(pages).map_err(too_large)?,
             unit_pages,
             over_provision: self.over_provision,
             victim: self.victim,
@@ -104,13 +135,7 @@ impl Settings {
             reserve_units: self.reserve_units,
             wear_levelling: self.wear_levelling,
             seed: self.seed,
-        };
-        let units = ftl.units().map_err(device)?;
-        let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
-        let asked = buffers.or(self.write_buffers);
-        let write_buffers = self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?;
-        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
-        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+        })
     }
 
     /// The parts of a cache whose erase units are blocks, with the DRAM that it would have with those of the settings.

@@ -1,12 +1,13 @@
-//! What rows have besides hits: the tiers of a whole cache, and what a cache wears.
+//! What rows have besides hits: what the tiers of a cache did, and how fast the flash wears out.
 
-use flashwise_core::cache::Figures;
+use flashwise_core::block_cache::FlashWrites;
+use flashwise_core::cache::Config;
 use flashwise_core::format::BLOCK_BYTES;
 
-use crate::cache_simulation::CacheResult;
 use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
+use crate::stretch::Whole;
 use flashwise_device::flash::lifetime;
 use flashwise_device::flash::profile::Profile;
 
@@ -21,36 +22,67 @@ figures! {
 }
 
 figures! {
-    /// What the tiers of a whole cache did, in blocks. Definitions are those of [`Figures`].
+    /// What RAM and flash did.
+    pub struct TierFigures {
+        /// RAM in front of the flash: a read cache, and buffers of what is written.
+        ram_bytes: u64, "bytes";
+        /// Reads that RAM had.
+        ram_hits: u64, "block accesses";
+        /// Reads that the flash had.
+        flash_hits: u64, "block accesses";
+        /// Flash writes because clients wrote.
+        flash_client_blocks: u64, "blocks";
+        /// Flash writes because blocks that were read, or written to the backend, were admitted.
+        flash_admission_blocks: u64, "blocks";
+        /// Flash writes because wanted blocks were moved out of erase units that were reset.
+        flash_copy_forward_blocks: u64, "blocks";
+        /// Erase units erased by the device; those that the cache reset where no device is simulated.
+        erasures: u64, "erasures";
+        /// All that the host wrote to flash per block that it wrote because of an access.
+        host_write_amplification: Option<f64>, "factor";
+    }
+}
+
+impl TierFigures {
+    /// Those of `run`, whose blocks have so many bytes; none of a policy alone.
+    pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
+        let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
+        let ran = run.ran.as_ref().map(|ran| &ran.counted.counts).filter(|_| whole);
+        let (ram_hits, flash_hits, writes, erasures) = match (counts, ran) {
+            (Some(counts), _) => (counts.ram_hits, counts.flash_hits, counts.flash_writes, counts.erasures()),
+            (None, Some(ran)) => {
+                let erasures = ran.whole.map_or(0, |whole| whole.figures.erasures);
+                (ran.ram_hits, ran.read_hits - ran.ram_hits, ran.tally.flash_writes, erasures)
+            }
+            (None, None) => return None,
+        };
+        let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, .. } = writes;
+        Some(TierFigures {
+            ram_bytes: run.ram_blocks * block_bytes,
+            ram_hits,
+            flash_hits,
+            flash_client_blocks: client_blocks,
+            flash_admission_blocks: admission_blocks,
+            flash_copy_forward_blocks: copy_forward_blocks,
+            erasures,
+            host_write_amplification: writes.amplification(),
+        })
+    }
+}
+
+figures! {
+    /// What only the whole cache does, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
     pub struct CacheFigures {
-        /// The rule that says what the cache takes in, as the user named it; empty if there is none.
-        admission: String, "";
         /// When written data reaches the backend.
         write_mode: &'static str, "";
         /// Size of the flash.
         flash_bytes: u64, "bytes";
-        /// RAM for the read and the write buffer.
-        ram_bytes: u64, "bytes";
-        /// Reads served from RAM.
-        ram_hits: u64, "block accesses";
         /// Writes to blocks that waited in the write buffer.
         ram_write_hits: u64, "block accesses";
-        /// Reads served from flash.
-        flash_hits: u64, "block accesses";
-        /// Flash writes because clients wrote.
-        flash_client_blocks: u64, "blocks";
-        /// Flash writes because the policy admitted blocks.
-        flash_admission_blocks: u64, "blocks";
-        /// Flash writes because wanted blocks were moved out of erase units that were reset.
-        flash_copy_forward_blocks: u64, "blocks";
         /// Clean blocks that the policy wanted and that were not copied forward: they left the cache.
         dropped_blocks: u64, "blocks";
         /// Flash writes of metadata.
         flash_metadata_blocks: u64, "blocks";
-        /// Erase units reset.
-        erasures: u64, "erasures";
-        /// All flash writes per block that was written for clients or admitted; 0 if there was none.
-        host_write_amplification: f64, "factor";
         /// Blocks written back.
         destaged_blocks: u64, "blocks";
         /// Blocks read from the backend.
@@ -65,30 +97,28 @@ figures! {
         refused_write_blocks: u64, "blocks";
         /// Blocks that bypassed the flash because of whose they were.
         filtered_blocks: u64, "blocks";
+        /// Erase units that the cache reset.
+        resets: u64, "erase units";
+        /// Flushes of the flash.
+        flash_flushes: u64, "flushes";
+        /// Flushes of the backend.
+        backend_flushes: u64, "flushes";
     }
 }
 
 impl CacheFigures {
-    /// The figures of `result`.
-    pub(super) fn new(result: &CacheResult) -> CacheFigures {
-        let config = &result.job.config;
-        let figures = &result.counts.figures;
-        let buffers = u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks);
+    /// Those of a cache of `config` that did what `whole` says.
+    pub(super) fn new(config: &Config, whole: &Whole) -> CacheFigures {
+        let figures = &whole.figures;
         CacheFigures {
-            admission: config.admission.as_ref().map(|admission| admission.rule.to_string()).unwrap_or_default(),
             write_mode: config.mode.name(),
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK_BYTES as u64,
-            ram_bytes: buffers * BLOCK_BYTES as u64,
-            ram_hits: figures.ram_read_hits,
             ram_write_hits: figures.ram_write_hits,
-            flash_hits: figures.flash_read_hits,
-            flash_client_blocks: figures.flash_client_blocks,
-            flash_admission_blocks: figures.flash_admission_blocks,
-            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
             dropped_blocks: figures.dropped_blocks,
             flash_metadata_blocks: figures.flash_metadata_blocks,
-            erasures: figures.erasures,
-            host_write_amplification: host_write_amplification(figures),
+            resets: figures.erasures,
+            flash_flushes: whole.flash_flushes,
+            backend_flushes: whole.backend_flushes,
             destaged_blocks: figures.destaged_blocks,
             backend_read_blocks: figures.backend_read_blocks,
             backend_written_blocks: figures.backend_written_blocks,
@@ -98,11 +128,6 @@ impl CacheFigures {
             filtered_blocks: figures.filtered_blocks,
         }
     }
-}
-
-fn host_write_amplification(figures: &Figures) -> f64 {
-    let wanted = figures.flash_client_blocks + figures.flash_admission_blocks;
-    if wanted == 0 { 0.0 } else { figures.flash_written_blocks() as f64 / wanted as f64 }
 }
 
 /// What the wear of a cache is compared with.
@@ -120,7 +145,7 @@ figures! {
     /// What a cache wears. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
-        /// How blocks lie on flash: `slots`, `containers`, or `unit` where every block is an erase unit.
+        /// How blocks lie on flash: `slots`, `containers`, `log`, or `unit` where every block is an erase unit.
         layout: &'static str, "";
         /// Size of an erase unit.
         erase_unit_bytes: u64, "bytes";
@@ -128,16 +153,8 @@ figures! {
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of it.
         over_provision: f64, "share";
-        /// DRAM in front of the flash.
-        ram_bytes: u64, "bytes";
         /// Read hit ratio: reads that DRAM or flash had, per read.
         rhr: f64, "share";
-        /// Reads that DRAM had.
-        ram_hits: u64, "block accesses";
-        /// Reads that the flash cache had.
-        flash_hits: u64, "block accesses";
-        /// Erase units erased.
-        erasures: u64, "erasures";
         /// Erasures per erase unit and day.
         epbpd: Option<f64>, "erasures a unit and day";
         /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
@@ -146,18 +163,14 @@ figures! {
         wfue: Option<f64>, "ratio";
         /// The weight of the hits in `wfue`.
         wfue_alpha: f64, "share";
-        /// Blocks that the host wrote per block that it wrote because of an access.
-        host_write_amplification: Option<f64>, "factor";
         /// Pages that the device programmed per block that the host wrote.
         device_write_amplification: Option<f64>, "factor";
         /// Pages programmed per block that was written because of an access: of host and device together.
         write_amplification: Option<f64>, "factor";
-        /// Flash writes because clients wrote.
-        flash_client_blocks: u64, "blocks";
-        /// Flash writes because blocks that were read were admitted.
-        flash_admission_blocks: u64, "blocks";
-        /// Flash writes because wanted blocks were moved out of erase units that were reset.
-        flash_copy_forward_blocks: u64, "blocks";
+        /// Pages that the host read.
+        host_read_pages: u64, "pages";
+        /// Pages that the host discarded, one by one or by resetting their unit.
+        host_discarded_pages: u64, "pages";
         /// Pages that the device programmed.
         device_programs_pages: u64, "pages";
         /// Pages among them that the device copied for itself.
@@ -200,30 +213,27 @@ impl EnduranceFigures {
         let (writes, wear) = (&counts.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
         let written_bytes = writes.total_blocks() * block_size_bytes;
-        let capacity_bytes = job.capacity_blocks as u64 * block_size_bytes;
+        // Of the log all its flash, else what holds the cache.
+        let held_blocks =
+            run.whole.as_ref().map_or(job.capacity_blocks as u64, |config| config.geometry.pages().into());
+        let capacity_bytes = held_blocks * block_size_bytes;
         let duration_us = counts.days.map_or(0, |days| (days * 86_400e6) as u64);
         let cycles = limits.device.as_ref().and_then(|device| device.pe_cycles);
         let most_worn = f64::from(wear.erasures_max);
         EnduranceFigures {
-            layout: job.algorithm.layout(),
+            layout: run.layout(),
             erase_unit_bytes: unit_bytes,
             erase_units: geometry.units.into(),
             over_provision: geometry.ftl.over_provision,
-            ram_bytes: geometry.ram_blocks * block_size_bytes,
             rhr: counts.rhr(),
-            ram_hits: counts.ram_hits,
-            flash_hits: counts.flash_hits,
-            erasures: counts.erasures(),
             epbpd: counts.epbpd(),
             fue: counts.fue(),
             wfue: reference.and_then(|reference| counts.wfue(limits.wfue_alpha, reference)),
             wfue_alpha: limits.wfue_alpha,
-            host_write_amplification: counts.host_write_amplification(),
             device_write_amplification: counts.device_write_amplification(),
             write_amplification: counts.write_amplification(),
-            flash_client_blocks: writes.client_blocks,
-            flash_admission_blocks: writes.admission_blocks,
-            flash_copy_forward_blocks: writes.copy_forward_blocks,
+            host_read_pages: counts.device.host_reads,
+            host_discarded_pages: counts.device.host_discards,
             device_programs_pages: counts.device.programs(),
             device_copies_pages: counts.device.programs() - counts.device.programs_host,
             live_at_eviction: counts.live_share_at_eviction(),

@@ -6,20 +6,18 @@ mod page;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
+use flashwise_core::cache::Config;
 use flashwise_core::counters::Counters;
-use flashwise_core::format::BLOCK_BYTES;
 
-pub use self::figures::{CacheFigures, EnduranceFigures, RamFigures, WearLimits};
+pub use self::figures::{CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
 pub use self::output::{parquet, write_csv};
 pub use self::page::page;
 use crate::array::{ArrayEpoch, ArrayFigures};
-use crate::cache_run::CacheCounts;
-use crate::cache_simulation::CacheResult;
 use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
-use crate::online::{self, Ran, Stretch};
 use crate::simulate::Run;
+use crate::stretch::{Counts, Ran, Stretch};
 use flashwise_trace::Trace;
 
 figures! {
@@ -78,11 +76,18 @@ figures! {
         flash_writes_blocks: u64, "blocks";
         /// What was written to flash, in bytes.
         flash_bytes_written: u64, "bytes";
+        /// The rule that says what the cache takes in, as the user named it; empty if there is none. Of the whole cache, and where an array is
+        /// simulated.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        admission: Option<String>, "";
     }
     /// The read cache in RAM before a policy, if there is one and no flash is simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     ram: Option<RamFigures>;
-    /// What the tiers of a whole cache did, if one was simulated.
+    /// What RAM and flash did, of the whole cache and on modelled flash.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    tiers: Option<TierFigures>;
+    /// What only the whole cache does, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cache: Option<CacheFigures>;
     /// What the cache wears, if that was simulated.
@@ -121,7 +126,7 @@ figures! {
 impl ResultRow {
     /// The row of `run`, which ran over `trace`.
     pub fn new(trace: &Trace, run: &Run) -> ResultRow {
-        let of_policy = ResultRow::of_counters(0, &run.counters);
+        let of_policy = ResultRow::of_counters(&run.counters);
         ResultRow {
             trace: trace.name().to_owned(),
             policy: run.job.policy.to_string(),
@@ -136,69 +141,42 @@ impl ResultRow {
         }
     }
 
-    /// What a policy answered behind RAM that had `ram_hits` reads.
-    fn of_counters(ram_hits: u64, counters: &Counters) -> ResultRow {
+    /// What a policy answered that was asked about every access.
+    fn of_counters(counters: &Counters) -> ResultRow {
         let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
-        let (accesses, hits) = (ram_hits + counters.accesses(), ram_hits + counters.hits());
-        let (reads, read_hits) = (ram_hits + read.accesses(), ram_hits + read.hits);
-        ResultRow {
-            accesses,
+        let (reads, writes) = (read.accesses(), write.accesses());
+        let asked = Counts {
             reads,
-            writes: write.accesses(),
-            read_hits,
+            writes,
+            read_hits: read.hits,
             write_hits: write.hits,
-            hits,
-            hit_ratio: ratio(hits, accesses),
-            read_hit_ratio: ratio(read_hits, reads),
+            counters: *counters,
+            ..Counts::default()
+        };
+        ResultRow::of_counts(&asked)
+    }
+
+    /// What was counted of a cache that does not know the future.
+    fn of_counts(counts: &Counts) -> ResultRow {
+        let counters = &counts.counters;
+        ResultRow {
+            accesses: counts.accesses(),
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits: counts.read_hits,
+            write_hits: counts.write_hits,
+            hits: counts.hits(),
+            hit_ratio: ratio(counts.hits(), counts.accesses()),
+            read_hit_ratio: ratio(counts.read_hits, counts.reads),
             admissions: counters.admissions(),
-            read_admissions: read.admissions(),
-            write_admissions: write.admissions(),
+            read_admissions: counters.of(Op::Read).admissions(),
+            write_admissions: counters.of(Op::Write).admissions(),
             replacements: Some(counters.replacements()),
             evictions: Some(counters.evictions()),
-            write_traffic_blocks: Some(counters.write_traffic_blocks()),
+            write_traffic_blocks: Some(counts.write_hits + counters.replacements()),
             bypasses: counters.bypasses(),
             flash_writes_blocks: counters.flash_writes_blocks(),
             ..ResultRow::default()
-        }
-    }
-
-    /// The row of a whole cache that ran over `trace`.
-    pub fn of_cache(trace: &Trace, result: &CacheResult) -> ResultRow {
-        let CacheCounts { figures, counters } = &result.counts;
-        let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
-        let read_hits = figures.ram_read_hits + figures.flash_read_hits;
-        let write_hits = figures.ram_write_hits + write.hits;
-        let accesses = result.counts.accesses();
-        ResultRow {
-            trace: trace.name().to_owned(),
-            policy: result.job.config.policy.to_string(),
-            size: result.job.size.clone(),
-            capacity_blocks: result.job.config.capacity_blocks() as u64,
-            block_size_bytes: trace.block_size_bytes(),
-            unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: result.warmup_accesses,
-            accesses,
-            reads: figures.read_blocks,
-            writes: figures.written_blocks,
-            read_hits,
-            write_hits,
-            hits: read_hits + write_hits,
-            hit_ratio: if accesses == 0 { 0.0 } else { (read_hits + write_hits) as f64 / accesses as f64 },
-            read_hit_ratio: figures.read_hit_ratio(),
-            admissions: counters.admissions(),
-            read_admissions: read.admissions(),
-            write_admissions: write.admissions(),
-            replacements: Some(counters.replacements()),
-            evictions: Some(counters.evictions()),
-            write_traffic_blocks: Some(write_hits + counters.replacements()),
-            bypasses: counters.bypasses(),
-            flash_writes_blocks: figures.flash_written_blocks(),
-            flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
-            ram: None,
-            cache: Some(CacheFigures::new(result)),
-            endurance: None,
-            array: None,
-            epochs: cache_epochs(&result.epochs),
         }
     }
 }
@@ -216,27 +194,35 @@ impl ResultRow {
             (None, Some(flash)) => ResultRow::of_offline(&flash.counts),
             (None, None) => unreachable!("what knows the future has a flash"),
         };
+        let block_bytes = run.block_bytes(trace);
         let flash = run.flash.as_ref();
-        let endurance =
-            flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, trace.block_size_bytes()));
-        let ram = flash.is_none() && run.ram_blocks > 0;
+        let ran = run.ran.as_ref();
+        let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
+        let counts = ran.map(|ran| &ran.counted.counts);
+        let ram = flash.is_none() && run.whole.is_none() && run.ram_blocks > 0;
         let ram = ram.then(|| RamFigures {
-            ram_bytes: run.ram_blocks * trace.block_size_bytes(),
-            ram_hits: run.ran.as_ref().map_or(0, |ran| ran.counted.counts.ram_hits),
+            ram_bytes: run.ram_blocks * block_bytes,
+            ram_hits: counts.map_or(0, |counts| counts.ram_hits),
         });
+        let whole = run.whole.as_ref().zip(counts.and_then(|counts| counts.whole.as_ref()));
+        let admission = run.job.admission.as_ref().map(ToString::to_string).unwrap_or_default();
+        let array = run.setting.as_ref().zip(ran).map(|(setting, ran)| array_figures(run, setting, ran));
         ResultRow {
             trace: trace.name().to_owned(),
             policy: run.job.algorithm.to_string(),
             size: run.job.size.clone(),
-            capacity_blocks: run.job.capacity_blocks as u64,
+            capacity_blocks: run.whole.as_ref().map_or(run.job.capacity_blocks, Config::capacity_blocks) as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: trace.len() as u64 - of_cache.accesses,
-            flash_bytes_written: of_cache.flash_writes_blocks * trace.block_size_bytes(),
+            warmup_accesses: ran.map_or_else(|| trace.len() as u64 - of_cache.accesses, |ran| ran.warmup_accesses),
+            flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
+            admission: (run.whole.is_some() || array.is_some()).then_some(admission),
             ram,
+            tiers: TierFigures::new(run, block_bytes),
+            cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
             endurance,
-            array: run.setting.as_ref().zip(run.ran.as_ref()).map(|(setting, ran)| array_figures(run, setting, ran)),
-            epochs: run.ran.as_ref().map(|ran| online_epochs(ran, run)).unwrap_or_default(),
+            array,
+            epochs: ran.map(|ran| online_epochs(ran, run)).unwrap_or_default(),
             ..of_cache
         }
     }
@@ -244,10 +230,7 @@ impl ResultRow {
     /// What was counted of a cache that does not know the future. Those that evict whole erase units do not tell which blocks they replace.
     fn of_online(run: &experiment::Run, ran: &Ran) -> ResultRow {
         let counts = &ran.counted.counts;
-        let row = ResultRow {
-            flash_writes_blocks: flash_writes_blocks(counts, run),
-            ..ResultRow::of_counters(counts.ram_hits, &counts.counters)
-        };
+        let row = ResultRow { flash_writes_blocks: flash_writes_blocks(counts, run), ..ResultRow::of_counts(counts) };
         if !run.job.algorithm.evicts_units() {
             return row;
         }
@@ -276,11 +259,19 @@ impl ResultRow {
     }
 }
 
-/// Blocks written to flash: those that a simulated flash was given, else the write hits and admissions.
-fn flash_writes_blocks(counts: &online::Counts, run: &experiment::Run) -> u64 {
+/// Blocks written to flash: those that a layout wrote, else the write hits and admissions.
+fn flash_writes_blocks(counts: &Counts, run: &experiment::Run) -> u64 {
+    match run.flash.is_some() || run.whole.is_some() {
+        true => counts.tally.flash_writes.total_blocks(),
+        false => counts.counters.flash_writes_blocks(),
+    }
+}
+
+/// Erase units erased: by the device if one was simulated, else by the whole cache.
+fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
     match run.flash {
-        Some(_) => counts.tally.flash_writes.total_blocks(),
-        None => counts.counters.flash_writes_blocks(),
+        Some(_) => Some(counts.device.erasures),
+        None => counts.whole.map(|whole| whole.figures.erasures),
     }
 }
 
@@ -293,7 +284,7 @@ fn array_figures(run: &experiment::Run, setting: &Setting, ran: &Ran) -> ArrayFi
         setting.array.cache.write_amplification = measured.unwrap_or(setting.array.cache.write_amplification);
     }
     let Stretch { counts, seconds, .. } = &ran.counted;
-    let figures = ArrayFigures::of(run.job.admission.as_ref(), &setting, &counts.traffic, counts.ram_hits, *seconds);
+    let figures = ArrayFigures::of(&setting, counts, *seconds);
     match &ran.waits {
         Some(waits) => figures.with_waits(waits),
         None => figures,
@@ -310,7 +301,7 @@ fn online_epochs(ran: &Ran, run: &experiment::Run) -> Vec<Epoch> {
             hit_ratio: ratio(counts.hits(), counts.accesses()),
             replacement_rate: ratio(counts.counters.replacements(), counts.accesses()),
             flash_writes_blocks: flash_writes_blocks(counts, run),
-            erasures: run.flash.as_ref().map(|_| counts.device.erasures),
+            erasures: erasures(counts, run),
             array: run.setting.as_ref().map(|setting| ArrayEpoch::of(setting, stretch, &ran.decisions)),
         };
         first_access += epoch.accesses;
@@ -321,28 +312,6 @@ fn online_epochs(ran: &Ran, run: &experiment::Run) -> Vec<Epoch> {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
-
-fn cache_epochs(counts: &[CacheCounts]) -> Vec<Epoch> {
-    let mut first_access = 0;
-    let epoch = |counts: &CacheCounts| {
-        let CacheCounts { figures, counters } = counts;
-        let ram_hits = figures.ram_read_hits + figures.ram_write_hits;
-        let hits = ram_hits + figures.flash_read_hits + counters.of(Op::Write).hits;
-        let accesses = counts.accesses();
-        let epoch = Epoch {
-            first_access,
-            accesses,
-            hit_ratio: hits as f64 / accesses as f64,
-            replacement_rate: counters.replacements() as f64 / accesses as f64,
-            flash_writes_blocks: figures.flash_written_blocks(),
-            erasures: None,
-            array: None,
-        };
-        first_access += accesses;
-        epoch
-    };
-    counts.iter().map(epoch).collect()
 }
 
 fn epochs(counters: &[Counters]) -> Vec<Epoch> {

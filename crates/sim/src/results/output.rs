@@ -11,7 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow};
+use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::{Cell, Column, array_of};
 
@@ -24,12 +24,20 @@ struct Cells {
     nullable: bool,
 }
 
+impl Cells {
+    /// Whether any row has the figure, or all must have it.
+    fn is_shown(&self) -> bool {
+        !self.nullable || self.cells.iter().any(|cell| *cell != self.kind)
+    }
+}
+
 /// All columns of the rows: those of every row, and those of groups of figures that some rows have.
 fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     let mut all = cells_of(ResultRow::COLUMNS, &rows.iter().map(Some).collect::<Vec<_>>());
     // Of a row itself, what no row has is left out.
-    all.retain(|column| column.cells.iter().any(|cell| !cell.text().is_empty()) || !column.nullable);
+    all.retain(Cells::is_shown);
     all.extend(group_of(RamFigures::COLUMNS, &rows.iter().map(|row| row.ram.as_ref()).collect::<Vec<_>>()));
+    all.extend(group_of(TierFigures::COLUMNS, &rows.iter().map(|row| row.tiers.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(CacheFigures::COLUMNS, &rows.iter().map(|row| row.cache.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(EnduranceFigures::COLUMNS, &rows.iter().map(|row| row.endurance.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(ArrayFigures::COLUMNS, &rows.iter().map(|row| row.array.as_ref()).collect::<Vec<_>>()));
@@ -85,7 +93,7 @@ pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
 fn epoch_lists(rows: &[ResultRow]) -> ListArray {
     let epochs: Vec<&Epoch> = rows.iter().flat_map(|row| &row.epochs).collect();
     let mut columns = cells_of(Epoch::COLUMNS, &epochs.iter().copied().map(Some).collect::<Vec<_>>());
-    columns.retain(|column| column.cells.iter().any(|cell| !cell.text().is_empty()) || !column.nullable);
+    columns.retain(Cells::is_shown);
     columns.extend(group_of(ArrayEpoch::COLUMNS, &epochs.iter().map(|epoch| epoch.array.as_ref()).collect::<Vec<_>>()));
     let field = |Cells { name, kind, cells, nullable }: Cells| {
         let array = array_of(&kind, &cells);
@@ -125,10 +133,19 @@ mod tests {
     fn json_and_columns_name_the_same_figures_in_the_same_order() {
         let (replacements, evictions, write_traffic_blocks) = (Some(0), Some(0), Some(0));
         let whole = || ResultRow { replacements, evictions, write_traffic_blocks, ..ResultRow::default() };
-        let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
-        let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
-        let array = ResultRow { array: Some(ArrayFigures::default()), ..whole() };
-        for row in [whole(), row, worn, array] {
+        let (admission, tiers) = (Some(String::new()), Some(TierFigures::default()));
+        let worn = ResultRow { tiers: tiers.clone(), endurance: Some(EnduranceFigures::default()), ..whole() };
+        let array = ResultRow { admission: admission.clone(), array: Some(ArrayFigures::default()), ..whole() };
+        // Everything that a row can have at a time, so that no figure stands in two groups.
+        let all = ResultRow {
+            tiers,
+            admission,
+            cache: Some(CacheFigures::default()),
+            endurance: Some(EnduranceFigures::default()),
+            array: Some(ArrayFigures::default()),
+            ..whole()
+        };
+        for row in [whole(), worn, array, all] {
             let json = serde_json::to_value(&row).unwrap();
             let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
             let columns = columns_of(std::slice::from_ref(&row));

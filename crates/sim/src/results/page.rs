@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow};
+use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::Column;
 
@@ -15,10 +15,11 @@ pub fn page() -> String {
     );
     group(&mut page, "Every row", ResultRow::COLUMNS);
     group(&mut page, "A policy behind RAM (`--ram`)", RamFigures::COLUMNS);
+    group(&mut page, "RAM and flash (every layout but none)", TierFigures::COLUMNS);
     group(&mut page, "The whole cache (`--layout log`)", CacheFigures::COLUMNS);
     group(
         &mut page,
-        "Modelled flash (`--layout in-place`, and algorithms with a layout of their own)",
+        "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with `--device`)",
         EnduranceFigures::COLUMNS,
     );
     group(

@@ -1,0 +1,250 @@
+//! What a run counts, cut at the end of the warm-up and of each epoch.
+
+use flashwise_core::account;
+use flashwise_core::admission::adaptive::Decision;
+use flashwise_core::array::Traffic;
+use flashwise_core::block_cache::Tally;
+use flashwise_core::cache::Figures;
+use flashwise_core::counters::Counters;
+use flashwise_device::flash::{DeviceCounters, Wear};
+
+use crate::array::Waits;
+use crate::simulate::Counting;
+
+/// What was counted over some accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Block accesses that read.
+    pub reads: u64,
+    /// Block accesses that write.
+    pub writes: u64,
+    /// Reads that found their block in RAM or on flash.
+    pub read_hits: u64,
+    /// Writes that found their block in RAM or on flash.
+    pub write_hits: u64,
+    /// The reads among them that RAM had.
+    pub ram_hits: u64,
+    /// What the policy answered, which is not asked about every access.
+    pub counters: Counters,
+    /// The accesses that devices answered, and what was written back; RAM answered the others.
+    pub answered: account::Counts,
+    /// What was written to flash.
+    pub tally: Tally,
+    /// What the flash device did.
+    pub device: DeviceCounters,
+    /// What the tiers of the whole cache did, if that is what ran.
+    pub whole: Option<Whole>,
+}
+
+/// What only the whole cache does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// What its tiers did.
+    pub figures: Figures,
+    /// Flushes of the flash.
+    pub flash_flushes: u64,
+    /// Flushes of the backend.
+    pub backend_flushes: u64,
+}
+
+impl std::ops::Sub for Whole {
+    type Output = Whole;
+
+    /// What happened after `before`.
+    fn sub(self, before: Whole) -> Whole {
+        Whole {
+            figures: self.figures - before.figures,
+            flash_flushes: self.flash_flushes - before.flash_flushes,
+            backend_flushes: self.backend_flushes - before.backend_flushes,
+        }
+    }
+}
+
+impl Counts {
+    /// Block accesses.
+    pub fn accesses(&self) -> u64 {
+        self.reads + self.writes
+    }
+
+    /// Accesses that found their block in RAM or on flash.
+    pub fn hits(&self) -> u64 {
+        self.read_hits + self.write_hits
+    }
+
+    /// Accesses that no device answered.
+    pub fn answered_by_ram(&self) -> u64 {
+        self.accesses() - self.answered.accesses()
+    }
+
+    /// What the devices of an array had to do, with blocks of so many bytes. Of the whole cache all that it wrote counts, metadata and what
+    /// it copied forward too.
+    pub fn traffic(&self, block_bytes: u64) -> Traffic {
+        let traffic = self.answered.traffic(block_bytes);
+        let Some(Whole { figures, .. }) = &self.whole else { return traffic };
+        let bytes = |blocks: u64| blocks as f64 * block_bytes as f64;
+        Traffic {
+            cache_written: bytes(figures.flash_written_blocks()),
+            storage_written: bytes(figures.backend_written_blocks + figures.destaged_blocks),
+            ..traffic
+        }
+    }
+
+    /// Blocks that were valid on the erase units that were erased: copied by the device, or found by the cache that reset them.
+    pub fn live_at_eviction_blocks(&self) -> u64 {
+        let copied = self.device.programs_collection + self.device.programs_levelling;
+        copied + self.tally.live_at_reset_blocks
+    }
+}
+
+impl std::ops::Sub for Counts {
+    type Output = Counts;
+
+    /// What was counted after `before`.
+    fn sub(self, before: Counts) -> Counts {
+        Counts {
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            read_hits: self.read_hits - before.read_hits,
+            write_hits: self.write_hits - before.write_hits,
+            ram_hits: self.ram_hits - before.ram_hits,
+            counters: self.counters - before.counters,
+            answered: self.answered - before.answered,
+            tally: self.tally - before.tally,
+            device: self.device.since(&before.device),
+            whole: self.whole.map(|whole| whole - before.whole.unwrap_or_default()),
+        }
+    }
+}
+
+/// Consecutive accesses of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stretch {
+    /// From the beginning of the trace to that of the stretch.
+    pub start_s: f64,
+    /// To the beginning of the next, or the last access of the trace; at least a microsecond.
+    pub seconds: f64,
+    /// What was counted.
+    pub counts: Counts,
+    /// How many decisions were made when it ended.
+    pub decisions: usize,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The accesses after the warm-up; its seconds are from the first of them to the last, at least a microsecond.
+    pub counted: Stretch,
+    /// Accesses not counted.
+    pub warmup_accesses: u64,
+    /// Every decision of a rule that adapts.
+    pub decisions: Vec<Decision>,
+    /// How long requests waited, if that was simulated.
+    pub waits: Option<Waits>,
+    /// The epochs, if they were asked for; they include the warm-up.
+    pub epochs: Vec<Stretch>,
+    /// How the flash device was worn, the warm-up included, if there was one.
+    pub wear: Option<Wear>,
+}
+
+/// Cuts a run into its stretches.
+#[derive(Debug)]
+pub(crate) struct Stretches {
+    warmup: u64,
+    /// Length in accesses of an epoch, and where the next begins.
+    epoch: Option<u64>,
+    next_epoch: u64,
+    warm: Option<Mark>,
+    begun: Mark,
+    /// The time of the first access.
+    start_us: Option<u64>,
+    epochs: Vec<Stretch>,
+    decisions: Vec<Decision>,
+}
+
+impl Stretches {
+    /// Of a trace of `len` accesses.
+    pub fn new(counting: Counting, len: usize) -> Stretches {
+        Stretches {
+            warmup: counting.warmup.accesses(len),
+            epoch: counting.epoch,
+            next_epoch: counting.epoch.unwrap_or(u64::MAX),
+            warm: None,
+            begun: Mark::default(),
+            start_us: None,
+            epochs: Vec::new(),
+            decisions: Vec::new(),
+        }
+    }
+
+    /// What follows at `time_us` comes after `position` accesses, in which `counts` were counted: a warm-up or an epoch ends here if it
+    /// has reached its length. Returns whether what follows counts.
+    #[inline]
+    pub fn at(&mut self, position: u64, time_us: u64, counts: impl FnOnce() -> Counts) -> bool {
+        let is_warm = position >= self.warmup;
+        if is_warm && self.warm.is_none() || position >= self.next_epoch || self.start_us.is_none() {
+            self.cut(position, Mark { counts: counts(), time_us });
+        }
+        is_warm
+    }
+
+    fn cut(&mut self, position: u64, mark: Mark) {
+        if self.start_us.is_none() {
+            self.start_us = Some(mark.time_us);
+            self.begun = mark;
+        }
+        if position >= self.warmup {
+            self.warm.get_or_insert(mark);
+        }
+        if position >= self.next_epoch {
+            self.end_epoch(mark);
+            self.next_epoch = position.saturating_add(self.epoch.unwrap_or(u64::MAX));
+        }
+    }
+
+    fn end_epoch(&mut self, mark: Mark) {
+        self.epochs.push(self.stretch(self.begun, mark));
+        self.begun = mark;
+    }
+
+    fn stretch(&self, start: Mark, end: Mark) -> Stretch {
+        Stretch {
+            start_s: (start.time_us - self.start_us.unwrap_or(0)) as f64 / 1e6,
+            seconds: (end.time_us - start.time_us).max(1) as f64 / 1e6,
+            counts: end.counts - start.counts,
+            decisions: self.decisions.len(),
+        }
+    }
+
+    /// Where the next epoch begins.
+    pub fn next_epoch(&self) -> u64 {
+        self.next_epoch
+    }
+
+    /// Notes the last decision, unless it is known already.
+    pub fn note(&mut self, decision: Option<&Decision>) {
+        if let Some(decision) = decision
+            && decision.number > self.decisions.len() as u64
+        {
+            self.decisions.push(decision.clone());
+        }
+    }
+
+    /// All of them, at the end of the run.
+    pub fn end(mut self, time_us: u64, counts: Counts, waits: Option<Waits>, wear: Option<Wear>) -> Ran {
+        let end = Mark { counts, time_us };
+        if self.epoch.is_some() && counts.accesses() > self.begun.counts.accesses() {
+            self.end_epoch(end);
+        }
+        let warm = self.warm.unwrap_or(end);
+        let counted = self.stretch(warm, end);
+        let Stretches { decisions, epochs, .. } = self;
+        Ran { counted, warmup_accesses: warm.counts.accesses(), decisions, waits, epochs, wear }
+    }
+}
+
+/// Where a stretch begins or ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    counts: Counts,
+    time_us: u64,
+}
