@@ -1,6 +1,6 @@
 //! MIN with bypass against an exhaustive search: over every choice that a cache has, on all short traces and many random ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flashwise_core::access::{Access, NEVER};
 use flashwise_core::index::Dense;
@@ -62,14 +62,22 @@ impl Visitor<u32> for Run<'_> {
             policy.foresee(&next_uses);
         }
         let mut score = Score { hits: 0, admissions: 0 };
+        let mut admitted = BTreeSet::new();
         for (&block, &next_use) in self.blocks.iter().zip(&next_uses) {
             match policy.access(Access { next_use, ..Access::read(block) }) {
-                Outcome::Hit => score.hits += 1,
-                Outcome::Admit { .. } => score.admissions += 1,
+                Outcome::Hit => {
+                    score.hits += 1;
+                    admitted.remove(&block);
+                }
+                Outcome::Admit { .. } => {
+                    score.admissions += 1;
+                    admitted.insert(block);
+                }
                 Outcome::Bypass => {}
             }
             policy.check();
         }
+        assert!(!self.foresees || admitted.is_empty(), "{admitted:?} are admitted and never hit: {:?}", self.blocks);
         score
     }
 }

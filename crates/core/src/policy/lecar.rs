@@ -8,6 +8,8 @@
 //! - A block that comes back from a history has its frequency there plus 1, and a weight stays within 1 % and 99 %, both as in the
 //!   authors' code. Where LRU and LFU choose the same block it goes to neither history.
 //! - Among blocks that are used equally often LFU evicts the least recently used; the authors' code the one of the least number.
+//!   (With that changed in their code it hits as often, within what chance makes: 48,338 times on the trace sprite in 141 blocks, to
+//!   48,068 to 48,891 here by three seeds, and 13,309 times on multi3 in 745 blocks, to 13,192 to 13,309.)
 //! - Chance is SplitMix64 from `seed`.
 
 use std::cmp::{Ordering, Reverse};
