@@ -120,9 +120,94 @@ class S3Fifo:
             self.m[block] = freq - 1
 
 
+class Clock(Lru):
+    """The first of an ordered dictionary is under the hand."""
+
+    def access(self, block, write):
+        if block in self.q:
+            self.q[block] = True
+            return "hit"
+        full = len(self.q) == self.c
+        while full:
+            block_under_hand, used = self.q.popitem(last=False)
+            if not used:
+                break
+            self.q[block_under_hand] = False
+        self.q[block] = False
+        return "replace" if full else "fill"
+
+
+class Slru:
+    """Two segments; the last of an ordered dictionary is the most recently used."""
+
+    def __init__(self, c):
+        self.c, self.probationary, self.protected = c, OrderedDict(), OrderedDict()
+
+    def access(self, block, write):
+        if block in self.protected:
+            self.protected.move_to_end(block)
+            return "hit"
+        if block in self.probationary:
+            del self.probationary[block]
+            self.protected[block] = None
+            if len(self.protected) > int(0.8 * self.c):
+                self.probationary[self.protected.popitem(last=False)[0]] = None
+            return "hit"
+        full = len(self.probationary) + len(self.protected) == self.c
+        if full:
+            (self.probationary or self.protected).popitem(last=False)
+        self.probationary[block] = None
+        return "replace" if full else "fill"
+
+
+class Car:
+    """Figure 2 of the paper; the first of an ordered dictionary is the head page, and T1 and T2 have the reference bits."""
+
+    def __init__(self, c):
+        self.c, self.p = c, 0.0
+        self.t1, self.t2, self.b1, self.b2 = (OrderedDict() for _ in range(4))
+
+    def access(self, block, write):
+        for clock in (self.t1, self.t2):
+            if block in clock:
+                clock[block] = True
+                return "hit"
+        full = len(self.t1) + len(self.t2) == self.c
+        if full:
+            self.replace()
+            if block not in self.b1 and block not in self.b2:
+                if len(self.t1) + len(self.b1) == self.c:
+                    self.b1.popitem(last=False)
+                elif sum(map(len, (self.t1, self.t2, self.b1, self.b2))) == 2 * self.c:
+                    self.b2.popitem(last=False)
+        if block in self.b1:
+            self.p = min(self.p + max(1.0, len(self.b2) / len(self.b1)), self.c)
+            del self.b1[block]
+            self.t2[block] = False
+        elif block in self.b2:
+            self.p = max(self.p - max(1.0, len(self.b1) / len(self.b2)), 0.0)
+            del self.b2[block]
+            self.t2[block] = False
+        else:
+            self.t1[block] = False
+        return "replace" if full else "fill"
+
+    def replace(self):
+        while True:
+            clock, history = (self.t1, self.b1) if len(self.t1) >= max(1, self.p) else (self.t2, self.b2)
+            block, used = clock.popitem(last=False)
+            if not used:
+                history[block] = None
+                return
+            self.t2[block] = False
+
+
 POLICIES = {
     "lru": Lru,
     "fifo": Fifo,
+    "clock": Clock,
+    "slru": Slru,
+    "car": Car,
     "larc": Larc,
     "larc:fill=ghost": lambda c: Larc(c, fill="ghost"),
     "larc:writes=admit": lambda c: Larc(c, writes="admit"),

@@ -29,7 +29,7 @@ use crate::failure::Misuse;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
 use crate::progress::Bar;
-use crate::table;
+use crate::table::{self, fills_freely};
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ pub struct Simulate {
     parquet: Option<String>,
     /// Write a report with charts: one HTML file that needs no network
     ///
-    /// It compares with the best possible, or behind a rule or devices with policies alone, which are simulated for it.
+    /// It compares with the best possible (MIN), or behind a rule or devices with policies alone, which are simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
     /// Use so many threads [default: one per core]; the results do not depend on it
@@ -123,9 +123,9 @@ impl FromStr for Choice {
     type Err = OptionError;
 
     fn from_str(text: &str) -> Result<Choice, OptionError> {
-        let name = text.split(':').next().unwrap_or(text);
-        if POLICIES.iter().any(|info| info.name == name) {
-            return Spec::parse(text).map(Choice::Policy);
+        match Spec::parse(text) {
+            Err(OptionError::UnknownName { .. }) => {}
+            parsed => return parsed.map(Choice::Policy),
         }
         match Algorithm::parse(text) {
             Err(OptionError::UnknownName { name, mut expected, .. }) => {
@@ -151,7 +151,9 @@ impl fmt::Display for Choice {
 /// Where wear is simulated and no algorithm is named: those of Figure 5 of the paper.
 const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
 /// The bound that the report compares with.
-const BEST: &str = "fif";
+const BEST: &str = "min";
+/// What the report compares LARC with where that fills an empty cache with whatever is missed.
+const LARC_ALGORITHM_1: &str = "larc:fill=ghost";
 /// Sizes where none are given.
 const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
@@ -218,8 +220,12 @@ impl Simulate {
         let traces = self.open()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
-        if self.html.is_some() && !policies.iter().any(|policy| policy.info().offline) {
-            policies.push(Spec::parse(BEST)?);
+        if self.html.is_some() {
+            let also = |name: &str| (!asked.iter().any(|policy| policy.to_string() == name)).then(|| Spec::parse(name));
+            let larc = if asked.iter().any(fills_freely) { also(LARC_ALGORITHM_1) } else { None };
+            for policy in larc.into_iter().chain(also(BEST)) {
+                policies.push(policy?);
+            }
         }
         let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
@@ -370,7 +376,7 @@ impl Simulate {
         }
         let algorithm = |choice: &Choice| match choice {
             Choice::Policy(policy) if policy.info().offline && on_flash => Err(anyhow::Error::new(Misuse(format!(
-                "policy '{policy}' has to fetch what it misses, expected m where flash is simulated: it is the best that may pass it by"
+                "policy '{policy}' knows the future of hits alone, expected m where flash is simulated: it is the best there"
             )))),
             Choice::Policy(policy) if policy.info().offline && matches!(layout, Layout::Log(_)) => {
                 Err(anyhow::Error::new(Misuse(CacheError::Offline { policy: policy.to_string() }.to_string())))

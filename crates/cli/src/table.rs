@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use flashwise_core::policy::Spec;
+use flashwise_core::policy::{Spec, larc, min};
 use flashwise_sim::results::ResultRow;
 use flashwise_trace::human;
 
@@ -49,9 +49,23 @@ pub fn results(rows: &[ResultRow]) -> String {
     let ram = if in_ram { "RAM: reads that it had, which are hits; " } else { "" };
     let footnote = format!(
         "hits: share of block accesses; {ram}flash writes, replaced and W, the write hits and replaced of the LARC paper: \
-         blocks; of best: share of the hits that FIF (Belady), which knows the future, has."
+         blocks; of best: share of the hits that MIN, which knows the future and need not admit, has{}.",
+        if rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| fills_freely(&policy))) {
+            LARC_FILLS
+        } else {
+            ""
+        }
     );
     grouped(&header, rows, cells, &footnote)
+}
+
+/// What has to be known of LARC's figures.
+const LARC_FILLS: &str =
+    "; larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
+
+/// Whether `policy` is LARC that fills an empty cache with whatever is missed.
+pub fn fills_freely(policy: &Spec) -> bool {
+    policy.info().name == larc::INFO.name && larc::fills_freely(policy.options())
 }
 
 /// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
@@ -225,7 +239,7 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
 fn best_hits(rows: &[ResultRow]) -> HashMap<(&str, u64), u64> {
     let mut best = HashMap::new();
     for row in rows {
-        if row.policy.parse::<Spec>().is_ok_and(|policy| policy.info().offline) {
+        if row.policy == min::INFO.name {
             best.entry((row.trace.as_str(), row.capacity_blocks)).or_insert(row.hits);
         }
     }

@@ -63,7 +63,7 @@ for row, (_, line) in zip(rows, frame.iterrows()):
     );
 }
 
-/// `tests/reference.py` reads the trace, cuts it into blocks and runs six policies by itself; every count must be the same.
+/// `tests/reference.py` reads the trace, cuts it into blocks and runs nine policies by itself; every count must be the same.
 #[test]
 fn counts_equal_those_of_policies_written_in_python() {
     let folder = TempDir::new().unwrap();
@@ -74,7 +74,7 @@ fn counts_equal_those_of_policies_written_in_python() {
         reference.arg(project().join("tests/reference.py")).args([trace, size]);
         let (reference, err, code) = parts(reference.output().unwrap());
         assert_eq!((code, err.as_str()), (0, ""));
-        assert_eq!(reference.lines().count(), 6);
+        assert_eq!(reference.lines().count(), 9);
         for line in reference.lines() {
             let (policy, counts) = line.split_once(' ').unwrap();
             let json = succeed(folder.path(), &["simulate", trace, "--policy", policy, "--size", size, "--json"]);

@@ -32,6 +32,10 @@ const MEANINGS: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
+/// Policies that decide otherwise since the rows were kept, and why.
+const DECISIONS: [(&str, &str); 1] =
+    [("mq", "its lifeTime follows the peak of all temporal distances, and is no shorter than the cache has blocks")];
+
 /// The rows of a CSV file: the cells of each, by column.
 fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
     let mut lines = csv.lines().filter(|line| !line.starts_with('#')).map(cells);
@@ -65,7 +69,8 @@ fn rows_of_every_mode_are_what_they_were() {
         let arguments: Vec<&str> = command.split(' ').chain(["--csv"]).collect();
         let (kept, found) = (rows(&kept), rows(&succeed(&project(), &arguments)));
         assert_eq!(kept.len(), found.len(), "{command}");
-        for (kept, found) in kept.iter().zip(&found) {
+        let is_kept = |row: &&BTreeMap<String, String>| !DECISIONS.iter().any(|(policy, _)| row["policy"] == *policy);
+        for (kept, found) in kept.iter().zip(&found).filter(|(kept, _)| is_kept(kept)) {
             for (column, value) in kept {
                 let is_another = |(files, columns, _): &(&str, &[&str], &str)| {
                     name.starts_with(files) && columns.contains(&column.as_str())

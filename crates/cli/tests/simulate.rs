@@ -66,7 +66,8 @@ fn json_has_the_promised_keys() {
 #[test]
 fn csv_and_the_table_show_the_same_rows() {
     let folder = folder();
-    let arguments = ["simulate", "table1.csv", "--policy", "lru", "--policy", "fif", "--size", "2,4"];
+    let arguments =
+        ["simulate", "table1.csv", "--policy", "lru", "--policy", "FIF", "--policy", "min", "--size", "2,4"];
     insta::assert_snapshot!("table", succeed(folder.path(), &arguments));
     insta::assert_snapshot!("csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
 }

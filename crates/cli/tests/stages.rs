@@ -20,7 +20,7 @@ const REASONS: [&str; 12] = [
     "found --layout none with policy",
     "found --layout log; expected one of them",
     "the whole cache cannot look ahead",
-    "has to fetch what it misses, expected m",
+    "knows the future of hits alone, expected m",
     "knows the future, expected one that can run behind",
     "found --layout none with --gc-victim",
     "is of a layout, and none is named",

@@ -40,7 +40,7 @@ fn an_exported_trace_is_read_back_as_it_was() {
 
 /// What policies make of a trace, without its name.
 fn simulated(folder: &Path, trace: &str) -> String {
-    let arguments = ["simulate", trace, "--policy", "lru", "--policy", "larc", "--policy", "fif", "--size", "1%,10%"];
+    let arguments = ["simulate", trace, "--policy", "lru", "--policy", "larc", "--policy", "min", "--size", "1%,10%"];
     let csv = succeed(folder, &[&arguments[..], &["--csv"]].concat());
     csv.lines().map(|line| format!("{}\n", line.trim_start_matches(trace))).collect()
 }

@@ -9,6 +9,10 @@
 //! assert_eq!(larc.options().text("writes"), "filter", "what is not given has its default");
 //! assert_eq!(larc.to_string(), "larc:fill=ghost,cr=50%");
 //!
+//! assert_eq!(Spec::parse("LARC:fill=ghost")?.to_string(), "larc:fill=ghost");
+//! assert_eq!(Spec::parse("S3FIFO")?.to_string(), "s3-fifo");
+//! assert_eq!(Spec::parse("belady")?.to_string(), "fif");
+//!
 //! let error = "lrac".parse::<Spec>().unwrap_err();
 //! assert!(error.to_string().starts_with("unknown policy 'lrac' (did you mean 'larc'?); expected one of: lru, fifo, "));
 //! # Ok::<(), flashwise_core::options::OptionError>(())
@@ -17,7 +21,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::options::{OptionError, Options, Parameter, named};
+use crate::options::{OptionError, Options, Parameter, is_called, named};
 
 /// A row of a table.
 pub trait Row: fmt::Debug + 'static {
@@ -35,6 +39,9 @@ pub trait Table: 'static {
 
     /// What errors call a thing of this table.
     const WHAT: &'static str;
+
+    /// Other names of rows that users know, each with the row's own.
+    const ALIASES: &'static [(&'static str, &'static str)] = &[];
 
     /// The rows, in the order in which they are listed.
     fn rows() -> &'static [&'static Self::Row];
@@ -54,12 +61,15 @@ pub struct Named<T: Table> {
 }
 
 impl<T: Table> Named<T> {
-    /// Reads a name and options.
+    /// Reads a name, which may be an alias and written as in [`is_called`], and options. It is shown by the row's own name.
     pub fn parse(text: &str) -> Result<Self, OptionError> {
-        let (row, options) = named(T::WHAT, text, T::rows().iter().copied(), |row| row.name())?;
+        let (given, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+        let alias = T::ALIASES.iter().find(|(alias, _)| is_called(given, alias));
+        let meant = alias.map_or_else(|| text.to_owned(), |(_, name)| format!("{name}{rest}"));
+        let (row, options) = named(T::WHAT, &meant, T::rows().iter().copied(), |row| row.name())?;
         let options = Options::parse(row.name(), row.parameters(), options)?;
         T::check(row, &options)?;
-        Ok(Named { text: text.to_owned(), row, options })
+        Ok(Named { text: format!("{}{rest}", row.name()), row, options })
     }
 
     /// The same, shown as `text`.

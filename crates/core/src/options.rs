@@ -129,7 +129,7 @@ pub fn word<T: Copy>(found: &str, words: &[(&'static str, T)]) -> Result<T, Stri
 }
 
 /// Finds what `text`, `name:key=value,key=value`, names in `table`, where each has its name by `name_of`; the rest of the text are its
-/// options. Errors call what is looked for `what`.
+/// options. The name may be written as in [`is_called`]. Errors call what is looked for `what`.
 pub fn named<'a, T>(
     what: &'static str,
     text: &'a str,
@@ -138,11 +138,19 @@ pub fn named<'a, T>(
 ) -> Result<(T, &'a str), OptionError> {
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     let names = table.clone();
-    table.find(|item| name_of(item) == name).map(|item| (item, options)).ok_or_else(|| {
+    table.find(|item| is_called(name, name_of(item))).map(|item| (item, options)).ok_or_else(|| {
         let expected: Vec<_> = names.map(|item| name_of(&item)).collect();
         let near = nearest(name, &expected);
         OptionError::UnknownName { what, name: name.to_owned(), near, expected }
     })
+}
+
+/// Whether `found` is how a user may write `name`: in upper or lower case, with or without its hyphens.
+pub fn is_called(found: &str, name: &str) -> bool {
+    let letters = |text: &str| {
+        text.chars().filter(|&letter| letter != '-').map(|letter| letter.to_ascii_lowercase()).collect::<String>()
+    };
+    letters(found) == letters(name)
 }
 
 /// The name among `names` that `found` was probably meant to be.

@@ -54,6 +54,13 @@ impl Positions {
         true
     }
 
+    /// Whether `position` is in the set.
+    #[inline]
+    pub fn contains(&self, position: u32) -> bool {
+        let (word, bit) = (position as usize / 64, 1 << (position % 64));
+        self.levels[0].get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
     /// The greatest position in the set.
     #[inline]
     pub fn greatest(&self) -> Option<u32> {
@@ -96,6 +103,7 @@ mod tests {
         for _ in 0..100_000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let position = (state >> 8) % [70, 5_000, 300_000][(state >> 30) as usize % 3];
+            assert_eq!(positions.contains(position), set.contains(&position));
             if state & 0x20 == 0 {
                 assert_eq!(positions.insert(position), set.insert(position));
             } else {

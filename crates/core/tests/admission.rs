@@ -93,7 +93,7 @@ fn rules_that_admit_everything_leave_each_policy_as_it_is() {
     for info in POLICIES {
         let alone = alone(info.name, &accesses);
         assert!(alone.contains(&Outcome::Hit));
-        for rule in ["probability:p=1", "size:max=128KiB", "hotness:min=1"] {
+        for rule in ["probability:p=1", "size:max=128KiB", "hotness:min=1", "reject-x:x=0", "write-budget"] {
             assert!(admitted(info.name, rule, dense(), &accesses) == alone, "{}, {rule}", info.name);
         }
     }
@@ -103,7 +103,7 @@ fn rules_that_admit_everything_leave_each_policy_as_it_is() {
 fn rules_that_admit_nothing_never_write_the_cache() {
     let accesses = workload();
     for info in POLICIES {
-        for rule in ["probability:p=0", "size:max=4095", "hotness:history=0", "hotness:top=0"] {
+        for rule in ["probability:p=0", "size:max=4095", "hotness:history=0", "hotness:top=0", "reject-x:history=0"] {
             let outcomes = admitted(info.name, rule, dense(), &accesses);
             assert!(outcomes.iter().all(|outcome| *outcome == Outcome::Bypass), "{}, {rule}", info.name);
         }
@@ -152,6 +152,24 @@ impl Model for MinModel {
     }
 }
 
+/// Misses refused, and the history in the order of first misses, last first, with counts.
+struct RejectXModel(usize, Vec<(u32, usize)>);
+
+impl Model for RejectXModel {
+    fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool {
+        if cached {
+            return false;
+        }
+        if !self.1.iter().any(|(block, _)| *block == access.block) {
+            self.1.insert(0, (access.block, 0));
+            self.1.truncate(2 * CAPACITY);
+        }
+        let (_, misses) = self.1.iter_mut().find(|(block, _)| *block == access.block).unwrap();
+        *misses += 1;
+        *misses > self.0
+    }
+}
+
 struct TopModel(f64, Vec<(u32, usize)>);
 
 impl Model for TopModel {
@@ -185,11 +203,14 @@ impl<M: Model> Model for ReadsModel<M> {
 #[test]
 fn every_rule_does_what_its_model_does_with_either_index() {
     let accesses = workload();
-    let models: [(&str, Make); 9] = [
+    let models: [(&str, Make); 12] = [
         ("size:max=16KiB", || Box::new(SizeModel(16 << 10))),
         ("size", || Box::new(SizeModel(64 << 10))),
         ("hotness", || Box::new(MinModel(2, vec![]))),
         ("hotness:min=4", || Box::new(MinModel(4, vec![]))),
+        ("reject-x", || Box::new(RejectXModel(1, vec![]))),
+        ("reject-x:x=3", || Box::new(RejectXModel(3, vec![]))),
+        ("reject-x:x=1,writes=admit", || Box::new(ReadsModel(RejectXModel(1, vec![])))),
         ("hotness:top=10%", || Box::new(TopModel(0.1, vec![]))),
         ("hotness:top=50%", || Box::new(TopModel(0.5, vec![]))),
         ("size:max=4KiB,writes=admit", || Box::new(ReadsModel(SizeModel(4 << 10)))),
@@ -316,7 +337,7 @@ fn rules_are_named_and_misspellings_are_answered_with_the_nearest() {
     assert!(error("sise").starts_with("unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, "));
     assert_eq!(error("probability:p=1.5"), "probability: option 'p' is '1.5', expected a number from 0 to 1");
     assert_eq!(error("size:max=64KB"), "size: option 'max' is '64KB', expected a size in bytes of at least 0B");
-    assert!(error("auto:policies=lru+lcar").starts_with("unknown policy 'lcar' (did you mean 'larc'?)"));
+    assert!(error("auto:policies=lru+lrac").starts_with("unknown policy 'lrac' (did you mean 'larc'?)"));
     let repeated = "auto: option 'policies' is 'lru+lru', expected each policy once";
     assert_eq!(error("auto:policies=lru+lru"), repeated);
     assert!(error("auto:policies=lru+fif").ends_with("expected policies that do not know the future"));

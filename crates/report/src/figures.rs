@@ -7,8 +7,19 @@ use super::numbers::{bytes, count, counted, percent, signed};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
+use flashwise_core::policy::{Spec, larc};
 use flashwise_sim::results::{CacheFigures, EnduranceFigures, ResultRow, TierFigures};
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+
+/// What has to be known of LARC's hits.
+const LARC_FILLS: &str = " larc fills an empty cache with whatever is missed, and keeps that for as long as nothing else is missed twice; \
+                          larc:fill=ghost, Algorithm 1 to the letter, does not.";
+
+/// Whether this is LARC that fills an empty cache with whatever is missed.
+fn fills_freely(policy: &str) -> bool {
+    Spec::parse(policy)
+        .is_ok_and(|policy| policy.info().name == larc::INFO.name && larc::fills_freely(policy.options()))
+}
 
 /// What stands in a table for a policy that was not simulated at a size.
 pub const NOT_RUN: &str = "not run";
@@ -31,10 +42,9 @@ impl<'a> Subject<'a> {
         let chart = self.hit_ratio_chart();
         let cell = |row: &ResultRow| Some(percent(row.hit_ratio));
         let table = self.by_policy("Hit ratio by policy and cache size", &self.grid.policies, cell);
-        Figure {
-            caption: "Hit ratio: the share of the accesses whose block is in the cache.".to_owned(),
-            ..figure(&chart, table)
-        }
+        let larc = if self.grid.policies.iter().any(|policy| fills_freely(policy.name)) { LARC_FILLS } else { "" };
+        let caption = format!("Hit ratio: the share of the accesses whose block is in the cache.{larc}");
+        Figure { caption, ..figure(&chart, table) }
     }
 
     /// The chart of [`hit_ratio`](Self::hit_ratio).
@@ -79,46 +89,46 @@ impl<'a> Subject<'a> {
         Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
     }
 
-    /// How far the policies' hit ratios are from FIF's, and their flash writes; nothing without FIF or without others.
-    pub fn distance_to_fif(&self) -> Vec<Figure> {
-        let Some(fif) = self.grid.fif() else { return Vec::new() };
-        let others: Vec<_> = self.grid.policies.iter().copied().filter(|&policy| policy != fif).collect();
+    /// How far the policies' hit ratios are from MIN's, and their flash writes; nothing without MIN or without others.
+    pub fn distance_to_bound(&self) -> Vec<Figure> {
+        let Some(bound) = self.grid.bound() else { return Vec::new() };
+        let others: Vec<_> = self.grid.policies.iter().copied().filter(|&policy| policy != bound).collect();
         if others.is_empty() {
             return Vec::new();
         }
-        let of_fif = |row: &ResultRow| {
+        let of_bound = |row: &ResultRow| {
             self.grid
                 .sizes
                 .iter()
                 .find(|size| size.blocks == row.capacity_blocks)
-                .and_then(|&size| self.grid.row(fif, size))
+                .and_then(|&size| self.grid.row(bound, size))
         };
-        let points = |row: &ResultRow| Some((row.hit_ratio - of_fif(row)?.hit_ratio) * 100.0);
-        let title = "Hit ratio compared with FIF";
+        let points = |row: &ResultRow| Some((row.hit_ratio - of_bound(row)?.hit_ratio) * 100.0);
+        let title = "Hit ratio compared with MIN";
         let chart =
-            self.against_size("points", title, "Hit ratio minus FIF's, in percentage points", "", &points, &others);
-        let caption = "Hit ratio minus that of FIF, in percentage points";
+            self.against_size("points", title, "Hit ratio minus MIN's, in percentage points", "", &points, &others);
+        let caption = "Hit ratio minus that of MIN, in percentage points";
         let table = self.by_policy(caption, &others, |row| points(row).map(signed));
-        let caption = "Hit ratio compared with FIF: 0 is as good, \u{2212}5 is five percentage points fewer hits.";
+        let caption = "Hit ratio compared with MIN: 0 is as good, \u{2212}5 is five percentage points fewer hits.";
         let hits = Figure { caption: caption.to_owned(), ..figure(&chart, table) };
 
         let more = |row: &ResultRow| {
-            let fif = of_fif(row)?.flash_writes_blocks;
-            (fif > 0).then(|| (row.flash_writes_blocks as f64 / fif as f64 - 1.0) * 100.0)
+            let bound = of_bound(row)?.flash_writes_blocks;
+            (bound > 0).then(|| (row.flash_writes_blocks as f64 / bound as f64 - 1.0) * 100.0)
         };
-        let title = "Flash writes compared with FIF";
+        let title = "Flash writes compared with MIN";
         let chart = self.against_size(
-            "writes-to-fif",
+            "writes-to-bound",
             title,
-            "Flash writes more or less than FIF's, in percent",
+            "Flash writes more or less than MIN's, in percent",
             "%",
             &more,
             &others,
         );
         let cell = |row: &ResultRow| more(row).map(|more| format!("{}%", signed(more)));
-        let table = self.by_policy("Flash writes more (+) or less (\u{2212}) than those of FIF", &others, cell);
-        let caption = "Flash writes compared with FIF: \u{2212}50% is half of what FIF writes. FIF admits every missed block, so \
-                       a policy can write less.";
+        let table = self.by_policy("Flash writes more (+) or less (\u{2212}) than those of MIN", &others, cell);
+        let caption = "Flash writes compared with MIN: \u{2212}50% is half of what MIN writes. It admits only blocks that \
+                       it will hit.";
         vec![hits, Figure { caption: caption.to_owned(), ..figure(&chart, table) }]
     }
 

@@ -20,7 +20,7 @@ pub struct FrontierPoint {
 /// The chart as an SVG file in light and in dark.
 pub fn frontier_chart(points: &[FrontierPoint]) -> String {
     let names = ["What knows the future", "What can run", "Other caches that can run"];
-    let looks = Looks::new(["fif", "frontier"]);
+    let looks = Looks::new(["min", "frontier"]);
     let place = |point: &FrontierPoint| (point.erasures.max(1.0).log10(), point.rhr * 100.0);
     let frontier = |offline: bool| -> Vec<(f64, f64)> {
         points.iter().filter(|point| point.offline == offline && point.frontier).map(place).collect()
@@ -30,7 +30,7 @@ pub fn frontier_chart(points: &[FrontierPoint]) -> String {
     let line = |name: &str, look, points| Series { name: name.to_owned(), look, points };
     let mut series: Vec<Series> = others.map(other).collect();
     series.push(line(names[1], looks.of("frontier"), frontier(false)));
-    series.push(line(names[0], looks.of("fif"), frontier(true)));
+    series.push(line(names[0], looks.of("min"), frontier(true)));
     series.retain(|series| !series.points.is_empty());
     let x = powers_of_ten("Erasures (logarithmic)", points.iter().map(|point| point.erasures.max(1.0)));
     let y = linear("Read hit ratio", points.iter().map(|point| point.rhr * 100.0), "%");

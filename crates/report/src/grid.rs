@@ -1,6 +1,7 @@
 //! The rows of one trace as a grid of policies and cache sizes, which tables, charts and sentences read.
 
 use super::numbers;
+use flashwise_core::policy::Spec;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::ResultRow;
 
@@ -15,7 +16,10 @@ pub struct GridPolicy<'a> {
 
 impl<'a> GridPolicy<'a> {
     fn new(name: &'a str) -> Self {
-        let offline = Algorithm::parse(name).map_or(base(name) == "fif", |algorithm| algorithm.offline());
+        let offline = Algorithm::parse(name).map_or_else(
+            |_| Spec::parse(name).is_ok_and(|policy| policy.info().offline),
+            |algorithm| algorithm.offline(),
+        );
         GridPolicy { name, offline }
     }
 
@@ -79,9 +83,9 @@ impl<'a> Grid<'a> {
         self.rows.iter().find(|row| row.policy == policy.name && row.capacity_blocks == size.blocks)
     }
 
-    /// FIF: the offline optimum among caches that admit every missed block.
-    pub fn fif(&self) -> Option<GridPolicy<'a>> {
-        self.policies.iter().copied().find(|policy| policy.base() == "fif")
+    /// MIN with bypass: the most hits that are possible.
+    pub fn bound(&self) -> Option<GridPolicy<'a>> {
+        self.policies.iter().copied().find(|policy| policy.base() == "min")
     }
 
     /// The policy that others are compared with.

@@ -52,7 +52,7 @@ const COLOURS: &[(&str, &str, &str)] = &[
     ("--fw-6", "#1a7394", "#6fdaeb"),
     ("--fw-7", "#891014", "#ea9e9d"),
     ("--fw-8", "#894ae0", "#a5a3f9"),
-    ("--fw-fif", "#3d434b", "#d5d9de"),
+    ("--fw-bound", "#3d434b", "#d5d9de"),
     ("--fw-read", "#1f5f8b", "#86c5f0"),
     ("--fw-write", "#a4460f", "#f7ad77"),
 ];
@@ -69,8 +69,8 @@ const LOOKS: [Look; 8] = [
     Look { colour: "--fw-8", dash: "14 3 3 3", marker: Marker::Circle },
 ];
 
-/// FIF, the bound: apart from the policies that take a colour in turn.
-const FIF: Look = Look { colour: "--fw-fif", dash: "2 4", marker: Marker::Cross };
+/// MIN, the bound: apart from the policies that take a colour in turn.
+const BOUND: Look = Look { colour: "--fw-bound", dash: "2 4", marker: Marker::Cross };
 /// Reads, in charts of reads and writes.
 pub const READS: Look = Look { colour: "--fw-read", dash: "", marker: Marker::Circle };
 /// Writes, in charts of reads and writes.
@@ -89,8 +89,8 @@ impl Looks {
             if looks.iter().any(|(name, _)| name == policy) {
                 continue;
             }
-            let look = if policy == "fif" {
-                FIF
+            let look = if policy == "min" {
+                BOUND
             } else {
                 let shifted = LOOKS[(turn + turn / LOOKS.len() * 3) % LOOKS.len()];
                 turn += 1;
@@ -153,7 +153,7 @@ mod tests {
                     assert!(found >= least, "{name} on {ground}, dark {dark}: {found:.2}");
                 }
             }
-            for look in LOOKS.iter().chain([&FIF, &READS, &WRITES]) {
+            for look in LOOKS.iter().chain([&BOUND, &READS, &WRITES]) {
                 let found = contrast(colour(look.colour, dark), colour("--fw-page", dark));
                 assert!(found >= 3.0, "{}, dark {dark}: {found:.2}", look.colour);
             }

@@ -53,12 +53,12 @@ pub fn traces(sections: &[Section], grids: &[Grid]) -> Table {
         "Accessed before",
         "Most hits",
         "Hit ratio",
-        "FIF there",
+        "MIN there",
         "With a cache of",
         "Flash writes",
     ];
     let mut table =
-        Table::new("All traces: the policy with the most hits, and what FIF hits at the same size", columns);
+        Table::new("All traces: the policy with the most hits, and what MIN hits at the same size", columns);
     for (section, grid) in sections.iter().zip(grids) {
         let info = &section.info;
         let working_set = bytes(info.unique_blocks.saturating_mul(info.block_size_bytes));
@@ -66,10 +66,10 @@ pub fn traces(sections: &[Section], grids: &[Grid]) -> Table {
             vec![count(info.accesses), about_percent(info.read_share), working_set, about_percent(info.reaccess_ratio)];
         match grid.best() {
             Some((size, best)) => {
-                let fif = grid.fif().and_then(|fif| grid.row(fif, size));
+                let bound = grid.bound().and_then(|bound| grid.row(bound, size));
                 cells.push(best.policy.clone());
                 cells.push(percent(best.hit_ratio));
-                cells.push(fif.map_or_else(|| "not run".to_owned(), |fif| percent(fif.hit_ratio)));
+                cells.push(bound.map_or_else(|| "not run".to_owned(), |bound| percent(bound.hit_ratio)));
                 cells.push(format!("{}\n{}", bytes(size.bytes), counted(size.blocks, "block", "blocks")));
                 let blocks = counted(best.flash_writes_blocks, "block", "blocks");
                 cells.push(format!("{}\n{blocks}", bytes(best.flash_bytes_written)));

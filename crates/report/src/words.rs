@@ -38,20 +38,22 @@ fn hits(info: &Info, grid: &Grid, size: GridSize, best: &ResultRow) -> String {
         return "Caching is not worthwhile here: no block is accessed twice, so no cache can hit.".to_owned();
     }
     if best.hits == 0 {
-        let fif = beside_fif(grid, size, best);
-        return format!("No policy hits at all, although {again} of the accesses are to a block accessed before{fif}.");
+        let beside = beside_bound(grid, size, best);
+        return format!(
+            "No policy hits at all, although {again} of the accesses are to a block accessed before{beside}."
+        );
     }
     let (leader, leads) = leader(grid, size, best);
-    let fif = beside_fif(grid, size, best);
+    let beside = beside_bound(grid, size, best);
     if info.reaccess_ratio < REACCESS_RATIO_MIN {
         return format!(
-            "Caching is hardly worthwhile here, because only {again} of the accesses are to a block accessed before: {leader}{fif}."
+            "Caching is hardly worthwhile here, because only {again} of the accesses are to a block accessed before: {leader}{beside}."
         );
     }
     if best.hit_ratio < HIT_RATIO_MIN {
         return format!(
             "Caching is hardly worthwhile at these sizes, although {again} of the accesses are to a block accessed before: \
-             {leader}{fif}."
+             {leader}{beside}."
         );
     }
     // A policy's name is not capitalised.
@@ -60,7 +62,7 @@ fn hits(info: &Info, grid: &Grid, size: GridSize, best: &ResultRow) -> String {
     let bound = (best.warmup_accesses == 0).then(|| format!("a cache without bound would hit {again}"));
     let rest: Vec<_> = leads.into_iter().chain(bound).collect();
     let rest = if rest.is_empty() { String::new() } else { format!("; {}", rest.join(", and ")) };
-    format!("{leader}{fif}{rest}.")
+    format!("{leader}{beside}{rest}.")
 }
 
 /// Who hits most and where, and at how many sizes it leads if not at all.
@@ -113,23 +115,26 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// How FIF compares with `best` at the same size.
-fn beside_fif(grid: &Grid, size: GridSize, best: &ResultRow) -> String {
-    let Some(fif) = grid.fif().filter(|fif| fif.name != best.policy).and_then(|fif| grid.row(fif, size)) else {
+/// How MIN compares with `best` at the same size.
+fn beside_bound(grid: &Grid, size: GridSize, best: &ResultRow) -> String {
+    let Some(bound) = grid.bound().filter(|bound| bound.name != best.policy).and_then(|bound| grid.row(bound, size))
+    else {
         return String::new();
     };
-    let points = points(fif.hit_ratio - best.hit_ratio);
+    let points = points(bound.hit_ratio - best.hit_ratio);
     if best.hits == 0 {
-        return match fif.hits {
-            0 => ", and neither does FIF, which knows the future".to_owned(),
-            _ => format!("; FIF, which knows the future, hits {} with {}", about_percent(fif.hit_ratio), size.named()),
+        return match bound.hits {
+            0 => ", and neither does MIN, which knows the future".to_owned(),
+            _ => {
+                format!("; MIN, which knows the future, hits {} with {}", about_percent(bound.hit_ratio), size.named())
+            }
         };
     }
-    match fif.hits.cmp(&best.hits) {
-        std::cmp::Ordering::Greater => format!(", {points} below FIF, which knows the future"),
-        std::cmp::Ordering::Equal => ", as much as FIF, which knows the future".to_owned(),
+    match bound.hits.cmp(&best.hits) {
+        std::cmp::Ordering::Greater => format!(", {points} below MIN, which knows the future"),
+        std::cmp::Ordering::Equal => ", as much as MIN, which knows the future".to_owned(),
         std::cmp::Ordering::Less => {
-            format!(", {points} above FIF, which knows the future but admits every block")
+            format!(", {points} above MIN, which has the most hits of the whole trace")
         }
     }
 }

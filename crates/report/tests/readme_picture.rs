@@ -9,7 +9,7 @@ use flashwise_sim::size::Size;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
 
-const POLICIES: [&str; 7] = ["lru", "lfu", "2q", "arc", "larc", "s3-fifo", "fif"];
+const POLICIES: [&str; 7] = ["lru", "lfu", "2q", "arc", "larc", "s3-fifo", "min"];
 
 #[test]
 fn the_picture_in_the_readme_is_up_to_date() {

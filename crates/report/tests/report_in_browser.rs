@@ -94,7 +94,7 @@ fn browse(directory: &Path, page: &Path, arguments: &[&str]) -> String {
 }
 
 fn page() -> String {
-    let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "fif", "larc:fill=ghost,writes=admit"];
+    let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "min", "larc:fill=ghost,writes=admit"];
     let runs = Runs { policies, sizes: "1%,2%,5%,10%,20%,50%", epoch: Some(500) };
     render(&report(&[("first.csv", 3000), ("a path/to the <second> & last.csv", 500)], &runs)).unwrap()
 }
@@ -118,7 +118,7 @@ fn check_layout(found: &Value) {
     assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-    // For each trace: hits, writes, W, two to FIF, reuse distances, and two over time for each of six sizes.
+    // For each trace: hits, writes, W, two to MIN, reuse distances, and two over time for each of six sizes.
     assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(36), &Value::from(36)));
     // A table for each figure, for each trace and all its counts, and of the policies and the traces.
     assert_eq!(found["tables"], 36 + 4 + 2);
@@ -239,7 +239,7 @@ fn screenshots_in_light_and_dark_are_drawn_and_differ() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("report.html");
     fs::write(&path, page()).unwrap();
-    let runs = Runs { policies: &["lru", "larc", "fif"], sizes: "1%,10%,50%", epoch: None };
+    let runs = Runs { policies: &["lru", "larc", "min"], sizes: "1%,10%,50%", epoch: None };
     let chart = directory.path().join("chart.svg");
     fs::write(&chart, hit_ratio_chart(&report(&[("t.csv", 1000)], &runs).sections[0].rows)).unwrap();
     for (page, bytes_min) in [(&path, 50_000), (&chart, 5_000)] {

@@ -115,6 +115,7 @@ impl Visitor<u32> for Replay<'_> {
     type Output = (Counters, Vec<Counters>);
 
     fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Self::Output {
+        self.next_uses.into_iter().for_each(|next_uses| policy.foresee(next_uses));
         let warmup = self.counting.warmup.accesses(self.trace.len());
         let epoch = self.counting.epoch.unwrap_or(u64::MAX);
         let (mut counted, mut in_epoch, mut epochs) = (Counters::default(), Counters::default(), Vec::new());

@@ -24,6 +24,28 @@ pub trait Judge<I: Index>: Sized {
         let _ = block;
     }
 
+    /// Tells the time, which never goes back, of the accesses that follow.
+    #[inline]
+    fn tick(&mut self, time_us: u64) {
+        let _ = time_us;
+    }
+
+    /// Notes that a block is written to the cache: it hits by a write, or is admitted.
+    #[inline]
+    fn note_written(&mut self) {}
+
+    /// Notes that the policy evicted `block` for one that was admitted.
+    #[inline]
+    fn note_evicted(&mut self, block: I::Key) {
+        let _ = block;
+    }
+
+    /// Notes that the cache has `len` blocks, after one was admitted or removed.
+    #[inline]
+    fn note_len(&mut self, len: usize, admitted: Option<I::Key>) {
+        let _ = (len, admitted);
+    }
+
     /// Whether anything is remembered of `block`.
     fn remembers(&self, block: I::Key) -> bool {
         let _ = block;
@@ -74,6 +96,22 @@ impl<P: Policy<Key = I::Key>, I: Index> Admitted<P, I> {
         &self.rule
     }
 
+    /// Tells the rule what became of an access that it let through.
+    #[inline(always)]
+    fn note(&mut self, access: &Access<I::Key>, outcome: &Outcome<I::Key>) {
+        match *outcome {
+            Outcome::Admit { evicted } => {
+                self.rule.note_written();
+                if let Some(evicted) = evicted {
+                    self.rule.note_evicted(evicted);
+                }
+                self.rule.note_len(self.policy.len(), Some(access.block));
+            }
+            Outcome::Hit if access.op == Op::Write => self.rule.note_written(),
+            _ => {}
+        }
+    }
+
     /// The rule, to change its threshold.
     pub fn rule_mut(&mut self) -> &mut Rule<I> {
         &mut self.rule
@@ -93,16 +131,24 @@ impl<P: Policy<Key = I::Key>, I: Index> Policy for Admitted<P, I> {
         } else {
             self.rule.judge(&access, || self.policy.contains(access.block))
         };
-        if admitted { self.policy.access(access) } else { Outcome::Bypass }
+        if !admitted {
+            return Outcome::Bypass;
+        }
+        let outcome = self.policy.access(access);
+        self.note(&access, &outcome);
+        outcome
     }
 
     fn remove(&mut self, block: I::Key) -> bool {
         self.rule.forget(block);
-        self.policy.remove(block)
+        let removed = self.policy.remove(block);
+        self.rule.note_len(self.policy.len(), None);
+        removed
     }
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
+        self.rule.tick(time_us);
         self.policy.tick(time_us);
     }
 

@@ -44,11 +44,16 @@ pub mod auto;
 pub mod controller;
 pub mod history;
 pub mod hotness;
+pub mod misses;
+pub mod nhit;
 #[cfg(any(test, feature = "planted"))]
 pub mod planted;
 pub mod probability;
+pub mod reject_x;
 pub mod shadow;
 pub mod size;
+pub mod tinylfu;
+pub mod write_budget;
 
 use crate::access::Access;
 use crate::array::{Array, Device, Tier};
@@ -275,6 +280,26 @@ macro_rules! rules {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_admitted(rule, block),)* }
             }
 
+            #[inline]
+            fn tick(&mut self, time_us: u64) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::tick(rule, time_us),)* }
+            }
+
+            #[inline]
+            fn note_written(&mut self) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_written(rule),)* }
+            }
+
+            #[inline]
+            fn note_evicted(&mut self, block: I::Key) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_evicted(rule, block),)* }
+            }
+
+            #[inline]
+            fn note_len(&mut self, len: usize, admitted: Option<I::Key>) {
+                match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::note_len(rule, len, admitted),)* }
+            }
+
             /// Whether it remembers anything of `block`.
             pub fn remembers(&self, block: I::Key) -> bool {
                 match self { $($(#[$attribute])* Rule::$rule(rule) => Judge::<I>::remembers(rule, block),)* }
@@ -329,6 +354,10 @@ rules! {
         size::Size,
         hotness::Hotness<I>,
         probability::Probability,
+        reject_x::RejectX<I>,
+        nhit::Nhit<I>,
+        tinylfu::TinyLfu,
+        write_budget::WriteBudget,
         #[cfg(any(test, feature = "planted"))]
         planted::Planted,
     }

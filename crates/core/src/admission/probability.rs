@@ -64,14 +64,14 @@ impl Probability {
     }
 
     /// Admits with the probability `p`, from 0 to 1, from now on.
-    fn set_p(&mut self, p: f64) {
+    pub(super) fn set_p(&mut self, p: f64) {
         assert!((0.0..=1.0).contains(&p), "p = {p}");
         self.p = (p * (1_u64 << BITS) as f64) as u64;
     }
 
     /// Whether the missed block is admitted.
     #[inline]
-    fn admits(&mut self) -> bool {
+    pub(super) fn admits(&mut self) -> bool {
         // SplitMix64 (Steele, Lea, Flood 2014).
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;

@@ -59,6 +59,18 @@ impl<I: Index> Fif<I> {
         self.index.get(block, |node| key_of(&self.block_at, &self.never, node))
     }
 
+    /// The next use of the block that would be evicted: [`NEVER`] if it has none. Nothing if the cache is empty.
+    #[inline]
+    pub(super) fn furthest_use(&self) -> Option<u32> {
+        if self.never.is_empty() { self.next_uses.greatest() } else { Some(NEVER) }
+    }
+
+    /// Whether the cache is full.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.len == self.c
+    }
+
     #[inline]
     fn insert(&mut self, block: I::Key, next_use: u32) {
         let node = if next_use == NEVER {

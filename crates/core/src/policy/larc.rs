@@ -88,6 +88,12 @@ pub struct Larc<I: Index> {
     blocks: Blocks<I, ()>,
 }
 
+/// Whether LARC with these options fills an empty cache with whatever is missed. A scan then stays in the cache for as long as nothing
+/// outside of it is accessed twice.
+pub fn fills_freely(options: &Options) -> bool {
+    options.text("fill") == "admit"
+}
+
 impl<I: Index> Larc<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
@@ -102,7 +108,7 @@ impl<I: Index> Larc<I> {
             c_r_min,
             c_r_max,
             tuning,
-            fills_freely: options.text("fill") == "admit",
+            fills_freely: fills_freely(options),
             writes_admit: options.text("writes") == "admit",
             blocks: Blocks::new(index, 1, 1),
         }

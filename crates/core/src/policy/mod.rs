@@ -21,17 +21,23 @@
 //! A box costs a call for each access. Where that matters, a [`Visitor`] of one's own runs each policy as its own, inlined type.
 
 pub mod arc;
+pub mod car;
+pub mod clock;
 pub mod fif;
 pub mod fifo;
 pub mod larc;
+pub mod lecar;
 pub mod lfu;
 pub mod lirs;
 pub mod lru;
+pub mod min;
 pub mod mq;
+pub mod ocf_lru;
 #[cfg(any(test, feature = "planted"))]
 pub mod planted;
 pub mod s3_fifo;
 pub mod sieve;
+pub mod slru;
 pub mod two_q;
 pub mod w_tinylfu;
 
@@ -70,6 +76,11 @@ pub trait Policy {
 
     /// The same, to change it.
     fn blocks_mut(&mut self) -> Option<&mut dyn Queues<Self::Key>>;
+
+    /// Shows a policy that knows the future the [next uses](Access::next_use) of all accesses that follow, before the first of them.
+    fn foresee(&mut self, next_uses: &[u32]) {
+        let _ = next_uses;
+    }
 
     /// Decides about one access.
     fn access(&mut self, access: Access<Self::Key>) -> Outcome<Self::Key>;
@@ -213,6 +224,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
 
     pass_on!(self => (**self));
 
+    fn foresee(&mut self, next_uses: &[u32]) {
+        (**self).foresee(next_uses);
+    }
+
     fn access(&mut self, access: Access<P::Key>) -> Outcome<P::Key> {
         (**self).access(access)
     }
@@ -274,6 +289,7 @@ impl Table for Policies {
     type Row = Info;
 
     const WHAT: &'static str = "policy";
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("belady", "fif"), ("opt", "fif")];
 
     fn rows() -> &'static [&'static Info] {
         POLICIES
@@ -334,16 +350,22 @@ macro_rules! policies {
 policies! {
     lru::Lru,
     fifo::Fifo,
+    clock::Clock,
+    slru::Slru,
     lfu::Lfu,
     two_q::TwoQ,
     mq::Mq,
     arc::Arc,
+    car::Car,
     larc::Larc,
     lirs::Lirs,
+    lecar::Lecar,
     s3_fifo::S3Fifo,
     sieve::Sieve,
     w_tinylfu::WTinyLfu,
+    ocf_lru::OcfLru,
     fif::Fif,
+    min::Min,
     #[cfg(any(test, feature = "planted"))]
     planted::Planted,
 }

@@ -3,11 +3,12 @@
 //! Source: Zhou, Philbin, Li: The Multi-Queue Replacement Algorithm for Second Level Buffer Caches. USENIX 2001, section 4.
 //!
 //! Departures from the paper:
-//! - The paper wants `lifeTime` to be about the peak temporal distance: of the distances between two accesses to a block that
-//!   are longer than the cache has blocks, the most frequent one. How to gather it is left open. Here distances are counted
-//!   from the first access on, as in the paper's figures by powers of two, for every access to a block that is cached or in
-//!   `Qout`; `lifeTime` is the upper end of the group with most accesses, and until there is one the number of cache blocks.
-//!   A block keeps the `expireTime` that it was given when `lifeTime` was another. `life` sets a fixed `lifeTime`.
+//! - The paper wants `lifeTime` to be about the peak temporal distance, the most frequent of the distances between two accesses to
+//!   a block. How to gather it is left open. Here distances are counted from the first access on, as in the paper's figures by
+//!   powers of two, for every access to a block that is cached or in `Qout`; `lifeTime` is the upper end of the group with most
+//!   accesses, but no less than the number of cache blocks: in a first-level cache the peak is shorter than what any policy
+//!   keeps, and with less blocks would sink before LRU gives them up. (To leave distances out that are no longer than the cache
+//!   has blocks, as in a second-level cache, makes MQ worse than LRU where most are short.) A block keeps the `expireTime` that it was given when `lifeTime` was another. `life` sets a fixed `lifeTime`.
 //! - As in the paper's algorithm, a miss evicts before it looks for the block in `Qout`. A block at the head of a full `Qout`
 //!   is therefore forgotten for the victim that makes room for it.
 //! - Times are counted modulo 2^32, and `lifeTime` is at most 2^30 accesses.
@@ -133,13 +134,12 @@ impl<I: Index> Mq<I> {
         let Some(Distances { accesses, peak }) = &mut self.distances else {
             return;
         };
-        if distance as usize > self.c {
-            let group = distance.ilog2();
-            accesses[group as usize] += 1;
-            if accesses[group as usize] > accesses[*peak as usize] {
-                *peak = group;
-                self.life_time = (2 << group).min(LIFE_TIME_MAX) as Time;
-            }
+        let group = distance.ilog2();
+        accesses[group as usize] += 1;
+        if accesses[group as usize] > accesses[*peak as usize] {
+            *peak = group;
+            let life_time = (2_u64 << group).max(self.c as u64);
+            self.life_time = life_time.min(LIFE_TIME_MAX) as Time;
         }
     }
 
@@ -336,17 +336,17 @@ mod tests {
         }
     }
 
-    /// Two blocks: distances above 2 count, 3 in the group 2 to 3 and 5 in the group 4 to 7.
+    /// Two blocks: distances of 1 are a group, 3 is in that from 2 to 3, and 5 in that from 4 to 7.
     ///
     ///     time   access   distance   counts of the groups   lifeTime
     ///     0      1                                          2
     ///     1      2                                          2
     ///     2      3                                          2
-    ///     3      1        3          1 0                    4
-    ///     4      1        1          1 0                    4
-    ///     5      4                   1 0                    4
-    ///     6      2        5          1 1                    4     a tie changes nothing
-    ///     7      3        5          1 2                    8
+    ///     3      1        3          0 1 0                  4
+    ///     4      1        1          1 1 0                  4     a tie changes nothing
+    ///     5      4                   1 1 0                  4
+    ///     6      2        5          1 1 1                  4
+    ///     7      3        5          1 1 2                  8
     #[test]
     fn life_time_follows_the_peak_temporal_distance() {
         let mut mq = mq(2, "");
@@ -354,6 +354,15 @@ mod tests {
             mq.access(Access::read(block));
             assert_eq!(mq.life_time, life_time, "after the access to {block} at time {}", mq.current_time - 1);
             mq.check();
+        }
+    }
+
+    #[test]
+    fn life_time_is_never_shorter_than_the_cache_has_blocks() {
+        let mut mq = mq(10, "");
+        for block in [1, 1, 1, 2, 2] {
+            mq.access(Access::read(block));
+            assert_eq!(mq.life_time, 10);
         }
     }
 

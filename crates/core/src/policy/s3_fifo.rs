@@ -12,9 +12,10 @@
 //!   goes there may push `x` out.
 //! - An empty `S` evicts nothing, even where its share of the cache is 0 blocks.
 //!
-//! The authors' libCacheSim differs: it evicts from `M` whenever `M` is above its share (rounded to blocks),
-//! `evictS` lets `M` grow above it meanwhile, and it looks `x` up in `G` first. Since 2024 its misses go to `M` when `S` has
-//! its share and the cache is not full yet; the paper's go to `S`.
+//! `variant=libcachesim` is what the authors ship in libCacheSim 0.3: it evicts from `M` whenever `M` is above its share, `evictS`
+//! lets `M` grow above it meanwhile, `x` is looked up in `G` and leaves it first, shares are whole blocks, and before the first
+//! eviction a miss goes to `M` once `S` has its share. (Where `S` has a share of one block or none libCacheSim admits nothing; here it
+//! does.)
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
@@ -48,6 +49,12 @@ pub static INFO: Info = Info {
             meaning: "blocks hit more often than this in the small queue move to the main queue; hits are counted up to 3 \
                       (Algorithm 1)",
         },
+        Parameter {
+            name: "variant",
+            kind: Kind::Choice(&["paper", "libcachesim"]),
+            default: "paper",
+            meaning: "Algorithm 1 of the paper, or what its authors ship in libCacheSim",
+        },
     ],
     offline: false,
 };
@@ -71,6 +78,10 @@ pub struct S3Fifo<I: Index> {
     m_target: f64,
     g_max: usize,
     threshold: u8,
+    /// Whether it is libCacheSim's variant.
+    as_shipped: bool,
+    /// Whether a block was evicted yet.
+    has_evicted: bool,
     /// Each block with its freq.
     blocks: Blocks<I, u8>,
 }
@@ -79,19 +90,27 @@ impl<I: Index> S3Fifo<I> {
     /// An empty cache of `capacity` blocks.
     pub fn new(index: I, capacity: usize, options: &Options) -> Self {
         let c = capacity as f64;
-        let s_target = options.number("small") * c;
+        let as_shipped = options.text("variant") == "libcachesim";
+        let s_share = options.number("small") * c;
+        let s_target = if as_shipped { s_share.floor() } else { s_share };
         S3Fifo {
             c: capacity,
             s_target,
             m_target: c - s_target,
             g_max: (options.number("ghost") * c) as usize,
             threshold: options.count("threshold") as u8,
+            as_shipped,
+            has_evicted: false,
             blocks: Blocks::new(index, 2, 1),
         }
     }
 
     fn evict(&mut self) -> Option<I::Key> {
         let s = self.blocks.len(S);
+        if self.as_shipped {
+            let m_is_above_its_share = self.blocks.len(M) as f64 > self.m_target;
+            return if m_is_above_its_share || s == 0 { self.evict_m() } else { self.evict_s() };
+        }
         if s > 0 && s as f64 >= self.s_target { self.evict_s() } else { self.evict_m() }
     }
 
@@ -106,7 +125,7 @@ impl<I: Index> S3Fifo<I> {
             }
             *self.blocks.data_mut(t) = 0;
             self.blocks.move_front(t, M);
-            if self.blocks.len(M) as f64 > self.m_target {
+            if !self.as_shipped && self.blocks.len(M) as f64 > self.m_target {
                 return self.evict_m();
             }
         }
@@ -132,9 +151,16 @@ impl<I: Index> S3Fifo<I> {
     }
 
     fn insert(&mut self, x: I::Key) -> Option<I::Key> {
+        let was_in_g = self.as_shipped && self.blocks.forget(x).is_some();
         let mut evicted = None;
         while self.blocks.len(S) + self.blocks.len(M) == self.c {
             evicted = self.evict();
+            self.has_evicted = true;
+        }
+        let fills_m = self.as_shipped && !self.has_evicted && self.blocks.len(S) as f64 >= self.s_target;
+        if was_in_g || fills_m {
+            self.blocks.insert_front(M, x, 0);
+            return evicted;
         }
         if let Some(ghost) = self.blocks.find(x) {
             *self.blocks.data_mut(ghost) = 0;
@@ -233,6 +259,26 @@ mod tests {
             (6, evict(5), "6 | 3 2 | 5 4"),
         ];
         compare(s3_fifo(3, "ghost=67%"), &rows);
+    }
+
+    /// C = 3, `small=34%`: S has a share of one block, M of two; G remembers 2.
+    #[test]
+    fn the_shipped_variant_fills_main_first_and_looks_ghosts_up_before_it_evicts() {
+        let rows = [
+            (1, FILL, "1 |  | "),
+            (2, FILL, "1 | 2 | "),
+            (3, FILL, "1 | 3 2 | "),
+            // M is not above its share: S gives up 1.
+            (4, evict(1), "4 | 3 2 | 1"),
+            (4, HIT, "4' | 3 2 | 1"),
+            (4, HIT, "4'' | 3 2 | 1"),
+            // 1 leaves G and comes to M; before that 4, hit twice, moves to M, S is empty, and M evicts 2.
+            (1, evict(2), " | 1 4 3 | "),
+            // M is above its share.
+            (5, evict(3), "5 | 1 4 | "),
+            (6, evict(5), "6 | 1 4 | 5"),
+        ];
+        compare(s3_fifo(3, "variant=libcachesim,small=34%"), &rows);
     }
 
     /// C = 2: M is full above 1.8, G remembers 1.

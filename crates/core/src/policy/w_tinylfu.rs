@@ -2,7 +2,9 @@
 //! often lately than the block that it would push out.
 //!
 //! Source: Einziger, Friedman, Manes: TinyLFU: a highly efficient cache admission policy. ACM Transactions on Storage 13(4),
-//! 2017, section 4 for the window and the segmented LRU, section 3 for the counts (see [`crate::sketch`]).
+//! 2017, section 4 for the window and the segmented LRU, section 3 for the counts (see [`crate::sketch`]). For `climb=on`, where the
+//! window's share follows the hit ratio: Einziger, Eytan, Friedman, Manes: Adaptive software cache management. Middleware 2018,
+//! with the constants of the authors' Caffeine 3.
 //!
 //! Departures from the paper:
 //! - While the main cache is not full, what leaves the window enters it, uncounted.
@@ -12,6 +14,8 @@
 //!   comparison, which is plain TinyLFU in front of a segmented LRU.
 //! - A main cache whose blocks are all protected gives up the least recently used of those.
 //! - A removed block stays counted: the sketch counts hashes, and cannot tell one block's share of a counter from another's.
+//! - The climber counts hits once the cache is full, and moves all blocks of a step at once, where Caffeine moves up to 1,000 at a time.
+//!   What the window gains the protected segment loses, as in Caffeine.
 //! - The doorkeeper is off, as in the authors' simulator; the paper proposes it to save memory, not for hits.
 
 use super::{Info, Outcome, Policy};
@@ -53,6 +57,13 @@ pub static INFO: Info = Info {
             default: "off",
             meaning: "whether first accesses in a sample are kept in a Bloom filter, away from the counters (section 3.4.2)",
         },
+        Parameter {
+            name: "climb",
+            kind: Kind::Choice(&["off", "on"]),
+            default: "off",
+            meaning: "whether the window, which then begins with its share, grows or shrinks after each sample of W accesses, on as long \
+                      as the hit ratio rises, and back when it falls (Middleware 2018)",
+        },
     ],
     offline: false,
 };
@@ -64,6 +75,52 @@ const PROBATION: List = List(1);
 /// The main cache's blocks that were.
 const PROTECTED: List = List(2);
 
+/// The climber's first step, as a share of the cache.
+const STEP_SHARE: f64 = 0.0625;
+/// What becomes of a step from one sample to the next.
+const STEP_DECAY: f64 = 0.98;
+/// A change of the hit ratio as great as this begins with the first step again.
+const RESTART: f64 = 0.05;
+
+/// Climbs the hill of hit ratios over the window's length.
+#[derive(Debug)]
+struct Climber {
+    /// Accesses in a sample.
+    sample: u64,
+    accesses: u64,
+    hits: u64,
+    hit_ratio_before: f64,
+    /// Blocks that the window gains next if the hit ratio did not fall.
+    step: f64,
+    step_first: f64,
+}
+
+impl Climber {
+    fn new(capacity: usize, sample: u64) -> Climber {
+        let step_first = STEP_SHARE * capacity as f64;
+        // Down first.
+        Climber { sample: sample.max(1), accesses: 0, hits: 0, hit_ratio_before: 0.0, step: -step_first, step_first }
+    }
+
+    /// Counts an access; at the end of a sample, the blocks that the window is to gain.
+    #[inline]
+    fn count(&mut self, is_hit: bool) -> Option<f64> {
+        self.accesses += 1;
+        self.hits += u64::from(is_hit);
+        (self.accesses == self.sample).then(|| self.climb())
+    }
+
+    #[cold]
+    fn climb(&mut self) -> f64 {
+        let hit_ratio = self.hits as f64 / self.accesses as f64;
+        let change = hit_ratio - self.hit_ratio_before;
+        let gain = if change >= 0.0 { self.step } else { -self.step };
+        self.step = if change.abs() >= RESTART { self.step_first.copysign(gain) } else { STEP_DECAY * gain };
+        (self.accesses, self.hits, self.hit_ratio_before) = (0, 0, hit_ratio);
+        gain
+    }
+}
+
 /// A window and a main cache, into which blocks come that are accessed more often than those that leave.
 #[derive(Debug)]
 pub struct WTinyLfu<I: Index> {
@@ -71,6 +128,7 @@ pub struct WTinyLfu<I: Index> {
     main_max: usize,
     protected_max: usize,
     sketch: Sketch,
+    climber: Option<Climber>,
     blocks: Blocks<I, ()>,
 }
 
@@ -86,6 +144,7 @@ impl<I: Index> WTinyLfu<I> {
             main_max,
             protected_max: (options.number("protected") * main_max as f64) as usize,
             sketch: Sketch::new(capacity, sample, options.text("doorkeeper") == "on"),
+            climber: (options.text("climb") == "on").then(|| Climber::new(capacity, sample)),
             blocks: Blocks::new(index, 3, 0),
         }
     }
@@ -111,6 +170,50 @@ impl<I: Index> WTinyLfu<I> {
             && let Some(demoted) = self.blocks.back(PROTECTED)
         {
             self.blocks.move_front(demoted, PROBATION);
+        }
+    }
+
+    /// Counts an access to a full cache, and resizes the window at the end of a sample.
+    #[inline]
+    fn climb(&mut self, is_hit: bool) {
+        let capacity = self.window_max + self.main_max;
+        if let Some(climber) = &mut self.climber
+            && self.blocks.cached_len() == capacity
+            && let Some(gain) = climber.count(is_hit)
+        {
+            self.resize_window(gain);
+        }
+    }
+
+    /// Moves `gain` places from the protected segment to the window, or from the window if it is negative.
+    fn resize_window(&mut self, gain: f64) {
+        let places = gain.abs() as usize;
+        if gain < 0.0 {
+            let places = places.min(self.window_max.saturating_sub(1));
+            self.window_max -= places;
+            self.main_max += places;
+            self.protected_max += places;
+            self.move_excess(WINDOW, self.window_max, PROBATION);
+            return;
+        }
+        let places = places.min(self.protected_max);
+        self.window_max += places;
+        self.main_max -= places;
+        self.protected_max -= places;
+        self.move_excess(PROTECTED, self.protected_max, PROBATION);
+        while self.main_len() > self.main_max
+            && let Some(last) = self.blocks.back(PROBATION).or(self.blocks.back(PROTECTED))
+        {
+            self.blocks.move_front(last, WINDOW);
+        }
+    }
+
+    /// Moves the least recently used blocks that `from` has above `max` to the front of `to`.
+    fn move_excess(&mut self, from: List, max: usize, to: List) {
+        while self.blocks.len(from) > max
+            && let Some(last) = self.blocks.back(from)
+        {
+            self.blocks.move_front(last, to);
         }
     }
 
@@ -147,12 +250,14 @@ impl<I: Index> Policy for WTinyLfu<I> {
         self.sketch.add(BlockHash::new(&access.block));
         if let Some(node) = self.blocks.find(access.block) {
             self.hit(node);
+            self.climb(true);
             return Outcome::Hit;
         }
         self.blocks.insert_front(WINDOW, access.block, ());
         let overflows = self.blocks.len(WINDOW) > self.window_max;
         let candidate = if overflows { self.blocks.back(WINDOW) } else { None };
         let evicted = candidate.and_then(|candidate| self.leave_window(candidate));
+        self.climb(false);
         if evicted == Some(access.block) { Outcome::Bypass } else { Outcome::Admit { evicted } }
     }
 
@@ -215,6 +320,40 @@ mod tests {
             (3, HIT, "4 | 1 | 3 5"),
         ];
         compare(4, "protected=67%", &rows);
+    }
+
+    /// 32 blocks, a window of 8, 24 in the main cache, of which 19 protected: the first step is 2. Samples of 32 accesses.
+    ///
+    ///     sample   accesses                     hit ratio   change   gain   window   protected
+    ///     fill     1 to 32                                                  8        19
+    ///     1        32 hits                      1           1        -2     6        21
+    ///     2        16 hits, 16 misses           0.5         -0.5     +2     8        19
+    ///     3        16 hits, 16 misses           0.5         0        +2     10       17     and a step of 1.96 next
+    ///     4        16 hits, 16 misses           0.5         0        +1     11       16     1.96, in whole blocks
+    ///     5        15 hits, 17 misses           0.469       -0.031   -1     10       17     -1.92
+    #[test]
+    fn the_window_goes_on_while_the_hit_ratio_rises_and_turns_when_it_falls() {
+        let options = Options::parse("w-tinylfu", INFO.parameters, "climb=on,window=25%,sample=1").unwrap();
+        let mut tinylfu = WTinyLfu::new(Dense::new(1000), 32, &options);
+        for block in 1..=32 {
+            assert_eq!(tinylfu.access(Access::read(block)), FILL);
+        }
+        // The access that fills the cache is counted.
+        tinylfu.climber.as_mut().unwrap().accesses = 0;
+        let mut missed = 100;
+        for (hits, window, protected) in [(32, 6, 21), (16, 8, 19), (16, 10, 17), (16, 11, 16), (15, 10, 17)] {
+            for access in 0..32 {
+                // Blocks in the main cache are hit, which never leave it for one that is accessed once.
+                let kept = tinylfu.blocks.keys(PROTECTED).next().or(tinylfu.blocks.keys(PROBATION).next()).unwrap();
+                missed += 1;
+                let block = if access < hits { kept } else { missed };
+                assert_eq!(tinylfu.access(Access::read(block)) == HIT, access < hits);
+                tinylfu.check();
+            }
+            assert_eq!((tinylfu.window_max, tinylfu.protected_max), (window, protected), "after {hits} hits");
+            assert_eq!(tinylfu.window_max + tinylfu.main_max, 32);
+            assert_eq!(tinylfu.blocks.cached_len(), 32);
+        }
     }
 
     #[test]

@@ -47,9 +47,6 @@ impl Mq {
 
     fn count_distance(&mut self, distance: u64) {
         let Some(distances) = &mut self.distances else { return };
-        if distance <= self.c as u64 {
-            return;
-        }
         for (power, accesses) in distances.iter_mut() {
             if *power <= distance && distance < *power * 2 {
                 *accesses += 1;
@@ -57,7 +54,7 @@ impl Mq {
         }
         // Stable, so that the peak stays first among equals.
         distances.sort_by_key(|(_, accesses)| std::cmp::Reverse(*accesses));
-        self.life_time = distances[0].0 * 2;
+        self.life_time = u64::max(distances[0].0 * 2, self.c as u64);
     }
 }
 

@@ -9,12 +9,64 @@ pub struct S3Fifo {
     s: Vec<(u32, u32)>,
     m: Vec<(u32, u32)>,
     g: Vec<u32>,
+    shipped: bool,
+    evictions: u32,
 }
 
 impl S3Fifo {
     pub fn new(c: usize, small: f64, ghost: f64, threshold: u32) -> Self {
         let c = c as f64;
-        S3Fifo { c, small: small * c, ghost: ghost * c, threshold, s: vec![], m: vec![], g: vec![] }
+        S3Fifo {
+            c,
+            small: small * c,
+            ghost: ghost * c,
+            threshold,
+            s: vec![],
+            m: vec![],
+            g: vec![],
+            shipped: false,
+            evictions: 0,
+        }
+    }
+
+    /// libCacheSim's variant.
+    pub fn shipped(self) -> Self {
+        S3Fifo { small: self.small.floor(), ghost: self.ghost.floor(), shipped: true, ..self }
+    }
+
+    fn access_shipped(&mut self, x: u32) -> Outcome<u32> {
+        let was_ghost = take(&mut self.g, x);
+        let mut evicted = None;
+        while (self.s.len() + self.m.len()) as f64 == self.c {
+            self.evictions += 1;
+            if self.m.len() as f64 > self.c - self.small || self.s.is_empty() {
+                evicted = self.evict_m();
+                continue;
+            }
+            let (t, freq) = self.s.pop().expect("S is not empty");
+            if freq > self.threshold {
+                self.m.insert(0, (t, 0));
+                // It goes on with S until that is empty, however many blocks M has.
+                while evicted.is_none()
+                    && let Some((t, freq)) = self.s.pop()
+                {
+                    match freq > self.threshold {
+                        true => self.m.insert(0, (t, 0)),
+                        false => evicted = Some(t),
+                    }
+                }
+            } else {
+                evicted = Some(t);
+            }
+            self.g.splice(0..0, evicted);
+            self.g.truncate(self.ghost as usize);
+        }
+        if was_ghost || (self.evictions == 0 && self.s.len() as f64 >= self.small) {
+            self.m.insert(0, (x, 0));
+        } else {
+            self.s.insert(0, (x, 0));
+        }
+        Outcome::Admit { evicted }
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -55,6 +107,9 @@ impl Model for S3Fifo {
         if let Some((_, freq)) = self.s.iter_mut().chain(&mut self.m).find(|(block, _)| *block == x) {
             *freq = u32::min(*freq + 1, 3);
             return Outcome::Hit;
+        }
+        if self.shipped {
+            return self.access_shipped(x);
         }
         let mut evicted = None;
         while (self.s.len() + self.m.len()) as f64 == self.c {

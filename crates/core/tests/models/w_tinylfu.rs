@@ -12,6 +12,10 @@ pub struct WTinyLfu {
     probation: Vec<u32>,
     protected: Vec<u32>,
     sketch: Sketch,
+    /// Accesses in a sample, and for each of the current one whether it was a hit.
+    climb: Option<(usize, Vec<bool>)>,
+    step: f64,
+    hit_ratio: f64,
 }
 
 impl WTinyLfu {
@@ -26,6 +30,58 @@ impl WTinyLfu {
             probation: vec![],
             protected: vec![],
             sketch: Sketch::new(c, (sample * c as f64) as u64, doorkeeper),
+            climb: None,
+            step: -0.0625 * c as f64,
+            hit_ratio: 0.0,
+        }
+    }
+
+    /// The same, whose window climbs after each `sample` times as many accesses as the cache has blocks.
+    pub fn climbing(self, sample: f64) -> Self {
+        let c = (self.window_max + self.main_max) as f64;
+        WTinyLfu { climb: Some(((sample * c) as usize, vec![])), ..self }
+    }
+
+    fn climb(&mut self, hit: bool) {
+        let c = self.window_max + self.main_max;
+        let len = self.window.len() + self.probation.len() + self.protected.len();
+        let Some((sample, outcomes)) = &mut self.climb else { return };
+        if len < c {
+            return;
+        }
+        outcomes.push(hit);
+        if outcomes.len() < *sample {
+            return;
+        }
+        let hit_ratio = outcomes.iter().filter(|&&hit| hit).count() as f64 / outcomes.len() as f64;
+        outcomes.clear();
+        let change = hit_ratio - self.hit_ratio;
+        if change < 0.0 {
+            self.step = -self.step;
+        }
+        let mut blocks = self.step as i64;
+        self.step = if change.abs() >= 0.05 { 0.0625 * c as f64 * self.step.signum() } else { self.step * 0.98 };
+        self.hit_ratio = hit_ratio;
+        // One block after the other, which comes to the same.
+        while blocks < 0 && self.window_max > 1 {
+            blocks += 1;
+            (self.window_max, self.main_max, self.protected_max) =
+                (self.window_max - 1, self.main_max + 1, self.protected_max + 1);
+        }
+        while blocks > 0 && self.protected_max > 0 {
+            blocks -= 1;
+            (self.window_max, self.main_max, self.protected_max) =
+                (self.window_max + 1, self.main_max - 1, self.protected_max - 1);
+        }
+        while self.window.len() > self.window_max {
+            self.probation.splice(0..0, self.window.pop());
+        }
+        while self.protected.len() > self.protected_max {
+            self.probation.splice(0..0, self.protected.pop());
+        }
+        while self.probation.len() + self.protected.len() > self.main_max {
+            let last = self.probation.pop().or_else(|| self.protected.pop());
+            self.window.splice(0..0, last);
         }
     }
 
@@ -36,6 +92,18 @@ impl WTinyLfu {
 
 impl Model for WTinyLfu {
     fn access(&mut self, access: Access<u32>) -> Outcome<u32> {
+        let outcome = self.cache(access);
+        self.climb(outcome == Outcome::Hit);
+        outcome
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        [&mut self.window, &mut self.probation, &mut self.protected].into_iter().any(|queue| take(queue, block))
+    }
+}
+
+impl WTinyLfu {
+    fn cache(&mut self, access: Access<u32>) -> Outcome<u32> {
         let x = access.block;
         self.sketch.add(BlockHash::new(&x));
         if take(&mut self.window, x) {
@@ -67,9 +135,5 @@ impl Model for WTinyLfu {
         }
         self.probation.insert(0, candidate);
         Outcome::Admit { evicted }
-    }
-
-    fn remove(&mut self, block: u32) -> bool {
-        [&mut self.window, &mut self.probation, &mut self.protected].into_iter().any(|queue| take(queue, block))
     }
 }

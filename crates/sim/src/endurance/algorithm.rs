@@ -190,7 +190,8 @@ impl Algorithm {
         } else {
             Method::Policy(Spec::parse(text)?)
         };
-        Ok(Algorithm { text: text.to_owned(), info, method })
+        let rest = text.find(':').map_or("", |at| &text[at..]);
+        Ok(Algorithm { text: format!("{}{rest}", info.name), info, method })
     }
 
     /// Its row in the list of algorithms.

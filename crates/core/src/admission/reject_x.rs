@@ -1,0 +1,126 @@
+//! RejectX: refuse the first x misses of a block, as far back as a history goes.
+//!
+//! Source: the admission policy "reject first" of CacheLib (Berg et al.: The CacheLib caching engine. OSDI 2020); with X and a history
+//! of blocks in the order of their first misses as in Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024.
+//!
+//! It differs from [`hotness`](super::hotness): there a miss brings a block to the front of the history again, and what is admitted
+//! leaves it. Here a block leaves so many other blocks after its first miss, and all misses in between are admitted from the x + 1st
+//! on.
+//!
+//! Departures from the papers:
+//! - The history has the blocks themselves, where CacheLib has a Bloom filter.
+//! - Baleen's simulator forgets a block of a full history on every miss, also on those of blocks that it has; here each block that
+//!   comes in pushes out one.
+
+use super::misses::Misses;
+use super::{Info, Judge, Thresholds, WRITES};
+use crate::access::Access;
+use crate::index::Index;
+use crate::options::{Kind, Options, Parameter};
+
+/// RejectX's row in the table of rules.
+pub static INFO: Info = Info {
+    name: "reject-x",
+    title: "Refuses the first misses of a block",
+    source: "Berg et al.: The CacheLib caching engine. OSDI 2020; Wong et al.: Baleen: ML admission and prefetching for flash caches. \
+             FAST 2024",
+    parameters: &[
+        Parameter {
+            name: "x",
+            kind: Kind::Count(0, 1000),
+            default: "1",
+            meaning: "misses of a block that are refused; 1 is CacheLib's reject first",
+        },
+        Parameter {
+            name: "history",
+            kind: Kind::Number(0.0, 1000.0),
+            default: "200%",
+            meaning: "blocks in the history, as a share of the cache size; as in Baleen's simulator",
+        },
+        WRITES,
+    ],
+    thresholds: Some(Thresholds { at, shown }),
+    decides: None,
+};
+
+/// As many refusals as there are positions less one, one fewer, ..., none.
+fn at(position: f64, last: f64) -> f64 {
+    (last - position).round()
+}
+
+fn shown(threshold: f64, _block_bytes: u64) -> String {
+    format!("x={threshold}")
+}
+
+/// Refuses the first misses of a block.
+#[derive(Debug)]
+pub struct RejectX<I: Index> {
+    x: u16,
+    history: Misses<I>,
+}
+
+impl<I: Index> Judge<I> for RejectX<I> {
+    fn build(options: &Options, index: I, capacity: usize, _block_bytes: u64) -> Self {
+        let history_max = (options.number("history") * capacity as f64) as usize;
+        RejectX { x: options.count("x") as u16, history: Misses::new(index, history_max) }
+    }
+
+    fn set_threshold(&mut self, x: f64) {
+        self.x = x as u16;
+    }
+
+    #[inline(always)]
+    fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
+        self.x == 0 || is_cached() || self.history.count(access.block) > self.x
+    }
+
+    fn remembers(&self, block: I::Key) -> bool {
+        self.history.has(block)
+    }
+
+    fn forget(&mut self, block: I::Key) {
+        self.history.forget(block);
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        if self.x > 0 {
+            self.history.prefetch(soon, later);
+        }
+    }
+
+    fn check(&self) {
+        self.history.check();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    fn admitted(options: &str, blocks: &[u32]) -> Vec<u32> {
+        let options = Options::parse("reject-x", INFO.parameters, options).unwrap();
+        let mut rule = RejectX::build(&options, Dense::new(100), 2, 4096);
+        let mut admits = |block: &u32| {
+            let admits = rule.judge(&Access::read(*block), || false);
+            Judge::check(&rule);
+            admits
+        };
+        blocks.iter().copied().filter(|block| admits(block)).collect()
+    }
+
+    /// A history of 2 blocks, the last first: `1`, `2 1`, 1 is admitted, and again; `3 2` pushes 1 out, although it was missed since;
+    /// so `1 3` is new, and 2, too.
+    #[test]
+    fn the_second_miss_is_admitted_if_few_other_blocks_were_missed_since_the_first() {
+        assert_eq!(admitted("history=100%", &[1, 2, 1, 1, 3, 1, 2, 1]), [1, 1, 1]);
+    }
+
+    #[test]
+    fn x_misses_are_refused() {
+        assert_eq!(admitted("x=2", &[1, 1, 1, 2, 1, 2, 2]), [1, 1, 2]);
+        assert_eq!(admitted("x=0", &[1, 2]), [1, 2]);
+        assert_eq!(admitted("history=0", &[1, 1, 1]), []);
+    }
+}

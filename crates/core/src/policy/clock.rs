@@ -1,0 +1,165 @@
+//! CLOCK: blocks stand in a circle in order of insertion; a hand evicts the first that was not hit since it passed.
+//!
+//! Source: Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968; with counters in place of
+//! use bits, generalized CLOCK: Smith: Sequentiality and prefetching in database systems. ACM Transactions on Database Systems
+//! 3(3), 1978.
+//!
+//! Departures from the paper:
+//! - The circle is a list whose back is under the hand, and a block that the hand spares moves to the front: FIFO with reinsertion,
+//!   which evicts the same blocks.
+//! - A block's use bit is set by hits, not by the miss that admits it. Each hit adds 1 up to 2^`bits` - 1, and the hand takes 1.
+
+use super::{Info, Outcome, Policy};
+use crate::access::Access;
+use crate::blocks::{Blocks, List, Queues};
+use crate::index::Index;
+use crate::options::{Kind, Options, Parameter};
+
+/// CLOCK's row in the table of policies.
+pub static INFO: Info = Info {
+    name: "clock",
+    title: "CLOCK, second chance",
+    source: "Corbató: A paging experiment with the Multics system. MIT Project MAC report MAC-M-384, 1968",
+    parameters: &[Parameter {
+        name: "bits",
+        kind: Kind::Count(1, 8),
+        default: "1",
+        meaning: "the length of a block's counter of hits; 1 is the use bit of the report, more is generalized CLOCK",
+    }],
+    offline: false,
+};
+
+/// The circle. The hand is at its back, and moves towards the front.
+const CIRCLE: List = List(0);
+
+/// A circle of blocks with a hand that spares those hit lately.
+#[derive(Debug)]
+pub struct Clock<I: Index> {
+    c: usize,
+    uses_max: u8,
+    /// Each block with the hits that the hand has not taken yet.
+    blocks: Blocks<I, u8>,
+}
+
+impl<I: Index> Clock<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, options: &Options) -> Self {
+        let uses_max = u8::MAX >> (8 - options.count("bits").min(8));
+        Clock { c: capacity, uses_max, blocks: Blocks::new(index, 1, 0) }
+    }
+
+    /// Moves the hand on to a block that was not hit, and evicts it.
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
+        while let Some(under_hand) = self.blocks.back(CIRCLE) {
+            let uses = self.blocks.data_mut(under_hand);
+            if *uses == 0 {
+                break;
+            }
+            *uses -= 1;
+            self.blocks.move_front(under_hand, CIRCLE);
+            self.blocks.prefetch_back(CIRCLE);
+        }
+        self.blocks.pop_back(CIRCLE)
+    }
+}
+
+impl<I: Index> Policy for Clock<I> {
+    type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if let Some(hit) = self.blocks.find(access.block) {
+            let uses = self.blocks.data_mut(hit);
+            *uses += u8::from(*uses < self.uses_max);
+            return Outcome::Hit;
+        }
+        let evicted = if self.blocks.len(CIRCLE) == self.c { self.evict() } else { None };
+        self.blocks.insert_front(CIRCLE, access.block, 0);
+        Outcome::Admit { evicted }
+    }
+
+    #[inline]
+    fn prefetch(&self, soon: I::Key, later: I::Key) {
+        self.blocks.prefetch_data(soon);
+        self.blocks.prefetch_index(later);
+    }
+
+    fn check(&self) {
+        for block in self.blocks.keys(CIRCLE) {
+            let uses = self.blocks.find(block).map(|node| *self.blocks.data(node));
+            assert!(uses <= Some(self.uses_max), "{block:?} has {uses:?} uses");
+        }
+        self.blocks.check(self.c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    const HIT: Outcome<u32> = Outcome::Hit;
+    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+
+    fn evict(block: u32) -> Outcome<u32> {
+        Outcome::Admit { evicted: Some(block) }
+    }
+
+    /// The circle from behind the hand to under it, with a `'` for each use.
+    fn compare(options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
+        let options = Options::parse("clock", INFO.parameters, options).unwrap();
+        let mut clock = Clock::new(Dense::new(100), 3, &options);
+        for &(block, outcome, after) in rows {
+            assert_eq!(clock.access(Access::read(block)), outcome, "access to {block}");
+            let uses = |block| clock.blocks.find(block).map_or(0, |node| *clock.blocks.data(node));
+            let draw = |block| format!("{block}{}", "'".repeat(usize::from(uses(block))));
+            let circle = clock.blocks.keys(CIRCLE).map(draw).collect::<Vec<_>>().join(" ");
+            assert_eq!(circle, after, "after the access to {block}");
+            clock.check();
+        }
+    }
+
+    #[test]
+    fn the_hand_spares_each_block_once_that_was_hit_since_it_passed() {
+        let rows = [
+            (1, FILL, "1"),
+            (2, FILL, "2 1"),
+            (3, FILL, "3 2 1"),
+            (1, HIT, "3 2 1'"),
+            (1, HIT, "3 2 1'"),
+            // The hand spares 1 and evicts 2.
+            (4, evict(2), "4 1 3"),
+            (3, HIT, "4 1 3'"),
+            (4, HIT, "4' 1 3'"),
+            (5, evict(1), "5 3 4'"),
+            // All the way round to 3, which it has spared already.
+            (6, evict(3), "6 4 5"),
+        ];
+        compare("", &rows);
+    }
+
+    #[test]
+    fn with_two_bits_three_hits_are_three_rounds() {
+        let rows = [
+            (1, FILL, "1"),
+            (2, FILL, "2 1"),
+            (3, FILL, "3 2 1"),
+            (1, HIT, "3 2 1'"),
+            (1, HIT, "3 2 1''"),
+            (1, HIT, "3 2 1'''"),
+            (1, HIT, "3 2 1'''"),
+            (4, evict(2), "4 1'' 3"),
+            (5, evict(3), "5 4 1''"),
+        ];
+        compare("bits=2", &rows);
+    }
+}

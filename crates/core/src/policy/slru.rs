@@ -1,0 +1,176 @@
+//! SLRU, segmented LRU: a block enters the lowest of some LRU segments, and each hit lifts it to the next.
+//!
+//! Source: Karedla, Love, Wherry: Caching strategies to improve disk system performance. IEEE Computer 27(3), 1994, for two
+//! segments, probationary and protected; for four of equal length, S4LRU, Huang, Birman, van Renesse, Lloyd, Kumar, Li: An analysis
+//! of Facebook photo caching. SOSP 2013.
+//!
+//! Departures from the paper:
+//! - The article leaves the length of the protected segment to a tuner. Here it is four fifths by default, as in the main cache of
+//!   W-TinyLFU; with `segments=4,protected=75%` the policy is S4LRU.
+//! - A segment gives its least recently used block to the one below when it is longer than it may be, so that the lowest takes in
+//!   what those above leave free: a block is evicted only when the whole cache is full, the least recently used of the lowest
+//!   segment that has one.
+
+use super::{Info, Outcome, Policy};
+use crate::access::Access;
+use crate::blocks::{Blocks, List, Queues};
+use crate::index::Index;
+use crate::options::{Kind, Options, Parameter};
+
+/// SLRU's row in the table of policies.
+pub static INFO: Info = Info {
+    name: "slru",
+    title: "Segmented LRU",
+    source: "Karedla, Love, Wherry: Caching strategies to improve disk system performance. IEEE Computer 27(3), 1994",
+    parameters: &[
+        Parameter {
+            name: "segments",
+            kind: Kind::Count(2, SEGMENTS_MAX as u64),
+            default: "2",
+            meaning: "the number of segments; 2 in the article, 4 in S4LRU",
+        },
+        Parameter {
+            name: "protected",
+            kind: Kind::Number(0.0, 1.0),
+            default: "80%",
+            meaning: "the share of the cache that the segments above the lowest may have, each as much as the others",
+        },
+    ],
+    offline: false,
+};
+
+const SEGMENTS_MAX: u8 = 16;
+
+/// The lowest segment, into which missed blocks come. Every segment has the most recently used block first.
+const PROBATIONARY: List = List(0);
+
+/// LRU segments that blocks climb by hits.
+#[derive(Debug)]
+pub struct Slru<I: Index> {
+    c: usize,
+    segments: u8,
+    /// The most blocks of each segment above the lowest.
+    protected_max: usize,
+    blocks: Blocks<I, ()>,
+}
+
+impl<I: Index> Slru<I> {
+    /// An empty cache of `capacity` blocks.
+    pub fn new(index: I, capacity: usize, options: &Options) -> Self {
+        let segments = options.count("segments").min(SEGMENTS_MAX.into()) as u8;
+        let protected = options.number("protected") * capacity as f64 / f64::from(segments - 1);
+        Slru { c: capacity, segments, protected_max: protected as usize, blocks: Blocks::new(index, segments, 0) }
+    }
+
+    /// Gives what segment `from` has too much to the one below, and so on down.
+    #[inline]
+    fn settle(&mut self, from: u8) {
+        for segment in (1..=from).rev() {
+            match self.blocks.back(List(segment)) {
+                Some(last) if self.blocks.len(List(segment)) > self.protected_max => {
+                    self.blocks.move_front(last, List(segment - 1));
+                }
+                _ => break,
+            }
+        }
+    }
+
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
+        (0..self.segments).find_map(|segment| self.blocks.pop_back(List(segment)))
+    }
+}
+
+impl<I: Index> Policy for Slru<I> {
+    type Key = I::Key;
+
+    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
+        Some(&self.blocks)
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
+        Some(&mut self.blocks)
+    }
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
+        if let Some(hit) = self.blocks.find(access.block) {
+            let segment = (self.blocks.list(hit).0 + 1).min(self.segments - 1);
+            self.blocks.move_front(hit, List(segment));
+            self.settle(segment);
+            return Outcome::Hit;
+        }
+        let evicted = if self.blocks.cached_len() == self.c { self.evict() } else { None };
+        self.blocks.insert_front(PROBATIONARY, access.block, ());
+        Outcome::Admit { evicted }
+    }
+
+    fn check(&self) {
+        for segment in 1..self.segments {
+            assert!(self.blocks.len(List(segment)) <= self.protected_max, "segment {segment}");
+        }
+        self.blocks.check(self.c);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    const HIT: Outcome<u32> = Outcome::Hit;
+    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+
+    fn evict(block: u32) -> Outcome<u32> {
+        Outcome::Admit { evicted: Some(block) }
+    }
+
+    /// The segments from the lowest on, each most recently used first.
+    fn compare(capacity: usize, options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
+        let options = Options::parse("slru", INFO.parameters, options).unwrap();
+        let mut slru = Slru::new(Dense::new(100), capacity, &options);
+        for &(block, outcome, after) in rows {
+            assert_eq!(slru.access(Access::read(block)), outcome, "access to {block}");
+            let draw = |list| slru.blocks.keys(List(list)).map(|key| key.to_string()).collect::<Vec<_>>().join(" ");
+            let segments = (0..slru.segments).map(draw).collect::<Vec<_>>().join(" | ");
+            assert_eq!(segments, after, "after the access to {block}");
+            slru.check();
+        }
+    }
+
+    /// Four blocks, of which two may be protected.
+    #[test]
+    fn a_hit_protects_a_block_and_the_last_protected_one_goes_back() {
+        let rows = [
+            (1, FILL, "1 | "),
+            (2, FILL, "2 1 | "),
+            (1, HIT, "2 | 1"),
+            (3, FILL, "3 2 | 1"),
+            (4, FILL, "4 3 2 | 1"),
+            (5, evict(2), "5 4 3 | 1"),
+            (3, HIT, "5 4 | 3 1"),
+            (4, HIT, "1 5 | 4 3"),
+            (6, evict(5), "6 1 | 4 3"),
+            (1, HIT, "3 6 | 1 4"),
+        ];
+        compare(4, "protected=50%", &rows);
+    }
+
+    /// Three blocks in three segments, of which the upper two may have one each.
+    #[test]
+    fn with_more_segments_a_hit_lifts_by_one_and_pushes_one_down_from_each_full_segment() {
+        let rows = [
+            (1, FILL, "1 |  | "),
+            (1, HIT, " | 1 | "),
+            (1, HIT, " |  | 1"),
+            (2, FILL, "2 |  | 1"),
+            (2, HIT, " | 2 | 1"),
+            (2, HIT, " | 1 | 2"),
+            (3, FILL, "3 | 1 | 2"),
+            (3, HIT, "1 | 3 | 2"),
+            (3, HIT, "1 | 2 | 3"),
+            (4, evict(1), "4 | 2 | 3"),
+        ];
+        compare(3, "segments=3,protected=67%", &rows);
+    }
+}
