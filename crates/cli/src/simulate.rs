@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context;
@@ -38,7 +39,7 @@ use crate::table;
 pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<PathBuf>,
     /// Take the traces for one, each after the one before: the segments that a server records, in order
     #[arg(long)]
     join: bool,
@@ -67,11 +68,11 @@ pub struct Simulate {
     csv: bool,
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
-    parquet: Option<String>,
+    parquet: Option<PathBuf>,
     /// Write a report with charts: one HTML file that needs no network. It compares with the best possible (FIF), or where an array is
     /// simulated with policies alone, which are simulated for it
     #[arg(long, value_name = "FILE")]
-    html: Option<String>,
+    html: Option<PathBuf>,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -150,10 +151,10 @@ const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
 impl Simulate {
     pub fn run(&self) -> anyhow::Result<()> {
-        if self.traces.iter().filter(|trace| *trace == "-").count() > 1 {
+        if self.traces.iter().filter(|trace| *trace == Path::new("-")).count() > 1 {
             return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
         }
-        if self.html.iter().chain(&self.parquet).any(|path| path == "-") {
+        if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
         }
         if self.html.is_some() && self.html == self.parquet {
@@ -299,7 +300,7 @@ impl Simulate {
         let opened = match self.join {
             true => vec![self.input.open_joined_with_requests(&self.traces, &filter)?],
             false => {
-                let open = |path: &String| self.input.open_with_requests(path, &filter);
+                let open = |path: &PathBuf| self.input.open_with_requests(path, &filter);
                 self.traces.iter().map(open).collect::<Result<_, _>>()?
             }
         };
@@ -473,7 +474,7 @@ impl Simulate {
         } else {
             writeln!(out, "{}", table(rows))?;
             if let Some(html) = &self.html {
-                writeln!(out, "\nReport: {html}")?;
+                writeln!(out, "\nReport: {}", html.display())?;
             }
         }
         Ok(())
