@@ -36,11 +36,19 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 fn is_misuse(error: &anyhow::Error) -> bool {
     use TraceError::{
-        Ambiguous, BlockSizes, Generate, NoProcesses, NoSuchVolume, Normalised, Option, OverwritesInput, Unsure,
+        Ambiguous, BlockSizes, Contradiction, Generate, NoProcesses, NoSuchVolume, Normalised, Option, OverwritesInput,
+        Unsure,
     };
     let of_trace = |error: &TraceError| {
-        let of_input =
-            matches!(error, Option(_) | Ambiguous { .. } | Unsure { .. } | Normalised { .. } | NoSuchVolume { .. });
+        let of_input = matches!(
+            error,
+            Option(_)
+                | Ambiguous { .. }
+                | Contradiction { .. }
+                | Unsure { .. }
+                | Normalised { .. }
+                | NoSuchVolume { .. }
+        );
         of_input || matches!(error, Generate(_) | BlockSizes { .. } | OverwritesInput { .. } | NoProcesses { .. })
     };
     let of_endurance = |error: &EnduranceError| match error {

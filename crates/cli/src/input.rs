@@ -1,5 +1,7 @@
 //! The options that say how traces are read, shared by all commands that read one.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use flashwise_core::filter::Filter;
 use flashwise_sim::size::{SizeError, parse_block_size};
@@ -7,6 +9,7 @@ use flashwise_trace::error::TraceError;
 use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::normalised::trace::{Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::output::name_of;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::concat::{join, join_with_requests};
 
@@ -41,49 +44,63 @@ impl InputOptions {
     }
 
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
-    pub fn open(&self, path: &str) -> Result<Trace, TraceError> {
+    pub fn open(&self, path: &Path) -> Result<Trace, TraceError> {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
-        warn_of_passed_over(trace.name(), trace.description());
+        warn_of_trace(&trace);
         Ok(trace)
     }
 
     /// Opens traces as one, one after another.
-    pub fn open_joined(&self, paths: &[String]) -> Result<Trace, TraceError> {
+    pub fn open_joined(&self, paths: &[PathBuf]) -> Result<Trace, TraceError> {
         let trace = join(paths, &self.settings(), &reading(paths))?;
-        warn_of_passed_over(trace.name(), trace.description());
+        warn_of_trace(&trace);
         Ok(trace)
     }
 
     /// The same, with their requests as they came, and with what `filter` says of their processes.
     pub fn open_joined_with_requests(
         &self,
-        paths: &[String],
+        paths: &[PathBuf],
         filter: &Option<Filter>,
     ) -> Result<(Trace, RequestFile), TraceError> {
         let settings = Settings { filter: filter.clone(), ..self.settings() };
         let opened = join_with_requests(paths, &settings, &reading(paths))?;
-        warn_of_passed_over(opened.0.name(), opened.0.description());
+        warn_of_trace(&opened.0);
         Ok(opened)
     }
 
     /// The same as [`open`](Self::open), with the trace's requests as they came, and with what `filter` says of their processes.
-    pub fn open_with_requests(&self, path: &str, filter: &Option<Filter>) -> Result<(Trace, RequestFile), TraceError> {
+    pub fn open_with_requests(&self, path: &Path, filter: &Option<Filter>) -> Result<(Trace, RequestFile), TraceError> {
         let settings = Settings { filter: filter.clone(), ..self.settings() };
         let opened = normalised::open_with_requests(path, &settings, &reading(&[path.to_owned()]))?;
-        warn_of_passed_over(opened.0.name(), opened.0.description());
+        warn_of_trace(&opened.0);
         Ok(opened)
     }
 }
 
 /// A progress bar for reading traces.
-pub fn reading(paths: &[String]) -> Bar {
-    let bytes = |path: &String| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    Bar::bytes(format!("reading {}", paths.join(", ")), paths.iter().map(bytes).sum())
+pub fn reading(paths: &[PathBuf]) -> Bar {
+    let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let names: Vec<String> = paths.iter().map(|path| name_of(path)).collect();
+    Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }
 
-/// Says on standard error how many malformed records of a trace were passed over, if any were.
-pub fn warn_of_passed_over(name: &str, about: &Description) {
+/// Says on standard error what is wrong with a trace that was opened, if anything is.
+fn warn_of_trace(trace: &Trace) {
+    // Files of earlier versions do not say what their times are like.
+    let about = Description { times: Some(trace.times()), ..trace.description().clone() };
+    warn(trace.name(), &about);
+}
+
+/// Says on standard error how many malformed records of the trace called `name` were passed over, and whether its times are a clock.
+pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
         eprintln!("flashwise: {name}: {} malformed records were passed over", about.malformed_records);
+    }
+    let Some(times) = about.times else { return };
+    if let Some(refusal) = times.refusal(about.requests) {
+        eprintln!("flashwise: {name}: nothing is said per day or per year, since its times are no clock: {refusal}");
+    } else if let Some(disorder) = times.disorder(about.requests) {
+        eprintln!("flashwise: {name}: {disorder}");
     }
 }

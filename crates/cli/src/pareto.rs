@@ -1,6 +1,7 @@
 //! `flashwise pareto`: which caches are worth having.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_core::options::OptionError;
@@ -24,7 +25,7 @@ use crate::table;
 pub struct Pareto {
     /// A trace of any format, or a normalised one; - is standard input
     #[arg(value_name = "TRACE")]
-    trace: String,
+    trace: PathBuf,
     #[command(flatten)]
     input: InputOptions,
     /// A policy that can run, with its options; can be given many times [default: all policies, some with other parameters too]
@@ -44,7 +45,7 @@ pub struct Pareto {
     json: bool,
     /// Write a chart of hits against erasures to an SVG file
     #[arg(long, value_name = "FILE")]
-    svg: Option<String>,
+    svg: Option<PathBuf>,
     #[command(flatten)]
     cache: CacheOptions,
 }
@@ -121,7 +122,7 @@ impl Pareto {
             )?;
         }
         if let Some(svg) = &self.svg {
-            writeln!(out, "\nChart: {svg}")?;
+            writeln!(out, "\nChart: {}", svg.display())?;
         }
         Ok(())
     }

@@ -54,6 +54,10 @@ impl Progress for Bar {
         self.0.inc(amount);
     }
 
+    fn note(&self, path: &str, what: &str) {
+        self.0.suspend(|| eprintln!("flashwise: {path}: {what}"));
+    }
+
     fn ends_early(&self, path: &str, rows: u64) {
         let rows = flashwise_trace::human::count(rows);
         self.0.suspend(|| {

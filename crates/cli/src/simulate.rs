@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context;
@@ -37,7 +38,7 @@ use crate::table::{self, fills_freely};
 pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required_unless_present = "help", value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<PathBuf>,
     /// A policy or algorithm, of `flashwise policies`; can be given many times [default: all policies]
     ///
     /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
@@ -65,12 +66,12 @@ pub struct Simulate {
     csv: bool,
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
-    parquet: Option<String>,
+    parquet: Option<PathBuf>,
     /// Write a report with charts: one HTML file that needs no network
     ///
     /// It compares with the best possible (MIN), or behind a rule or devices with policies alone, which are simulated for it.
     #[arg(long, value_name = "FILE")]
-    html: Option<String>,
+    html: Option<PathBuf>,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -162,10 +163,10 @@ impl Simulate {
         if let Some(topic) = self.help {
             return Ok(topic.print("simulate")?);
         }
-        if self.traces.iter().filter(|trace| *trace == "-").count() > 1 {
+        if self.traces.iter().filter(|trace| *trace == Path::new("-")).count() > 1 {
             return Err(Misuse("standard input, -, is given more than once".to_owned()).into());
         }
-        if self.html.iter().chain(&self.parquet).any(|path| path == "-") {
+        if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
         }
         if self.html.is_some() && self.html == self.parquet {
@@ -211,7 +212,7 @@ impl Simulate {
             let (trace, requests) = self.input.open_joined_with_requests(&self.traces, &filter)?;
             return Ok((vec![trace], vec![requests]));
         }
-        let open = |path: &String| self.input.open_with_requests(path, &filter);
+        let open = |path: &PathBuf| self.input.open_with_requests(path, &filter);
         let opened: Vec<_> = self.traces.iter().map(open).collect::<Result<_, _>>()?;
         Ok(opened.into_iter().unzip())
     }
@@ -461,7 +462,7 @@ impl Simulate {
         } else {
             writeln!(out, "{}", table(rows))?;
             if let Some(html) = &self.html {
-                writeln!(out, "\nReport: {html}")?;
+                writeln!(out, "\nReport: {}", html.display())?;
             }
         }
         Ok(())

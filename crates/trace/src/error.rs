@@ -22,6 +22,12 @@ pub enum TraceError {
     Unrecognised { path: String, found: String, formats: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]
     Ambiguous { path: String, formats: String },
+    #[error("{path}: found {found}, expected {expected}")]
+    Contradiction { path: String, found: String, expected: String },
+    #[error("{path}: {problem}")]
+    Archive { path: String, problem: String },
+    #[error("{path}: damaged since it was written: {found}; convert the original again")]
+    Checksum { path: String, found: String },
     #[error("{path}: it looks like {format}, but {why}")]
     Unsure { path: String, format: &'static str, why: &'static str },
     #[error("{path}: not a flashwise trace: found {found}, expected {expected}")]

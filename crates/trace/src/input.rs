@@ -1,13 +1,24 @@
-//! A trace's bytes: a file or standard input, decompressed by content.
+//! A trace's bytes: a file, a file in an archive, or standard input, decompressed by content.
+//!
+//! A path may go on inside of an archive as if that were a directory: `traces.tar.gz/msr/hm_0.csv.gz`. An archive of one file needs no
+//! more than its own name.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
 
+use crate::archive::tar::{self, TarFile};
+use crate::archive::zip::ZipFile;
+use crate::archive::{ArchiveError, Member};
 use crate::error::TraceError;
+use crate::lz4;
+use crate::output::name_of;
 use crate::progress::Progress;
 
-/// How many layers of compression are taken off; the published Systor'17 samples come as gzip within zstd.
-const LAYERS_MAX: usize = 4;
+/// How many layers of compression and archives are taken off; the published Systor'17 samples come as gzip within zstd.
+const LAYERS_MAX: usize = 6;
+/// Bytes by which layers are recognised.
+const MAGIC_BYTES: usize = tar::HEADER_BYTES;
 const BUFFER_BYTES: usize = 256 << 10;
 /// The longest window of zstd's format that 64-bit programs read: `zstd --long=31` writes it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 31;
@@ -18,21 +29,29 @@ pub struct Input<'a> {
     reader: Box<dyn BufRead + Send + 'a>,
     /// Where compressed data ended in the middle, as an error that nobody was told of.
     cut: Option<TraceError>,
+    /// Whether carriage returns alone end lines.
+    returns_end_lines: bool,
     progress: &'a (dyn Progress + 'a),
 }
 
 impl<'a> Input<'a> {
     /// Opens a file, or standard input where `path` is `-`. `progress` is told of compressed bytes as they are read.
-    pub fn open(path: &str, progress: &'a (dyn Progress + 'a)) -> Result<Self, TraceError> {
-        let io = |source| TraceError::Io { path: path.to_owned(), source };
-        if path == "-" {
+    pub fn open(path: impl AsRef<Path>, progress: &'a (dyn Progress + 'a)) -> Result<Self, TraceError> {
+        let (path, name) = (path.as_ref(), name_of(path.as_ref()));
+        let io = |source| TraceError::Io { path: name.clone(), source };
+        if path == Path::new("-") {
             return Self::new("standard input", Box::new(io::stdin()), progress);
         }
-        let file = File::open(path).map_err(io)?;
+        let (file, member) = match (File::open(path), split_at_archive(path)) {
+            (Err(error), Some((archive, member))) if error.kind() == io::ErrorKind::NotADirectory => {
+                (File::open(archive).map_err(io)?, Some(member))
+            }
+            (file, _) => (file.map_err(io)?, None),
+        };
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(io::ErrorKind::IsADirectory.into()));
         }
-        Self::new(path, Box::new(file), progress)
+        Self::of(&name, Box::new(file), Member::new(member.as_deref()), progress)
     }
 
     /// Reads `source`, which errors call `path`.
@@ -41,21 +60,44 @@ impl<'a> Input<'a> {
         source: Box<dyn Read + Send + 'a>,
         progress: &'a (dyn Progress + 'a),
     ) -> Result<Self, TraceError> {
+        Self::of(path, source, Member::Only, progress)
+    }
+
+    fn of(
+        path: &str,
+        source: Box<dyn Read + Send + 'a>,
+        mut member: Member,
+        progress: &'a (dyn Progress + 'a),
+    ) -> Result<Self, TraceError> {
         let counted = Counted { source, progress };
         let mut reader: Box<dyn BufRead + Send + 'a> = Box::new(BufReader::with_capacity(BUFFER_BYTES, counted));
         for _ in 0..LAYERS_MAX {
-            let is_compressed;
-            (reader, is_compressed) = decompressed(reader).map_err(|source| error(path, source))?;
-            if !is_compressed {
+            let is_layer;
+            (reader, is_layer) = unwrapped(reader, &mut member).map_err(|source| error(path, source))?;
+            if !is_layer {
                 break;
             }
         }
-        Ok(Input { path: path.to_owned(), reader, cut: None, progress })
+        if matches!(member, Member::Named(_)) {
+            // The path went on behind a file that is no archive.
+            return Err(TraceError::Io { path: path.to_owned(), source: io::ErrorKind::NotADirectory.into() });
+        }
+        Ok(Input { path: path.to_owned(), reader, cut: None, returns_end_lines: false, progress })
     }
 
     /// What errors call this input.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Takes carriage returns for ends of lines from here on.
+    pub fn end_lines_at_returns(&mut self) {
+        self.returns_end_lines = true;
+    }
+
+    /// Tells who follows the work something about this trace.
+    pub fn note(&self, what: &str) {
+        self.progress.note(&self.path, what);
     }
 
     /// Tells who follows the work that the end is missing after `rows`, if compressed data is cut off or the last line `is_unfinished`.
@@ -85,8 +127,22 @@ impl<'a> Input<'a> {
                 },
             }
         }
+        if self.returns_end_lines {
+            newlines_for_returns(&mut buffer[..filled]);
+        }
         Ok(filled)
     }
+}
+
+/// Puts newlines where carriage returns stand.
+pub(crate) fn newlines_for_returns(bytes: &mut [u8]) {
+    bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+}
+
+/// The file that `path` goes on behind, and how it does.
+fn split_at_archive(path: &Path) -> Option<(&Path, PathBuf)> {
+    let archive = path.ancestors().skip(1).find(|ancestor| ancestor.is_file())?;
+    Some((archive, path.strip_prefix(archive).ok()?.to_owned()))
 }
 
 /// Whether compressed data lacks its end.
@@ -99,9 +155,12 @@ fn error(path: &str, source: io::Error) -> TraceError {
     let path = path.to_owned();
     match source.downcast::<Damage>() {
         Ok(Damage { compression, byte, source }) => TraceError::Compression { path, compression, byte, source },
-        Err(source) => TraceError::Io {
-            path,
-            source: source.downcast::<Unreadable>().map_or_else(|other| other, |unreadable| unreadable.0),
+        Err(source) => match source.downcast::<ArchiveError>() {
+            Ok(problem) => TraceError::Archive { path, problem: problem.to_string() },
+            Err(source) => TraceError::Io {
+                path,
+                source: source.downcast::<Unreadable>().map_or_else(|other| other, |unreadable| unreadable.0),
+            },
         },
     }
 }
@@ -114,6 +173,11 @@ struct Damage {
     /// Position in the layer's decompressed contents.
     byte: u64,
     source: io::Error,
+}
+
+/// Whether an error is of another layer, which has said what it is.
+fn is_said(inner: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    inner.is::<Damage>() || inner.is::<Unreadable>() || inner.is::<ArchiveError>()
 }
 
 /// A failure to read a file, which is not the fault of the layers above.
@@ -135,9 +199,7 @@ impl<R: Read> Read for Layer<R> {
                 self.bytes_read += read as u64;
                 Ok(read)
             }
-            Err(source) if source.get_ref().is_some_and(|inner| inner.is::<Damage>() || inner.is::<Unreadable>()) => {
-                Err(source)
-            }
+            Err(source) if source.get_ref().is_some_and(is_said) => Err(source),
             Err(source) => {
                 let Layer { compression, bytes_read: byte, .. } = *self;
                 Err(io::Error::other(Damage { compression, byte, source }))
@@ -166,21 +228,43 @@ impl Read for Counted<'_> {
     }
 }
 
-/// Takes one layer of compression off, if there is one.
-fn decompressed<'a>(mut reader: Box<dyn BufRead + Send + 'a>) -> io::Result<(Box<dyn BufRead + Send + 'a>, bool)> {
-    let mut magic = [0; 6];
+/// Fails once.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+fn buffered<'a>(reader: impl Read + Send + 'a) -> Box<dyn BufRead + Send + 'a> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, reader))
+}
+
+/// Takes one layer of compression or one archive off, if there is one.
+fn unwrapped<'a>(
+    mut reader: Box<dyn BufRead + Send + 'a>,
+    member: &mut Member,
+) -> io::Result<(Box<dyn BufRead + Send + 'a>, bool)> {
+    let mut magic = vec![0; MAGIC_BYTES];
     let mut len = 0;
     while len < magic.len() {
-        match reader.read(&mut magic[len..])? {
-            0 => break,
-            read => len += read,
+        match reader.read(&mut magic[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if len == 0 => return Err(error),
+            // What is whole before the damage is read first.
+            Err(error) => {
+                reader = buffered(Failed(Some(error)));
+                break;
+            }
         }
     }
-    let magic = magic[..len].to_vec();
+    magic.truncate(len);
     let is = |wanted: &[u8]| magic.starts_with(wanted);
     let whole = Cursor::new(magic.clone()).chain(reader);
     fn layer<'a>(compression: &'static str, decoder: impl Read + Send + 'a) -> (Box<dyn BufRead + Send + 'a>, bool) {
-        (Box::new(BufReader::with_capacity(BUFFER_BYTES, Layer { decoder, compression, bytes_read: 0 })), true)
+        (buffered(Layer { decoder, compression, bytes_read: 0 }), true)
     }
     // Parallel compressors begin with a frame that is to be skipped.
     let is_skippable_frame = matches!(magic[..], [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..]);
@@ -194,6 +278,12 @@ fn decompressed<'a>(mut reader: Box<dyn BufRead + Send + 'a>) -> io::Result<(Box
         layer("xz", liblzma::bufread::XzDecoder::new_multi_decoder(whole))
     } else if is(b"BZh") && matches!(magic.get(3), Some(b'1'..=b'9')) {
         layer("bzip2", bzip2::bufread::MultiBzDecoder::new(whole))
+    } else if is(&[0x04, 0x22, 0x4D, 0x18]) || is(&[0x02, 0x21, 0x4C, 0x18]) {
+        layer("lz4", lz4::Frames::new(whole))
+    } else if is(b"PK\x03\x04") || is(b"PK\x05\x06") {
+        (buffered(ZipFile::new(whole, &member.take())?), true)
+    } else if tar::is_tar(&magic) {
+        (buffered(TarFile::new(whole, member.take())?), true)
     } else {
         (Box::new(whole), false)
     })

@@ -26,13 +26,16 @@
 //! # }
 //! ```
 
+mod archive;
 mod chunks;
 pub mod duration;
 pub mod error;
 pub mod formats;
 pub mod human;
 pub mod input;
+mod lz4;
 pub mod normalised;
+pub mod original;
 pub mod output;
 pub mod progress;
 pub mod recording;

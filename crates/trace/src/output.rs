@@ -1,36 +1,61 @@
-//! Output files that are whole or absent: written beside their place, and renamed into it when all went well.
+//! Output files that are whole or absent: written without a name, and given it when all went well.
+//!
+//! On Linux a file without a name vanishes with the process, however that ends. Where the file system has none, the file is written
+//! beside its place under the name `.flashwise-*.partial`; what a killed process left of these is removed by the next one.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
 
 const BUFFER_BYTES: usize = 1 << 20;
+const PREFIX: &str = ".flashwise-";
+const SUFFIX: &str = ".partial";
+/// An unlocked partial file that was written to since may be one that is not locked yet.
+const PARTIAL_AGE_MIN: Duration = Duration::from_secs(60);
+
+/// What messages call the file at `path`; what is not UTF-8 in it is replaced.
+pub fn name_of(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// What messages call temporary files.
+pub(crate) fn temporary_name() -> String {
+    format!("temporary file in {} (TMPDIR names another directory)", std::env::temp_dir().display())
+}
+
+/// A file that is gone when it is closed.
+pub(crate) fn temporary_file() -> Result<File, TraceError> {
+    tempfile::tempfile().map_err(|source| TraceError::Io { path: temporary_name(), source })
+}
 
 /// Writes the file at `path` with `write`; `-` is standard output. A regular file appears, or replaces the one before, only
-/// when `write` has succeeded. Anything else, such as a pipe or a device, is written to as it is.
+/// when `write` has succeeded. Anything else, such as a pipe or a device, is written to as it is. Links are followed, and a file that is
+/// replaced keeps its mode and, as far as may be, its owner.
 ///
 /// # Errors
 /// `path` must be none of `inputs`.
 pub fn write_whole<T, E: From<TraceError>>(
-    path: &str,
-    inputs: &[String],
+    path: impl AsRef<Path>,
+    inputs: &[PathBuf],
     write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
 ) -> Result<T, E> {
-    let io = |source| TraceError::Io { path: path.to_owned(), source };
+    let (path, name) = (path.as_ref(), name_of(path.as_ref()));
+    let io = |source| TraceError::Io { path: name.clone(), source };
     match Place::find(path, inputs)? {
         Place::StandardOutput => buffered(io::stdout().lock(), "standard output", write),
         Place::Device(place) => {
             let file = File::options().write(true).open(&place).map_err(io)?;
-            buffered(file, path, write)
+            buffered(file, &name, write)
         }
         Place::File(place) => {
-            let beside = beside(path, &place)?;
-            let written = buffered(beside.as_file(), path, write)?;
-            beside.persist(&place).map_err(|error| io(error.error))?;
+            let partial = Partial::create(&name, &place)?;
+            let written = buffered(partial.file(), &name, write)?;
+            partial.persist(&place).map_err(io)?;
             Ok(written)
         }
     }
@@ -40,9 +65,9 @@ pub fn write_whole<T, E: From<TraceError>>(
 ///
 /// # Errors
 /// Those with which it would refuse to begin.
-pub fn check_writable(path: &str, inputs: &[String]) -> Result<(), TraceError> {
-    if let Place::File(place) = Place::find(path, inputs)? {
-        beside(path, &place)?;
+pub fn check_writable(path: impl AsRef<Path>, inputs: &[PathBuf]) -> Result<(), TraceError> {
+    if let Place::File(place) = Place::find(path.as_ref(), inputs)? {
+        Partial::create(&name_of(path.as_ref()), &place)?;
     }
     Ok(())
 }
@@ -57,24 +82,37 @@ enum Place {
 }
 
 impl Place {
-    fn find(path: &str, inputs: &[String]) -> Result<Place, TraceError> {
-        if path == "-" {
+    fn find(path: &Path, inputs: &[PathBuf]) -> Result<Place, TraceError> {
+        if path == Path::new("-") {
             return Ok(Place::StandardOutput);
         }
-        // A link is followed, so that the file behind it is replaced and not the link.
-        let place = fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
-        let is_input = |input: &String| input != "-" && fs::canonicalize(input).is_ok_and(|input| input == place);
+        let place = behind_links(path);
+        let is_input =
+            |input: &PathBuf| input != Path::new("-") && fs::canonicalize(input).is_ok_and(|input| input == place);
         if inputs.iter().any(is_input) {
-            return Err(TraceError::OverwritesInput { path: path.to_owned() });
+            return Err(TraceError::OverwritesInput { path: name_of(path) });
         }
         match fs::metadata(&place) {
             Ok(found) if found.is_dir() => {
-                Err(TraceError::Io { path: path.to_owned(), source: io::ErrorKind::IsADirectory.into() })
+                Err(TraceError::Io { path: name_of(path), source: io::ErrorKind::IsADirectory.into() })
             }
             Ok(found) if !found.is_file() => Ok(Place::Device(place)),
             _ => Ok(Place::File(place)),
         }
     }
+}
+
+/// The file that `path` leads to, whether there is one or not.
+fn behind_links(path: &Path) -> PathBuf {
+    const LINKS_MAX: usize = 40;
+    let mut place = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&place) {
+            Ok(target) => place = place.parent().unwrap_or(Path::new("")).join(target),
+            Err(_) => break,
+        }
+    }
+    fs::canonicalize(&place).unwrap_or(place)
 }
 
 fn buffered<T, E: From<TraceError>>(
@@ -93,22 +131,121 @@ fn buffered<T, E: From<TraceError>>(
     written
 }
 
-/// A file in the same directory, gone unless it is kept.
-fn beside(path: &str, place: &Path) -> Result<NamedTempFile, TraceError> {
-    let directory = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !directory.is_dir() {
-        let directory = directory.display().to_string();
-        return Err(TraceError::NoDirectory { path: path.to_owned(), directory });
+/// A file on the file system of its place, gone unless it is kept.
+enum Partial {
+    /// Without a name; the directory of its place.
+    #[cfg(target_os = "linux")]
+    Unnamed(File, PathBuf),
+    Named(NamedTempFile),
+}
+
+impl Partial {
+    fn create(name: &str, place: &Path) -> Result<Partial, TraceError> {
+        let directory = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            let directory = directory.display().to_string();
+            return Err(TraceError::NoDirectory { path: name.to_owned(), directory });
+        }
+        let partial = Self::unnamed(directory).map_or_else(|| Self::named(directory), Ok);
+        let like_before = |partial: Partial| liken(partial.file(), place).map(|()| partial);
+        partial.and_then(like_before).map_err(|source| TraceError::Io { path: name.to_owned(), source })
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".flashwise-").suffix(".partial");
+
+    /// None where the file system knows no files without names, or no name can be given to them later.
+    #[cfg(target_os = "linux")]
+    fn unnamed(directory: &Path) -> Option<Partial> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = rustix::fs::OFlags::TMPFILE.bits() as i32;
+        let file = File::options().read(true).write(true).custom_flags(flags).open(directory).ok()?;
+        fs::symlink_metadata(in_proc(&file)).ok()?;
+        Some(Partial::Unnamed(file, directory.to_owned()))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn unnamed(_: &Path) -> Option<Partial> {
+        None
+    }
+
+    fn named(directory: &Path) -> io::Result<Partial> {
+        sweep(directory);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).suffix(SUFFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // Those of any new file: the process's mask takes its share off.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        let partial = builder.tempfile_in(directory)?;
+        // A lock says that it is still written. Where there are none, nothing is swept either.
+        let _ = partial.as_file().try_lock();
+        Ok(Partial::Named(partial))
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            #[cfg(target_os = "linux")]
+            Partial::Unnamed(file, _) => file,
+            Partial::Named(file) => file.as_file(),
+        }
+    }
+
+    /// Makes it the file at `place`.
+    fn persist(self, place: &Path) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Partial::Unnamed(file, directory) => {
+                use rustix::fs::{AtFlags, CWD, linkat};
+                let link = |to: &Path| linkat(CWD, in_proc(&file), CWD, to, AtFlags::SYMLINK_FOLLOW);
+                match link(place) {
+                    Err(rustix::io::Errno::EXIST) => {}
+                    linked => return Ok(linked?),
+                }
+                // A link cannot replace a file, but renaming can.
+                let mut builder = tempfile::Builder::new();
+                let linked = builder.prefix(PREFIX).suffix(SUFFIX).make_in(directory, |name| Ok(link(name)?))?;
+                linked.persist(place).map(|_| ()).map_err(|error| error.error)
+            }
+            Partial::Named(file) => file.persist(place).map(|_| ()).map_err(|error| error.error),
+        }
+    }
+}
+
+/// Where the kernel shows an open file, which has no other name.
+#[cfg(target_os = "linux")]
+fn in_proc(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Gives `file` the mode and, if possible, the owner of the file at `place`, if there is one.
+fn liken(file: &File, place: &Path) -> io::Result<()> {
+    let Ok(before) = fs::metadata(place) else { return Ok(()) };
     #[cfg(unix)]
     {
-        use std::os::unix::fs::PermissionsExt;
-        // Those of any new file: the process's mask takes its share off.
-        builder.permissions(fs::Permissions::from_mode(0o666));
+        use std::os::unix::fs::{MetadataExt, fchown};
+        // Only root may give files away.
+        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
     }
-    builder.tempfile_in(directory).map_err(|source| TraceError::Io { path: path.to_owned(), source })
+    file.set_permissions(before.permissions())
+}
+
+/// Removes the partial files in `directory` that nobody writes any more.
+fn sweep(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_partial = name.starts_with(PREFIX) && name.ends_with(SUFFIX);
+        let is_old = |metadata: fs::Metadata| {
+            metadata.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > PARTIAL_AGE_MIN))
+        };
+        if is_partial
+            && entry.metadata().is_ok_and(is_old)
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,8 +284,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("trace");
         fs::write(&place, "trace").unwrap();
-        let path = place.to_str().unwrap().to_owned();
-        let detour = format!("{}/./trace", directory.path().display());
+        let path = place.clone();
+        let detour = directory.path().join("./trace");
         for (out, input) in [(&path, &path), (&detour, &path), (&path, &detour)] {
             let refused: Result<(), TraceError> = write_whole(out, std::slice::from_ref(input), text("other"));
             assert!(matches!(refused, Err(TraceError::OverwritesInput { .. })));
@@ -170,6 +307,75 @@ mod tests {
         let failed = write_whole("/dev/full", &[], text("too much")).unwrap_err();
         let TraceError::Io { path, source } = failed else { panic!("{failed}") };
         assert_eq!((path.as_str(), source.kind()), ("/dev/full", io::ErrorKind::StorageFull));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_to_no_file_yet_is_followed_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (place, link) = (directory.path().join("out"), directory.path().join("link"));
+        std::os::unix::fs::symlink("way", &link).unwrap();
+        std::os::unix::fs::symlink("./out", directory.path().join("way")).unwrap();
+        write_whole(&link, &[], text("new")).unwrap();
+        assert_eq!(fs::read_to_string(&place).unwrap(), "new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(names(directory.path()).len(), 3);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_replaced_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("out");
+        let mode = |place: &Path| fs::metadata(place).unwrap().permissions().mode() & 0o7777;
+        fs::write(&place, "old").unwrap();
+        let usual = mode(&place);
+        for kept in [0o600, 0o640, 0o755] {
+            fs::set_permissions(&place, fs::Permissions::from_mode(kept)).unwrap();
+            write_whole(&place, &[], text("new")).unwrap();
+            assert_eq!((mode(&place), fs::read_to_string(&place).unwrap().as_str()), (kept, "new"));
+        }
+        fs::remove_file(&place).unwrap();
+        write_whole(&place, &[], text("newer")).unwrap();
+        assert_eq!(mode(&place), usual);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nothing_has_a_name_until_it_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("out");
+        for before in [0, 1] {
+            write_whole(&place, &[], |out| {
+                assert_eq!(names(directory.path()).len(), before);
+                text("whole")(out)
+            })
+            .unwrap();
+        }
+        assert_eq!(names(directory.path()), ["out"]);
+    }
+
+    #[test]
+    fn where_files_need_names_what_a_killed_process_left_is_swept_and_what_is_still_written_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let (place, left) = (directory.path().join("out"), directory.path().join(".flashwise-old.partial"));
+        fs::write(&left, "left").unwrap();
+        let of_another = Partial::named(directory.path()).unwrap();
+        assert!(left.exists(), "it may be one that is not locked yet");
+        let long_ago = std::time::SystemTime::now() - 2 * PARTIAL_AGE_MIN;
+        for partial in [&File::options().write(true).open(&left).unwrap(), of_another.file()] {
+            partial.set_modified(long_ago).unwrap();
+        }
+        let partial = Partial::named(directory.path()).unwrap();
+        assert_eq!((left.exists(), names(directory.path()).len()), (false, 2));
+        partial.file().write_all(b"whole").unwrap();
+        partial.persist(&place).unwrap();
+        drop(of_another);
+        assert_eq!(
+            (names(directory.path()), fs::read_to_string(&place).unwrap().as_str()),
+            (vec!["out".to_owned()], "whole")
+        );
     }
 
     #[test]

@@ -5,6 +5,9 @@ pub trait Progress: Sync {
     /// `amount` more is done.
     fn advance(&self, amount: u64);
 
+    /// Something that who uses the trace at `path` should know: how it is read, or what looks wrong with it.
+    fn note(&self, _path: &str, _what: &str) {}
+
     /// The end of the recording at `path` is missing, as where its server was killed; its `rows` before that were read.
     fn ends_early(&self, _path: &str, _rows: u64) {}
 }

@@ -31,7 +31,7 @@ impl<'a> Recording<'a> {
     ///
     /// # Errors
     /// A file that does not begin with the header of a recording is refused.
-    pub fn open(path: &str, progress: &'a dyn Progress) -> Result<Recording<'a>, TraceError> {
+    pub fn open(path: impl AsRef<std::path::Path>, progress: &'a dyn Progress) -> Result<Recording<'a>, TraceError> {
         Recording::new(Input::open(path, progress)?)
     }
 

@@ -5,17 +5,19 @@
 //! address; between two that are not neighbours a region stays free, so that no stream runs from one into the other.
 
 use std::collections::BTreeMap;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::FileExt;
 
 use flashwise_core::access::Op;
 use flashwise_core::cache::Kind;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::recording::Operation;
-use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
+use crate::output::{temporary_file, temporary_name};
 use crate::request::RecordedRequest;
 
 /// The length of a region.
@@ -27,7 +29,6 @@ const REGIONS_MAX: u64 = ADDRESSES_BYTES / REGION_BYTES;
 /// The length of a record: time, offset and length, 8 bytes each, volume, kind, whether durable, what the I/O filter says, a byte of
 /// nothing.
 const RECORD_BYTES: usize = 32;
-const TEMPORARY_FILE: &str = "temporary file";
 
 /// A request as a client of the server sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ type Place = (u32, u64);
 /// The requests of a trace that is being read.
 #[derive(Debug)]
 pub struct RequestWriter {
-    out: BufWriter<NamedTempFile>,
+    out: BufWriter<File>,
     volumes: BTreeMap<Vec<u8>, u32>,
     /// Where time begins; in recordings it is that of the server.
     start_us: Option<i64>,
@@ -64,15 +65,14 @@ pub struct RequestWriter {
 }
 
 fn unwritten(source: std::io::Error) -> TraceError {
-    TraceError::Io { path: TEMPORARY_FILE.to_owned(), source }
+    TraceError::Io { path: temporary_name(), source }
 }
 
 impl RequestWriter {
     /// No requests yet.
     pub fn new() -> Result<RequestWriter, TraceError> {
-        let file = NamedTempFile::new().map_err(unwritten)?;
         Ok(RequestWriter {
-            out: BufWriter::with_capacity(1 << 20, file),
+            out: BufWriter::with_capacity(1 << 20, temporary_file()?),
             volumes: BTreeMap::new(),
             start_us: None,
             last_us: 0,
@@ -195,10 +195,24 @@ fn code(kind: Kind) -> u8 {
     KINDS.iter().position(|&other| other == kind).expect("the table has all kinds") as u8
 }
 
+/// Reads a file from its start, whoever else reads it.
+struct FromStart<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
 /// The requests of a trace.
 #[derive(Debug)]
 pub struct RequestFile {
-    file: NamedTempFile,
+    file: File,
     requests: u64,
     /// Where regions are placed, if addresses are not kept.
     regions: Option<BTreeMap<Place, u64>>,
@@ -217,7 +231,7 @@ impl RequestFile {
 
     /// Hands the requests to `consume`, in order.
     pub fn for_each(&self, mut consume: impl FnMut(&CacheRequest)) -> Result<(), TraceError> {
-        let mut input = BufReader::with_capacity(1 << 18, self.file.reopen().map_err(unwritten)?);
+        let mut input = BufReader::with_capacity(1 << 18, FromStart { file: &self.file, at: 0 });
         let mut record = [0; RECORD_BYTES];
         for _ in 0..self.requests {
             input.read_exact(&mut record).map_err(unwritten)?;

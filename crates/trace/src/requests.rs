@@ -4,20 +4,21 @@
 //! Its volume and its blocks are those of the original; its first and last byte are not kept, so that it spans whole blocks.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use flashwise_core::access::Op;
-use flashwise_core::filter::Filter;
 use flashwise_core::quantity::ByteSize;
 
-use crate::chunks::{SAMPLE_BYTES, parse};
 use crate::error::TraceError;
-use crate::formats::{Batch, FormatSpec, Sample};
+use crate::formats::Batch;
 use crate::input::Input;
 use crate::normalised::numbering::BlockAddress;
 use crate::normalised::trace::{Accesses, Trace};
 use crate::normalised::trace_file::{ROW_BYTES, is_arrow};
+use crate::original::{Original, head};
+use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
@@ -30,21 +31,13 @@ pub enum Requests<'a> {
     Normalised(Trace, &'a dyn Progress),
 }
 
-/// How a trace in its original format is read.
-#[derive(Debug)]
-pub struct Original {
-    head: Vec<u8>,
-    format: FormatSpec,
-    lenient: bool,
-    filter: Option<Filter>,
-}
-
 impl<'a> Requests<'a> {
     /// Opens the trace at `path`; `-` is standard input. `progress` is told of the bytes read.
     ///
     /// # Errors
     /// A normalised trace has no other format, and is refused if `settings` name one.
-    pub fn open(path: &str, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
+    pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
+        let path = path.as_ref();
         if let Some(trace) = mapped(path)? {
             return Self::normalised(trace, settings, progress);
         }
@@ -52,7 +45,8 @@ impl<'a> Requests<'a> {
         let head = head(&mut input)?;
         if is_arrow(&head) {
             // From standard input or compressed: it takes a file to map it.
-            let trace = Trace::map(path, &spooled(&mut input, head)?)?;
+            let file = spooled(&mut input, head)?;
+            let trace = Trace::map(input.path(), &file)?;
             return Self::normalised(trace, settings, progress);
         }
         let original = Original::new(&mut input, head, settings)?;
@@ -84,8 +78,16 @@ impl<'a> Requests<'a> {
     /// Name of the trace's original format.
     pub fn format(&self) -> &str {
         match self {
-            Requests::Original(_, original) => original.format.format().name,
+            Requests::Original(_, original) => original.format(),
             Requests::Normalised(trace, _) => &trace.description().format,
+        }
+    }
+
+    /// How the columns of the trace's original are or were read, if it was a CSV.
+    pub fn columns(&self) -> Option<String> {
+        match self {
+            Requests::Original(_, original) => original.columns(),
+            Requests::Normalised(trace, _) => trace.description().columns.clone(),
         }
     }
 
@@ -136,24 +138,28 @@ pub fn rebuild(
 }
 
 /// The normalised trace at `path`, if it is one that can be mapped as it is.
-fn mapped(path: &str) -> Result<Option<Trace>, TraceError> {
-    let io = |source| TraceError::Io { path: path.to_owned(), source };
-    if path == "-" {
+fn mapped(path: &Path) -> Result<Option<Trace>, TraceError> {
+    let io = |source| TraceError::Io { path: name_of(path), source };
+    if path == Path::new("-") {
         return Ok(None);
     }
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = match File::open(path) {
+        // It may be in an archive.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(None),
+        opened => opened.map_err(io)?,
+    };
     let mut magic = [0; 8];
     if !file.metadata().map_err(io)?.is_file() || file.read_exact(&mut magic).is_err() || !is_arrow(&magic) {
         return Ok(None);
     }
     file.rewind().map_err(io)?;
-    Trace::map(path, &file).map(Some)
+    Trace::map(&name_of(path), &file).map(Some)
 }
 
 /// A temporary file with `head` and the rest of `input`.
 fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
-    let io = |source| TraceError::Io { path: "temporary file".to_owned(), source };
-    let mut file = tempfile::tempfile().map_err(io)?;
+    let io = |source| TraceError::Io { path: temporary_name(), source };
+    let mut file = temporary_file()?;
     let mut chunk = head;
     let mut filled = chunk.len();
     while filled > 0 {
@@ -162,81 +168,6 @@ fn spooled(input: &mut Input, head: Vec<u8>) -> Result<File, TraceError> {
         filled = input.fill(&mut chunk)?;
     }
     Ok(file)
-}
-
-/// The first bytes of `input`, all of them if they are fewer than [`SAMPLE_BYTES`]. If the input is cut off, who reads on learns it.
-fn head(input: &mut Input) -> Result<Vec<u8>, TraceError> {
-    let mut head = vec![0; SAMPLE_BYTES];
-    let filled = input.fill_to_cut(&mut head)?;
-    head.truncate(filled);
-    Ok(head)
-}
-
-impl Original {
-    /// Settles the format of what `input` holds.
-    pub fn recognise(input: &mut Input, settings: &Settings) -> Result<Original, TraceError> {
-        let head = head(input)?;
-        Original::new(input, head, settings)
-    }
-
-    fn new(input: &mut Input, head: Vec<u8>, settings: &Settings) -> Result<Original, TraceError> {
-        if head.is_empty() {
-            // Or it is cut off before its first byte.
-            input.fill(&mut [0])?;
-            return Err(TraceError::Empty { path: input.path().to_owned() });
-        }
-        let sample = Sample { bytes: &head, whole: head.len() < SAMPLE_BYTES };
-        let format = match &settings.format {
-            Some(format) => format.clone(),
-            None => match FormatSpec::recognise(input.path(), &sample) {
-                Ok(format) => format,
-                // Where the input is cut off, that is why.
-                Err(unrecognised) => return Err(input.fill(&mut [0]).err().unwrap_or(unrecognised)),
-            },
-        };
-        Ok(Original { head, format, lenient: settings.lenient, filter: settings.filter.clone() })
-    }
-
-    /// Name of the format.
-    pub fn format(&self) -> &'static str {
-        self.format.format().name
-    }
-
-    /// See [`Requests::for_each_batch`].
-    pub fn for_each_batch(
-        self,
-        input: &mut Input,
-        block_size_bytes: u64,
-        mut consume: impl FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
-    ) -> Result<(), TraceError> {
-        let path = input.path().to_owned();
-        let sample = Sample { bytes: &self.head, whole: self.head.len() < SAMPLE_BYTES };
-        let mut parser = self.format.parser(&sample, block_size_bytes)?;
-        if let Some(filter) = self.filter {
-            let format = self.format.format().name;
-            parser = parser.filtered(filter).ok_or_else(|| TraceError::NoProcesses { path: path.clone(), format })?;
-        }
-        let framing = parser.framing();
-        let (mut broken_off, mut rows) = (false, 0);
-        let parsed = parse(input, self.head, &*parser, |batch, first_record| {
-            if let Some((record, malformed)) = batch.malformed.first()
-                && !self.lenient
-            {
-                let place = framing.place(first_record + record);
-                let (found, expected) = (malformed.found.clone(), malformed.expected.clone());
-                return Err(TraceError::Malformed { path: path.clone(), place, found, expected });
-            }
-            rows += batch.requests.len() as u64 + batch.skipped + batch.malformed.len() as u64;
-            broken_off = consume(batch)?.is_break();
-            // Parsing ends at an error only; this one is taken back below.
-            if broken_off { Err(TraceError::Empty { path: path.clone() }) } else { Ok(()) }
-        });
-        if broken_off {
-            return Ok(());
-        }
-        input.tell_of_cut(parsed?, rows);
-        Ok(())
-    }
 }
 
 /// Puts the requests of a normalised trace together again.
@@ -349,12 +280,13 @@ fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError 
 mod tests {
     use super::*;
     use crate::normalised::Description;
+    use crate::normalised::checksum::Kept;
     use crate::normalised::trace_file::{Rows, TraceWriter};
     use crate::progress::Silent;
 
     /// A normalised trace of one op and time with these rows (block, request, request_blocks) in record batches.
     fn trace(batches: &[&[(i32, u32, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
-        let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096).unwrap();
+        let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096, Kept::ForOthers).unwrap();
         for batch in batches {
             let mut rows = Rows { time_us: vec![7; batch.len()], op: vec![1; batch.len()], ..Rows::default() };
             for &(block, request, request_blocks) in *batch {

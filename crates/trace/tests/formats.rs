@@ -4,7 +4,7 @@
 
 mod fixtures;
 
-use fixtures::{COMPRESSIONS, Fixture, all, bundled, bzip2, gzip, input, read, trace, xz, zstandard};
+use fixtures::{COMPRESSIONS, Fixture, all, bundled, bzip2, gzip, input, lz4, read, tar, trace, xz, zip, zstandard};
 use flashwise_trace::formats::FORMATS;
 use flashwise_trace::normalised::Settings;
 
@@ -28,7 +28,8 @@ fn every_format_has_a_fixture() {
 
 #[test]
 fn every_format_is_recognised_and_gives_the_same_requests_in_every_compression() {
-    for fixture in all(REQUESTS) {
+    // Any bytes are integers, so that these are never recognised.
+    for fixture in all(REQUESTS).into_iter().filter(|fixture| name(fixture) != "raw-blocks") {
         for (compression, compress) in COMPRESSIONS {
             let (format, requests) = read(compress(&fixture.contents)).unwrap();
             assert_eq!(format, name(&fixture), "{compression}");
@@ -83,11 +84,12 @@ fn a_zstd_frame_may_ask_for_a_window_of_2_gib() {
 #[test]
 fn damaged_compression_is_named_with_the_byte() {
     let contents = &all(REQUESTS)[0].contents;
-    let cases: [(&str, Vec<u8>); 5] = [
+    let cases: [(&str, Vec<u8>); 6] = [
         ("gzip", gzip(contents)),
         ("zstd", zstandard(contents)),
         ("xz", xz(contents)),
         ("bzip2", bzip2(contents)),
+        ("lz4", lz4(contents)),
         ("gzip", zstandard(&gzip(&gzip(contents)[..1000]))),
     ];
     for (compression, whole) in cases {
@@ -105,6 +107,91 @@ fn damaged_compression_is_named_with_the_byte() {
             // What comes before the damage was found may already not be a line any more.
             assert!(error.starts_with(&begins) || error.starts_with("trace, line "), "{error}");
         }
+    }
+}
+
+#[test]
+fn a_cut_of_lz4_between_two_blocks_is_damage() {
+    let contents = all(REQUESTS).swap_remove(0).contents.repeat(40);
+    let whole = lz4(&contents);
+    // The header of a frame without sizes has 7 bytes; each block has its length before it and its checksum behind it.
+    let length = u32::from_le_bytes(whole[7..11].try_into().unwrap()) & 0x7FFF_FFFF;
+    let cut = whole[..7 + 4 + length as usize + 4].to_vec();
+    assert!(cut.len() < whole.len());
+    let error = trace(cut, &settings("msr")).unwrap_err();
+    assert!(error.starts_with("trace: damaged lz4 data after byte "), "{error}");
+}
+
+/// What [`fixtures::read`] finds in the file at `path`, which goes on within an archive.
+fn open(path: &std::path::Path) -> Result<u64, String> {
+    let opened = flashwise_trace::normalised::open(path, &Settings::default(), &flashwise_trace::progress::Silent);
+    opened.map(|trace| trace.description().requests).map_err(|error| fixtures::chain(&error))
+}
+
+#[test]
+fn the_file_of_an_archive_is_read_and_of_several_the_one_that_the_path_names() {
+    let contents = &all(REQUESTS)[0].contents;
+    let lines: Vec<&[u8]> = contents.split_inclusive(|&byte| byte == b'\n').collect();
+    let half = lines[..REQUESTS / 2].concat();
+    let long = format!("{}/{}.csv", "d".repeat(120), "f".repeat(120));
+    let folder = tempfile::tempdir().unwrap();
+    let packed: [(&str, fn(&[(&str, &[u8])]) -> Vec<u8>); 4] = [
+        ("tar", tar),
+        ("tar.gz", |files| gzip(&tar(files))),
+        ("stored.zip", |files| zip(files, false)),
+        ("deflated.zip", |files| zip(files, true)),
+    ];
+    for (name, pack) in packed {
+        let path = folder.path().join(name);
+        let write = |files: &[(&str, &[u8])]| std::fs::write(&path, pack(files)).unwrap();
+        for compress in [<[u8]>::to_vec, gzip, zstandard] {
+            write(&[("empty", b""), ("msr/._hm_0.csv", b"attributes"), ("msr/hm_0.csv", &compress(contents))]);
+            assert_eq!(open(&path), Ok(REQUESTS as u64), "{name}");
+            assert_eq!(open(&path.join("msr/hm_0.csv")), Ok(REQUESTS as u64), "{name}");
+        }
+        write(&[("msr/hm_0.csv", contents), ("./msr/hm_1.csv", &half), (&long, &half)]);
+        assert_eq!(open(&path.join("msr/hm_1.csv")), Ok(REQUESTS as u64 / 2), "{name}");
+        assert_eq!(open(&path.join(&long)), Ok(REQUESTS as u64 / 2), "{name}");
+        let several = "found an archive of more than one file (msr/hm_0.csv, ";
+        assert!(open(&path).unwrap_err().contains(several), "{name}");
+        let missing = open(&path.join("msr/hm_2.csv")).unwrap_err();
+        assert!(missing.contains("found no such file in the archive, expected one of: msr/hm_0.csv, "), "{missing}");
+        write(&[]);
+        assert!(open(&path).is_err(), "{name}");
+        write(&[("msr/hm_0.csv", contents)]);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let cut = open(&path).unwrap_err();
+        assert!(cut.contains("expected a whole one") || cut.contains("damaged"), "{cut}");
+    }
+    let plain = folder.path().join("plain.csv");
+    std::fs::write(&plain, contents).unwrap();
+    assert!(open(&plain.join("hm_0.csv")).unwrap_err().contains("not a directory"));
+}
+
+#[test]
+fn marks_and_ends_of_lines_of_other_systems_are_read_and_mixed_ones_are_errors() {
+    for fixture in all(REQUESTS).into_iter().filter(|fixture| std::str::from_utf8(&fixture.contents).is_ok()) {
+        if matches!(name(&fixture), "raw-blocks" | "vscsi" | "oracle-general") {
+            continue;
+        }
+        let text = String::from_utf8(fixture.contents.clone()).unwrap();
+        let expected = trace(fixture.contents, &Settings::default()).unwrap();
+        let others = [text.replace('\n', "\r\n"), text.replace('\n', "\r"), format!("\u{FEFF}{text}")];
+        for other in others.into_iter().chain([format!("\u{FEFF}{}", text.replace('\n', "\r"))]) {
+            for format in [None, Some(fixture.spec.parse().unwrap())] {
+                let settings = Settings { format, ..Settings::default() };
+                let found = trace(other.clone().into_bytes(), &settings).unwrap();
+                assert!(found.accesses().eq(expected.accesses()), "{}", fixture.spec);
+                assert_eq!(found.description(), expected.description());
+            }
+        }
+        // Two requests in one line.
+        let mut ends = text.match_indices('\n').map(|(at, _)| at).skip(1500);
+        let at = ends.next().unwrap();
+        let mixed = format!("{}\r{}", &text[..at], &text[at + 1..]);
+        let error = trace(mixed.into_bytes(), &Settings::default()).unwrap_err();
+        assert!(error.contains("expected no carriage return within a line that ends in a newline"), "{error}");
     }
 }
 
@@ -160,7 +247,7 @@ fn empty_and_tiny_inputs_are_errors() {
         let error = trace(tiny.to_vec(), &Settings::default()).unwrap_err();
         assert!(error.starts_with("trace: its format is not recognised; its first bytes are "), "{error}");
     }
-    for cut in [&b"\x28\xB5\x2F\xFD"[..], b"\x1F\x8B", b"\xFD7zXZ\0", b"BZh9"] {
+    for cut in [&b"\x28\xB5\x2F\xFD"[..], b"\x1F\x8B", b"\xFD7zXZ\0", b"BZh9", b"\x04\x22\x4D\x18"] {
         let error = trace(cut.to_vec(), &Settings::default()).unwrap_err();
         assert!(error.starts_with("trace: damaged "), "{error}");
     }

@@ -1,9 +1,12 @@
 //! `flashwise trace concat`: traces one after another.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_duration};
+use flashwise_trace::output::name_of;
 
-use crate::input::{InputOptions, reading, warn_of_passed_over};
+use crate::input::{InputOptions, reading, warn};
 
 /// Join traces one after another into a normalised trace
 ///
@@ -13,10 +16,10 @@ use crate::input::{InputOptions, reading, warn_of_passed_over};
 pub struct Concat {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<PathBuf>,
     /// The file to write; - is standard output
     #[arg(long, value_name = "OUT.arrow")]
-    out: String,
+    out: PathBuf,
     /// Let the traces share no blocks: volume V of the n-th trace becomes n:V
     #[arg(long)]
     apart: bool,
@@ -37,7 +40,7 @@ impl Concat {
         let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap };
         let about = flashwise_trace::tools::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;
         drop(bar);
-        warn_of_passed_over(&self.out, &about);
+        warn(&name_of(&self.out), &about);
         Ok(())
     }
 }

@@ -1,8 +1,11 @@
 //! `flashwise trace convert`: a trace of any kind to a normalised one.
 
-use clap::Args;
+use std::path::PathBuf;
 
-use crate::input::{InputOptions, reading, warn_of_passed_over};
+use clap::Args;
+use flashwise_trace::output::name_of;
+
+use crate::input::{InputOptions, reading, warn};
 
 /// Convert a trace to a normalised one, an Arrow IPC file
 ///
@@ -11,10 +14,10 @@ use crate::input::{InputOptions, reading, warn_of_passed_over};
 #[derive(Debug, Args)]
 pub struct Convert {
     /// A trace of any format, or a normalised one; - is standard input
-    trace: String,
+    trace: PathBuf,
     /// The file to write; - is standard output
     #[arg(value_name = "OUT.arrow")]
-    out: String,
+    out: PathBuf,
     #[command(flatten)]
     input: InputOptions,
 }
@@ -24,7 +27,7 @@ impl Convert {
         let bar = reading(std::slice::from_ref(&self.trace));
         let about = flashwise_trace::tools::convert::convert(&self.trace, &self.out, &self.input.settings(), &bar)?;
         drop(bar);
-        warn_of_passed_over(&self.trace, &about);
+        warn(&name_of(&self.trace), &about);
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! `flashwise trace cut`: a part of a trace.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
+use flashwise_trace::output::name_of;
 
-use crate::input::{InputOptions, reading, warn_of_passed_over};
+use crate::input::{InputOptions, reading, warn};
 
 /// Cut a part out of a trace: the requests of a range, of a time, of some volumes
 ///
@@ -15,10 +17,10 @@ use crate::input::{InputOptions, reading, warn_of_passed_over};
 #[group(id = "part", required = true, multiple = true, args = ["requests", "accesses", "time", "volumes"])]
 pub struct Cut {
     /// A trace of any format, or a normalised one; - is standard input
-    trace: String,
+    trace: PathBuf,
     /// The file to write; - is standard output
     #[arg(value_name = "OUT.arrow")]
-    out: String,
+    out: PathBuf,
     /// Requests by number, from 0: from A, without B; 1000.. and ..1000 leave one end open
     #[arg(long, visible_alias = "rows", value_name = "A..B", value_parser = counts)]
     requests: Option<Range<u64>>,
@@ -55,7 +57,7 @@ impl Cut {
         let bar = reading(std::slice::from_ref(&self.trace));
         let about = flashwise_trace::tools::cut::cut(&self.trace, &self.out, &cut, &self.input.settings(), &bar)?;
         drop(bar);
-        warn_of_passed_over(&self.trace, &about);
+        warn(&name_of(&self.trace), &about);
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! `flashwise trace export`: the requests of a trace as text.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::input::{InputOptions, reading};
@@ -11,10 +13,10 @@ use crate::input::{InputOptions, reading};
 #[derive(Debug, Args)]
 pub struct Export {
     /// A trace of any format, or a normalised one; - is standard input
-    trace: String,
+    trace: PathBuf,
     /// The file to write; - is standard output
     #[arg(value_name = "OUT.csv", default_value = "-")]
-    out: String,
+    out: PathBuf,
     #[command(flatten)]
     input: InputOptions,
 }

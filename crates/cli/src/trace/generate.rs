@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use flashwise_core::quantity::Share;
@@ -18,7 +19,7 @@ use crate::progress::Bar;
 pub struct Generate {
     /// The file to write; - is standard output
     #[arg(value_name = "OUT.arrow", required_unless_present = "csv", default_value_if("csv", "true", "-"))]
-    out: Option<String>,
+    out: Option<PathBuf>,
     /// Write CSV instead of a normalised trace, to standard output if no file is named
     #[arg(long)]
     csv: bool,
@@ -102,7 +103,7 @@ impl Generate {
         };
         let written = if self.csv { Written::Csv } else { Written::Normalised };
         let bar = Bar::requests("generating".to_owned(), self.requests.or(self.accesses).unwrap_or(self.blocks));
-        generate(workload, self.out.as_deref().unwrap_or("-"), written, &bar)?;
+        generate(workload, self.out.as_deref().unwrap_or(Path::new("-")), written, &bar)?;
         Ok(())
     }
 }

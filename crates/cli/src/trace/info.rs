@@ -1,6 +1,7 @@
 //! `flashwise trace info`: what traces are like.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -12,7 +13,7 @@ use crate::table::plain;
 pub struct Info {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<String>,
+    traces: Vec<PathBuf>,
     #[command(flatten)]
     input: InputOptions,
     /// Print a JSON array, one object per trace

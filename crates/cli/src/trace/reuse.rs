@@ -1,6 +1,7 @@
 //! `flashwise trace reuse`: how long it takes until blocks are used again.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use flashwise_trace::human;
@@ -17,7 +18,7 @@ use crate::table::plain;
 #[derive(Debug, Args)]
 pub struct Reuse {
     /// A trace of any format, or a normalised one; - is standard input
-    trace: String,
+    trace: PathBuf,
     #[command(flatten)]
     input: InputOptions,
     /// What lies between: different blocks, or accesses

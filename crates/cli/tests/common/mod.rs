@@ -28,10 +28,11 @@ pub fn parts(output: Output) -> (String, String, i32) {
     (text(output.stdout), text(output.stderr), output.status.code().expect("not ended by a signal"))
 }
 
-/// Standard output of a run that must succeed and be quiet on standard error.
+/// Standard output of a run that must succeed and be quiet on standard error, but for how CSVs are read.
 pub fn succeed(folder: &Path, arguments: &[&str]) -> String {
     let (out, err, code) = run(folder, arguments);
-    assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}: {out}");
+    let others: String = err.lines().filter(|line| !line.contains(": read as csv:")).collect();
+    assert_eq!((code, others.as_str()), (0, ""), "{arguments:?}: {out}");
     out
 }
 

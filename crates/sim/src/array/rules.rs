@@ -52,7 +52,7 @@ impl TraceRule {
         let (Some(share), Some((timeframe, _))) = (self.timeframe, timeframe_percent(&text)) else {
             return self.spec.clone();
         };
-        let length_us = (share * duration_us(trace) as f64) as u64;
+        let length_us = (share * trace.times().duration_us() as f64) as u64;
         let length_us = length_us.clamp(TIMEFRAME_US.0, TIMEFRAME_US.1);
         let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length_us}us"), 1));
         spec.expect("a rule that was read stays one with another timeframe").called(&text)
@@ -68,13 +68,6 @@ impl TraceRule {
 fn timeframe_percent(text: &str) -> Option<(&str, &str)> {
     let option = text.split([':', ',']).find(|part| part.starts_with("timeframe=") && part.ends_with('%'))?;
     Some((option, option.strip_prefix("timeframe=")?.strip_suffix('%')?))
-}
-
-/// From the first access to the latest.
-fn duration_us(trace: &Trace) -> u64 {
-    let times = || trace.batches().iter().flat_map(|columns| columns.time_us.iter().copied());
-    let first = times().next().unwrap_or(0);
-    times().max().map_or(0, |last| last.saturating_sub(first).max(0) as u64)
 }
 
 /// Every combination of the values that `text` lists.

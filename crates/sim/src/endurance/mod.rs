@@ -73,18 +73,17 @@ pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: &Geometry) -> 
     }
 }
 
-/// How long the accesses after the first `warmup` take.
+/// How long the accesses after the first `warmup` take; nothing where the trace's times cannot say it.
 pub(crate) fn days(trace: &Trace, warmup: u64) -> Option<f64> {
     const DAY_US: f64 = 86_400e6;
-    let mut before = 0;
-    let batches = trace.batches().iter();
-    let first_us = *batches.clone().find_map(|columns| {
-        let at = usize::try_from(warmup - before).unwrap_or(usize::MAX);
-        before += (columns.time_us.len() as u64).min(warmup - before);
-        columns.time_us.get(at)
-    })?;
-    // Traces are not always sorted.
-    let last_us = batches.fold(first_us, |last_us, columns| columns.time_us.iter().copied().fold(last_us, i64::max));
-    let days = last_us.saturating_sub(first_us) as f64 / DAY_US;
+    if trace.rates_refused().is_some() {
+        return None;
+    }
+    let times = trace.times();
+    let all = trace.batches().iter().flat_map(|columns| columns.time_us.iter().copied());
+    let counted = all.skip(usize::try_from(warmup).unwrap_or(usize::MAX));
+    let first_us = counted.into_iter().find(|&time_us| times.hold(time_us))?;
+    // Traces are not always sorted, so that the latest time may come before.
+    let days = times.latest_us.saturating_sub(first_us) as f64 / DAY_US;
     (days > 0.0).then_some(days)
 }

@@ -88,9 +88,25 @@ impl<'a> Fields<'a> {
     pub fn end(&self, fields: usize) -> Result<(), Malformed> {
         match self.rest {
             None => Ok(()),
-            Some(_) => Err(Malformed::new(self.line, format!("a line of {fields} fields"))),
+            Some(_) => Err(surplus(self.line, fields)),
         }
     }
+
+    /// Refuses a line of which more than `more` fields are left, unless what is beyond is empty; a line has `width` fields.
+    #[inline]
+    pub fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
+        let Some(rest) = self.rest else { return Ok(()) };
+        if memchr::memchr_iter(self.separator, rest).count() < more {
+            return Ok(());
+        }
+        let mut beyond = rest.split(|&byte| byte == self.separator).skip(more);
+        if beyond.all(|field| field.trim_ascii().is_empty()) { Ok(()) } else { Err(surplus(self.line, width)) }
+    }
+}
+
+#[cold]
+fn surplus(line: &[u8], width: usize) -> Malformed {
+    Malformed::new(line, format!("a line of {width} fields"))
 }
 
 /// The words of a line, parted by runs of spaces and tabs.
@@ -163,7 +179,7 @@ impl<'a> Words<'a> {
     pub fn end(&mut self, words: usize) -> Result<(), Malformed> {
         match self.word() {
             None => Ok(()),
-            Some(_) => Err(Malformed::new(self.line, format!("a line of {words} fields"))),
+            Some(_) => Err(surplus(self.line, words)),
         }
     }
 }
@@ -318,6 +334,9 @@ pub trait Columns<'a> {
     fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
         time_us(self.next(expected)?, unit, expected)
     }
+
+    /// Refuses a line of which more than `more` fields are left, unless what is beyond is empty; a line has `width` fields.
+    fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed>;
 }
 
 impl<'a> Columns<'a> for Fields<'a> {
@@ -335,12 +354,22 @@ impl<'a> Columns<'a> for Fields<'a> {
     fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
         Fields::time_us(self, unit, expected)
     }
+
+    #[inline]
+    fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
+        Fields::end_after(self, more, width)
+    }
 }
 
 impl<'a> Columns<'a> for Words<'a> {
     #[inline]
     fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
         Words::next(self, expected)
+    }
+
+    #[inline]
+    fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
+        if self.clone().all().nth(more).is_none() { Ok(()) } else { Err(surplus(self.line, width)) }
     }
 }
 

@@ -23,6 +23,7 @@ mod flashwise;
 mod lis;
 mod msr;
 mod oracle_general;
+mod raw_blocks;
 mod spc;
 mod systor;
 mod tencent;
@@ -47,6 +48,7 @@ formats! {
     disksim,
     lis,
     blocks,
+    raw_blocks,
     vscsi,
     oracle_general,
     flashwise,
@@ -165,6 +167,14 @@ pub trait Parse: Debug + Send + Sync {
     /// Parses whole records; the last line may lack its newline.
     fn parse(&self, records: &[u8], batch: &mut Batch);
 
+    /// How a trace that begins with `sample` is read, where its format leaves that open.
+    ///
+    /// # Errors
+    /// What cannot be right, and what the user should say instead.
+    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        Ok(None)
+    }
+
     /// The parser that also tells what `filter` says of the process of each request; none where the format has no processes.
     fn filtered(self: Box<Self>, _filter: Filter) -> Option<Parser> {
         None
@@ -174,6 +184,15 @@ pub trait Parse: Debug + Send + Sync {
     fn may_be_cut(&self) -> bool {
         false
     }
+}
+
+/// How a trace is read whose format leaves open what its columns are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// The columns and their units, as `--format` names them, and what says so.
+    pub columns: String,
+    /// What looks as if it were meant otherwise.
+    pub doubts: Vec<String>,
 }
 
 /// What became of a run of records.
@@ -278,6 +297,11 @@ pub trait ParseLine: Debug + Send + Sync {
     /// What a line, without its end and not empty, says.
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed>;
 
+    /// See [`Parse::reading`].
+    fn reading(&self, _sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        Ok(None)
+    }
+
     /// Whether lines name the process that asked.
     fn names_processes(&self) -> bool {
         false
@@ -300,11 +324,16 @@ impl<P: ParseLine> Lines<P> {
         // Room for lines of this length; of shorter ones there are more, and it grows.
         const LINE_BYTES: usize = 24;
         batch.requests.reserve(records.len() / LINE_BYTES);
+        let has_returns = memchr::memchr(b'\r', records).is_some();
         let mut rest = records;
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-            let record = if line.is_empty() { Ok(Record::Ignored) } else { self.0.line(line, &mut batch.volumes) };
+            let record = match line {
+                [] => Ok(Record::Ignored),
+                line if has_returns && line.contains(&b'\r') => Err(lone_return(line)),
+                line => self.0.line(line, &mut batch.volumes),
+            };
             batch.push(record, VOLUME_BYTES_MAX);
             told(line, batch);
             rest = rest.get(end + 1..).unwrap_or_default();
@@ -312,9 +341,19 @@ impl<P: ParseLine> Lines<P> {
     }
 }
 
+/// A line with a carriage return in it is two or more where only some lines end in newlines.
+#[cold]
+fn lone_return(line: &[u8]) -> Malformed {
+    Malformed::new(line, "no carriage return within a line that ends in a newline")
+}
+
 impl<P: ParseLine + 'static> Parse for Lines<P> {
     fn framing(&self) -> Framing {
         Framing::Lines
+    }
+
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        self.0.reading(sample)
     }
 
     fn parse(&self, records: &[u8], batch: &mut Batch) {

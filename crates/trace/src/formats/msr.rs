@@ -44,6 +44,8 @@ impl ParseLine for Msr {
         };
         let offset_bytes = fields.decimal("an offset in bytes")?;
         let length_bytes = fields.decimal("a size in bytes")?;
+        // The response time may be missing.
+        fields.end_after(1, 7)?;
         let volume = volumes.number_of_two(host, b'.', disk);
         Ok(Record::Request(Request { time_us, op, volume, offset_bytes, length_bytes }))
     }

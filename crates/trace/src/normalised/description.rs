@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::normalised::times::Times;
+
 /// What is known of a trace besides its accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
@@ -27,4 +29,10 @@ pub struct Description {
     pub malformed_records: u64,
     /// Names of the volumes, by number.
     pub volumes: Vec<String>,
+    /// How the columns of a CSV were read, units included, and what says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<String>,
+    /// What is known of the times; absent in files of earlier versions, where [`Trace::times`](crate::Trace::times) finds it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Times>,
 }

@@ -4,15 +4,17 @@
 //! accesses only one block. Requests spanning across more than one blocks are broken up into multiple normalized requests with
 //! the same timestamp."
 
+pub(crate) mod checksum;
 mod description;
 pub mod numbering;
+pub mod times;
 pub mod trace;
 pub(crate) mod trace_file;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use arrow::error::ArrowError;
 use flashwise_core::access::Op;
@@ -23,18 +25,20 @@ pub use crate::chunks::{SAMPLE_BYTES, parse};
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::input::Input;
+use crate::normalised::checksum::Kept;
 pub use crate::normalised::description::Description;
 use crate::normalised::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
+use crate::normalised::times::Clock;
 use crate::normalised::trace::Trace;
 use crate::normalised::trace_file::{BATCH_ROWS, Rows, TraceWriter};
+use crate::original::Original;
+use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::request_file::{RequestFile, RequestWriter};
-use crate::requests::{Original, Requests, rebuild};
+use crate::requests::{Requests, rebuild};
 pub use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
-/// What errors call the file behind a trace that is not kept.
-const TEMPORARY_FILE: &str = "temporary file";
 /// The longest request; what is longer is damage.
 const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
 
@@ -43,14 +47,15 @@ const REQUEST_BLOCKS_MAX: u64 = 1 << 24;
 ///
 /// # Errors
 /// A normalised trace is refused if `settings` name a format or another block size than its own.
-pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
+pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
+    let path = path.as_ref();
     let requests = Requests::open(path, settings, progress)?;
     requests.block_size_bytes(settings)?;
     match requests {
         Requests::Normalised(trace, _) => Ok(trace),
         Requests::Original(mut input, original) => {
             let temporary = write_normalised(&mut input, original, settings, temporary_file()?, |_| Ok(()))?;
-            Trace::map(path, &temporary)
+            Trace::map(&name_of(path), &temporary)
         }
     }
 }
@@ -60,12 +65,13 @@ pub fn open(path: &str, settings: &Settings, progress: &dyn Progress) -> Result<
 /// # Errors
 /// As [`open`], and a block size other than that of a cache is refused.
 pub fn open_with_requests(
-    path: &str,
+    path: impl AsRef<Path>,
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<(Trace, RequestFile), TraceError> {
-    let requests = Requests::open(path, settings, progress)?;
-    check_block_size(path, requests.block_size_bytes(settings)?)?;
+    let requests = Requests::open(&path, settings, progress)?;
+    let name = name_of(path.as_ref());
+    check_block_size(&name, requests.block_size_bytes(settings)?)?;
     let mut writer = RequestWriter::new()?;
     let trace = match requests {
         Requests::Normalised(trace, _) => {
@@ -75,10 +81,10 @@ pub fn open_with_requests(
         Requests::Original(mut input, original) => {
             let tap = |batch: &Batch| writer.batch(batch);
             let temporary = write_normalised(&mut input, original, settings, temporary_file()?, tap)?;
-            Trace::map(path, &temporary)?
+            Trace::map(&name, &temporary)?
         }
     };
-    Ok((trace, writer.finish(path)?))
+    Ok((trace, writer.finish(&name)?))
 }
 
 /// Refuses blocks that are not those of a cache.
@@ -89,11 +95,6 @@ pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), 
     let found = ByteSize::new(block_size_bytes).to_string();
     let (expected, other) = (ByteSize::new(BLOCK_BYTES as u64).to_string(), "the whole cache".to_owned());
     Err(TraceError::BlockSizes { path: path.to_owned(), found, expected, other })
-}
-
-/// A file that is gone when it is closed.
-pub(crate) fn temporary_file() -> Result<File, TraceError> {
-    tempfile::tempfile().map_err(|source| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source })
 }
 
 /// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
@@ -115,12 +116,13 @@ fn write_normalised<W: Write>(
     let out = BufWriter::with_capacity(1 << 20, out);
     let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;
     normaliser.description.format = original.format().to_owned();
+    normaliser.description.columns = original.columns();
     original.for_each_batch(input, block_size_bytes, |batch| {
         tap(&batch)?;
         normaliser.batch(batch).map(ControlFlow::Continue)
     })?;
     let out = normaliser.finish()?;
-    out.into_inner().map_err(|error| TraceError::Io { path: TEMPORARY_FILE.to_owned(), source: error.into_error() })
+    out.into_inner().map_err(|error| TraceError::Io { path: temporary_name(), source: error.into_error() })
 }
 
 /// Turns requests into the rows of a trace file.
@@ -136,22 +138,27 @@ pub struct Normaliser<W: Write> {
     addresses: Vec<u64>,
     numbering: Numbering,
     volumes: BTreeMap<Vec<u8>, u32>,
-    /// What will be said of the trace.
+    clock: Clock,
+    /// What will be said of the trace, but for its times.
     pub description: Description,
 }
 
 impl<W: Write> Normaliser<W> {
-    /// Begins a trace file in `out`; errors call what is read `path`, and what is written a temporary file.
+    /// Begins a trace file in `out`, a temporary file that needs no checksum; errors call what is read `path`.
     pub fn new(path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
-        Self::to(TEMPORARY_FILE, path, block_size_bytes, out)
+        Self::begin(temporary_name(), path, block_size_bytes, out, Kept::ForThisProcess)
     }
 
     /// Begins a trace file in `out`; errors call what is read `path`, and what is written `out_path`.
     pub fn to(out_path: &str, path: &str, block_size_bytes: u64, out: W) -> Result<Self, TraceError> {
-        let writer = TraceWriter::new(out, block_size_bytes).map_err(|source| unwritten(out_path, source))?;
+        Self::begin(out_path.to_owned(), path, block_size_bytes, out, Kept::ForOthers)
+    }
+
+    fn begin(out_path: String, path: &str, block_size_bytes: u64, out: W, kept: Kept) -> Result<Self, TraceError> {
+        let writer = TraceWriter::new(out, block_size_bytes, kept).map_err(|source| unwritten(&out_path, source))?;
         Ok(Normaliser {
             path: path.to_owned(),
-            out: out_path.to_owned(),
+            out: out_path,
             block_size_bytes,
             block_size_shift: block_size_bytes.is_power_of_two().then(|| block_size_bytes.trailing_zeros()),
             writer,
@@ -159,6 +166,7 @@ impl<W: Write> Normaliser<W> {
             addresses: Vec::with_capacity(BATCH_ROWS),
             numbering: Numbering::default(),
             volumes: BTreeMap::new(),
+            clock: Clock::default(),
             description: Description::default(),
         })
     }
@@ -247,6 +255,7 @@ impl<W: Write> Normaliser<W> {
             about.request_bytes_min = u64::MAX;
         }
         about.requests += 1;
+        self.clock.tick(request.time_us);
         match request.op {
             Op::Read => {
                 about.read_requests += 1;
@@ -269,6 +278,12 @@ impl<W: Write> Normaliser<W> {
         self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
     }
 
+    /// What is known so far of the trace.
+    pub fn described(&self) -> Description {
+        let known = self.description.clone();
+        Description { times: known.times.or(Some(self.clock.times())), ..known }
+    }
+
     /// Ends the trace file.
     ///
     /// # Errors
@@ -285,7 +300,8 @@ impl<W: Write> Normaliser<W> {
         if !self.addresses.is_empty() {
             self.flush()?;
         }
-        let finished = self.writer.finish(self.numbering.into_addresses(), &self.description);
+        let description = self.described();
+        let finished = self.writer.finish(self.numbering.into_addresses(), &description);
         finished.map_err(|source| unwritten(&self.out, source))
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use flashwise_core::access::{NEVER, Op};
 
 pub use super::description::Description;
-use super::trace_file::{Columns, TraceFile};
+use super::times::{Clock, Times};
+use super::trace_file::{Columns, Refused, TraceFile, Unmapped};
 use crate::error::TraceError;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
@@ -28,10 +29,12 @@ impl Trace {
 
     /// Maps a trace file that is open for reading; errors and reports call it `name`.
     pub fn map(name: &str, file: &File) -> Result<Trace, TraceError> {
-        let file = TraceFile::map(file).map_err(|refused| TraceError::NotATrace {
-            path: name.into(),
-            found: refused.found,
-            expected: refused.expected,
+        let file = TraceFile::map(file).map_err(|unmapped| match unmapped {
+            Unmapped::Io(source) => TraceError::Io { path: name.to_owned(), source },
+            Unmapped::Damaged(found) => TraceError::Checksum { path: name.to_owned(), found },
+            Unmapped::Refused(Refused { found, expected }) => {
+                TraceError::NotATrace { path: name.into(), found, expected }
+            }
         })?;
         Ok(Trace { name: name.to_owned(), file })
     }
@@ -69,6 +72,26 @@ impl Trace {
     /// What is known of the trace besides its accesses.
     pub fn description(&self) -> &Description {
         &self.file.description
+    }
+
+    /// What is known of the requests' times.
+    pub fn times(&self) -> Times {
+        self.description().times.unwrap_or_else(|| {
+            let (mut clock, mut last) = (Clock::default(), None);
+            for columns in self.batches() {
+                for (&request, &time_us) in columns.request.iter().zip(columns.time_us.iter()) {
+                    if last.replace(request) != Some(request) {
+                        clock.tick(time_us);
+                    }
+                }
+            }
+            clock.times()
+        })
+    }
+
+    /// Why nothing can be said per day or per year of this trace, if so.
+    pub fn rates_refused(&self) -> Option<String> {
+        self.times().refusal(self.description().requests)
     }
 
     /// The accesses in order, cut into batches of columns.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -23,6 +23,7 @@ use arrow::ipc::{self, Block, FooterBuilder, MetadataVersion, convert, root_as_f
 use flashwise_core::access::Op;
 use flatbuffers::FlatBufferBuilder;
 
+use crate::normalised::checksum::{self, Kept, Summed};
 use crate::normalised::description::Description;
 
 /// The version of the file's layout; a reader refuses any other.
@@ -36,7 +37,6 @@ const VERSION_KEY: &str = "flashwise.trace.version";
 const BLOCK_SIZE_KEY: &str = "flashwise.trace.block_size_bytes";
 const DESCRIPTION_KEY: &str = "flashwise.trace.description";
 const MAGIC: &[u8; 6] = b"ARROW1";
-
 fn fields(block: DataType) -> Vec<Field> {
     vec![
         Field::new("time_us", DataType::Int64, false),
@@ -101,7 +101,7 @@ impl Rows {
 
 /// Writes a trace file.
 pub struct TraceWriter<W: Write> {
-    out: W,
+    out: Summed<W>,
     written: i64,
     options: IpcWriteOptions,
     generator: IpcDataGenerator,
@@ -113,7 +113,8 @@ pub struct TraceWriter<W: Write> {
 
 impl<W: Write> TraceWriter<W> {
     /// Begins a file.
-    pub fn new(mut out: W, block_size_bytes: u64) -> Result<Self, ArrowError> {
+    pub fn new(out: W, block_size_bytes: u64, kept: Kept) -> Result<Self, ArrowError> {
+        let mut out = Summed::new(out, kept);
         out.write_all(MAGIC)?;
         out.write_all(&[0, 0])?;
         let schema = schema(block_size_bytes);
@@ -178,7 +179,7 @@ impl<W: Write> TraceWriter<W> {
         }
         self.footer(&dictionaries, description)?;
         self.out.flush()?;
-        Ok(self.out)
+        Ok(self.out.into_inner())
     }
 
     fn footer(&mut self, dictionaries: &[Block], description: &Description) -> Result<(), ArrowError> {
@@ -186,7 +187,9 @@ impl<W: Write> TraceWriter<W> {
         self.out.write_all(&END_OF_STREAM)?;
         let description =
             serde_json::to_string(description).map_err(|error| ArrowError::ExternalError(error.into()))?;
-        let metadata = BTreeMap::from([(DESCRIPTION_KEY.to_owned(), description)]).into_iter().collect();
+        let mut metadata = BTreeMap::from([(DESCRIPTION_KEY.to_owned(), description)]);
+        metadata.extend(self.out.says());
+        let metadata = metadata.into_iter().collect();
         let mut builder = FlatBufferBuilder::new();
         let dictionaries = builder.create_vector(dictionaries);
         let batches = builder.create_vector(&self.batches);
@@ -204,9 +207,8 @@ impl<W: Write> TraceWriter<W> {
         let footer = footer.finish();
         builder.finish(footer, None);
         let footer = builder.finished_data();
-        self.out.write_all(footer)?;
-        self.out.write_all(&(footer.len() as i32).to_le_bytes())?;
-        self.out.write_all(MAGIC)?;
+        let end = [footer, &(footer.len() as i32).to_le_bytes(), MAGIC].concat();
+        self.out.write_end(&end)?;
         Ok(())
     }
 }
@@ -248,6 +250,22 @@ pub struct Refused {
     pub expected: String,
 }
 
+/// Why a file was not mapped.
+pub enum Unmapped {
+    /// The system would not: too little memory, perhaps.
+    Io(io::Error),
+    /// It is not a trace file.
+    Refused(Refused),
+    /// It was one, and has changed since.
+    Damaged(String),
+}
+
+impl From<Refused> for Unmapped {
+    fn from(refused: Refused) -> Unmapped {
+        Unmapped::Refused(refused)
+    }
+}
+
 fn refused(found: impl ToString, expected: impl ToString) -> Refused {
     Refused { found: found.to_string(), expected: expected.to_string() }
 }
@@ -261,20 +279,19 @@ impl TraceFile {
     /// Maps a file and checks that all of it is as [`TraceWriter`] writes it. Columns stay in the file; pages are read as they are
     /// used, and their contents are undefined if another process changes the file meanwhile.
     #[allow(unsafe_code)]
-    pub fn map(file: &File) -> Result<Self, Refused> {
-        let expected = "an Arrow IPC file written by flashwise trace convert";
+    pub fn map(file: &File) -> Result<Self, Unmapped> {
         // SAFETY: the map is read only; that nobody else writes to the file is the caller's to see to, as documented.
-        let map = unsafe { memmap2::Mmap::map(file) }.map_err(|error| refused(error, expected))?;
+        let map = unsafe { memmap2::Mmap::map(file) }.map_err(Unmapped::Io)?;
         Self::read(Buffer::from(bytes::Bytes::from_owner(map)))
     }
 
-    fn read(buffer: Buffer) -> Result<Self, Refused> {
+    fn read(buffer: Buffer) -> Result<Self, Unmapped> {
         const TRAILER: usize = 4 + MAGIC.len();
         let cut =
             |bytes: usize| refused(format!("{bytes} bytes without a whole Arrow footer"), "a whole Arrow IPC file");
         let len = buffer.len();
         if len < 8 + TRAILER || !is_arrow(&buffer) || !buffer.ends_with(MAGIC) {
-            return Err(cut(len));
+            return Err(cut(len).into());
         }
         let footer_len = i32::from_le_bytes(buffer[len - TRAILER..len - MAGIC.len()].try_into().expect("four bytes"));
         let footer_end = len - TRAILER;
@@ -284,11 +301,13 @@ impl TraceFile {
             .ok_or_else(|| cut(len))?;
         let footer = root_as_footer(&buffer[footer_start..footer_end])
             .map_err(|error| refused(format!("a damaged footer ({error})"), "an Arrow IPC footer"))?;
+        let metadata = || footer.custom_metadata().into_iter().flatten();
+        let says_checksum = metadata().any(|pair| pair.key() == Some(checksum::KEY));
+        checksum::check(&buffer, footer_start, says_checksum).map_err(Unmapped::Damaged)?;
         let found = footer.schema().ok_or_else(|| refused("a footer without a schema", "a schema"))?;
         let found = convert::try_fb_to_schema(found).map_err(|error| refused(error, "an Arrow schema"))?;
         let block_size_bytes = check_schema(&found)?;
-        let metadata = footer.custom_metadata().into_iter().flatten();
-        let description = metadata.filter(|pair| pair.key() == Some(DESCRIPTION_KEY)).find_map(|pair| pair.value());
+        let description = metadata().filter(|pair| pair.key() == Some(DESCRIPTION_KEY)).find_map(|pair| pair.value());
         let description = description.ok_or_else(|| refused("no description in the footer", DESCRIPTION_KEY))?;
         let description = serde_json::from_str(description).map_err(|error| {
             refused(format!("a description that does not parse ({error})"), "the description of a trace")
@@ -298,20 +317,20 @@ impl TraceFile {
         let blocks =
             |blocks: Option<flatbuffers::Vector<'_, Block>>| blocks.into_iter().flatten().copied().collect::<Vec<_>>();
         let [dictionary] = blocks(footer.dictionaries())[..] else {
-            return Err(refused("not one dictionary", "one, with all block addresses"));
+            return Err(refused("not one dictionary", "one, with all block addresses").into());
         };
         let addresses = Message::new(&buffer, &dictionary, footer_start)?.addresses()?;
         let working_set_bytes = (addresses.len() as u64).checked_mul(block_size_bytes);
         if working_set_bytes.is_none_or(|bytes| bytes > WORKING_SET_BYTES_MAX) {
             let found = format!("{} blocks of {block_size_bytes} bytes", addresses.len());
-            return Err(refused(found, format!("at most {WORKING_SET_BYTES_MAX} bytes of blocks")));
+            return Err(refused(found, format!("at most {WORKING_SET_BYTES_MAX} bytes of blocks")).into());
         }
         let mut file = TraceFile { batches: Vec::new(), addresses, block_size_bytes, description };
         for block in blocks(footer.recordBatches()) {
             file.push(Message::new(&buffer, &block, footer_start)?.columns()?)?;
         }
         if file.batches.is_empty() {
-            return Err(refused("no accesses", "at least one"));
+            return Err(refused("no accesses", "at least one").into());
         }
         Ok(file)
     }
@@ -456,14 +475,15 @@ mod tests {
 
     /// What is wrong with a file of one access to the last of its blocks.
     fn refusal(block_size_bytes: u64, description: &Description) -> String {
-        let mut writer = TraceWriter::new(Vec::new(), block_size_bytes).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), block_size_bytes, Kept::ForThisProcess).unwrap();
         let mut rows = Rows::default();
         (rows.time_us, rows.op, rows.block) = (vec![0], vec![0], vec![1]);
         (rows.request, rows.request_blocks) = (vec![0], vec![1]);
         writer.write(rows).unwrap();
         let bytes = writer.finish(vec![0, 1], description).unwrap();
         match TraceFile::read(Buffer::from(bytes)) {
-            Err(Refused { found, expected }) => format!("found {found}, expected {expected}"),
+            Err(Unmapped::Refused(Refused { found, expected })) => format!("found {found}, expected {expected}"),
+            Err(_) => "something else".to_owned(),
             Ok(_) => "nothing".to_owned(),
         }
     }
@@ -479,6 +499,38 @@ mod tests {
         );
         let right = Description { requests: 2, read_requests: 2, read_bytes: u64::MAX, ..Description::default() };
         assert_eq!(refusal(4096, &right), "nothing");
+    }
+
+    /// A file of three requests, and the same without a checksum.
+    fn files() -> [Vec<u8>; 2] {
+        [Kept::ForOthers, Kept::ForThisProcess].map(|kept| {
+            let mut writer = TraceWriter::new(Vec::new(), 4096, kept).unwrap();
+            let mut rows = Rows::default();
+            (0..3).for_each(|request| rows.extend(1, 1000 * i64::from(request), Op::Write, request, 1));
+            rows.block = vec![0, 1, 0];
+            writer.write(rows).unwrap();
+            let description = Description { format: "test".to_owned(), requests: 3, ..Description::default() };
+            writer.finish(vec![7, 9], &description).unwrap()
+        })
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let [whole, _] = files();
+        assert!(TraceFile::read(Buffer::from(whole.clone())).is_ok());
+        for bit in 0..8 * whole.len() {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(TraceFile::read(Buffer::from(flipped)).is_err(), "bit {bit} of {}", 8 * whole.len());
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_checksum_is_read_as_before() {
+        let [with, without] = files();
+        assert!(with.len() > without.len());
+        let [with, without] = [with, without].map(|file| TraceFile::read(Buffer::from(file)).ok().unwrap());
+        assert_eq!((with.addresses, with.description), (without.addresses, without.description));
     }
 
     #[test]

@@ -5,16 +5,15 @@
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::normalised::trace::Trace;
-use crate::normalised::{
-    DEFAULT_BLOCK_SIZE_BYTES, Description, Normaliser, Settings, check_block_size, temporary_file,
-};
-use crate::output::write_whole;
+use crate::normalised::{DEFAULT_BLOCK_SIZE_BYTES, Description, Normaliser, Settings, check_block_size};
+use crate::output::{name_of, temporary_file, write_whole};
 use crate::progress::Progress;
 use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};
@@ -34,18 +33,20 @@ pub struct Concat {
 /// # Errors
 /// The normalised traces among them must have one block size; the others are read with it.
 pub fn concat(
-    paths: &[String],
-    out: &str,
+    paths: &[PathBuf],
+    out: impl AsRef<Path>,
     concat: Concat,
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<Description, TraceError> {
-    let open = |path: &String| Requests::open(path, settings, progress);
+    let (out, out_name) = (out.as_ref(), name_of(out.as_ref()));
+    let open = |path: &PathBuf| Requests::open(path, settings, progress);
     let traces = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let block_size_bytes = block_size_bytes(&traces, settings)?;
     write_whole(out, paths, |file| {
-        let mut normaliser = Normaliser::to(out, out, block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&out_name, &out_name, block_size_bytes, file)?;
         normaliser.description.format = formats(&traces);
+        normaliser.description.columns = columns(&traces);
         let mut end_us = None;
         for (number, requests) in traces.into_iter().enumerate() {
             if let Requests::Normalised(trace, _) = &requests {
@@ -61,7 +62,7 @@ pub fn concat(
                 return Err(TraceError::Empty { path: name });
             }
         }
-        let description = normaliser.description.clone();
+        let description = normaliser.described();
         normaliser.finish()?;
         Ok(description)
     })
@@ -73,7 +74,7 @@ pub fn concat(
 ///
 /// # Errors
 /// As of [`concat()`]; at least one request is needed.
-pub fn join(paths: &[String], settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
+pub fn join(paths: &[PathBuf], settings: &Settings, progress: &dyn Progress) -> Result<Trace, TraceError> {
     join_with(paths, settings, progress, |_| Ok(()))
 }
 
@@ -82,7 +83,7 @@ pub fn join(paths: &[String], settings: &Settings, progress: &dyn Progress) -> R
 /// # Errors
 /// As of [`join`]; a block size other than that of a cache is refused.
 pub fn join_with_requests(
-    paths: &[String],
+    paths: &[PathBuf],
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<(Trace, RequestFile), TraceError> {
@@ -94,28 +95,29 @@ pub fn join_with_requests(
 }
 
 fn join_with(
-    paths: &[String],
+    paths: &[PathBuf],
     settings: &Settings,
     progress: &dyn Progress,
     mut tap: impl FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<Trace, TraceError> {
     let name = match paths {
         [] => String::new(),
-        [path] => path.clone(),
-        [first, .., last] => format!("{first}..{last}"),
+        [path] => name_of(path),
+        [first, .., last] => format!("{}..{}", name_of(first), name_of(last)),
     };
     let mut traces = Vec::new();
     for path in paths {
         match Requests::open(path, settings, progress) {
             Ok(requests) => traces.push(requests),
             // Its server was killed before it wrote anything.
-            Err(TraceError::Empty { .. }) => progress.ends_early(path, 0),
+            Err(TraceError::Empty { .. }) => progress.ends_early(&name_of(path), 0),
             Err(error) => return Err(error),
         }
     }
     let out = BufWriter::with_capacity(1 << 20, temporary_file()?);
     let mut normaliser = Normaliser::new(&name, block_size_bytes(&traces, settings)?, out)?;
     normaliser.description.format = formats(&traces);
+    normaliser.description.columns = columns(&traces);
     let mut end_us = None;
     for requests in traces {
         let start = end_us.map_or(Start::AsItIs, Start::After);
@@ -222,6 +224,14 @@ fn formats(traces: &[Requests]) -> String {
     formats.sort_unstable();
     formats.dedup();
     formats.join("+")
+}
+
+/// How the columns of those that were CSVs are read, each way once.
+fn columns(traces: &[Requests]) -> Option<String> {
+    let mut columns: Vec<String> = traces.iter().filter_map(Requests::columns).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    (!columns.is_empty()).then(|| columns.join("; "))
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 //! addresses are in bytes or sectors: a request touches a large block where it touches one of the small blocks in it.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
 use crate::normalised::{Description, Normaliser, Settings};
-use crate::output::write_whole;
+use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
 use crate::requests::Requests;
 
@@ -18,7 +19,13 @@ use crate::requests::Requests;
 ///
 /// # Errors
 /// Blocks of a normalised trace can be made larger, to a multiple, but not smaller.
-pub fn convert(path: &str, out: &str, settings: &Settings, progress: &dyn Progress) -> Result<Description, TraceError> {
+pub fn convert(
+    path: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<Description, TraceError> {
+    let (path, out) = (path.as_ref(), out.as_ref());
     let requests = Requests::open(path, settings, progress)?;
     let block_size_bytes = match (&requests, settings.block_size_bytes) {
         (Requests::Normalised(trace, _), Some(wanted)) => {
@@ -26,7 +33,7 @@ pub fn convert(path: &str, out: &str, settings: &Settings, progress: &dyn Progre
             if wanted % own != 0 {
                 let found = format!("--block-size {}", ByteSize::new(wanted));
                 let expected = format!("its own of {} or a multiple", ByteSize::new(own));
-                return Err(TraceError::Normalised { path: path.to_owned(), found, expected });
+                return Err(TraceError::Normalised { path: name_of(path), found, expected });
             }
             wanted
         }
@@ -39,13 +46,14 @@ pub fn convert(path: &str, out: &str, settings: &Settings, progress: &dyn Progre
     };
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
-        let mut normaliser = Normaliser::to(out, path, block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&name_of(out), &name_of(path), block_size_bytes, file)?;
         normaliser.description.format = requests.format().to_owned();
+        normaliser.description.columns = requests.columns();
         requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
         if let Some(known) = known {
             normaliser.description = known;
         }
-        let description = normaliser.description.clone();
+        let description = normaliser.described();
         normaliser.finish()?;
         Ok(description)
     })

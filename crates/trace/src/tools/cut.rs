@@ -4,11 +4,12 @@
 //! whole. Those of a normalised trace span whole blocks; cut the original where lengths in bytes matter.
 
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::normalised::{Description, Normaliser, Settings, volume_name};
-use crate::output::write_whole;
+use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
 use crate::request::{Request, blocks_of};
 use crate::requests::Requests;
@@ -39,19 +40,21 @@ impl Default for Cut {
 /// # Errors
 /// Something must be left, and each of the volumes be there.
 pub fn cut(
-    path: &str,
-    out: &str,
+    path: impl AsRef<Path>,
+    out: impl AsRef<Path>,
     cut: &Cut,
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<Description, TraceError> {
+    let (path, out) = (path.as_ref(), out.as_ref());
     let requests = Requests::open(path, settings, progress)?;
     let block_size_bytes = requests.block_size_bytes(settings)?;
     let name = requests.name().to_owned();
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
-        let mut normaliser = Normaliser::to(out, &name, block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&name_of(out), &name, block_size_bytes, file)?;
         normaliser.description.format = requests.format().to_owned();
+        normaliser.description.columns = requests.columns();
         let mut selection = Selection::new(cut, block_size_bytes);
         requests.for_each_batch(block_size_bytes, |mut batch| {
             let volumes = std::mem::take(&mut batch.volumes);
@@ -75,7 +78,7 @@ pub fn cut(
         if normaliser.description.requests == 0 {
             return Err(TraceError::NothingLeft { path: name.clone() });
         }
-        let description = normaliser.description.clone();
+        let description = normaliser.described();
         normaliser.finish()?;
         Ok(description)
     })

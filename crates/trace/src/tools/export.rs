@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
 use crate::normalised::Settings;
-use crate::output::write_whole;
+use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::requests::Requests;
@@ -56,11 +57,18 @@ impl<'a> CsvWriter<'a> {
 
 /// Writes the requests of the trace at `path` as CSV to `out` (`-` is standard output). Those of a normalised trace span whole
 /// blocks. `progress` is told of the bytes read.
-pub fn export(path: &str, out: &str, settings: &Settings, progress: &dyn Progress) -> Result<(), TraceError> {
+pub fn export(
+    path: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<(), TraceError> {
+    let (path, out) = (path.as_ref(), out.as_ref());
     let requests = Requests::open(path, settings, progress)?;
     let block_size_bytes = requests.block_size_bytes(settings)?;
     write_whole(out, &[path.to_owned()], |file| {
-        let mut csv = CsvWriter::new(out, file)?;
+        let name = name_of(out);
+        let mut csv = CsvWriter::new(&name, file)?;
         requests.for_each_batch(block_size_bytes, |batch| {
             for request in &batch.requests {
                 csv.write(request, &batch.volumes.names()[request.volume as usize])?;

@@ -4,6 +4,7 @@
 //! the others.
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
@@ -17,7 +18,7 @@ pub use crate::error::GenerateError;
 use crate::error::TraceError;
 use crate::normalised::Normaliser;
 use crate::normalised::numbering::BLOCKS_MAX;
-use crate::output::write_whole;
+use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
 use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;
@@ -292,7 +293,13 @@ pub enum Written {
 }
 
 /// Writes a generated trace to `out` (`-` is standard output). `progress` is told of requests.
-pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn Progress) -> Result<(), TraceError> {
+pub fn generate(
+    workload: Workload,
+    out: impl AsRef<Path>,
+    written: Written,
+    progress: &dyn Progress,
+) -> Result<(), TraceError> {
+    let (out, name) = (out.as_ref(), name_of(out.as_ref()));
     let block_size_bytes = workload.block_size_bytes;
     let mut made = 0_u64;
     let generator = workload.generator()?.inspect(|_| {
@@ -303,13 +310,13 @@ pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn 
     });
     write_whole(out, &[], |file| {
         if written == Written::Csv {
-            let mut csv = CsvWriter::new(out, file)?;
+            let mut csv = CsvWriter::new(&name, file)?;
             for request in generator {
                 csv.write(&request?, ONLY_VOLUME)?;
             }
             return csv.finish();
         }
-        let mut normaliser = Normaliser::to(out, out, block_size_bytes, file)?;
+        let mut normaliser = Normaliser::to(&name, &name, block_size_bytes, file)?;
         normaliser.description.format = "generated".to_owned();
         let volume = normaliser.volume(ONLY_VOLUME)?;
         for request in generator {

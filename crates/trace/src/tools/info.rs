@@ -57,8 +57,14 @@ pub struct Info {
     pub read_reuse_distance_min: Option<u64>,
     /// The same of writes.
     pub write_reuse_distance_min: Option<u64>,
-    /// Time from the first to the last request; 0 in traces without times.
+    /// How the columns of its original were read, units included, if that was a CSV.
+    pub columns: Option<String>,
+    /// Time from the earliest request to the latest, absurd times left out; 0 in traces without times.
     pub duration_us: u64,
+    /// Requests with an earlier time than the request before them.
+    pub out_of_order_requests: u64,
+    /// Requests with absurd times: more than a year away from those of most requests.
+    pub absurd_requests: u64,
     /// Volumes.
     pub volumes: u64,
     /// Records of the original passed over because they ask for no data.
@@ -75,7 +81,6 @@ impl Info {
         const WRITTEN: u8 = 2;
         let mut seen = vec![0_u8; trace.unique_blocks()];
         let (mut reads, mut reaccesses, mut read_reaccesses) = (0_u64, 0_u64, 0_u64);
-        let mut duration_us = 0;
         for columns in trace.batches() {
             for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
                 let seen = &mut seen[block as usize];
@@ -85,9 +90,8 @@ impl Info {
                 read_reaccesses += again & read;
                 *seen |= if op == 0 { READ } else { WRITTEN };
             }
-            duration_us = columns.time_us.iter().copied().fold(duration_us, i64::max);
         }
-        let accesses = trace.len() as u64;
+        let (accesses, times) = (trace.len() as u64, trace.times());
         let [read_reuse_distance_min, write_reuse_distance_min] = minimal_reuse_distances(trace);
         let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -115,7 +119,10 @@ impl Info {
             read_reaccess_ratio: ratio(read_reaccesses, reads),
             read_reuse_distance_min,
             write_reuse_distance_min,
-            duration_us: duration_us.unsigned_abs(),
+            columns: about.columns.clone(),
+            duration_us: times.duration_us(),
+            out_of_order_requests: times.out_of_order_requests,
+            absurd_requests: times.absurd_requests,
             volumes: about.volumes.len() as u64,
             skipped_records: about.skipped_records,
             malformed_records: about.malformed_records,
@@ -128,9 +135,12 @@ impl Info {
         let distance = |distance: Option<u64>| distance.map_or_else(|| "-".to_owned(), human::count);
         vec![
             ("format", self.format.clone()),
+            ("columns", self.columns.clone().unwrap_or_else(|| "-".to_owned())),
             ("block size", bytes(self.block_size_bytes)),
             ("volumes", human::count(self.volumes)),
             ("duration", human::duration(self.duration_us)),
+            ("out of order", human::count(self.out_of_order_requests)),
+            ("absurd times", human::count(self.absurd_requests)),
             ("requests", human::count(self.requests)),
             ("  reads", human::count(self.read_requests)),
             ("  writes", human::count(self.write_requests)),

@@ -5,14 +5,20 @@
 //! first of them may be the header.
 //!
 //! A header that names offset, length, op and time in words that are known here (`offset`, `lba_sectors`, `len_bytes`, `ts_ms`, ...) needs no
-//! mapping at all, and its units are taken from the words.
+//! mapping at all, and its units are taken from the words. Units that nobody names are taken from the values where these are certain
+//! (`evidence.rs`), or else assumed; the program says which ones, and refuses units that contradict the values.
 
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
+use self::evidence::{Evidence, Origin, Origins, epoch_of};
+use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use super::fields::{Columns, Fields, TimeUnit, Words};
-use super::{Fit, Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Record, Sample};
+use super::{Fit, Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
+
+mod evidence;
+mod header;
 
 /// The row of generic CSV in the table of formats.
 pub static FORMAT: Format = Format {
@@ -29,7 +35,7 @@ pub static FORMAT: Format = Format {
             name: "time-unit",
             kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
             default: "",
-            meaning: "unit of time, decimals allowed (filetime: 100 ns); default: as in the column's name (ts_ms), else us",
+            meaning: "unit of time, decimals allowed (filetime: 100 ns); default: as in the column's name (ts_ms), else as dates since 1990 show, else us",
         },
         unit(
             "offset-unit",
@@ -73,6 +79,9 @@ const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
     Parameter { name, kind: Kind::Count(1, REQUEST_BYTES_MAX), default: "", meaning }
 }
 
+/// Bytes in a sector.
+const SECTOR_BYTES: u64 = 512;
+
 /// Only a header whose words say everything is evidence enough.
 fn recognise(sample: &Sample) -> Fit {
     let Ok(csv) = Csv::new(&Options::default_of(FORMAT.parameters), sample) else { return Fit::No };
@@ -82,94 +91,17 @@ fn recognise(sample: &Sample) -> Fit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Time,
-    Op,
-    Offset,
-    Length,
-    Volume,
-}
-
-/// Each role with the option that names its column, and the words for it in headers, without their units.
-const ROLES: [(Role, &str, &[&str]); 5] = [
-    (Role::Time, "time", &["time", "timestamp", "ts", "arrival", "arrival_time"]),
-    (Role::Op, "op", &["op", "opcode", "operation", "type", "op_type", "optype", "io_type", "iotype", "rw", "r_w"]),
-    (Role::Offset, "offset", &["offset", "lba", "lbn", "sector", "start_sector", "address", "addr", "byte_offset"]),
-    (Role::Length, "length", &["length", "len", "size", "bytes", "sectors", "nsectors", "request_size"]),
-    (
-        Role::Volume,
-        "volume",
-        &[
-            "volume",
-            "vol",
-            "volume_id",
-            "volumeid",
-            "device",
-            "dev",
-            "device_id",
-            "deviceid",
-            "disk",
-            "disk_id",
-            "lun",
-            "asu",
-        ],
-    ),
-];
-
-const TIME_UNITS: [(&str, TimeUnit); 10] = [
-    ("s", TimeUnit::Seconds),
-    ("ms", TimeUnit::Milliseconds),
-    ("us", TimeUnit::Microseconds),
-    ("ns", TimeUnit::Nanoseconds),
-    ("filetime", TimeUnit::Filetime),
-    ("sec", TimeUnit::Seconds),
-    ("seconds", TimeUnit::Seconds),
-    ("msec", TimeUnit::Milliseconds),
-    ("usec", TimeUnit::Microseconds),
-    ("nsec", TimeUnit::Nanoseconds),
-];
-
-/// Words of headers that count sectors, alone or as the last part of a name.
-const SECTOR_WORDS: [&str; 7] = ["sectors", "sector", "lba", "lbn", "nsectors", "start_sector", "blk512"];
-
-/// The name of a column in lower case, without what stands in brackets.
-fn plain(name: &str) -> String {
-    let name = name.split('(').next().unwrap_or_default().trim().trim_matches('"').trim();
-    name.to_lowercase().replace([' ', '-'], "_")
-}
-
-fn time_unit_of(name: &str) -> Option<TimeUnit> {
-    let (_, unit) = name.rsplit_once('_')?;
-    TIME_UNITS.iter().find(|(word, _)| *word == unit).map(|(_, unit)| *unit)
-}
-
-/// Bytes in the unit that the name of an offset or length says.
-fn byte_unit_of(name: &str) -> Option<u64> {
-    let last = name.rsplit_once('_').map_or(name, |(_, last)| last);
-    let is_sectors = SECTOR_WORDS.contains(&last) || SECTOR_WORDS.contains(&name);
-    if is_sectors { Some(512) } else { (last == "bytes").then_some(1) }
-}
-
-/// Whether a column called `name` plays a role, going by one of the `known` words with or without a unit.
-fn plays(name: &str, known: &[&str]) -> bool {
-    let without_unit = match name.rsplit_once('_') {
-        Some((base, unit)) if unit == "bytes" || SECTOR_WORDS.contains(&unit) => base,
-        Some((base, _)) if time_unit_of(name).is_some() => base,
-        _ => name,
-    };
-    known.contains(&name) || known.contains(&without_unit)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delimiter {
     Byte(u8),
     Blanks,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Csv {
     delimiter: Delimiter,
     header: Option<Vec<u8>>,
+    /// Fields of a line, of which only empty ones may follow more.
+    width: usize,
     /// What the columns are for, up to the last that is for anything.
     columns: Vec<Option<Role>>,
     /// What errors call them.
@@ -177,8 +109,11 @@ struct Csv {
     time_unit: TimeUnit,
     offset_unit_bytes: u64,
     length_unit_bytes: u64,
+    origins: Origins,
     read: Vec<Vec<u8>>,
     write: Vec<Vec<u8>>,
+    /// The options that were given of those that say how lines are cut and what words mean, for who wants to read it so again.
+    others: String,
 }
 
 fn bad(name: &str, found: &str, expected: String) -> OptionError {
@@ -202,11 +137,14 @@ impl Csv {
         let mut csv = Csv {
             delimiter,
             header: is_header.then(|| first.to_vec()),
+            width: 0,
             columns: Vec::new(),
             labels: Vec::new(),
             time_unit: TimeUnit::Microseconds,
             offset_unit_bytes: 1,
             length_unit_bytes: 1,
+            origins: Origins::default(),
+            others: others(options),
             read: alternatives(options.text("read")),
             write: alternatives(options.text("write")),
         };
@@ -225,10 +163,32 @@ impl Csv {
             }
         }
         csv.set_units(options);
+        csv.width = csv.width(sample, &names).max(csv.columns.len());
         if !csv.columns.contains(&Some(Role::Offset)) {
             return Err(bad("offset", options.text("offset"), column_expected(&names)));
         }
+        if csv.origins.time == Origin::Assumed
+            && let Some(unit) = epoch_of(&Evidence::of(&csv, sample).times)
+        {
+            (csv.time_unit, csv.origins.time) = (unit, Origin::Values);
+        }
         Ok(csv)
+    }
+
+    /// Fields of a line: as many as the header names, or as the first other line has.
+    fn width(&self, sample: &Sample, names: &[String]) -> usize {
+        if self.header.as_ref().is_some_and(|header| !header.starts_with(b"#")) {
+            return names.len();
+        }
+        let line = sample.lines().find(|line| !line.starts_with(b"#")).unwrap_or_default();
+        match self.delimiter {
+            Delimiter::Byte(delimiter) => {
+                let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(line);
+                let mut record = csv::ByteRecord::new();
+                reader.read_byte_record(&mut record).map_or(0, |_| record.len())
+            }
+            Delimiter::Blanks => Words::new(line).all().count(),
+        }
     }
 
     fn assign(&mut self, column: usize, role: Role, option: &str, name: Option<String>) -> Result<(), OptionError> {
@@ -250,9 +210,11 @@ impl Csv {
         self.labels[column] = format!("{kind}column {column} ({option})");
         let name = name.unwrap_or_default();
         match role {
-            Role::Time => self.time_unit = time_unit_of(&name).unwrap_or(TimeUnit::Microseconds),
-            Role::Offset => self.offset_unit_bytes = byte_unit_of(&name).unwrap_or(1),
-            Role::Length => self.length_unit_bytes = byte_unit_of(&name).unwrap_or(1),
+            Role::Time => {
+                (self.time_unit, self.origins.time) = said(time_unit_of(&name), TimeUnit::Microseconds);
+            }
+            Role::Offset => (self.offset_unit_bytes, self.origins.offset) = said(byte_unit_of(&name), 1),
+            Role::Length => (self.length_unit_bytes, self.origins.length) = said(byte_unit_of(&name), 1),
             Role::Op | Role::Volume => {}
         }
         Ok(())
@@ -261,16 +223,16 @@ impl Csv {
     /// Units that are given stand above those that the header says.
     fn set_units(&mut self, options: &Options) {
         if let Some((_, unit)) = TIME_UNITS.iter().find(|(word, _)| *word == options.text("time-unit")) {
-            self.time_unit = *unit;
+            (self.time_unit, self.origins.time) = (*unit, Origin::Option);
         }
         if let Ok(bytes) = options.text("offset-unit").parse() {
-            self.offset_unit_bytes = bytes;
+            (self.offset_unit_bytes, self.origins.offset) = (bytes, Origin::Option);
         }
         if !self.columns.contains(&Some(Role::Length)) {
-            self.length_unit_bytes = self.offset_unit_bytes;
+            (self.length_unit_bytes, self.origins.length) = (self.offset_unit_bytes, self.origins.offset);
         }
         if let Ok(bytes) = options.text("length-unit").parse() {
-            self.length_unit_bytes = bytes;
+            (self.length_unit_bytes, self.origins.length) = (bytes, Origin::Option);
         }
     }
 
@@ -309,6 +271,7 @@ impl Csv {
                 },
             }
         }
+        fields.end_after(self.width - self.columns.len(), self.width)?;
         if skipped {
             return Ok(Record::Skipped);
         }
@@ -338,6 +301,23 @@ impl<'a> Columns<'a> for Quoted<'a> {
         let missing = || Malformed::new(self.line, format!("a line with one more field: {expected}"));
         self.fields.next().ok_or_else(missing)
     }
+
+    fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
+        let surplus = self.fields.clone().skip(more).any(|field| !field.trim_ascii().is_empty());
+        if surplus { Err(Malformed::new(self.line, format!("a line of {width} fields"))) } else { Ok(()) }
+    }
+}
+
+/// A unit that a name said, or the one that is assumed.
+fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
+    unit.map_or((assumed, Origin::Assumed), |unit| (unit, Origin::Header))
+}
+
+/// The options of [`Csv::others`], each with a comma before it.
+fn others(options: &Options) -> String {
+    let names = ["delimiter", "header", "read", "write"];
+    let given = |name: &&str| !matches!(options.text(name), "" | "auto");
+    names.iter().filter(|name| given(name)).map(|name| format!(",{name}={}", options.text(name))).collect()
 }
 
 fn alternatives(text: &str) -> Vec<Vec<u8>> {
@@ -371,34 +351,6 @@ fn delimiter(given: &str, sample: &Sample) -> Delimiter {
     found.map_or(Delimiter::Blanks, |(_, byte)| Delimiter::Byte(*byte))
 }
 
-fn names(header: &[u8], delimiter: Delimiter) -> Vec<String> {
-    let header = String::from_utf8_lossy(header.strip_prefix(b"#").unwrap_or(header)).into_owned();
-    let trimmed = |name: &str| name.trim().trim_matches('"').to_owned();
-    match delimiter {
-        Delimiter::Byte(byte) => header.split(char::from(byte)).map(trimmed).collect(),
-        Delimiter::Blanks => header.split_ascii_whitespace().map(trimmed).collect(),
-    }
-}
-
-/// The column that is meant, among those that the header names.
-fn find(option: &str, column: &str, names: &[String]) -> Result<usize, OptionError> {
-    const COLUMNS_MAX: usize = 1000;
-    if let Ok(number) = column.parse::<usize>() {
-        let expected = || bad(option, column, format!("a column number below {COLUMNS_MAX}"));
-        return if number < COLUMNS_MAX { Ok(number) } else { Err(expected()) };
-    }
-    let same = |name: &String| name == column || plain(name) == plain(column);
-    names.iter().position(same).ok_or_else(|| bad(option, column, column_expected(names)))
-}
-
-fn column_expected(names: &[String]) -> String {
-    if names.is_empty() {
-        "a column number, from 0 (the trace has no header)".to_owned()
-    } else {
-        format!("a column number, from 0, or a name of the header: {}", names.join(", "))
-    }
-}
-
 impl ParseLine for Csv {
     #[inline]
     fn line(&self, line: &[u8], volumes: &mut Volumes) -> Result<Record, Malformed> {
@@ -412,6 +364,10 @@ impl ParseLine for Csv {
             Delimiter::Byte(delimiter) => self.request(Fields::new(line, delimiter), volumes),
             Delimiter::Blanks => self.request(Words::new(line), volumes),
         }
+    }
+
+    fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
+        Evidence::of(self, sample).judge(self).map(Some)
     }
 }
 

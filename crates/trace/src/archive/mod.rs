@@ -1,0 +1,82 @@
+//! Files in tar and zip archives, read as they stand.
+
+use std::io;
+use std::path::Path;
+
+pub mod tar;
+pub mod zip;
+
+/// Which file of an archive is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// The only one that is not empty.
+    Only,
+    /// The one of this name.
+    Named(String),
+}
+
+impl Member {
+    /// The file at `path` within the archive; the only one without.
+    pub fn new(path: Option<&Path>) -> Member {
+        path.map_or(Member::Only, |path| Member::Named(path.to_string_lossy().into_owned()))
+    }
+
+    /// This one, in whose place stands the only one: an archive within an archive has no name in the path.
+    pub fn take(&mut self) -> Member {
+        std::mem::replace(self, Member::Only)
+    }
+
+    /// Whether the file called `name` is meant.
+    fn is(&self, name: &str) -> bool {
+        let plain = |name: &str| name.trim_start_matches("./").to_owned();
+        match self {
+            Member::Only => true,
+            Member::Named(wanted) => plain(wanted) == plain(name),
+        }
+    }
+}
+
+/// Why a file of an archive cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ArchiveError {
+    #[error(
+        "found an archive of more than one file ({first}, {next}), expected the name of one behind the archive's, as in ARCHIVE/{first}"
+    )]
+    Several { first: String, next: String },
+    #[error("found no such file in the archive, expected one of: {names}")]
+    NotFound { names: String },
+    #[error("found an archive without a file in it, expected a trace")]
+    NoFile,
+    #[error("found an archive that ends within {name}, expected a whole one")]
+    Cut { name: String },
+    #[error("damaged archive: {found}")]
+    Damaged { found: String },
+    #[error("found {name} {how} in the archive, expected stored or deflated files, or a tar archive")]
+    Unsupported { name: String, how: String },
+}
+
+impl From<ArchiveError> for io::Error {
+    fn from(error: ArchiveError) -> io::Error {
+        io::Error::other(error)
+    }
+}
+
+/// The names that are listed where one was not found.
+const NAMES_MAX: usize = 20;
+
+fn not_found(mut names: Vec<String>) -> ArchiveError {
+    if names.is_empty() {
+        return ArchiveError::NoFile;
+    }
+    if names.len() > NAMES_MAX {
+        names.truncate(NAMES_MAX);
+        names.push("...".to_owned());
+    }
+    ArchiveError::NotFound { names: names.join(", ") }
+}
+
+/// Whether a file holds what macOS knows of the file beside it.
+fn is_attributes(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.starts_with("._"))
+}
