@@ -185,7 +185,6 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_
 mod tests {
     use super::*;
     use flashwise_core::array::YEAR_SECONDS;
-    use flashwise_device::paper;
 
     fn case_study() -> [Lifetime; 2] {
         let description = Description::parse("lifetime.toml", include_str!("../../../../docs/lifetime.toml")).unwrap();
