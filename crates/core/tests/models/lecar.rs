@@ -71,7 +71,7 @@ impl Model for Lecar {
                 let r = self.d.powf(f64::from(self.time - ghost.time));
                 self.w[expert] *= (-self.rate * r).exp();
                 let sum = self.w[0] + self.w[1];
-                self.w[0] = (self.w[0] / sum).max(1.0 - 0.99).min(0.99);
+                self.w[0] = (self.w[0] / sum).clamp(1.0 - 0.99, 0.99);
                 self.w[1] = 1.0 - self.w[0];
                 block.uses = ghost.uses + 1;
             }
