@@ -13,7 +13,7 @@ use std::fs;
 use common::{project, succeed};
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
-const MEANINGS: [(&str, &[&str], &str); 4] = [
+const MEANINGS: [(&str, &[&str], &str); 5] = [
     (
         "wear",
         &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
@@ -29,6 +29,11 @@ const MEANINGS: [(&str, &[&str], &str); 4] = [
         "wear",
         &["lifetime_years"],
         "that of the flash alone is flash_lifetime_years; lifetime_years is that of an array",
+    ),
+    (
+        "wear-warm",
+        &["wear_min", "wear_mean", "wear_max", "wear_deviation"],
+        "the wear is that of the time after the warm-up, as erasures and days are",
     ),
 ];
 

@@ -116,7 +116,7 @@ pub struct Ran {
     pub waits: Option<Waits>,
     /// The epochs, if they were asked for; they include the warm-up.
     pub epochs: Vec<Stretch>,
-    /// How the flash device was worn, the warm-up included, if there was one.
+    /// How the flash device was worn after the warm-up, if there was one.
     pub wear: Option<Wear>,
 }
 
@@ -159,6 +159,7 @@ impl Online<'_> {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
         let (mut warm, mut begun) = (Mark::default(), Mark::default());
+        let mut erased_warm = device.erasures_by_unit();
         let (mut epochs, mut decisions) = (Vec::new(), Vec::new());
         let (warmup, epoch) =
             (self.counting.warmup.accesses(self.trace.len()), self.counting.epoch.unwrap_or(u64::MAX));
@@ -179,7 +180,7 @@ impl Online<'_> {
                 if position == warmup || position == next_epoch {
                     let mark = Mark { counts: counts(ram_hits, counters, &account, &cache, &device), time_us };
                     if position == warmup {
-                        warm = mark;
+                        (warm, erased_warm) = (mark, device.erasures_by_unit());
                     }
                     if position == next_epoch {
                         epochs.push(begun.to(mark, decisions.len()));
@@ -218,13 +219,14 @@ impl Online<'_> {
         if self.counting.epoch.is_some() {
             epochs.push(begun.to(end, decisions.len()));
         }
+        let erased = device.erasures_by_unit();
         if position <= warmup {
-            warm = end;
+            (warm, erased_warm) = (end, erased.clone());
         }
         let counted = warm.to(end, decisions.len());
         let written = end.counts.tally.flash_writes.total_blocks();
         assert_eq!(written, end.counts.device.host_writes, "each write to flash has a cause");
-        let wear = self.flash.is_some().then(|| device.wear());
+        let wear = self.flash.is_some().then(|| Wear::between(&erased_warm, &erased));
         Ran { counted, decisions, waits: self.queues.map(Queues::finish), epochs, wear }
     }
 }
@@ -294,8 +296,8 @@ impl Device for NoDevice {
         &self.0
     }
 
-    fn wear(&self) -> Wear {
-        unreachable!("there is nothing to wear out")
+    fn erasures_by_unit(&self) -> Vec<u32> {
+        Vec::new()
     }
 
     fn check(&self) {}

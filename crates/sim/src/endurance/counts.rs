@@ -39,7 +39,7 @@ pub struct Counts {
     pub evicted_live_blocks: u64,
     /// What the device did.
     pub device: DeviceCounters,
-    /// How the device was worn, the warm-up included.
+    /// How the device was worn.
     pub wear: Wear,
     /// Pages of an erase unit.
     pub unit_pages: u32,
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// What was counted after `before`. Wear and days are those of `self`.
+    /// What was counted after `before`. Wear and days stay those of `self`: they are no counts.
     pub(super) fn since(&self, before: &Counts) -> Counts {
         Counts {
             reads: self.reads - before.reads,

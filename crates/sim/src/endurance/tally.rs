@@ -3,7 +3,7 @@
 use super::Counts;
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
 use flashwise_core::block_cache::FlashWrites;
-use flashwise_device::flash::Device;
+use flashwise_device::flash::{Device, Wear};
 
 /// Accesses between the hint that a block will be accessed and when it is.
 const PREFETCH_DISTANCE: usize = 12;
@@ -33,13 +33,13 @@ pub(super) trait Cache {
 pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, unit_pages: u32) -> Counts {
     let mut counts = Counts::none(unit_pages, cache.device().wear());
     let mut insertions = plan.insertions().iter();
-    let mut before = counts;
+    let (mut before, mut erased_before) = (counts, cache.device().erasures_by_unit());
     for (position, &decision) in plan.decisions().iter().enumerate() {
         if position + PREFETCH_DISTANCE < stream.len() {
             cache.prefetch(stream.block(position + PREFETCH_DISTANCE));
         }
         if position == stream.warmup() {
-            before = counted(counts, cache);
+            (before, erased_before) = (counted(counts, cache), cache.device().erasures_by_unit());
         }
         let mut evicts = NOT_EVICTING;
         match decision {
@@ -54,10 +54,11 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
     }
     let all = counted(counts, cache);
     all.check();
+    let erased = cache.device().erasures_by_unit();
     if stream.warmup() == stream.len() {
-        before = all;
+        (before, erased_before) = (all, erased.clone());
     }
-    let after = all.since(&before);
+    let after = Counts { wear: Wear::between(&erased_before, &erased), ..all.since(&before) };
     Counts { reads: stream.reads(), writes: stream.writes(), ram_hits: stream.ram_hits(), ..after }
 }
 

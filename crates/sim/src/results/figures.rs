@@ -117,7 +117,7 @@ pub struct WearLimits {
 }
 
 figures! {
-    /// What a cache wears. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
+    /// What a cache wears after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
         /// How blocks lie on flash: `slots`, `containers`, or `unit` where every block is an erase unit.
@@ -164,13 +164,13 @@ figures! {
         device_copies_pages: u64, "pages";
         /// Share of the pages that were live in the erase units that were erased.
         live_at_eviction: Option<f64>, "share";
-        /// Erasures of the least worn unit.
+        /// Erasures of the least worn unit after the warm-up.
         wear_min: u64, "erasures";
-        /// Erasures of a unit, on average.
+        /// Erasures of a unit after the warm-up, on average.
         wear_mean: f64, "erasures";
-        /// Erasures of the most worn unit.
+        /// Erasures of the most worn unit after the warm-up.
         wear_max: u64, "erasures";
-        /// Standard deviation of the erasures of a unit.
+        /// Standard deviation of the erasures of a unit after the warm-up.
         wear_deviation: f64, "erasures";
         /// Days from the first access after the warm-up to the last.
         days: Option<f64>, "days";

@@ -1,0 +1,41 @@
+//! Figures of wear as the program prints them: each is of the time that it names, and counts what its name says.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod common;
+
+use common::{project, succeed};
+use serde_json::Value;
+
+/// The rows of `flashwise simulate` over the bundled trace, with erase units of 256KiB.
+fn rows(options: &str) -> Vec<Value> {
+    let arguments = format!("simulate traces/netsfs.csv.zst --erase-unit 256KiB --json {options}");
+    serde_json::from_str(&succeed(&project(), &arguments.split(' ').collect::<Vec<_>>())).unwrap()
+}
+
+fn count(row: &Value, figure: &str) -> u64 {
+    row[figure].as_u64().unwrap_or_else(|| panic!("{figure} of {row}"))
+}
+
+fn number(row: &Value, figure: &str) -> f64 {
+    row[figure].as_f64().unwrap_or_else(|| panic!("{figure} of {row}"))
+}
+
+/// Wear that includes the warm-up over days without it would be twice what it is.
+#[test]
+fn wear_and_lifetime_are_those_of_the_time_after_the_warm_up() {
+    const CYCLES: f64 = 100_000.0;
+    let options =
+        "--policy lru --policy larc --policy pannier --policy m+ --policy c --policy h --size 5% --device samsung-slc";
+    for warmup in ["0", "50%"] {
+        for row in rows(&format!("{options} --warmup {warmup}")) {
+            let (policy, most) = (&row["policy"], count(&row, "wear_max"));
+            let worn = number(&row, "wear_mean") * number(&row, "erase_units");
+            assert_eq!(worn.round() as u64, count(&row, "erasures"), "{policy}, warm-up {warmup}");
+            assert!(count(&row, "wear_min") as f64 <= number(&row, "wear_mean") && most > 0, "{policy}");
+            let years = CYCLES / (most as f64 / number(&row, "days")) / 365.0;
+            let found = number(&row, "flash_lifetime_years");
+            assert!((found / years - 1.0).abs() < 1e-6, "{policy}, warm-up {warmup}: {found} years, expected {years}");
+        }
+    }
+}
