@@ -13,7 +13,7 @@ use std::fs;
 use common::{project, succeed};
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
-const MEANINGS: [(&str, &[&str], &str); 5] = [
+const MEANINGS: [(&str, &[&str], &str); 6] = [
     (
         "wear",
         &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
@@ -29,6 +29,11 @@ const MEANINGS: [(&str, &[&str], &str); 5] = [
         "wear",
         &["lifetime_years"],
         "that of the flash alone is flash_lifetime_years; lifetime_years is that of an array",
+    ),
+    (
+        "wear",
+        &["ram_hits", "flash_hits", "fue"],
+        "reads that a write buffer or an open erase unit in RAM had are RAM's and not flash's",
     ),
     (
         "wear-warm",

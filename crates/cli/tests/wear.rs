@@ -39,3 +39,17 @@ fn wear_and_lifetime_are_those_of_the_time_after_the_warm_up() {
         }
     }
 }
+
+/// A hit that a write buffer or an open erase unit in RAM has reads nothing from flash.
+#[test]
+fn reads_that_ram_had_on_the_way_to_flash_are_no_flash_hits() {
+    for row in rows("--policy lru --policy ripq+ --policy pannier --policy m+ --policy c --policy h --size 5% --ram 0")
+    {
+        let policy = row["policy"].as_str().unwrap();
+        let (ram, buffers, flash) = (count(&row, "ram_hits"), count(&row, "buffer_hits"), count(&row, "flash_hits"));
+        assert_eq!((ram + flash, ram), (count(&row, "read_hits"), buffers), "{policy}");
+        assert_eq!(buffers > 0, ["ripq+", "pannier", "c"].contains(&policy), "{policy}: {buffers}");
+        let fue = flash as f64 / count(&row, "device_programs_pages") as f64;
+        assert!((number(&row, "fue") - fue).abs() < 1e-9, "{policy}");
+    }
+}

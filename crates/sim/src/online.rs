@@ -47,7 +47,7 @@ pub(crate) struct Online<'a> {
 /// What was counted over some accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Reads that the read cache in RAM had.
+    /// Reads that the read cache in RAM had; see [`reads_from_ram`](Counts::reads_from_ram).
     pub ram_hits: u64,
     /// What became of the accesses that came past it, ...
     pub counters: Counters,
@@ -69,6 +69,18 @@ impl Counts {
     pub fn live_at_eviction_blocks(&self) -> u64 {
         let copied = self.device.programs_collection + self.device.programs_levelling;
         copied + self.tally.live_at_reset_blocks
+    }
+
+    /// Reads that RAM had: its read cache, and what fills up there on its way to flash.
+    pub fn reads_from_ram(&self) -> u64 {
+        self.ram_hits + self.tally.buffer_hits
+    }
+
+    /// What the devices of an array were asked for: the reads that RAM had on the way to flash are not.
+    pub fn device_traffic(&self) -> account::Counts {
+        let mut traffic = self.traffic;
+        traffic.hits[Op::Read as usize] -= self.tally.buffer_hits;
+        traffic
     }
 
     /// Accesses that found their block in RAM or on flash.

@@ -45,8 +45,10 @@ impl ArrayEpoch {
     /// The figures of `stretch`, a part of a run before the array of `setting` in which `decisions` were made.
     pub fn of(setting: &Setting, stretch: &Stretch, decisions: &[Decision]) -> ArrayEpoch {
         let Stretch { start_s, seconds, counts, .. } = stretch;
-        let traffic = counts.traffic.traffic(setting.block_bytes);
-        let latencies = Latencies::of_devices(&setting.array, &counts.traffic, counts.ram_hits, setting.block_bytes);
+        let of_devices = counts.device_traffic();
+        let traffic = of_devices.traffic(setting.block_bytes);
+        let latencies =
+            Latencies::of_devices(&setting.array, &of_devices, counts.reads_from_ram(), setting.block_bytes);
         let accesses = counts.accesses() as f64;
         let wear = setting.array.wear(&traffic, *seconds);
         let decision = decisions[..stretch.decisions].last();

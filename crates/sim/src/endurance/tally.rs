@@ -11,6 +11,7 @@ const PREFETCH_DISTANCE: usize = 12;
 /// What only the cache knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
+    /// Reads that the write buffer had.
     pub buffer_hits: u64,
     pub flash_writes: FlashWrites,
     pub copy_forward_wasted_blocks: u64,
@@ -44,6 +45,7 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
         let mut evicts = NOT_EVICTING;
         match decision {
             Decision::Bypass => counts.bypasses += 1,
+            // Those that the write buffer had are taken off below.
             Decision::Hit | Decision::LastHit => counts.flash_hits += 1,
             Decision::Insert => {
                 evicts = insertions.next().expect("there is an insertion for each decision to insert").evicts;
@@ -59,12 +61,15 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
         (before, erased_before) = (all, erased.clone());
     }
     let after = Counts { wear: Wear::between(&erased_before, &erased), ..all.since(&before) };
-    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits: stream.ram_hits(), ..after }
+    let ram_hits = stream.ram_hits() + after.buffer_hits;
+    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits, ..after }
 }
 
 /// With what cache and device counted.
 fn counted<C: Cache>(counts: Counts, cache: &C) -> Counts {
     let Tally { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks } = cache.tally();
     let (device, wear) = (*cache.device().counters(), cache.device().wear());
-    Counts { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks, device, wear, ..counts }
+    let flash_hits = counts.flash_hits - buffer_hits;
+    let known = Counts { flash_hits, buffer_hits, flash_writes, device, wear, ..counts };
+    Counts { copy_forward_wasted_blocks, evicted_live_blocks, ..known }
 }

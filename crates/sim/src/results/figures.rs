@@ -130,17 +130,19 @@ figures! {
         over_provision: f64, "share";
         /// DRAM in front of the flash.
         ram_bytes: u64, "bytes";
-        /// Read hit ratio: reads that DRAM or flash had, per read.
+        /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";
-        /// Reads that DRAM had.
+        /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
         ram_hits: u64, "block accesses";
-        /// Reads that the flash cache had.
+        /// Reads among `ram_hits` that a write buffer or an open erase unit had.
+        buffer_hits: u64, "block accesses";
+        /// Reads that flash had.
         flash_hits: u64, "block accesses";
         /// Erase units erased.
         erasures: u64, "erasures";
         /// Erasures per erase unit and day.
         epbpd: Option<f64>, "erasures a unit and day";
-        /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
+        /// Flash usage effectiveness: blocks that hits read from flash per page programmed; what RAM had counts for nothing.
         fue: Option<f64>, "blocks a page";
         /// Weighted flash usage effectiveness against M+ (H for unit caching).
         wfue: Option<f64>, "ratio";
@@ -212,6 +214,7 @@ impl EnduranceFigures {
             ram_bytes: geometry.ram_blocks * block_size_bytes,
             rhr: counts.rhr(),
             ram_hits: counts.ram_hits,
+            buffer_hits: counts.buffer_hits,
             flash_hits: counts.flash_hits,
             erasures: counts.erasures(),
             epbpd: counts.epbpd(),

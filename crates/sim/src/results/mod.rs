@@ -293,7 +293,8 @@ fn array_figures(run: &experiment::Run, setting: &Setting, ran: &Ran) -> ArrayFi
         setting.array.cache.write_amplification = measured.unwrap_or(setting.array.cache.write_amplification);
     }
     let Stretch { counts, seconds, .. } = &ran.counted;
-    let figures = ArrayFigures::of(run.job.admission.as_ref(), &setting, &counts.traffic, counts.ram_hits, *seconds);
+    let (traffic, ram_hits) = (counts.device_traffic(), counts.reads_from_ram());
+    let figures = ArrayFigures::of(run.job.admission.as_ref(), &setting, &traffic, ram_hits, *seconds);
     match &ran.waits {
         Some(waits) => figures.with_waits(waits),
         None => figures,
