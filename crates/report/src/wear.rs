@@ -247,7 +247,7 @@ const PARAMETERS: [Parameter; 4] = [
     },
     Parameter {
         id: "budget",
-        axis: "Budget, of the erasures of m+",
+        axis: "Budget, of the erasures without one",
         suffix: "%",
         hits: true,
         caption: "Budgets of erasures: what insertions with few hits cost and bring.",

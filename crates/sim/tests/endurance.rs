@@ -212,17 +212,20 @@ fn blocks_sorted_by_when_they_leave_cost_no_more_than_as_they_come() {
 fn budgets_are_met_and_used() {
     for trace in &traces()[..4] {
         for settings in with_and_without_dram() {
-            let algorithms = ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=15%", "m_t:share=200%"];
-            for [m_plus, c, quarter, most, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
-                let whole = m_plus.erasures() as f64;
-                let used = |counts: &Counts, share: f64| counts.erasures() as f64 / (share * whole);
-                let met = 0.98..=1.0;
-                assert!(met.contains(&used(&quarter, 0.25)), "{}", used(&quarter, 0.25));
-                assert!(met.contains(&used(&most, 0.75)), "{}", used(&most, 0.75));
-                assert!(met.contains(&used(&c_least, 0.15)), "{}", used(&c_least, 0.15));
+            let algorithms =
+                ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=25%", "c_t:share=15%,of=m+", "m_t:share=200%"];
+            for [m_plus, c, quarter, most, c_quarter, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
+                let met = |counts: &Counts, share: f64, of: &Counts| {
+                    let used = counts.erasures() as f64 / (share * of.erasures() as f64);
+                    assert!((0.98..=1.0).contains(&used), "{used} of a budget of {share}");
+                };
+                met(&quarter, 0.25, &m_plus);
+                met(&most, 0.75, &m_plus);
+                met(&c_quarter, 0.25, &c);
+                met(&c_least, 0.15, &m_plus);
                 assert_eq!(all, m_plus);
                 assert!(quarter.rhr() < most.rhr() && most.rhr() < m_plus.rhr() && c_least.rhr() < c.rhr());
-                assert!(c_least.rhr() > 0.0);
+                assert!(c_least.rhr() > 0.0 && c_quarter.rhr() > 0.0);
             }
         }
     }
@@ -319,8 +322,8 @@ fn what_has_no_figure_is_refused_or_left_out() {
         |trace: &Trace, algorithm: &str| try_run(trace, &[algorithm], &[0.5], &small()).unwrap_err().to_string();
     assert_eq!(
         refused(&trace, "m_t:epbpd=5"),
-        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those of M+, \
-         such as share=50%"
+        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those without \
+         one, such as share=50%"
     );
     let error = refused(&trace, "c_t:share=0.01%");
     assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");

@@ -75,8 +75,8 @@ struct SizeRuns<'a> {
     capacity_blocks: usize,
     m: Plan,
     m_plus: OnceLock<Plan>,
-    /// What M+ erases in place, and in unit caching.
-    m_plus_erasures: [OnceLock<u64>; 2],
+    /// What M+ erases in place.
+    m_plus_erasures: OnceLock<u64>,
 }
 
 impl<'a> SizeRuns<'a> {
@@ -96,7 +96,7 @@ impl<'a> SizeRuns<'a> {
             capacity_blocks,
             m: Plan::min(stream, capacity_blocks),
             m_plus: OnceLock::new(),
-            m_plus_erasures: [OnceLock::new(), OnceLock::new()],
+            m_plus_erasures: OnceLock::new(),
         }
     }
 
@@ -153,10 +153,13 @@ impl<'a> SizeRuns<'a> {
                 let units_days = f64::from(geometry.units) * days;
                 (epbpd * units_days, format!("epbpd={:.3e}", 1.0 / units_days))
             }
-            Budget::Share(share) => {
-                let all = self.m_plus_erasures(prepared, placement);
+            Budget::Share(share) | Budget::ShareOfMPlus(share) => {
+                let all = match budget {
+                    Budget::ShareOfMPlus(_) => self.m_plus_erasures(prepared),
+                    _ => self.perform(self.m_plus(), prepared, placement).erasures(),
+                };
                 if all == 0 {
-                    // There is nothing to save: M+ erases nothing, and neither does C.
+                    // There is nothing to save: where M+ erases nothing, C does neither.
                     return Ok(0.0);
                 }
                 (share * all as f64, format!("share={:.3}%", 100.0 / all as f64))
@@ -169,11 +172,8 @@ impl<'a> SizeRuns<'a> {
         Ok(erasures)
     }
 
-    fn m_plus_erasures(&self, prepared: &OfflineRun, placement: Placement) -> u64 {
-        let (at, placement) = match placement {
-            Placement::UnitCaching => (1, placement),
-            _ => (0, Placement::InPlace { trim: true }),
-        };
-        *self.m_plus_erasures[at].get_or_init(|| self.perform(self.m_plus(), prepared, placement).erasures())
+    fn m_plus_erasures(&self, prepared: &OfflineRun) -> u64 {
+        let in_place = Placement::InPlace { trim: true };
+        *self.m_plus_erasures.get_or_init(|| self.perform(self.m_plus(), prepared, in_place).erasures())
     }
 }
