@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::Spec;
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{EnduranceFigures, ResultRow};
 use flashwise_trace::human;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
@@ -170,16 +170,16 @@ const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {
     let arrays = rows.iter().any(|row| row.array.is_some());
-    let mut header = vec!["trace", "policy", "size", "spare"];
+    let mut header = vec!["trace", "policy", "size", "spare", "RAM"];
     header.extend(arrays.then_some("admission"));
-    header.extend(["read hits", "RAM", "flash", "erased", "per day", "flash writes", "copied"]);
+    header.extend(["read hits", "in RAM", "on flash", "erased", "per day", "flash writes", "copied"]);
     header.extend(["host x", "device x", "FUE", "WFUE"]);
     header.extend(arrays.then_some(["latency us", "lifetime years"]).into_iter().flatten());
     let cells = |row: &ResultRow| {
         let Some(wear) = &row.endurance else { return Vec::new() };
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
         let array = row.array.as_ref();
-        let mut cells = vec![human::percent(wear.over_provision)];
+        let mut cells = vec![human::percent(wear.over_provision), ram(wear)];
         cells.extend(arrays.then(|| array.map_or_else(|| "-".to_owned(), |array| rule(&array.admission))));
         cells.extend([
             human::percent(wear.rhr),
@@ -199,12 +199,18 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
         cells.extend(arrays.then(|| of_array.unwrap_or_else(|| ["-", "-"].map(str::to_owned))).into_iter().flatten());
         cells
     };
-    let footnote = "read hits: share of the reads, from RAM and flash; RAM and flash: blocks read there; erased: erase units, per day \
+    let footnote = "RAM: read cache + write buffer or open erase units; read hits: share of the reads; in RAM, on flash: blocks read there; erased: erase units, per day \
                     each; flash writes: blocks, copied forward among them; host x: flash writes per block written because of an access; \
                     device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
                     erasures, weighted, against m+.";
     let of_array = " latency: on average; lifetime: of the array, cache and storage.";
     grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { of_array } else { "" }))
+}
+
+/// What RAM is used for: the read cache, and what gathers there on its way to flash.
+fn ram(wear: &EnduranceFigures) -> String {
+    let shown = |bytes: u64| if bytes == 0 { "0".to_owned() } else { human::bytes(bytes as f64) };
+    format!("{} + {}", shown(wear.read_cache_bytes), shown(wear.buffer_bytes))
 }
 
 /// Hits of the best possible, by trace and capacity, where it was simulated.

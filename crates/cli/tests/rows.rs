@@ -1,7 +1,8 @@
 //! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one: `tests/rows/*.csv`.
 //!
 //! The head of each file is the command that made it, by the program before that change (those of the log with its rule for units with much that was used). Columns may be added; what is there keeps its value,
-//! but for the figures in [`MEANINGS`], which mean something else since.
+//! but for the figures in [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a budget as
+//! a share of C's erasures, and `--ram` so that the read cache is as large as it was when every policy left room in RAM for C's write buffer.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
@@ -13,7 +14,7 @@ use std::fs;
 use common::{project, succeed};
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
-const MEANINGS: [(&str, &[&str], &str); 6] = [
+const MEANINGS: [(&str, &[&str], &str); 9] = [
     (
         "wear",
         &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
@@ -35,12 +36,14 @@ const MEANINGS: [(&str, &[&str], &str); 6] = [
         &["ram_hits", "flash_hits", "fue"],
         "reads that a write buffer or an open erase unit in RAM had are RAM's and not flash's",
     ),
-    (
-        "wear-warm",
-        &["wear_min", "wear_mean", "wear_max", "wear_deviation"],
-        "the wear is that of the time after the warm-up, as erasures and days are",
-    ),
+    ("wear", &["ram_bytes"], "it is the RAM that blocks lie in, and no longer the RAM that was given"),
+    ("wear-units", &["wfue"], "M+, with which it compares, has all of the RAM for its read cache"),
+    ("wear-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
+    ("wear-units-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
 ];
+
+/// How often erase units were erased.
+const WORN: [&str; 4] = ["wear_min", "wear_mean", "wear_max", "wear_deviation"];
 
 /// The rows of a CSV file: the cells of each, by column.
 fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {

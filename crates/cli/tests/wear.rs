@@ -53,3 +53,29 @@ fn reads_that_ram_had_on_the_way_to_flash_are_no_flash_hits() {
         assert!((number(&row, "fue") - fue).abs() < 1e-9, "{policy}");
     }
 }
+
+/// Of the RAM that is given, every byte is a read cache or a buffer; a buffer that there is no RAM for is shown all the same.
+#[test]
+fn every_byte_of_ram_is_accounted_for() {
+    const UNIT: u64 = 256 << 10;
+    let policies = "--policy lru --policy ripq+ --policy pannier --policy m --policy m+ --policy c --policy h";
+    // Eight and three erase units fill up in RAM, and are written with their last block; C gathers four.
+    let buffer = |policy: &str| match policy {
+        "ripq+" => 8 * (UNIT - 4096),
+        "pannier" => 3 * (UNIT - 4096),
+        "c" => 4 * UNIT,
+        _ => 0,
+    };
+    for ram in [0, 4 * UNIT, 16 * UNIT] {
+        for row in rows(&format!("{policies} --size 5% --ram {ram}")) {
+            let policy = row["policy"].as_str().unwrap();
+            let (cache, held) = (count(&row, "read_cache_bytes"), count(&row, "buffer_bytes"));
+            assert_eq!((held, cache), (buffer(policy), ram.saturating_sub(buffer(policy))), "{policy}, {ram}");
+            assert_eq!(count(&row, "ram_bytes"), cache + held, "{policy}, {ram}");
+            let hits = count(&row, "ram_hits") - count(&row, "buffer_hits");
+            assert!(cache > 0 || hits == 0, "{policy}: {hits} hits in a read cache of nothing");
+            // The trace re-reads little: of those that do not know the future a small read cache has no hits either.
+            assert!(cache == 0 || hits > 0 || !["m", "m+", "h"].contains(&policy), "{policy}, {ram}");
+        }
+    }
+}

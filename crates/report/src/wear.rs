@@ -25,7 +25,7 @@ struct Measure {
 const RHR: Measure = Measure {
     id: "rhr",
     name: "Read hit ratio",
-    meaning: "the share of the reads that DRAM or flash has",
+    meaning: "the share of the reads that RAM or flash has",
     suffix: "%",
     value: |wear| Some(wear.rhr * 100.0),
 };

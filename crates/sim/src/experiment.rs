@@ -18,7 +18,8 @@ pub use reference::{reference, with_references};
 use crate::array::{Arrivals, Queues, setting, storage_bytes};
 use crate::cache_settings::Ram;
 use crate::endurance::{
-    self, Algorithm, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks, run_offline,
+    self, Algorithm, Buffers, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks,
+    run_offline,
 };
 use crate::online::{Online, Ran};
 use crate::simulate::Counting;
@@ -90,7 +91,7 @@ pub struct Run {
     pub setting: Option<Setting>,
     /// The flash, if one was simulated.
     pub flash: Option<Flash>,
-    /// Blocks of the read cache in RAM.
+    /// Blocks of RAM that were used: read cache, write buffer, open erase units.
     pub ram_blocks: u64,
     /// What was counted; none of an algorithm that knows the future, of which the flash says all.
     pub ran: Option<Ran>,
@@ -171,22 +172,22 @@ impl Experiment {
             Method::Policy(_) | Method::ContainerPolicy(_) => None,
         };
         let geometry = match placement {
-            Some(Placement::UnitCaching) => settings.unit_caching_geometry(size, *capacity_blocks, block_size_bytes),
-            Some(Placement::Containers { buffers, .. }) => with(buffers),
-            Some(Placement::InPlace { .. }) | None => with(None),
-        }?;
-        if let Method::ContainerPolicy(policy) = algorithm.method() {
-            flash_of(policy, &geometry).map_err(|units| {
-                let [flash, least] = [*capacity_blocks as u64, u64::from(units) * u64::from(geometry.unit_pages)]
-                    .map(|blocks| ByteSize::new(blocks * block_size_bytes));
-                let (algorithm, size) = (algorithm.to_string(), size.clone());
-                EnduranceError::OpenUnits { algorithm, size, flash, least, units }
-            })?;
-        }
+            Some(Placement::UnitCaching) => settings.unit_caching_geometry(*capacity_blocks, block_size_bytes),
+            Some(Placement::Containers { buffers, .. }) => with(Buffers::Units(buffers))?,
+            Some(Placement::InPlace { .. }) | None => with(Buffers::None)?,
+        };
+        let Method::ContainerPolicy(policy) = algorithm.method() else { return Ok(Some(geometry)) };
+        let unit_pages = geometry.unit_pages;
+        let (_, geometry) = flash_of(policy, geometry).map_err(|units| {
+            let [flash, least] = [*capacity_blocks as u64, u64::from(units) * u64::from(unit_pages)]
+                .map(|blocks| ByteSize::new(blocks * block_size_bytes));
+            let (algorithm, size) = (algorithm.to_string(), size.clone());
+            EnduranceError::OpenUnits { algorithm, size, flash, least, units }
+        })?;
         Ok(Some(geometry))
     }
 
-    /// Blocks of RAM, and of the read cache there.
+    /// Blocks of RAM that are used, and of the read cache there.
     fn ram_blocks(&self, geometry: Option<&Geometry>, capacity_blocks: usize, block_size_bytes: u64) -> (u64, usize) {
         match (&self.layout, geometry) {
             (Layout::None { ram }, _) => {
@@ -195,7 +196,7 @@ impl Experiment {
             }
             (Layout::Flash(_), geometry) => {
                 let geometry = geometry.expect("what is on flash has a geometry");
-                (geometry.ram_blocks, geometry.read_cache_blocks)
+                (geometry.ram_used_blocks(), geometry.read_cache_blocks)
             }
         }
     }
@@ -317,8 +318,9 @@ impl<'a> TraceRuns<'a> {
                 run.policy(policy, job.admission.as_ref().zip(setting.as_ref()), job.capacity_blocks)
             }
             Method::ContainerPolicy(policy) => {
-                let flash = flash_of(policy, geometry.as_ref().expect("containers lie on flash"));
-                policy.build(Dense::new(trace.unique_blocks()), flash.expect("the job was checked"), run)
+                let geometry = geometry.clone().expect("containers lie on flash");
+                let (flash, _) = flash_of(policy, geometry).expect("the job was checked");
+                policy.build(Dense::new(trace.unique_blocks()), flash, run)
             }
             Method::Offline(_) => unreachable!("it does not know the future"),
         };

@@ -128,8 +128,12 @@ figures! {
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of it.
         over_provision: f64, "share";
-        /// DRAM in front of the flash.
+        /// RAM that blocks lie in: `read_cache_bytes` and `buffer_bytes`. It is more than `--ram` where the buffer alone is larger.
         ram_bytes: u64, "bytes";
+        /// RAM of the read cache in front of the flash: what the buffer leaves of `--ram`.
+        read_cache_bytes: u64, "bytes";
+        /// RAM of the write buffer, or of the erase units that fill up in RAM, as large as it can become. What it holds is a part of the cache's size.
+        buffer_bytes: u64, "bytes";
         /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";
         /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
@@ -211,7 +215,9 @@ impl EnduranceFigures {
             erase_unit_bytes: unit_bytes,
             erase_units: geometry.units.into(),
             over_provision: geometry.ftl.over_provision,
-            ram_bytes: geometry.ram_blocks * block_size_bytes,
+            ram_bytes: geometry.ram_used_blocks() * block_size_bytes,
+            read_cache_bytes: geometry.read_cache_blocks as u64 * block_size_bytes,
+            buffer_bytes: geometry.buffer_blocks * block_size_bytes,
             rhr: counts.rhr(),
             ram_hits: counts.ram_hits,
             buffer_hits: counts.buffer_hits,
