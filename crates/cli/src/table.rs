@@ -143,7 +143,9 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         cells.extend(throughput.then(|| maybe(array.requests_per_s, |per_s| human::count(per_s.round() as u64))));
         let utilisations = [array.cache_utilisation, array.storage_utilisation];
         cells.extend(waits.then(|| utilisations.map(|share| maybe(share, human::percent))).into_iter().flatten());
-        cells.extend([array.lifetime_years, array.latency_over_lifetime].map(number));
+        cells.extend(
+            [array.lifetime_years, array.latency_over_lifetime].map(|value| rate(row.caveat.as_deref(), number(value))),
+        );
         cells.extend([array.cache_write_rate, array.storage_write_rate].map(|rate| format!("{rate:.2e}")));
         cells
     };
@@ -158,7 +160,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
     );
     let mut utilisations = arrays().flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
     let overloaded = utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX);
-    grouped(&header, rows, cells, &footnote) + if overloaded { OVERLOADED } else { "" }
+    grouped(&header, rows, cells, &footnote) + if overloaded { OVERLOADED } else { "" } + &caveats_of(rows)
 }
 
 /// A little more than 1: what is asked for at the end is done after it.
@@ -186,7 +188,7 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
             human::count(wear.ram_hits),
             human::count(wear.flash_hits),
             human::count(wear.erasures),
-            number(wear.epbpd),
+            rate(row.caveat.as_deref(), number(wear.epbpd)),
             human::count(row.flash_writes_blocks),
             human::count(wear.flash_copy_forward_blocks),
             number(wear.host_write_amplification),
@@ -194,7 +196,9 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
             number(wear.fue),
             number(wear.wfue),
         ]);
-        let years = |years: f64| if years.is_finite() { format!("{years:.2}") } else { "unlimited".to_owned() };
+        let years = |years: f64| {
+            if years.is_finite() { rate(row.caveat.as_deref(), format!("{years:.2}")) } else { "unlimited".to_owned() }
+        };
         let of_array = array.map(|array| [format!("{:.2}", array.latency_mean_us), years(array.lifetime_years)]);
         cells.extend(arrays.then(|| of_array.unwrap_or_else(|| ["-", "-"].map(str::to_owned))).into_iter().flatten());
         cells
@@ -204,7 +208,31 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
                     device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
                     erasures, weighted, against m+.";
     let of_array = " latency: on average; lifetime: of the array, cache and storage.";
-    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { of_array } else { "" }))
+    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { of_array } else { "" })) + &caveats_of(rows)
+}
+
+/// What marks figures with a caveat in a table.
+const EXTRAPOLATED: &str = "~";
+
+/// A rate or lifetime, marked if it has a caveat.
+pub fn rate(caveat: Option<&str>, text: String) -> String {
+    if caveat.is_some() && text != "-" { format!("{EXTRAPOLATED}{text}") } else { text }
+}
+
+/// What is said of the marked figures below a table: of each trace, from how short a time they come. Ends with a line's end, if anything is said.
+pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (trace, caveat) in rows {
+        let line = caveat.map(|caveat| format!("\n{EXTRAPOLATED}: {trace}: {caveat}.\n"));
+        lines.extend(line.filter(|line| !lines.contains(line)));
+    }
+    lines.concat()
+}
+
+/// The caveats of rows, below their table.
+fn caveats_of(rows: &[ResultRow]) -> String {
+    let caveats = caveats(rows.iter().map(|row| (&row.trace[..], row.caveat.as_deref())));
+    if caveats.is_empty() { caveats } else { format!("\n{}", caveats.trim_end()) }
 }
 
 /// What RAM is used for: the read cache, and what gathers there on its way to flash.

@@ -79,3 +79,43 @@ fn every_byte_of_ram_is_accounted_for() {
         }
     }
 }
+
+/// Rates and lifetimes from less than a day are marked in tables, and rows say from how short a time they come.
+#[test]
+fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    // The same 4,000 requests within a minute, and within more than a day.
+    for (name, step_us) in [("minute.csv", 15_000_u64), ("days.csv", 30_000_000)] {
+        let mut text = String::from("time,op,offset,length\n");
+        for at in 0..4000 {
+            text += &format!("{},read,{},4096\n", at * step_us, at * 7 % 1000 * 4096);
+        }
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let options =
+        "--policy lru --size 10% --erase-unit 16KiB --layout in-place --cache-device slc --storage-device mlc";
+    let run = |trace: &str, more: &str| {
+        let arguments = format!("simulate {trace} {options} {more}");
+        succeed(folder.path(), &arguments.trim().split(' ').collect::<Vec<_>>())
+    };
+    let caveat = |trace: &str| {
+        let rows: Vec<Value> = serde_json::from_str(&run(trace, "--json")).unwrap();
+        rows[0]["caveat"].as_str().map(str::to_owned)
+    };
+    assert_eq!(caveat("minute.csv").unwrap(), "rates per day and lifetimes are extrapolated from 59 s 985 ms");
+    assert_eq!(caveat("days.csv"), None);
+    assert!(run("minute.csv", "--csv").lines().next().unwrap().split(',').any(|column| column == "caveat"));
+    let (short, long) = (run("minute.csv", "--html short.html"), run("days.csv", "--html long.html"));
+    assert!(
+        short.contains(" ~") && short.contains("~: minute.csv: rates per day and lifetimes are extrapolated from 59 s"),
+        "{short}"
+    );
+    assert!(!long.contains('~'), "{long}");
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let caption =
+        "how often each erase unit is erased in a day. Rates per day and lifetimes are extrapolated from 59 s 985 ms.";
+    assert!(page("short.html").contains(caption) && !page("long.html").contains("extrapolated"));
+    let pareto = "pareto minute.csv --policy lru --size 10% --erase-unit 16KiB --ram 0";
+    let shown = succeed(folder.path(), &pareto.split(' ').collect::<Vec<_>>());
+    assert!(shown.contains("~: minute.csv: rates per day"), "{shown}");
+}

@@ -9,7 +9,7 @@ use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
 use super::grid::Grid;
 use super::look::Looks;
 use super::numbers::{about_percent, count, percent, shortest, written};
-use super::rows::{file_name, rule};
+use super::rows::{file_name, rule, with_caveat};
 use super::scales::{categories, linear, ratios};
 use super::table::{Figure, Table};
 use flashwise_sim::results::ResultRow;
@@ -102,7 +102,7 @@ pub fn by_rule(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
     let mut figures = Vec::new();
     if subject.grid.sizes.len() > 1 {
         figures.push(subject.hit_ratio());
-        figures.extend(MEASURES.iter().filter_map(|measure| provisioning(subject, measure)));
+        figures.extend(MEASURES.iter().filter_map(|measure| provisioning(subject, measure, rows)));
     }
     figures.extend(rules(subject));
     figures.extend(sweeps(subject.id, &[rows]));
@@ -110,11 +110,11 @@ pub fn by_rule(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
 }
 
 /// A measure against the cache size, relative to the first line at the smallest size (Figure 11).
-fn provisioning(subject: &Subject, measure: &Measure) -> Option<Figure> {
+fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Option<Figure> {
     let grid = subject.grid;
     let smallest = *grid.sizes.first()?;
-    let mut rows = grid.policies.iter().filter_map(|&policy| grid.row(policy, smallest));
-    let base = rows.find(|row| rule(row).is_empty())?;
+    let mut of_smallest = grid.policies.iter().filter_map(|&policy| grid.row(policy, smallest));
+    let base = of_smallest.find(|row| rule(row).is_empty())?;
     let value = |row: &ResultRow| relative(measure, row, base);
     let title = format!("{} against cache size", measure.name);
     let axis = format!("{}, of {}'s at the smallest size", measure.name, base.policy);
@@ -126,6 +126,7 @@ fn provisioning(subject: &Subject, measure: &Measure) -> Option<Figure> {
         "{} against cache size: {better} is better. The storage is twice the trace's blocks, so that a cache of 10% of the blocks is 5% of it.",
         measure.name
     );
+    let caption = if measure.id == LATENCY.id { caption } else { with_caveat(caption, rows) };
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
@@ -177,6 +178,7 @@ fn rules(subject: &Subject) -> Option<Figure> {
         "What each rule does, relative to {} alone: less latency, a longer lifetime and less latency over lifetime are better.",
         base.policy
     );
+    let caption = with_caveat(caption, rows);
     Some(Figure { caption, ..figure(&chart, table) })
 }
 

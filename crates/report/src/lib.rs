@@ -127,7 +127,7 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    sentences: [String; 2],
+    sentences: Vec<String>,
     info: Table,
     heading: &'static str,
     compared_with_fif: bool,
@@ -219,10 +219,13 @@ impl SectionView {
         };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: match () {
-                () if is_of_wear => wear::sentences(grid),
-                () if is_of_arrays => array::sentences(grid),
-                () => words::sentences(&section.info, grid),
+            sentences: {
+                let sentences = match () {
+                    () if is_of_wear => wear::sentences(grid),
+                    () if is_of_arrays => array::sentences(grid),
+                    () => words::sentences(&section.info, grid),
+                };
+                sentences.into_iter().chain(rows::caveat(&section.rows)).collect()
             },
             heading: match () {
                 () if is_of_wear => "Hits and wear",

@@ -9,6 +9,7 @@ use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
 use super::grid::{Grid, GridSize};
 use super::look::Looks;
 use super::numbers::{count, percent, shortest, signed};
+use super::rows::with_caveat;
 use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
 use flashwise_sim::results::{EnduranceFigures, ResultRow};
@@ -72,8 +73,9 @@ impl Measure {
         format!("{number}{}", self.suffix)
     }
 
-    fn caption(&self) -> String {
-        format!("{}: {}.", self.name, self.meaning)
+    fn caption<'a>(&self, rows: impl IntoIterator<Item = &'a ResultRow>) -> String {
+        let caption = format!("{}: {}.", self.name, self.meaning);
+        if self.id == EPBPD.id { with_caveat(caption, rows) } else { caption }
     }
 }
 
@@ -98,7 +100,7 @@ pub fn by_size(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
         let cell =
             |row: &ResultRow| Some(measure.of(row).map_or_else(|| "none".to_owned(), |value| measure.written(value)));
         let table = subject.by_policy(&format!("{} by policy and cache size", measure.name), &grid.policies, cell);
-        Figure { caption: measure.caption(), ..figure(&chart, table) }
+        Figure { caption: measure.caption(rows), ..figure(&chart, table) }
     };
     let measures = measures(rows.iter());
     let mut figures: Vec<_> = measures.into_iter().map(figure_of).collect();
@@ -331,7 +333,8 @@ fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Opt
     }
     let id = format!("all-{}-{}", parameter.id, measure.id);
     let chart = Chart { id, title, description, x, y, series, markers: true };
-    Some(Figure { caption: format!("{} {}", parameter.caption, measure.caption()), ..figure(&chart, table) })
+    let caption = format!("{} {}", parameter.caption, measure.caption(rows.iter().copied()));
+    Some(Figure { caption, ..figure(&chart, table) })
 }
 
 /// The measures over all traces: boxes by size and policy (Figure 5), and the means of hits and erasures (Figure 1).
@@ -359,7 +362,10 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     };
     let mut figures: Vec<_> = measures
         .iter()
-        .map(|measure| boxes(measure, &policies, &sizes, looks, |policy, size| values(measure, policy, size)))
+        .map(|measure| {
+            let caption = measure.caption(rows.iter().copied());
+            boxes(measure, caption, &policies, &sizes, looks, |policy, size| values(measure, policy, size))
+        })
         .collect();
     let points = |policy: &str| -> Vec<(f64, f64, String)> {
         let of_size = |size: &&str| {
@@ -378,6 +384,7 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
 /// Boxes from the first to the third quartile with the median, whiskers from the 10th to the 90th percentile, side by side for each size.
 fn boxes(
     measure: &Measure,
+    caption: String,
     policies: &[&str],
     sizes: &[&str],
     looks: &Looks,
@@ -431,8 +438,7 @@ fn boxes(
     let description = format!("A box for each policy and cache size over the traces. {NUMBERS_FOLLOW}");
     let chart = Chart { id: format!("all-{}", measure.id), title, description, x, y, series, markers: false };
     let caption = format!(
-        "{} Boxes over the traces: from the first to the third quartile with the median, and lines from the 10th to the 90th percentile.",
-        measure.caption()
+        "{caption} Boxes over the traces: from the first to the third quartile with the median, and lines from the 10th to the 90th percentile."
     );
     Figure { caption, open: false, ..figure(&chart, table) }
 }

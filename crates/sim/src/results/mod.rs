@@ -1,5 +1,6 @@
 //! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
 
+pub mod caveat;
 mod figures;
 mod output;
 mod page;
@@ -78,6 +79,10 @@ figures! {
         flash_writes_blocks: u64, "blocks";
         /// What was written to flash, in bytes.
         flash_bytes_written: u64, "bytes";
+        /// What limits the figures of the row: from how short a time rates per day, drive writes per day and lifetimes are extrapolated. None where that is a day
+        /// or more, and where there are no such figures.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caveat: Option<String>, "";
     }
     /// The read cache in RAM before a policy, if there is one and no flash is simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -194,6 +199,7 @@ impl ResultRow {
             bypasses: counters.bypasses(),
             flash_writes_blocks: figures.flash_written_blocks(),
             flash_bytes_written: figures.flash_written_blocks() * BLOCK_BYTES as u64,
+            caveat: None,
             ram: None,
             cache: Some(CacheFigures::new(result)),
             endurance: None,
@@ -233,6 +239,7 @@ impl ResultRow {
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: trace.len() as u64 - of_cache.accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * trace.block_size_bytes(),
+            caveat: rated_seconds(run).and_then(caveat::of_rates),
             ram,
             endurance,
             array: run.setting.as_ref().zip(run.ran.as_ref()).map(|(setting, ran)| array_figures(run, setting, ran)),
@@ -274,6 +281,13 @@ impl ResultRow {
             ..ResultRow::default()
         }
     }
+}
+
+/// Over how many seconds rates and lifetimes were measured, if there are any.
+fn rated_seconds(run: &experiment::Run) -> Option<f64> {
+    let of_flash = run.flash.as_ref().and_then(|flash| flash.counts.days).map(|days| days * 86_400.0);
+    let of_array = run.setting.as_ref().zip(run.ran.as_ref()).map(|(_, ran)| ran.counted.seconds);
+    of_flash.or(of_array)
 }
 
 /// Blocks written to flash: those that a simulated flash was given, else the write hits and admissions.
