@@ -43,6 +43,8 @@ mod summary;
 mod table;
 mod timeline;
 mod wear;
+mod wear_measures;
+mod wear_parameters;
 mod words;
 
 use flashwise_core::admission::RULES;
@@ -163,7 +165,7 @@ impl Page {
         };
         let many = report.sections.len() > 1;
         let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
-        over_traces.extend(wear::by_parameter(&report.sections));
+        over_traces.extend(wear_parameters::by_parameter(&report.sections));
         let is_of_arrays = rows.iter().any(|rows| array::is_of_arrays(rows));
         if is_of_arrays {
             let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();

@@ -174,6 +174,16 @@ impl Counts {
         (hits > 0.0 && erasures > 0.0).then(|| alpha * self.rhr() / hits + (1.0 - alpha) * saved)
     }
 
+    /// The read hit ratio, per that of `m_plus`. None if that has no hit.
+    pub fn rhr_of(&self, m_plus: &Counts) -> Option<f64> {
+        (m_plus.rhr() > 0.0).then(|| self.rhr() / m_plus.rhr())
+    }
+
+    /// Erasures per erasure of `m_plus`. None if that has none.
+    pub fn erasures_of(&self, m_plus: &Counts) -> Option<f64> {
+        ratio(self.erasures(), m_plus.erasures())
+    }
+
     /// Blocks that the host wrote to flash, for each that it wrote because of an access. None if there is none.
     pub fn host_write_amplification(&self) -> Option<f64> {
         let FlashWrites { client_blocks, admission_blocks, .. } = self.flash_writes;

@@ -150,6 +150,10 @@ figures! {
         fue: Option<f64>, "blocks a page";
         /// Weighted flash usage effectiveness against M+ (H for unit caching).
         wfue: Option<f64>, "ratio";
+        /// Read hit ratio per that of M+ (H for unit caching), of which `wfue` has a part.
+        rhr_of_m_plus: Option<f64>, "ratio";
+        /// Erasures per erasure of M+ (H for unit caching); what is missing to 1 is saved, of which `wfue` has the rest.
+        erasures_of_m_plus: Option<f64>, "ratio";
         /// The weight of the hits in `wfue`.
         wfue_alpha: f64, "share";
         /// Blocks that the host wrote per block that it wrote because of an access.
@@ -226,6 +230,8 @@ impl EnduranceFigures {
             epbpd: counts.epbpd(),
             fue: counts.fue(),
             wfue: reference.and_then(|reference| counts.wfue(limits.wfue_alpha, reference)),
+            rhr_of_m_plus: reference.and_then(|reference| counts.rhr_of(reference)),
+            erasures_of_m_plus: reference.and_then(|reference| counts.erasures_of(reference)),
             wfue_alpha: limits.wfue_alpha,
             host_write_amplification: counts.host_write_amplification(),
             device_write_amplification: counts.device_write_amplification(),
