@@ -21,6 +21,7 @@ use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;
+use crate::tools::like::Week;
 
 /// Requests between two reports of progress.
 const PROGRESS_REQUESTS: u64 = 1 << 14;
@@ -294,8 +295,24 @@ pub enum Written {
 /// Writes a generated trace to `out` (`-` is standard output). `progress` is told of requests.
 pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn Progress) -> Result<(), TraceError> {
     let block_size_bytes = workload.block_size_bytes;
+    write(workload.generator()?, block_size_bytes, out, written, progress)
+}
+
+/// Writes the week of a server in the same way.
+pub fn generate_week(week: Week, out: &str, written: Written, progress: &dyn Progress) -> Result<(), TraceError> {
+    let block_size_bytes = week.block_size_bytes();
+    write(week, block_size_bytes, out, written, progress)
+}
+
+fn write(
+    requests: impl Iterator<Item = Result<Request, GenerateError>>,
+    block_size_bytes: u64,
+    out: &str,
+    written: Written,
+    progress: &dyn Progress,
+) -> Result<(), TraceError> {
     let mut made = 0_u64;
-    let generator = workload.generator()?.inspect(|_| {
+    let requests = requests.inspect(|_| {
         made += 1;
         if made.is_multiple_of(PROGRESS_REQUESTS) {
             progress.advance(PROGRESS_REQUESTS);
@@ -304,7 +321,7 @@ pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn 
     write_whole(out, &[], |file| {
         if written == Written::Csv {
             let mut csv = CsvWriter::new(out, file)?;
-            for request in generator {
+            for request in requests {
                 csv.write(&request?, ONLY_VOLUME)?;
             }
             return csv.finish();
@@ -312,7 +329,7 @@ pub fn generate(workload: Workload, out: &str, written: Written, progress: &dyn 
         let mut normaliser = Normaliser::to(out, out, block_size_bytes, file)?;
         normaliser.description.format = "generated".to_owned();
         let volume = normaliser.volume(ONLY_VOLUME)?;
-        for request in generator {
+        for request in requests {
             normaliser.request(&Request { volume, ..request? })?;
         }
         normaliser.finish().map(|_| ())
