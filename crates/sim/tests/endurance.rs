@@ -381,7 +381,8 @@ mod real_traces {
     const ALGORITHMS: [&str; 7] = ["m", "m+", "c:order=arrival", "c", "lru", "ripq+", "pannier"];
 
     /// With 1, 2.5, 5 and 10 % of the blocks M+ erases 58, 47, 41 and 35 % less than M, and C 38, 40, 42 and 38 % less than M+; the
-    /// paper has 31 % on average, and 6 to 40 %. With DRAM these are 67 to 41 %, and 25 to 33 %.
+    /// paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, of which C has less for its read cache, these are 65 to 42 %, and 20 to 31 % on ten
+    /// of the traces (docs/results/wear.md).
     #[test]
     fn hits_and_erasures_are_ordered_as_the_paper_has_them() {
         let mut of_m = [0.0; ALGORITHMS.len()];
@@ -392,10 +393,15 @@ mod real_traces {
                 for counts in run(&trace, ALGORITHMS, &shares(&trace), &settings) {
                     let [m, m_plus, arrival, c, online @ ..] = &counts;
                     let name = trace.name();
-                    for offline in [m_plus, arrival, c] {
-                        assert_eq!((offline.reads, offline.read_hits()), (m.reads, m.read_hits()), "{name}");
+                    assert_eq!(m_plus.read_hits(), m.read_hits(), "{name}");
+                    assert!(m.erasures() >= m_plus.erasures(), "{name}");
+                    for in_units in [arrival, c] {
+                        // With RAM C has a smaller read cache, by its write buffer.
+                        let is_equal = settings.ram == Ram::Bytes(0);
+                        assert!(!is_equal || in_units.read_hits() == m.read_hits(), "{name}");
+                        assert!(!is_equal || m_plus.erasures() >= in_units.erasures() || in_units != c, "{name}");
+                        assert!(in_units.read_hits() <= m.read_hits(), "{name}");
                     }
-                    assert!(m.erasures() >= m_plus.erasures() && m_plus.erasures() >= c.erasures(), "{name}");
                     assert!(online.iter().all(|online| online.rhr() <= m.rhr()), "{name}");
                     runs += 1.0;
                     for (of_m, counts) in of_m.iter_mut().zip(&counts) {
