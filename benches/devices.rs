@@ -33,7 +33,7 @@ fn main() {
         }
     }
     if only.is_empty() {
-        let profile = Profile::find("femu").expect("it is a known profile");
+        let profile = Profile::find("femu", "femu").expect("it is a known profile");
         let timing = Timing::new(&profile, 512).expect("two blocks are a unit");
         let config = FtlConfig::new(PAGES, 512, 0.28);
         run("greedy, timed", Ftl::metered(config, timing).expect("the device is large enough"));

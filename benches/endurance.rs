@@ -3,7 +3,7 @@
 
 use flashwise_benches::{ZIPF_ACCESSES, processor_seconds, zipf_trace};
 use flashwise_sim::cache_settings::Ram;
-use flashwise_sim::endurance::{CopyForwardReduction, Counts, Order, Placement, Settings, perform};
+use flashwise_sim::endurance::{Buffers, CopyForwardReduction, Counts, Order, Placement, Settings, perform};
 use flashwise_sim::offline::{FlashStream, Plan, Threshold, next_reads};
 use flashwise_trace::Trace;
 use flashwise_trace::normalised::{self, open};
@@ -47,7 +47,7 @@ fn measure(trace: &Trace) {
         // The default, or smaller ones, so that a small cache has spare ones.
         let geometry = [2 << 20, 256 << 10, 64 << 10].into_iter().find_map(|erase_unit_bytes| {
             let settings = Settings { ram: Ram::Bytes(0), erase_unit_bytes, ..Settings::default() };
-            settings.geometry("", capacity, trace.block_size_bytes(), None).ok()
+            settings.geometry("", capacity, trace.block_size_bytes(), Buffers::Units(None)).ok()
         });
         let Some(geometry) = geometry else {
             println!("{percent} % of the trace are too small a cache");

@@ -18,7 +18,7 @@ use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, parse_sizes, parse_warmup};
-use crate::table;
+use crate::table::{self, caveats, rate};
 
 /// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
 #[derive(Debug, Args)]
@@ -121,6 +121,7 @@ impl Pareto {
                 "{footnote}. No other cache is better in one of hits and erasures and as good in the other."
             )?;
         }
+        write!(out, "{}", caveats(points.iter().map(|point| (&point.trace[..], point.caveat.as_deref()))))?;
         if let Some(svg) = &self.svg {
             writeln!(out, "\nChart: {}", svg.display())?;
         }
@@ -136,7 +137,7 @@ fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {
             point.size.clone(),
             human::percent(point.rhr),
             human::count(point.erasures),
-            point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| format!("{epbpd:.2}")),
+            point.epbpd.map_or_else(|| "-".to_owned(), |epbpd| rate(point.caveat.as_deref(), format!("{epbpd:.2}"))),
             human::count(point.flash_writes_blocks),
             if point.frontier { "*".to_owned() } else { String::new() },
         ]);

@@ -8,6 +8,7 @@ use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
+use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
 use crate::api::ApiOptions;
@@ -199,6 +200,9 @@ fn wear(volume: &VolumeStatus) -> String {
     }
     if let Some(years) = volume.lifetime_years {
         let _ = write!(text, "; {years:.1} years until the rated writes are used up");
+    }
+    if let Some(caveat) = caveat::of_rates(volume.uptime_seconds) {
+        let _ = write!(text, "; {caveat}");
     }
     text
 }

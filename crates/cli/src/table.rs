@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::{Spec, larc, min};
-use flashwise_sim::results::ResultRow;
+use flashwise_sim::results::{EnduranceFigures, ResultRow};
 use flashwise_trace::human;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
@@ -123,7 +123,7 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
                     written back: blocks.";
     let of_device = " device x: pages programmed per flash write; per day: erasures of each erase unit.";
     let footnote = footnote.to_owned() + if on_device { of_device } else { "" } + if arrays { OF_ARRAY } else { "" };
-    grouped(&header, rows, cells, &footnote) + overloaded(rows)
+    grouped(&header, rows, cells, &footnote) + overloaded(rows) + &caveats_of(rows)
 }
 
 /// What latency and lifetime are, beside other figures.
@@ -131,7 +131,9 @@ const OF_ARRAY: &str = " latency: on average; lifetime: of the array, cache and 
 
 /// Latency and lifetime of a row, beside other figures.
 fn of_array(row: &ResultRow) -> [String; 2] {
-    let years = |years: f64| if years.is_finite() { format!("{years:.2}") } else { "unlimited".to_owned() };
+    let years = |years: f64| {
+        if years.is_finite() { rate(row.caveat.as_deref(), format!("{years:.2}")) } else { "unlimited".to_owned() }
+    };
     let Some(array) = &row.array else { return ["-", "-"].map(str::to_owned) };
     [format!("{:.2}", array.latency_mean_us), years(array.lifetime_years)]
 }
@@ -170,7 +172,9 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         cells.extend(throughput.then(|| maybe(array.requests_per_s, |per_s| human::count(per_s.round() as u64))));
         let utilisations = [array.cache_utilisation, array.storage_utilisation];
         cells.extend(waits.then(|| utilisations.map(|share| maybe(share, human::percent))).into_iter().flatten());
-        cells.extend([array.lifetime_years, array.latency_over_lifetime].map(number));
+        cells.extend(
+            [array.lifetime_years, array.latency_over_lifetime].map(|value| rate(row.caveat.as_deref(), number(value))),
+        );
         cells.extend([array.cache_write_rate, array.storage_write_rate].map(|rate| format!("{rate:.2e}")));
         cells
     };
@@ -183,7 +187,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of {of}, on average, and what that share of \
          them does not exceed;{uses} us per year: latency over lifetime; cache and storage writes: per cell and second."
     );
-    grouped(&header, rows, cells, &footnote) + overloaded(rows)
+    grouped(&header, rows, cells, &footnote) + overloaded(rows) + &caveats_of(rows)
 }
 
 /// A little more than 1: what is asked for at the end is done after it.
@@ -202,22 +206,22 @@ fn overloaded(rows: &[ResultRow]) -> &'static str {
 /// One line per trace, policy and size of caches whose wear was simulated.
 pub fn endurance_results(rows: &[ResultRow]) -> String {
     let arrays = rows.iter().any(|row| row.array.is_some());
-    let mut header = vec!["trace", "policy", "size", "spare"];
+    let mut header = vec!["trace", "policy", "size", "spare", "RAM"];
     header.extend(arrays.then_some("admission"));
-    header.extend(["read hits", "RAM", "flash", "erased", "per day", "flash writes", "copied"]);
+    header.extend(["read hits", "in RAM", "on flash", "erased", "per day", "flash writes", "copied"]);
     header.extend(["host x", "device x", "FUE", "WFUE"]);
     header.extend(arrays.then_some(["latency us", "lifetime years"]).into_iter().flatten());
     let cells = |row: &ResultRow| {
         let (Some(wear), Some(tiers)) = (&row.endurance, &row.tiers) else { return Vec::new() };
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-        let mut cells = vec![human::percent(wear.over_provision)];
+        let mut cells = vec![human::percent(wear.over_provision), ram(wear)];
         cells.extend(arrays.then(|| row.admission.as_deref().map_or_else(|| "-".to_owned(), rule)));
         cells.extend([
             human::percent(wear.rhr),
             human::count(tiers.ram_hits),
             human::count(tiers.flash_hits),
             human::count(tiers.erasures),
-            number(wear.epbpd),
+            rate(row.caveat.as_deref(), number(wear.epbpd)),
             human::count(row.flash_writes_blocks),
             human::count(tiers.flash_copy_forward_blocks),
             number(tiers.host_write_amplification),
@@ -228,11 +232,41 @@ pub fn endurance_results(rows: &[ResultRow]) -> String {
         cells.extend(arrays.then(|| of_array(row)).into_iter().flatten());
         cells
     };
-    let footnote = "read hits: share of the reads, from RAM and flash; RAM and flash: blocks read there; erased: erase units, per day \
+    let footnote = "RAM: read cache + write buffer or open erase units; read hits: share of the reads; in RAM, on flash: blocks read there; erased: erase units, per day \
                     each; flash writes: blocks, copied forward among them; host x: flash writes per block written because of an access; \
                     device x: pages programmed per flash write; FUE: blocks read from flash per page programmed; WFUE: hits and saved \
                     erasures, weighted, against m+.";
-    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { OF_ARRAY } else { "" }))
+    grouped(&header, rows, cells, &(footnote.to_owned() + if arrays { OF_ARRAY } else { "" })) + &caveats_of(rows)
+}
+
+/// What marks figures with a caveat in a table.
+const EXTRAPOLATED: &str = "~";
+
+/// A rate or lifetime, marked if it has a caveat.
+pub fn rate(caveat: Option<&str>, text: String) -> String {
+    if caveat.is_some() && text != "-" { format!("{EXTRAPOLATED}{text}") } else { text }
+}
+
+/// What is said of the marked figures below a table: of each trace, from how short a time they come. Ends with a line's end, if anything is said.
+pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (trace, caveat) in rows {
+        let line = caveat.map(|caveat| format!("\n{EXTRAPOLATED}: {trace}: {caveat}.\n"));
+        lines.extend(line.filter(|line| !lines.contains(line)));
+    }
+    lines.concat()
+}
+
+/// The caveats of rows, below their table.
+fn caveats_of(rows: &[ResultRow]) -> String {
+    let caveats = caveats(rows.iter().map(|row| (&row.trace[..], row.caveat.as_deref())));
+    if caveats.is_empty() { caveats } else { format!("\n{}", caveats.trim_end()) }
+}
+
+/// What RAM is used for: the read cache, and what gathers there on its way to flash.
+fn ram(wear: &EnduranceFigures) -> String {
+    let shown = |bytes: u64| if bytes == 0 { "0".to_owned() } else { human::bytes(bytes as f64) };
+    format!("{} + {}", shown(wear.read_cache_bytes), shown(wear.buffer_bytes))
 }
 
 /// Hits of the best possible, by trace and capacity, where it was simulated.

@@ -82,6 +82,12 @@ impl Standing {
         Some(Standing { own: cost(row)?, best, worst })
     }
 
+    /// How many times worse it is than the best: 1 is as good. Of what more is better, how many times more the best has.
+    fn times_worse(&self) -> Option<f64> {
+        let ratio = if self.best.1 < 0.0 { self.best.1 / self.own } else { self.own / self.best.1 };
+        (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+    }
+
     /// 0 is the best, 1 the worst.
     fn share(&self) -> Option<f64> {
         let share = (self.own - self.best.1) / (self.worst.1 - self.best.1);
@@ -114,18 +120,20 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             return None;
         }
         let title = format!("{label} among its candidates with a cache of {size}");
-        let heads = ["Trace", "From best to worst", "Own", "Best", "", "Worst", ""];
+        let heads = ["Trace", "From best to worst", "Times worse\nthan the best", "Own", "Best", "", "Worst", ""];
         let mut table = Table::new(format!("{title}: {}", objective.name), heads);
         for (name, standing) in names.iter().zip(&standings) {
             let Some(standing) = standing else {
-                table.push(*name, vec![NOT_RUN.to_owned(); 6]);
+                table.push(*name, vec![NOT_RUN.to_owned(); 7]);
                 continue;
             };
             let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| format!("{:.1}%", share * 100.0));
             let (best, worst) = (&standing.best, &standing.worst);
             let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(objective.write);
-            table.push(*name, vec![share, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
+            let times = standing.times_worse().map_or_else(|| "-".to_owned(), |times| format!("{times:.3}"));
+            table.push(*name, vec![share, times, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
         }
+        let worst = standings.iter().flatten().filter_map(Standing::times_worse).reduce(f64::max);
         let x = linear("0% is the best candidate, 100% the worst", points.iter().map(|point| point.0).chain([100.0]), "%");
         let one = |point: (f64, f64)| Series { name: label.to_owned(), look: looks.of(label), points: vec![point] };
         let rows: Vec<String> = names.iter().map(|name| file_name(name)).collect();
@@ -140,8 +148,10 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
         };
         let caption = format!(
             "Where {label} stands between the best and the worst of the policies that it chooses among, in {}. Where they are much alike small \
-             differences look large.",
-            objective.name
+             differences look large; where one is far worse than all others, large ones look small: the table has how many times worse than the best it \
+             is{}.",
+            objective.name,
+            worst.map_or_else(String::new, |worst| format!(", {worst:.3} at most"))
         );
         Some(Figure { caption, ..figure(&chart, table) })
     });
@@ -173,7 +183,10 @@ mod tests {
         let rows = alone.map(|(policy, hit_ratio, cost)| row(policy, "", hit_ratio, cost));
         let standing = Standing::of(&rows, &by_cost).unwrap();
         assert_eq!((standing.share(), &standing.best.0[..], &standing.worst.0[..]), (Some(0.5), "lru", "larc"));
+        assert_eq!(standing.times_worse(), Some(1.25));
         let standing = Standing::of(&rows, &by_hits).unwrap();
+        // The best has 30 % of hits, and it 20 %.
+        assert!((standing.times_worse().unwrap() - 1.5).abs() < 1e-12);
         assert!((standing.share().unwrap() - 0.5).abs() < 1e-12);
         assert_eq!((&standing.best.0[..], &standing.worst.0[..]), ("larc", "lru"));
         assert!(Standing::of(&rows[1..], &by_cost).is_none(), "a candidate did not run");

@@ -43,6 +43,8 @@ mod summary;
 mod table;
 mod timeline;
 mod wear;
+mod wear_measures;
+mod wear_parameters;
 mod words;
 
 use flashwise_core::admission::RULES;
@@ -127,7 +129,7 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    sentences: [String; 2],
+    sentences: Vec<String>,
     info: Table,
     heading: &'static str,
     compared_with_bound: bool,
@@ -163,7 +165,7 @@ impl Page {
         };
         let many = report.sections.len() > 1;
         let mut over_traces = if many { wear::over_traces(&report.sections, &looks) } else { Vec::new() };
-        over_traces.extend(wear::by_parameter(&report.sections));
+        over_traces.extend(wear_parameters::by_parameter(&report.sections));
         let is_of_arrays = rows.iter().any(|rows| array::is_of_arrays(rows));
         if is_of_arrays {
             let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
@@ -219,10 +221,13 @@ impl SectionView {
         };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: match () {
-                () if is_of_wear => wear::sentences(grid),
-                () if is_of_arrays => array::sentences(grid),
-                () => words::sentences(&section.info, grid),
+            sentences: {
+                let sentences = match () {
+                    () if is_of_wear => wear::sentences(grid),
+                    () if is_of_arrays => array::sentences(grid),
+                    () => words::sentences(&section.info, grid),
+                };
+                sentences.into_iter().chain(rows::caveat(&section.rows)).collect()
             },
             heading: match () {
                 () if is_of_wear => "Hits and wear",

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::{FrontierPoint, frontier_chart};
 use flashwise_sim::endurance::{Algorithm, Counts};
 use flashwise_sim::experiment::Run;
+use flashwise_sim::results::caveat;
 
 /// The caches that can run: policies with their defaults, and some with other parameters.
 const ONLINE: [&str; 18] = [
@@ -65,6 +66,9 @@ pub struct Point {
     pub epbpd: Option<f64>,
     /// Blocks that the host wrote to flash.
     pub flash_writes_blocks: u64,
+    /// From how short a time the erasures per day are extrapolated; none if that is a day or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
     /// Whether no other cache of its kind, online or offline, is better in one and as good in the other.
     pub frontier: bool,
 }
@@ -81,6 +85,7 @@ pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point
         erasures: counts.erasures(),
         epbpd: counts.epbpd(),
         flash_writes_blocks: counts.flash_writes.total_blocks(),
+        caveat: counts.days.and_then(|days| caveat::of_rates(days * 86_400.0)),
         frontier: false,
     };
     let mut points: Vec<Point> = runs.filter_map(|run| Some((run, &run.flash.as_ref()?.counts))).map(point).collect();

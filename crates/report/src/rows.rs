@@ -13,6 +13,43 @@ pub fn erasures(row: &ResultRow) -> Option<u64> {
     Some(row.tiers.as_ref()?.erasures)
 }
 
+/// What limits the rates and lifetimes of rows, as a sentence; none if nothing does.
+pub fn caveat<'a>(rows: impl IntoIterator<Item = &'a ResultRow>) -> Option<String> {
+    let (mut traces, mut limited, mut caveats) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        if !traces.contains(&&row.trace) {
+            traces.push(&row.trace);
+        }
+        let Some(caveat) = &row.caveat else { continue };
+        if !limited.contains(&&row.trace) {
+            limited.push(&row.trace);
+        }
+        if !caveats.contains(&caveat) {
+            caveats.push(caveat);
+        }
+    }
+    match caveats[..] {
+        [] => None,
+        [only] => {
+            let (first, rest) = only.split_at(1);
+            Some(format!("{}{rest}.", first.to_uppercase()))
+        }
+        _ => Some(format!(
+            "Rates per day and lifetimes are extrapolated from less than a day on {} of {} traces.",
+            limited.len(),
+            traces.len()
+        )),
+    }
+}
+
+/// A caption of rates or lifetimes, with what limits them.
+pub fn with_caveat<'a>(caption: String, rows: impl IntoIterator<Item = &'a ResultRow>) -> String {
+    match caveat(rows) {
+        Some(caveat) => format!("{caption} {caveat}"),
+        None => caption,
+    }
+}
+
 /// The file of a trace, without the folders that it is in.
 pub fn file_name(trace: &str) -> String {
     trace.rsplit('/').next().unwrap_or(trace).to_owned()

@@ -1,88 +1,20 @@
-//! The figures of what caches wear, each a chart and the table of its numbers. They follow Figures 1 and 5 to 10 of Cheng et al., Erasing
+//! The figures of what caches wear, each a chart and the table of its numbers. They follow Figures 1, 5 and 6 of Cheng et al., Erasing
 //! Belady's limitations (USENIX ATC 2016).
 
 use std::sync::Arc;
 
 use super::Section;
 use super::charts::{Axis, Chart, Series};
-use super::figures::{NOT_RUN, NUMBERS_FOLLOW, Subject, figure};
+use super::figures::{NUMBERS_FOLLOW, Subject, figure};
 use super::grid::{Grid, GridSize};
 use super::look::Looks;
-use super::numbers::{count, percent, shortest, signed};
+use super::numbers::{count, percent, shortest};
 use super::rows::erasures as erasures_of;
 use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
+use super::wear_measures::{Measure, OF_M_PLUS, RHR, mean, measures};
+use super::wear_parameters::is_point;
 use flashwise_sim::results::ResultRow;
-
-/// A figure of wear: what it is called, how it is written and where the paper has it by cache size.
-struct Measure {
-    id: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-    suffix: &'static str,
-    value: fn(&ResultRow) -> Option<f64>,
-}
-
-const RHR: Measure = Measure {
-    id: "rhr",
-    name: "Read hit ratio",
-    meaning: "the share of the reads that DRAM or flash has",
-    suffix: "%",
-    value: |row| Some(row.endurance.as_ref()?.rhr * 100.0),
-};
-const EPBPD: Measure = Measure {
-    id: "epbpd",
-    name: "Erasures per unit and day",
-    meaning: "how often each erase unit is erased in a day",
-    suffix: "",
-    value: |row| row.endurance.as_ref()?.epbpd,
-};
-const ERASURES: Measure = Measure {
-    id: "erasures",
-    name: "Erasures",
-    meaning: "erase units that were erased",
-    suffix: "",
-    value: |row| Some(erasures_of(row)? as f64),
-};
-const FUE: Measure = Measure {
-    id: "fue",
-    name: "Flash usage effectiveness",
-    meaning: "blocks read from flash for each page that was programmed",
-    suffix: "",
-    value: |row| row.endurance.as_ref()?.fue,
-};
-const WFUE: Measure = Measure {
-    id: "wfue",
-    name: "Weighted flash usage effectiveness",
-    meaning: "hits and saved erasures, weighted, against m+",
-    suffix: "",
-    value: |row| row.endurance.as_ref()?.wfue,
-};
-
-impl Measure {
-    fn of(&self, row: &ResultRow) -> Option<f64> {
-        (self.value)(row)
-    }
-
-    fn written(&self, value: f64) -> String {
-        let number = match value {
-            value if value < 0.0 => signed(value),
-            value if value >= 1000.0 => count(value.round() as u64),
-            value => shortest(value, 3),
-        };
-        format!("{number}{}", self.suffix)
-    }
-
-    fn caption(&self) -> String {
-        format!("{}: {}.", self.name, self.meaning)
-    }
-}
-
-/// What is measured of rows: erasures per day where all traces have times.
-fn measures<'a>(mut rows: impl Iterator<Item = &'a ResultRow>) -> [&'static Measure; 4] {
-    let timed = rows.all(|row| row.endurance.as_ref().is_some_and(|wear| wear.days.is_some()));
-    [&RHR, if timed { &EPBPD } else { &ERASURES }, &FUE, &WFUE]
-}
 
 /// Whether it is wear that was simulated.
 pub fn is_of_wear(rows: &[ResultRow]) -> bool {
@@ -99,7 +31,7 @@ pub fn by_size(subject: &Subject, rows: &[ResultRow]) -> Vec<Figure> {
         let cell =
             |row: &ResultRow| Some(measure.of(row).map_or_else(|| "none".to_owned(), |value| measure.written(value)));
         let table = subject.by_policy(&format!("{} by policy and cache size", measure.name), &grid.policies, cell);
-        Figure { caption: measure.caption(), ..figure(&chart, table) }
+        Figure { caption: measure.caption(rows), ..figure(&chart, table) }
     };
     let measures = measures(rows.iter());
     let mut figures: Vec<_> = measures.into_iter().map(figure_of).collect();
@@ -194,147 +126,6 @@ fn savings(subject: &Subject) -> Option<Figure> {
     Some(Figure { caption: caption.to_owned(), ..figure(&chart, table) })
 }
 
-/// A parameter that runs differ in.
-struct Parameter {
-    id: &'static str,
-    axis: &'static str,
-    suffix: &'static str,
-    /// What is shown against it: erasures alone, or hits too.
-    hits: bool,
-    caption: &'static str,
-    /// Its value in a row, and the row's policy without it.
-    split: fn(&ResultRow) -> Option<(f64, String)>,
-}
-
-/// The value of an option, as a number or a percentage, and the policy without it.
-fn without(row: &ResultRow, option: &str) -> Option<(f64, String)> {
-    let (name, options) = row.policy.split_once(':')?;
-    let (mut value, mut others) = (None, Vec::new());
-    for given in options.split(',') {
-        match given.split_once('=') {
-            Some((key, text)) if key == option => {
-                value = match text.strip_suffix('%') {
-                    Some(percent) => percent.parse::<f64>().ok(),
-                    None if option == "share" => text.parse::<f64>().ok().map(|share| share * 100.0),
-                    None => text.parse().ok(),
-                };
-            }
-            _ => others.push(given),
-        }
-    }
-    let rest = if others.is_empty() { name.to_owned() } else { format!("{name}:{}", others.join(",")) };
-    Some((value?, rest))
-}
-
-const PARAMETERS: [Parameter; 4] = [
-    Parameter {
-        id: "buffers",
-        axis: "Erase units of the write buffer",
-        suffix: "",
-        hits: false,
-        caption: "Write buffer: a larger one puts blocks together that leave together.",
-        split: |row| without(row, "buffers"),
-    },
-    Parameter {
-        id: "spare",
-        axis: "Over-provisioning",
-        suffix: "%",
-        hits: false,
-        caption: "Over-provisioning: with more spare flash less is copied, by the device for m+ and by the host for c.",
-        split: |row| {
-            let spare = row.endurance.as_ref()?.over_provision * 100.0;
-            ["m+", "c"].contains(&&row.policy[..]).then(|| (spare, row.policy.clone()))
-        },
-    },
-    Parameter {
-        id: "budget",
-        axis: "Budget, of the erasures of m+",
-        suffix: "%",
-        hits: true,
-        caption: "Budgets of erasures: what insertions with few hits cost and bring.",
-        split: |row| without(row, "share"),
-    },
-    Parameter {
-        id: "least",
-        axis: "Least read hits of an insertion",
-        suffix: "",
-        hits: true,
-        caption: "Least read hits: insertions with fewer are left out.",
-        split: |row| without(row, "n"),
-    },
-];
-
-/// Means over all traces against the write buffer, over-provisioning, budget and least hits (Figures 7 to 10), where runs differ in these.
-pub fn by_parameter(sections: &[Section]) -> Vec<Figure> {
-    let rows: Vec<&ResultRow> = sections.iter().flat_map(|section| &section.rows).collect();
-    let [_, erasures, ..] = measures(rows.iter().copied());
-    let mut figures = Vec::new();
-    for parameter in &PARAMETERS {
-        let measures: &[&Measure] = if parameter.hits { &[erasures, &RHR] } else { &[erasures] };
-        figures.extend(measures.iter().filter_map(|measure| against(parameter, measure, &rows)));
-    }
-    figures
-}
-
-/// A value of a parameter, and what was measured with it on each trace.
-type Values = (f64, Vec<f64>);
-
-/// Lines of the means over traces: by policy and size, each value of the parameter with what was measured.
-fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Option<Figure> {
-    let mut lines: Vec<(String, Vec<Values>)> = Vec::new();
-    for row in rows {
-        let (Some((at, policy)), Some(value)) = ((parameter.split)(row), measure.of(row)) else { continue };
-        let name = format!("{policy}, {}", row.size);
-        let line = match lines.iter_mut().find(|line| line.0 == name) {
-            Some((_, line)) => line,
-            None => {
-                lines.push((name, Vec::new()));
-                &mut lines.last_mut()?.1
-            }
-        };
-        match line.iter_mut().find(|point| point.0 == at) {
-            Some((_, values)) => values.push(value),
-            None => line.push((at, vec![value])),
-        }
-    }
-    lines.retain(|(_, line)| line.len() > 1);
-    if lines.is_empty() {
-        return None;
-    }
-    for (_, line) in &mut lines {
-        line.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    let looks = Looks::new(lines.iter().map(|(name, _)| &name[..]));
-    let series: Vec<_> = lines
-        .iter()
-        .map(|(name, line)| Series {
-            name: name.clone(),
-            look: looks.of(name),
-            points: line.iter().map(|(at, values)| (*at, mean(values))).collect(),
-        })
-        .collect();
-    let points = || series.iter().flat_map(|series| &series.points);
-    let x = linear(parameter.axis, points().map(|point| point.0), parameter.suffix);
-    let y = linear(measure.name, points().map(|point| point.1), measure.suffix);
-    let title = format!("{} against {}", measure.name, lower_first(parameter.axis));
-    let description = format!("A line for each policy and cache size, the mean over the traces. {NUMBERS_FOLLOW}");
-    let mut ats: Vec<f64> = points().map(|point| point.0).collect();
-    ats.sort_by(f64::total_cmp);
-    ats.dedup();
-    let heads = ats.iter().map(|at| format!("{}{}", shortest(*at, 2), parameter.suffix));
-    let mut table = Table::new(&title, ["Policy, size".to_owned()].into_iter().chain(heads));
-    for series in &series {
-        let cell = |at: &f64| {
-            let found = series.points.iter().find(|point| point.0 == *at);
-            found.map_or_else(|| NOT_RUN.to_owned(), |point| measure.written(point.1))
-        };
-        table.push(&series.name, ats.iter().map(cell).collect());
-    }
-    let id = format!("all-{}-{}", parameter.id, measure.id);
-    let chart = Chart { id, title, description, x, y, series, markers: true };
-    Some(Figure { caption: format!("{} {}", parameter.caption, measure.caption()), ..figure(&chart, table) })
-}
-
 /// The measures over all traces: boxes by size and policy (Figure 5), and the means of hits and erasures (Figure 1).
 pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     let rows: Vec<&ResultRow> = sections
@@ -346,11 +137,12 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
         if !sizes.contains(&&row.size[..]) {
             sizes.push(&row.size);
         }
-        if !policies.contains(&&row.policy[..]) {
+        // What is a point against a parameter has its own figures.
+        if !policies.contains(&&row.policy[..]) && !is_point(&row.policy) {
             policies.push(&row.policy);
         }
     }
-    if rows.is_empty() {
+    if policies.is_empty() {
         return Vec::new();
     }
     let measures = measures(rows.iter().copied());
@@ -360,7 +152,13 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
     };
     let mut figures: Vec<_> = measures
         .iter()
-        .map(|measure| boxes(measure, &policies, &sizes, looks, |policy, size| values(measure, policy, size)))
+        .copied()
+        .chain([&OF_M_PLUS])
+        .filter(|measure| rows.iter().any(|row| measure.of(row).is_some()))
+        .map(|measure| {
+            let caption = measure.caption(rows.iter().copied());
+            boxes(measure, caption, &policies, &sizes, looks, |policy, size| values(measure, policy, size))
+        })
         .collect();
     let points = |policy: &str| -> Vec<(f64, f64, String)> {
         let of_size = |size: &&str| {
@@ -379,6 +177,7 @@ pub fn over_traces(sections: &[Section], looks: &Looks) -> Vec<Figure> {
 /// Boxes from the first to the third quartile with the median, whiskers from the 10th to the 90th percentile, side by side for each size.
 fn boxes(
     measure: &Measure,
+    caption: String,
     policies: &[&str],
     sizes: &[&str],
     looks: &Looks,
@@ -397,6 +196,7 @@ fn boxes(
                 continue;
             }
             found.sort_by(f64::total_cmp);
+            let traces = count(found.len() as u64);
             let [low, q1, median, q3, high] = [0.1, 0.25, 0.5, 0.75, 0.9].map(|share| quantile(&found, share));
             let x = group as f64 - 0.4 + (number as f64 + 0.5) * width;
             let half = width * 0.36;
@@ -415,13 +215,22 @@ fn boxes(
                 (x + half, q1),
                 (x, q1),
             ];
-            series.push(Series { name: (*policy).to_owned(), look: looks.of(policy), points: outline.to_vec() });
+            let points = if measure.logarithmic {
+                outline.iter().filter(|point| point.1 > 0.0).map(|point| (point.0, point.1.log10())).collect()
+            } else {
+                outline.to_vec()
+            };
+            series.push(Series { name: (*policy).to_owned(), look: looks.of(policy), points });
             let numbers = [mean(&found), low, q1, median, q3, high].map(|value| measure.written(value));
-            table
-                .push(format!("{policy}, {size}"), std::iter::once(count(found.len() as u64)).chain(numbers).collect());
+            table.push(format!("{policy}, {size}"), std::iter::once(traces).chain(numbers).collect());
         }
     }
-    let y = linear(measure.name, series.iter().flat_map(|series| &series.points).map(|point| point.1), measure.suffix);
+    let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);
+    let y = if measure.logarithmic {
+        powers_of_ten(format!("{} (logarithmic)", measure.name), values.map(|exponent| 10_f64.powf(exponent)))
+    } else {
+        linear(measure.name, values, measure.suffix)
+    };
     let names: Vec<String> = sizes.iter().map(|&size| size.to_owned()).collect();
     let tick = Arc::new(move |at: f64| {
         let whole = (at - at.round()).abs() < 1e-9 && at > -0.5;
@@ -432,8 +241,7 @@ fn boxes(
     let description = format!("A box for each policy and cache size over the traces. {NUMBERS_FOLLOW}");
     let chart = Chart { id: format!("all-{}", measure.id), title, description, x, y, series, markers: false };
     let caption = format!(
-        "{} Boxes over the traces: from the first to the third quartile with the median, and lines from the 10th to the 90th percentile.",
-        measure.caption()
+        "{caption} Boxes over the traces: from the first to the third quartile with the median, and lines from the 10th to the 90th percentile."
     );
     Figure { caption, open: false, ..figure(&chart, table) }
 }
@@ -443,15 +251,6 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     below + (above - below) * at.fract()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-fn lower_first(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// What the wear of a trace means: a sentence about hits and one about erasures, at the largest size.
@@ -523,15 +322,5 @@ mod tests {
     fn quantiles_lie_between_neighbours() {
         assert_eq!([0.0, 0.25, 0.5, 1.0].map(|share| quantile(&[1.0, 2.0, 4.0, 8.0], share)), [1.0, 1.75, 3.0, 8.0]);
         assert_eq!(quantile(&[5.0], 0.9), 5.0);
-    }
-
-    #[test]
-    fn an_option_is_taken_out_of_a_policys_name() {
-        let row = |policy: &str| ResultRow { policy: policy.to_owned(), ..ResultRow::default() };
-        assert_eq!(without(&row("c:order=arrival,buffers=2"), "buffers"), Some((2.0, "c:order=arrival".to_owned())));
-        assert_eq!(without(&row("m_t:share=25%"), "share"), Some((25.0, "m_t".to_owned())));
-        assert_eq!(without(&row("m_t:share=0.25"), "share"), Some((25.0, "m_t".to_owned())));
-        assert_eq!(without(&row("c_n:n=3"), "n"), Some((3.0, "c_n".to_owned())));
-        assert_eq!((without(&row("c"), "n"), without(&row("c_n:cfr=0"), "n")), (None, None));
     }
 }

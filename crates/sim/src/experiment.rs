@@ -25,7 +25,8 @@ pub use reference::{reference, with_references};
 use crate::array::{Arrivals, Plans, Queues, setting, storage_bytes};
 use crate::cache_settings::{self, CacheError, Ram};
 use crate::endurance::{
-    self, Algorithm, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks, run_offline,
+    self, Algorithm, Buffers, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks,
+    run_offline,
 };
 use crate::online::Online;
 use crate::simulate::Counting;
@@ -114,7 +115,7 @@ pub struct Run {
     pub flash: Option<Flash>,
     /// The whole cache, if that is what ran.
     pub whole: Option<Config>,
-    /// Blocks of the read cache in RAM, and of other buffers there.
+    /// Blocks of RAM that were used: read cache, write buffer, open erase units.
     pub ram_blocks: u64,
     /// What was counted; none of an algorithm that knows the future, of which the flash says all.
     pub ran: Option<Ran>,
@@ -251,7 +252,8 @@ impl Experiment {
         let settings = match (&self.layout, whole) {
             (Layout::Log(Log { ssd: Some(settings), .. }), Some(config)) => {
                 let (pages, held) = (config.geometry.pages(), config.capacity_blocks());
-                return settings.log_geometry(size, pages, held, buffer_blocks(config)).map(Some);
+                let (reads, writes) = (config.read_buffer_blocks, config.write_buffer_blocks);
+                return settings.log_geometry(size, pages, held, reads, writes).map(Some);
             }
             (Layout::Flash(settings), _) => settings,
             _ => return Ok(None),
@@ -262,18 +264,18 @@ impl Experiment {
             Method::Policy(_) | Method::ContainerPolicy(_) => None,
         };
         let geometry = match placement {
-            Some(Placement::UnitCaching) => settings.unit_caching_geometry(size, *capacity_blocks, block_size_bytes),
-            Some(Placement::Containers { buffers, .. }) => with(buffers),
-            Some(Placement::InPlace { .. }) | None => with(None),
-        }?;
-        if let Method::ContainerPolicy(policy) = algorithm.method() {
-            flash_of(policy, &geometry).map_err(|units| {
-                let [flash, least] = [*capacity_blocks as u64, u64::from(units) * u64::from(geometry.unit_pages)]
-                    .map(|blocks| ByteSize::new(blocks * block_size_bytes));
-                let (algorithm, size) = (algorithm.to_string(), size.clone());
-                EnduranceError::OpenUnits { algorithm, size, flash, least, units }
-            })?;
-        }
+            Some(Placement::UnitCaching) => settings.unit_caching_geometry(*capacity_blocks, block_size_bytes),
+            Some(Placement::Containers { buffers, .. }) => with(Buffers::Units(buffers))?,
+            Some(Placement::InPlace { .. }) | None => with(Buffers::None)?,
+        };
+        let Method::ContainerPolicy(policy) = algorithm.method() else { return Ok(Some(geometry)) };
+        let unit_pages = geometry.unit_pages;
+        let (_, geometry) = flash_of(policy, geometry).map_err(|units| {
+            let [flash, least] = [*capacity_blocks as u64, u64::from(units) * u64::from(unit_pages)]
+                .map(|blocks| ByteSize::new(blocks * block_size_bytes));
+            let (algorithm, size) = (algorithm.to_string(), size.clone());
+            EnduranceError::OpenUnits { algorithm, size, flash, least, units }
+        })?;
         Ok(Some(geometry))
     }
 
@@ -314,7 +316,7 @@ impl Prepared {
         assert!(setting.is_some() || job.admission.is_none() || whole.is_some(), "a rule has to know the devices");
         let (ram_blocks, read_cache_blocks) = match (&experiment.layout, &geometry, &whole) {
             (_, _, Some(config)) => (buffer_blocks(config), 0),
-            (_, Some(geometry), None) => (geometry.ram_blocks, geometry.read_cache_blocks),
+            (_, Some(geometry), None) => (geometry.ram_used_blocks(), geometry.read_cache_blocks),
             (Layout::None { ram }, ..) => {
                 let blocks = ram_blocks(*ram, job.capacity_blocks, trace.block_size_bytes());
                 (blocks, usize::try_from(blocks).unwrap_or(usize::MAX))
@@ -443,8 +445,9 @@ impl<'a> TraceRuns<'a> {
                 run.policy(policy, job.admission.as_ref().zip(setting.as_ref()), job.capacity_blocks)
             }
             Method::ContainerPolicy(policy) => {
-                let flash = flash_of(policy, geometry.as_ref().expect("containers lie on flash"));
-                policy.build(Dense::new(self.trace.unique_blocks()), flash.expect("the job was checked"), run)
+                let geometry = prepared.geometry.clone().expect("containers lie on flash");
+                let (flash, _) = flash_of(policy, geometry).expect("the job was checked");
+                policy.build(Dense::new(self.trace.unique_blocks()), flash, run)
             }
             Method::Offline(_) => unreachable!("it does not know the future"),
         }

@@ -84,6 +84,8 @@ impl Online<'_> {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
         let mut stretches = Stretches::new(self.counting, self.trace.len());
+        // How often each unit was erased when the warm-up ended.
+        let mut erased_warm = None;
         let first_us = self.trace.batches()[0].time_us[0];
         // A trace's times may go back; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
@@ -95,6 +97,9 @@ impl Online<'_> {
                 time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
                 let counts = || counts(ram_hits, &counters, account.counts(), &cache, &device);
                 let counted = stretches.at(position, time_us, counts);
+                if counted && erased_warm.is_none() {
+                    erased_warm = Some(device.erasures_by_unit());
+                }
                 position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
@@ -125,12 +130,15 @@ impl Online<'_> {
         let end = counts(ram_hits, &counters, account.counts(), &cache, &device);
         let written = end.tally.flash_writes.total_blocks();
         assert_eq!(written, end.device.host_writes, "each write to flash has a cause");
-        let wear = self.flash.is_some().then(|| device.wear());
+        let wear = self.flash.is_some().then(|| {
+            let erased = device.erasures_by_unit();
+            Wear::between(erased_warm.as_ref().unwrap_or(&erased), &erased)
+        });
         stretches.end(time_us, end, self.queues.map(Queues::finish), wear)
     }
 }
 
-/// What was counted so far of a cache behind RAM that had `ram_hits` reads.
+/// What was counted so far of a cache behind a read cache in RAM that had `ram_hits` reads. What fills up in RAM on its way to flash is RAM too.
 fn counts<C: BlockCache>(
     ram_hits: u64,
     counters: &Counters,
@@ -139,15 +147,17 @@ fn counts<C: BlockCache>(
     device: &impl Device,
 ) -> Counts {
     let (read, write) = (counters.of(Op::Read), counters.of(Op::Write));
+    let (tally, mut answered) = (cache.tally(), *answered);
+    answered.hits[Op::Read as usize] -= tally.buffer_hits;
     Counts {
         reads: ram_hits + read.accesses(),
         writes: write.accesses(),
         read_hits: ram_hits + read.hits,
         write_hits: write.hits,
-        ram_hits,
+        ram_hits: ram_hits + tally.buffer_hits,
         counters: *counters,
-        answered: *answered,
-        tally: cache.tally(),
+        answered,
+        tally,
         device: *device.counters(),
         whole: None,
     }
@@ -191,8 +201,8 @@ impl Device for NoDevice {
         &self.0
     }
 
-    fn wear(&self) -> Wear {
-        unreachable!("there is nothing to wear out")
+    fn erasures_by_unit(&self) -> Vec<u32> {
+        Vec::new()
     }
 
     fn check(&self) {}

@@ -142,7 +142,7 @@ pub struct Ran {
     pub waits: Option<Waits>,
     /// The epochs, if they were asked for; they include the warm-up.
     pub epochs: Vec<Stretch>,
-    /// How the flash device was worn, the warm-up included, if there was one.
+    /// How the flash device was worn after the warm-up, if there was one.
     pub wear: Option<Wear>,
 }
 

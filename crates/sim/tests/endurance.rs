@@ -91,9 +91,16 @@ fn m_m_plus_and_c_have_the_same_hits_and_each_erases_less() {
     for trace in traces() {
         for settings in with_and_without_dram() {
             for [m, m_plus, c] in run(&trace, ["m", "m+", "c"], &SHARES, &settings) {
-                let hits = |counts: &Counts| (counts.reads, counts.ram_hits, counts.flash_hits);
-                assert_eq!((hits(&m_plus), hits(&c)), (hits(&m), hits(&m)), "{}", trace.name());
+                let hits = |counts: &Counts| (counts.reads, counts.read_hits());
+                assert_eq!(hits(&m_plus), hits(&m), "{}", trace.name());
                 let erasures = [&m, &m_plus, &c].map(Counts::erasures);
+                if settings.ram != Ram::Bytes(0) {
+                    // C has a smaller read cache, by its write buffer, and may hit less.
+                    assert!(c.reads == m.reads && c.read_hits() <= m.read_hits(), "{}", trace.name());
+                    assert!(erasures.iter().all(|&others| others <= erasures[0]), "{}: {erasures:?}", trace.name());
+                    continue;
+                }
+                assert_eq!(hits(&c), hits(&m), "{}", trace.name());
                 assert!(erasures.is_sorted_by(|more, fewer| more >= fewer), "{}: {erasures:?}", trace.name());
                 assert!(c.erasures() > 0, "{}", trace.name());
                 assert_eq!(m_plus.insertions(), c.insertions());
@@ -114,7 +121,9 @@ fn c_seals_collects_and_copies_forward_as_by_hand() {
     let runs = on_flash(&[trace], vec![job], &settings, NO_WARMUP).unwrap();
     let Run { geometry, counts, .. } = &runs[0];
     assert_eq!((geometry.units, geometry.unit_pages, geometry.write_buffers), (5, 2, 1));
-    assert_eq!((counts.reads, counts.flash_hits, counts.buffer_hits, counts.insertions_read), (22, 11, 1, 11));
+    assert_eq!((counts.reads, counts.ram_hits, counts.buffer_hits, counts.flash_hits), (22, 1, 1, 10));
+    // Twelve pages were programmed, of which ten reads came.
+    assert_eq!((counts.insertions_read, counts.fue()), (11, Some(10.0 / 12.0)));
     assert_eq!((counts.flash_writes.admission_blocks, counts.flash_writes.copy_forward_blocks), (11, 1));
     assert_eq!((counts.erasures(), counts.evicted_live_blocks, counts.device.programs()), (1, 2, 12));
 }
@@ -210,17 +219,20 @@ fn blocks_sorted_by_when_they_leave_cost_no_more_than_as_they_come() {
 fn budgets_are_met_and_used() {
     for trace in &traces()[..4] {
         for settings in with_and_without_dram() {
-            let algorithms = ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=15%", "m_t:share=200%"];
-            for [m_plus, c, quarter, most, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
-                let whole = m_plus.erasures() as f64;
-                let used = |counts: &Counts, share: f64| counts.erasures() as f64 / (share * whole);
-                let met = 0.98..=1.0;
-                assert!(met.contains(&used(&quarter, 0.25)), "{}", used(&quarter, 0.25));
-                assert!(met.contains(&used(&most, 0.75)), "{}", used(&most, 0.75));
-                assert!(met.contains(&used(&c_least, 0.15)), "{}", used(&c_least, 0.15));
+            let algorithms =
+                ["m+", "c", "m_t:share=25%", "m_t:share=75%", "c_t:share=25%", "c_t:share=15%,of=m+", "m_t:share=200%"];
+            for [m_plus, c, quarter, most, c_quarter, c_least, all] in run(trace, algorithms, &[0.05, 0.2], &settings) {
+                let met = |counts: &Counts, share: f64, of: &Counts| {
+                    let used = counts.erasures() as f64 / (share * of.erasures() as f64);
+                    assert!((0.98..=1.0).contains(&used), "{used} of a budget of {share}");
+                };
+                met(&quarter, 0.25, &m_plus);
+                met(&most, 0.75, &m_plus);
+                met(&c_quarter, 0.25, &c);
+                met(&c_least, 0.15, &m_plus);
                 assert_eq!(all, m_plus);
                 assert!(quarter.rhr() < most.rhr() && most.rhr() < m_plus.rhr() && c_least.rhr() < c.rhr());
-                assert!(c_least.rhr() > 0.0);
+                assert!(c_least.rhr() > 0.0 && c_quarter.rhr() > 0.0);
             }
         }
     }
@@ -298,7 +310,13 @@ fn the_warm_up_is_run_but_not_counted() {
         // The first half was cold.
         assert!(half.rhr() > all.rhr() && half.read_hits() < all.read_hits(), "{algorithm}");
         assert!(half.erasures() < all.erasures() && half.days.unwrap() < all.days.unwrap());
-        assert_eq!((half.wear, none.wear, none.erasures(), none.days), (all.wear, all.wear, 0, None), "{algorithm}");
+        assert_eq!((none.wear.erasures_max, none.erasures(), none.days), (0, 0, None), "{algorithm}");
+        // The wear is that of the same time as the erasures and the days.
+        for counts in [&all, &half] {
+            let worn = counts.wear.erasures_mean * f64::from(counts.wear.units);
+            assert_eq!(worn.round() as u64, counts.erasures(), "{algorithm}");
+        }
+        assert!(half.wear.erasures_max < all.wear.erasures_max, "{algorithm}");
     }
 }
 
@@ -311,8 +329,8 @@ fn what_has_no_figure_is_refused_or_left_out() {
         |trace: &Trace, algorithm: &str| try_run(trace, &[algorithm], &[0.5], &small()).unwrap_err().to_string();
     assert_eq!(
         refused(&trace, "m_t:epbpd=5"),
-        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those of M+, \
-         such as share=50%"
+        "m_t:epbpd=5: without times has no times, so that there are no erasures per day; expected a budget as a share of those without \
+         one, such as share=50%"
     );
     let error = refused(&trace, "c_t:share=0.01%");
     assert!(error.starts_with("c_t:share=0.01%, size '50%', without times: the budget is 0."), "{error}");
@@ -363,7 +381,8 @@ mod real_traces {
     const ALGORITHMS: [&str; 7] = ["m", "m+", "c:order=arrival", "c", "lru", "ripq+", "pannier"];
 
     /// With 1, 2.5, 5 and 10 % of the blocks M+ erases 58, 47, 41 and 35 % less than M, and C 38, 40, 42 and 38 % less than M+; the
-    /// paper has 31 % on average, and 6 to 40 %. With DRAM these are 67 to 41 %, and 25 to 33 %.
+    /// paper has 31 % on average, and 6 to 40 %. With RAM of 10 %, of which C has less for its read cache, these are 65 to 42 %, and 20 to 31 % on ten
+    /// of the traces (docs/results/wear.md).
     #[test]
     fn hits_and_erasures_are_ordered_as_the_paper_has_them() {
         let mut of_m = [0.0; ALGORITHMS.len()];
@@ -374,10 +393,15 @@ mod real_traces {
                 for counts in run(&trace, ALGORITHMS, &shares(&trace), &settings) {
                     let [m, m_plus, arrival, c, online @ ..] = &counts;
                     let name = trace.name();
-                    for offline in [m_plus, arrival, c] {
-                        assert_eq!((offline.ram_hits, offline.flash_hits), (m.ram_hits, m.flash_hits), "{name}");
+                    assert_eq!(m_plus.read_hits(), m.read_hits(), "{name}");
+                    assert!(m.erasures() >= m_plus.erasures(), "{name}");
+                    for in_units in [arrival, c] {
+                        // With RAM C has a smaller read cache, by its write buffer.
+                        let is_equal = settings.ram == Ram::Bytes(0);
+                        assert!(!is_equal || in_units.read_hits() == m.read_hits(), "{name}");
+                        assert!(!is_equal || m_plus.erasures() >= in_units.erasures() || in_units != c, "{name}");
+                        assert!(in_units.read_hits() <= m.read_hits(), "{name}");
                     }
-                    assert!(m.erasures() >= m_plus.erasures() && m_plus.erasures() >= c.erasures(), "{name}");
                     assert!(online.iter().all(|online| online.rhr() <= m.rhr()), "{name}");
                     runs += 1.0;
                     for (of_m, counts) in of_m.iter_mut().zip(&counts) {

@@ -72,6 +72,8 @@ pub enum GenerateError {
         "pattern {pattern} over {blocks} blocks ended after {requests} requests with {accesses} accesses: expected more blocks, or fewer requests or accesses"
     )]
     Ended { pattern: &'static str, blocks: u64, requests: u64, accesses: u64 },
+    #[error("accesses: found {found}, expected a number from {least} to {most} for a week")]
+    Accesses { found: u64, least: u64, most: u64 },
     #[error("found '{found}', expected a share from 0 to 1 or from 0% to 100%")]
     Share { found: String },
     #[error("found '{found}', expected a number of blocks such as 1, or a range such as 1..16, both ends included")]

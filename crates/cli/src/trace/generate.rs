@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use flashwise_core::quantity::Share;
 use flashwise_trace::tools::generate::{
-    GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, parse_rate, parse_request_blocks,
+    GenerateError, Length, PATTERNS, PatternSpec, Workload, Written, generate, generate_week, parse_rate,
+    parse_request_blocks,
 };
+use flashwise_trace::tools::like::{SERVERS, Server, Week};
 
 use crate::input::parse_block_size_argument;
 use crate::progress::Bar;
@@ -23,12 +25,16 @@ pub struct Generate {
     /// Write CSV instead of a normalised trace, to standard output if no file is named
     #[arg(long)]
     csv: bool,
+    /// Generate a week that is like that of a known server, listed below, in place of a pattern: with so many --accesses, of which a quarter are
+    /// different blocks [default: 2000000 accesses]
+    #[arg(long, value_name = "SERVER", value_parser = Server::named, conflicts_with_all = ["pattern", "blocks", "requests", "read_share", "request_blocks", "rate", "arrivals"])]
+    like: Option<&'static Server>,
     /// Which blocks are asked for: a pattern with its options, as listed below: zipf, phases:skew=1.1,requests=50000
     #[arg(long, value_name = "PATTERN", default_value = "zipf")]
     pattern: PatternSpec,
     /// Blocks of the address range
-    #[arg(long, value_name = "N")]
-    blocks: u64,
+    #[arg(long, value_name = "N", required_unless_present = "like")]
+    blocks: Option<u64>,
     /// Generate this number of requests
     #[arg(long, value_name = "N", conflicts_with = "accesses", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
@@ -77,11 +83,27 @@ fn patterns() -> String {
             let _ = writeln!(text, "          {}={}  {}", parameter.name, parameter.default, parameter.meaning);
         }
     }
+    text += "\nServers whose week --like generates, after the thirteen of MSR-Cambridge:\n";
+    for server in SERVERS {
+        let _ = writeln!(text, "  {:<9} {}", server.name, server.title);
+    }
     text
 }
 
+/// Accesses of a week where no number is given.
+const WEEK_ACCESSES: u64 = 2_000_000;
+
 impl Generate {
     pub fn run(&self) -> anyhow::Result<()> {
+        let written = if self.csv { Written::Csv } else { Written::Normalised };
+        let out = self.out.as_deref().unwrap_or("-");
+        if let Some(server) = self.like {
+            let accesses = self.accesses.unwrap_or(WEEK_ACCESSES);
+            let week = Week::new(server, accesses, self.block_size, self.seed)?;
+            let bar = Bar::requests("generating".to_owned(), accesses);
+            return Ok(generate_week(week, out, written, &bar)?);
+        }
+        let blocks = self.blocks.unwrap_or_default();
         let length = match (self.requests, self.accesses) {
             (Some(requests), _) => Length::Requests(requests),
             (None, Some(accesses)) => Length::Accesses(accesses),
@@ -89,7 +111,7 @@ impl Generate {
         };
         let workload = Workload {
             pattern: self.pattern.clone(),
-            blocks: self.blocks,
+            blocks,
             length,
             read_share: self.read_share.of_one(),
             request_blocks: self.request_blocks.clone(),
@@ -101,9 +123,8 @@ impl Generate {
             seed: self.seed,
             block_size_bytes: self.block_size,
         };
-        let written = if self.csv { Written::Csv } else { Written::Normalised };
-        let bar = Bar::requests("generating".to_owned(), self.requests.or(self.accesses).unwrap_or(self.blocks));
-        generate(workload, self.out.as_deref().unwrap_or(Path::new("-")), written, &bar)?;
+        let bar = Bar::requests("generating".to_owned(), self.requests.or(self.accesses).unwrap_or(blocks));
+        generate(workload, out, written, &bar)?;
         Ok(())
     }
 }

@@ -53,6 +53,7 @@ pub static INFO: Info = Info {
         SAMPLING,
         ALPHA,
         OBJECTIVE,
+        HITS,
         WRITES_PER_DAY,
         SEED,
     ],
@@ -102,6 +103,14 @@ pub(super) const WRITES_PER_DAY: Parameter = Parameter {
     default: "",
     meaning: "how often a day the cache may be written in full (DWPD); without it there is no such limit",
 };
+/// `hits`: a bound against caches that are hardly used.
+pub(super) const HITS: Parameter = Parameter {
+    name: "hits",
+    kind: options::Kind::Number(0.0, 1.0),
+    default: "0",
+    meaning: "least hits, as a share of those of the candidate that hits most; what has fewer is not chosen, be its latency over lifetime the best. The paper has the target \
+              alone",
+};
 /// `seed`: which blocks are sampled.
 pub(super) const SEED: Parameter =
     Parameter { meaning: "what the choice of the sample and random numbers begin with", ..super::SEED };
@@ -124,6 +133,7 @@ pub(super) fn aim(options: &Options) -> Aim {
         } else {
             f64::INFINITY
         },
+        hits_min: options.number("hits"),
         alpha,
     }
 }

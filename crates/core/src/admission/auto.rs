@@ -14,7 +14,7 @@
 //!   another one was far better for some timeframes in a row, the past is forgotten and that one taken.
 
 use super::adaptive::{
-    ALPHA, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
+    ALPHA, HITS, OBJECTIVE, SAMPLED_ACCESSES_MIN, SAMPLING, SEED, TIMEFRAME, Timeframes, WRITES_PER_DAY, aim,
 };
 use super::controller::{Aim, Controller, Past};
 use super::shadow::Shadows;
@@ -52,6 +52,7 @@ pub static INFO: Info = Info {
             meaning: "how much the past counts after a timeframe; more than for adaptive, because a change of policy costs more than one of a threshold",
             ..ALPHA
         },
+        HITS,
         WRITES_PER_DAY,
         SEED,
     ],

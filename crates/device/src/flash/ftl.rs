@@ -12,7 +12,7 @@ use flashwise_core::step::FlashStep;
 use super::ftl_config::{FtlConfig, GcPlacement};
 use super::meter::{Meter, Unmetered};
 use super::victims::Candidates;
-use super::wear::{Erasures, Wear};
+use super::wear::Erasures;
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
 /// A unit that is being written, and the pages of it that were not written yet; or none.
@@ -356,8 +356,8 @@ impl<M: Meter> Device for Ftl<M> {
         &self.counters
     }
 
-    fn wear(&self) -> Wear {
-        self.erasures.wear()
+    fn erasures_by_unit(&self) -> Vec<u32> {
+        self.erasures.by_unit()
     }
 
     fn check(&self) {

@@ -38,8 +38,13 @@ pub trait Device {
     /// What was counted so far.
     fn counters(&self) -> &DeviceCounters;
 
-    /// How often each erase unit was erased, in short. Takes time in proportion to their number.
-    fn wear(&self) -> Wear;
+    /// How often each erase unit was erased so far.
+    fn erasures_by_unit(&self) -> Vec<u32>;
+
+    /// How often each erase unit was erased so far, in short. Takes time in proportion to their number.
+    fn wear(&self) -> Wear {
+        Wear::of(&self.erasures_by_unit())
+    }
 
     /// Asserts what always holds, in time and memory linear in the size of the device.
     fn check(&self);

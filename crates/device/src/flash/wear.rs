@@ -1,6 +1,6 @@
 //! How often each erase unit was erased.
 
-/// The erasures of all units, in short.
+/// The erasures of all units over some time, in short.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
     /// Erase units of the device, spare ones included.
@@ -13,6 +13,29 @@ pub struct Wear {
     pub erasures_max: u32,
     /// Standard deviation of the erasures of a unit, over all units.
     pub erasures_deviation: f64,
+}
+
+impl Wear {
+    /// That of units which were erased this often; at least one unit.
+    pub fn of(erasures: &[u32]) -> Wear {
+        let units = erasures.len() as f64;
+        let mean = erasures.iter().map(|erasures| u64::from(*erasures)).sum::<u64>() as f64 / units;
+        let squares: f64 = erasures.iter().map(|erasures| (f64::from(*erasures) - mean).powi(2)).sum();
+        Wear {
+            units: erasures.len() as u32,
+            erasures_min: erasures.iter().copied().min().expect("a device has erase units"),
+            erasures_mean: mean,
+            erasures_max: erasures.iter().copied().max().expect("a device has erase units"),
+            erasures_deviation: (squares / units).sqrt(),
+        }
+    }
+
+    /// That of the time after the units had been erased `before` times, up to when they had been `after` times.
+    pub fn between(before: &[u32], after: &[u32]) -> Wear {
+        assert_eq!(before.len(), after.len(), "a device keeps its erase units");
+        let erasures: Vec<u32> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+        Wear::of(&erasures)
+    }
 }
 
 /// Erasures by unit.
@@ -52,17 +75,8 @@ impl Erasures {
         self.least
     }
 
-    pub fn wear(&self) -> Wear {
-        let units = self.of_unit.len() as f64;
-        let mean = self.of_unit.iter().map(|erasures| u64::from(*erasures)).sum::<u64>() as f64 / units;
-        let squares: f64 = self.of_unit.iter().map(|erasures| (f64::from(*erasures) - mean).powi(2)).sum();
-        Wear {
-            units: self.of_unit.len() as u32,
-            erasures_min: self.of_unit.iter().copied().min().expect("a device has erase units"),
-            erasures_mean: mean,
-            erasures_max: self.of_unit.iter().copied().max().expect("a device has erase units"),
-            erasures_deviation: (squares / units).sqrt(),
-        }
+    pub fn by_unit(&self) -> Vec<u32> {
+        self.of_unit.clone()
     }
 
     /// Asserts that the units were erased `total` times in all.
@@ -92,7 +106,13 @@ mod tests {
         // Counts 3, 2, 2, 1: the mean is 2, the mean square of the distances to it (1 + 0 + 0 + 1) / 4.
         let expected =
             Wear { units: 4, erasures_min: 1, erasures_mean: 2.0, erasures_max: 3, erasures_deviation: 0.5_f64.sqrt() };
-        assert_eq!(erasures.wear(), expected);
+        let before = erasures.by_unit();
+        assert_eq!(Wear::of(&before), expected);
+        // After that units 1 and 2 are erased once more, and of the wear before nothing is left.
+        erasures.count(1);
+        erasures.count(2);
+        let expected = Wear { units: 4, erasures_min: 0, erasures_mean: 0.5, erasures_max: 1, erasures_deviation: 0.5 };
+        assert_eq!(Wear::between(&before, &erasures.by_unit()), expected);
         assert_eq!(erasures.least(), 1);
     }
 }

@@ -5,7 +5,7 @@
 use flashwise_core::step::FlashStep;
 
 use super::meter::{Meter, Unmetered};
-use super::wear::{Erasures, Wear};
+use super::wear::Erasures;
 use super::{Device, DeviceCounters, DeviceError, NONE, StepError};
 
 /// Flash that the host manages.
@@ -156,8 +156,8 @@ impl<M: Meter> Device for Zoned<M> {
         &self.counters
     }
 
-    fn wear(&self) -> Wear {
-        self.erasures.wear()
+    fn erasures_by_unit(&self) -> Vec<u32> {
+        self.erasures.by_unit()
     }
 
     fn check(&self) {

@@ -35,7 +35,13 @@ const SHARE: Parameter = Parameter {
     name: "share",
     kind: Kind::Number(0.0, f64::MAX),
     default: "",
-    meaning: "the budget, as a share of the erasures of m+ at the same size, of h for h_t",
+    meaning: "the budget, as a share of the erasures that the algorithm has without one: m+ for m_t, c for c_t, h for h_t",
+};
+const OF: Parameter = Parameter {
+    name: "of",
+    kind: Kind::Choice(&["c", "m+"]),
+    default: "c",
+    meaning: "whose erasures share is of: c's, as in the paper, or those of m+ at the same size",
 };
 const fn trim(default: &'static str) -> Parameter {
     Parameter {
@@ -77,7 +83,7 @@ static OFFLINE: [Info; 10] = [
     row("m_t", "M+ under a budget of erasures", &[EPBPD, SHARE, trim("on")]),
     row("c", "Container-optimised M+", &[least_hits("1"), CFR, ORDER, BUFFERS]),
     row("c_n", "C that does not insert what is read too seldom", &[MINIMUM, CFR, ORDER, BUFFERS]),
-    row("c_t", "C under a budget of erasures", &[EPBPD, SHARE, CFR, ORDER, BUFFERS]),
+    row("c_t", "C under a budget of erasures", &[EPBPD, SHARE, OF, CFR, ORDER, BUFFERS]),
     row("h", "Unit caching: M+ where an erase unit is one block", &[least_hits("1")]),
     row("h_n", "H that does not insert what is read too seldom", &[MINIMUM]),
     row("h_t", "H under a budget of erasures", &[EPBPD, SHARE]),
@@ -147,8 +153,10 @@ pub enum Limit {
 pub enum Budget {
     /// So many per erase unit and day.
     Epbpd(f64),
-    /// As a share of those of M+ at the same size.
+    /// As a share of those that the algorithm has without a budget.
     Share(f64),
+    /// As a share of those of M+ at the same size.
+    ShareOfMPlus(f64),
 }
 
 /// An algorithm that knows the future.
@@ -286,9 +294,14 @@ fn budget(owner: &str, options: &Options) -> Result<Budget, OptionError> {
         (None, None) => return Err(bad_value(owner, "share", "", "a budget such as share=50% or epbpd=5")),
         (Some(_), Some((_, text))) => return Err(bad_value(owner, "share", text, "one budget, share or epbpd")),
     };
+    let of = options.is_given("of").then(|| options.text("of"));
+    if let Some(of) = of.filter(|_| name == "epbpd") {
+        return Err(bad_value(owner, "of", of, "a share that it tells of, such as share=50%"));
+    }
     match options.number(name) {
         number if number <= 0.0 => Err(bad_value(owner, name, text, "a budget above 0")),
         number if name == "epbpd" => Ok(Budget::Epbpd(number)),
+        number if of == Some("m+") => Ok(Budget::ShareOfMPlus(number)),
         number => Ok(Budget::Share(number)),
     }
 }
@@ -317,6 +330,9 @@ mod tests {
             ("m_t:share=50%", Placement::InPlace { trim: true }, Limit::Budget(Budget::Share(0.5))),
             ("c", exact, Limit::Hits(1)),
             ("c_t:epbpd=5", exact, Limit::Budget(Budget::Epbpd(5.0))),
+            ("c_t:share=50%", exact, Limit::Budget(Budget::Share(0.5))),
+            ("c_t:share=50%,of=c", exact, Limit::Budget(Budget::Share(0.5))),
+            ("c_t:share=50%,of=m+", exact, Limit::Budget(Budget::ShareOfMPlus(0.5))),
             (
                 "c:cfr=0,order=arrival,buffers=8",
                 containers(CopyForwardReduction::Rounds(0), Order::Arrival, Some(8)),
@@ -349,6 +365,8 @@ mod tests {
             ("m_t:share=0", "m_t: option 'share' is '0', expected a budget above 0"),
             ("m_t:epbpd=-1", "m_t: option 'epbpd' is '-1', expected a number of at least 0"),
             ("c_t:epbpd=1,share=2", "c_t: option 'share' is '2', expected one budget, share or epbpd"),
+            ("c_t:epbpd=1,of=c", "c_t: option 'of' is 'c', expected a share that it tells of, such as share=50%"),
+            ("m_t:share=1,of=m+", "m_t has no option 'of'"),
             ("c:cfr=always", "c: option 'cfr' is 'always', expected exact or a number of rounds from 0 to 1000"),
             ("c:trim=on", "c has no option 'trim'"),
         ];

@@ -2,6 +2,9 @@
 //!
 //! Source: Cheng et al., USENIX ATC 2016, section 3.2, Algorithm H_T.
 //!
+//! A budget that is a share is one of the erasures that the algorithm has without it, as section 6.3 has it: "from 25%-75% of the EPBPD necessary
+//! for M or C respectively". `of=m+` takes those of M+ for C_T too, so that both have the same budget.
+//!
 //! Departures from the paper: Step 2 takes from the number of insertions how many the budget allows. How many erasures come of an insertion
 //! depends on which others are left out, so that here reruns try how many to leave out, between the most that were too few and the
 //! fewest that were enough, until the budget is met.

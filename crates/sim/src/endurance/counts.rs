@@ -15,12 +15,12 @@ pub struct Counts {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Reads that the DRAM cache had.
+    /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
     pub ram_hits: u64,
-    /// Reads that the flash cache had, its write buffer or open erase units in RAM included.
-    pub flash_hits: u64,
-    /// Those of them that were read from RAM, since the block was not on flash yet.
+    /// Those of them that a write buffer or an open erase unit had.
     pub buffer_hits: u64,
+    /// Reads that flash had.
+    pub flash_hits: u64,
     /// Writes that found their block in the flash cache. Those of the algorithms that know the future have none: what is overwritten left after
     /// its last read.
     pub write_hits: u64,
@@ -39,7 +39,7 @@ pub struct Counts {
     pub evicted_live_blocks: u64,
     /// What the device did.
     pub device: DeviceCounters,
-    /// How the device was worn, the warm-up included.
+    /// How the device was worn.
     pub wear: Wear,
     /// Pages of an erase unit.
     pub unit_pages: u32,
@@ -54,8 +54,8 @@ impl Counts {
             reads: 0,
             writes: 0,
             ram_hits: 0,
-            flash_hits: 0,
             buffer_hits: 0,
+            flash_hits: 0,
             write_hits: 0,
             bypasses: 0,
             insertions_read: 0,
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// What was counted after `before`. Wear and days are those of `self`.
+    /// What was counted after `before`. Wear and days stay those of `self`: they are no counts.
     pub(super) fn since(&self, before: &Counts) -> Counts {
         Counts {
             reads: self.reads - before.reads,
@@ -130,7 +130,7 @@ impl Counts {
         assert_eq!(erasures.round() as u64, device.erasures, "each erasure wears a unit");
     }
 
-    /// Reads that were hits, in DRAM or on flash.
+    /// Reads that were hits, in RAM or on flash.
     pub fn read_hits(&self) -> u64 {
         self.ram_hits + self.flash_hits
     }
@@ -160,8 +160,8 @@ impl Counts {
         self.days.map(|days| self.erasures() as f64 / f64::from(self.units()) / days)
     }
 
-    /// Flash usage effectiveness, FUE: blocks read from the flash cache per page programmed, copies of host and device included. None if
-    /// none was.
+    /// Flash usage effectiveness, FUE: blocks that hits read from flash per page programmed, copies of host and device included. What RAM
+    /// had counts for nothing. None if no page was programmed.
     pub fn fue(&self) -> Option<f64> {
         ratio(self.flash_hits, self.device.programs())
     }
@@ -172,6 +172,16 @@ impl Counts {
         let (hits, erasures) = (m_plus.rhr(), m_plus.erasures() as f64);
         let saved = (erasures - self.erasures() as f64) / erasures;
         (hits > 0.0 && erasures > 0.0).then(|| alpha * self.rhr() / hits + (1.0 - alpha) * saved)
+    }
+
+    /// The read hit ratio, per that of `m_plus`. None if that has no hit.
+    pub fn rhr_of(&self, m_plus: &Counts) -> Option<f64> {
+        (m_plus.rhr() > 0.0).then(|| self.rhr() / m_plus.rhr())
+    }
+
+    /// Erasures per erasure of `m_plus`. None if that has none.
+    pub fn erasures_of(&self, m_plus: &Counts) -> Option<f64> {
+        ratio(self.erasures(), m_plus.erasures())
     }
 
     /// Blocks that the host wrote to flash, for each that it wrote because of an access. None if there is none.

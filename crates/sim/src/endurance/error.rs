@@ -38,7 +38,7 @@ pub enum EnduranceError {
     )]
     OpenUnits { algorithm: String, size: String, flash: ByteSize, least: ByteSize, units: u32 },
     #[error(
-        "{algorithm}: {trace} has no times, so that there are no erasures per day; expected a budget as a share of those of M+, such as \
+        "{algorithm}: {trace} has no times, so that there are no erasures per day; expected a budget as a share of those without one, such as \
          share=50%"
     )]
     NoTimes { algorithm: String, trace: String },

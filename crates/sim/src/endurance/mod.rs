@@ -6,7 +6,7 @@
 //! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
 //! here their decisions are performed: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
 //! or with an erase unit for each block. Replacement policies run in place too, container policies on host-managed flash.
-//! Every algorithm of a size has the same flash, spare erase units included, and a DRAM cache of the same size.
+//! Every algorithm of a size has the same flash, spare erase units included, and the same RAM: what its buffers leave is its read cache.
 
 mod algorithm;
 mod budget;
@@ -30,7 +30,7 @@ pub use error::EnduranceError;
 pub use flashwise_core::block_cache::FlashWrites;
 pub(crate) use offline_runs::{OfflineRun, run_offline};
 pub(crate) use settings::ram_blocks;
-pub use settings::{Geometry, Settings, WRITE_BUFFERS};
+pub use settings::{Buffers, Geometry, Settings, WRITE_BUFFERS};
 
 use crate::offline::{FlashStream, Plan};
 use flashwise_device::flash::Ftl;
@@ -51,11 +51,11 @@ fn device_of(geometry: &Geometry) -> Ftl {
     Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device")
 }
 
-/// The flash for a cache with a container policy, of whose blocks some are in RAM.
+/// The flash for a cache with a container policy, of whose blocks some are in RAM, and its parts with that RAM.
 ///
 /// # Errors
 /// The erase units that the cache needs at least, if it has fewer.
-pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: &Geometry) -> Result<Flash, u32> {
+pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: Geometry) -> Result<(Flash, Geometry), u32> {
     struct InRam;
     impl container_policy::Visitor<u32> for InRam {
         type Output = usize;
@@ -64,12 +64,15 @@ pub(crate) fn flash_of(policy: &container_policy::Spec, geometry: &Geometry) -> 
             policy.ram_blocks_max()
         }
     }
-    let Geometry { units, unit_pages, capacity_blocks, .. } = *geometry;
+    let Geometry { units, unit_pages, capacity_blocks, .. } = geometry;
     let least = Flash { units, unit_pages, reserve_units: units - 1 };
     let in_ram = policy.build(Dense::new(0), least, InRam);
     match capacity_blocks.saturating_sub(in_ram) / unit_pages as usize {
         0 => Err((in_ram + unit_pages as usize).div_ceil(unit_pages as usize) as u32),
-        data_units => Ok(Flash { reserve_units: units - data_units as u32, ..least }),
+        data_units => {
+            let flash = Flash { reserve_units: units - data_units as u32, ..least };
+            Ok((flash, geometry.with_buffer(in_ram as u64)))
+        }
     }
 }
 

@@ -49,8 +49,8 @@ pub(crate) fn run_offline(
         .map(|(ram_blocks, runs)| {
             let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup);
             let by_size = grouped(&runs, |run| run.geometry.capacity_blocks);
-            let of_size =
-                |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(trace, days, &stream, &runs, ended).run(&runs);
+            let with = Shared { trace, next_reads: &next_reads, warmup, days, ended };
+            let of_size = |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(with, &stream, &runs).run(&runs);
             let done = by_size.into_par_iter().with_max_len(1).map(of_size).collect::<Result<Vec<_>, _>>()?;
             Ok(done.concat())
         })
@@ -66,37 +66,37 @@ fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Ve
     groups.into_iter().collect()
 }
 
-/// The jobs over one trace with caches and DRAM of one size.
-struct SizeRuns<'a> {
+/// What all jobs over a trace have.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
     trace: &'a Trace,
+    next_reads: &'a [u32],
+    warmup: u64,
     days: Option<f64>,
     ended: &'a (dyn Fn() + Sync),
+}
+
+/// The jobs over one trace with caches and read caches of one size.
+struct SizeRuns<'a> {
+    shared: Shared<'a>,
     stream: &'a FlashStream,
     capacity_blocks: usize,
     m: Plan,
     m_plus: OnceLock<Plan>,
-    /// What M+ erases in place, and in unit caching.
-    m_plus_erasures: [OnceLock<u64>; 2],
+    /// What M+ erases in place.
+    m_plus_erasures: OnceLock<u64>,
 }
 
 impl<'a> SizeRuns<'a> {
-    fn new(
-        trace: &'a Trace,
-        days: Option<f64>,
-        stream: &'a FlashStream,
-        runs: &[&OfflineRun],
-        ended: &'a (dyn Fn() + Sync),
-    ) -> SizeRuns<'a> {
+    fn new(shared: Shared<'a>, stream: &'a FlashStream, runs: &[&OfflineRun]) -> SizeRuns<'a> {
         let capacity_blocks = runs[0].geometry.capacity_blocks;
         SizeRuns {
-            trace,
-            days,
-            ended,
+            shared,
             stream,
             capacity_blocks,
             m: Plan::min(stream, capacity_blocks),
             m_plus: OnceLock::new(),
-            m_plus_erasures: [OnceLock::new(), OnceLock::new()],
+            m_plus_erasures: OnceLock::new(),
         }
     }
 
@@ -112,8 +112,8 @@ impl<'a> SizeRuns<'a> {
                 }
                 Limit::Budget(budget) => self.within(budget, prepared, offline.placement)?,
             };
-            (self.ended)();
-            Ok((prepared.number, Counts { days: self.days, ..counts }))
+            (self.shared.ended)();
+            Ok((prepared.number, Counts { days: self.shared.days, ..counts }))
         };
         runs.par_iter().with_max_len(1).map(run).collect()
     }
@@ -143,20 +143,23 @@ impl<'a> SizeRuns<'a> {
     /// How many erasures a budget allows.
     fn erasures(&self, budget: Budget, prepared: &OfflineRun, placement: Placement) -> Result<f64, EnduranceError> {
         let OfflineRun { geometry, size, .. } = prepared;
-        let trace = self.trace.name().to_owned();
+        let trace = self.shared.trace.name().to_owned();
         let algorithm = prepared.algorithm.clone();
         let (erasures, one) = match budget {
             Budget::Epbpd(epbpd) => {
-                let Some(days) = self.days else {
+                let Some(days) = self.shared.days else {
                     return Err(EnduranceError::NoTimes { algorithm, trace });
                 };
                 let units_days = f64::from(geometry.units) * days;
                 (epbpd * units_days, format!("epbpd={:.3e}", 1.0 / units_days))
             }
-            Budget::Share(share) => {
-                let all = self.m_plus_erasures(prepared, placement);
+            Budget::Share(share) | Budget::ShareOfMPlus(share) => {
+                let all = match budget {
+                    Budget::ShareOfMPlus(_) => self.m_plus_erasures(prepared),
+                    _ => self.perform(self.m_plus(), prepared, placement).erasures(),
+                };
                 if all == 0 {
-                    // There is nothing to save: M+ erases nothing, and neither does C.
+                    // There is nothing to save: where M+ erases nothing, C does neither.
                     return Ok(0.0);
                 }
                 (share * all as f64, format!("share={:.3}%", 100.0 / all as f64))
@@ -169,11 +172,20 @@ impl<'a> SizeRuns<'a> {
         Ok(erasures)
     }
 
-    fn m_plus_erasures(&self, prepared: &OfflineRun, placement: Placement) -> u64 {
-        let (at, placement) = match placement {
-            Placement::UnitCaching => (1, placement),
-            _ => (0, Placement::InPlace { trim: true }),
+    /// M+ needs no buffer, so that all of the RAM is its read cache.
+    fn m_plus_erasures(&self, prepared: &OfflineRun) -> u64 {
+        let in_place = Placement::InPlace { trim: true };
+        let geometry = prepared.geometry.clone().with_buffer(0);
+        let erasures = || {
+            if geometry.read_cache_blocks == prepared.geometry.read_cache_blocks {
+                return perform(self.stream, self.m_plus(), &geometry, in_place).erasures();
+            }
+            let Shared { trace, next_reads, warmup, .. } = self.shared;
+            let stream = FlashStream::behind_min(trace, next_reads, geometry.read_cache_blocks, warmup);
+            let m = Plan::min(&stream, self.capacity_blocks);
+            let m_plus = m.rerun(&stream, self.capacity_blocks, Threshold::least_hits(1));
+            perform(&stream, &m_plus, &geometry, in_place).erasures()
         };
-        *self.m_plus_erasures[at].get_or_init(|| self.perform(self.m_plus(), prepared, placement).erasures())
+        *self.m_plus_erasures.get_or_init(erasures)
     }
 }

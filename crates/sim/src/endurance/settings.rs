@@ -16,8 +16,8 @@ pub const WRITE_BUFFERS: u32 = 4;
 /// What every run shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// DRAM in front of the flash, write buffer included. The rest of it is a read cache of the same size for all algorithms, whether they
-    /// have a write buffer or not, so that their hits can be compared. With none, write buffers are memory besides.
+    /// RAM in front of the flash, the same for all algorithms. What an algorithm needs for a write buffer or open erase units comes first, and the
+    /// rest is its read cache. What it needs beyond the RAM it has all the same: [`Geometry::ram_used_blocks`] tells.
     pub ram: Ram,
     /// Erase units of the write buffer; none for [`WRITE_BUFFERS`], or as many as fit.
     pub write_buffers: Option<u32>,
@@ -57,16 +57,27 @@ impl Default for Settings {
     }
 }
 
-/// The parts of one cache. All algorithms of a size have the same.
+/// What gathers in RAM on its way to flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// Nothing: each block is written at once.
+    None,
+    /// A write buffer of so many erase units; where no number is given, those of the settings.
+    Units(Option<u32>),
+}
+
+/// The parts of one cache. All algorithms of a size have the same flash, and were given the same RAM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
     /// Blocks that the flash cache holds, those in write buffers included.
     pub capacity_blocks: usize,
-    /// DRAM in front of it.
+    /// RAM that it was given.
     pub ram_blocks: u64,
-    /// Blocks that the cache there holds: what write buffers leave.
+    /// Blocks of the read cache there: what the buffer leaves.
     pub read_cache_blocks: usize,
-    /// Erase units of the write buffer.
+    /// Blocks of the write buffer, or of the erase units that fill up in RAM. What they hold is a part of `capacity_blocks`.
+    pub buffer_blocks: u64,
+    /// Erase units of the write buffer; 0 if there is none.
     pub write_buffers: u32,
     /// Pages of an erase unit.
     pub unit_pages: u32,
@@ -76,15 +87,27 @@ pub struct Geometry {
     pub ftl: FtlConfig,
 }
 
+impl Geometry {
+    /// The same with a buffer of so many blocks, which leaves the rest of the RAM to the read cache.
+    pub(super) fn with_buffer(self, buffer_blocks: u64) -> Geometry {
+        let read_cache_blocks = self.ram_blocks.saturating_sub(buffer_blocks);
+        Geometry { buffer_blocks, read_cache_blocks: usize::try_from(read_cache_blocks).unwrap_or(usize::MAX), ..self }
+    }
+
+    /// Blocks of RAM that the cache uses: more than it was given where its buffer alone is larger, less never.
+    pub fn ram_used_blocks(&self) -> u64 {
+        self.read_cache_blocks as u64 + self.buffer_blocks
+    }
+}
+
 impl Settings {
-    /// The parts of a cache of `capacity_blocks`, which the user called `size`, with a write buffer of `buffers` if they are not those of
-    /// the settings.
+    /// The parts of a cache of `capacity_blocks`, which the user called `size`, with these `buffers` in RAM.
     pub fn geometry(
         &self,
         size: &str,
         capacity_blocks: usize,
         block_size_bytes: u64,
-        buffers: Option<u32>,
+        buffers: Buffers,
     ) -> Result<Geometry, EnduranceError> {
         let unit_pages = self.unit_pages(block_size_bytes)?;
         if unit_pages as usize > capacity_blocks {
@@ -96,27 +119,49 @@ impl Settings {
         let device = |source| EnduranceError::Device { size: size.to_owned(), source };
         let units = ftl.units().map_err(device)?;
         let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
-        let asked = buffers.or(self.write_buffers);
-        let write_buffers = self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?;
-        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
-        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+        let write_buffers = match buffers {
+            Buffers::None => 0,
+            Buffers::Units(asked) => {
+                let asked = asked.or(self.write_buffers);
+                self.write_buffers(size, asked, ram_blocks, unit_pages, units, block_size_bytes)?
+            }
+        };
+        let geometry = Geometry {
+            capacity_blocks,
+            ram_blocks,
+            read_cache_blocks: 0,
+            buffer_blocks: 0,
+            write_buffers,
+            unit_pages,
+            units,
+            ftl,
+        };
+        Ok(geometry.with_buffer(u64::from(write_buffers) * u64::from(unit_pages)))
     }
 
     /// The conventional SSD under the log of a whole cache, which has `log_pages` pages of a block, and a policy that may hold
-    /// `capacity_blocks` behind buffers of `ram_blocks`.
+    /// `capacity_blocks` behind a read buffer of `read_buffer_blocks` and a write buffer of `write_buffer_blocks`.
     pub fn log_geometry(
         &self,
         size: &str,
         log_pages: u32,
         capacity_blocks: usize,
-        ram_blocks: u64,
+        read_buffer_blocks: u32,
+        write_buffer_blocks: u32,
     ) -> Result<Geometry, EnduranceError> {
         let unit_pages = self.unit_pages(BLOCK_BYTES as u64)?;
         let ftl = self.ssd(size, log_pages as usize, unit_pages)?;
         let units = ftl.units().map_err(|source| EnduranceError::Device { size: size.to_owned(), source })?;
-        // What is in its buffers, the cache itself decides.
-        let (read_cache_blocks, write_buffers) = (0, 0);
-        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages, units, ftl })
+        Ok(Geometry {
+            capacity_blocks,
+            ram_blocks: u64::from(read_buffer_blocks) + u64::from(write_buffer_blocks),
+            read_cache_blocks: read_buffer_blocks as usize,
+            buffer_blocks: write_buffer_blocks.into(),
+            write_buffers: 0,
+            unit_pages,
+            units,
+            ftl,
+        })
     }
 
     /// A conventional SSD of so many pages of a block.
@@ -138,22 +183,20 @@ impl Settings {
         })
     }
 
-    /// The parts of a cache whose erase units are blocks, with the DRAM that it would have with those of the settings.
-    pub fn unit_caching_geometry(
-        &self,
-        size: &str,
-        capacity_blocks: usize,
-        block_size_bytes: u64,
-    ) -> Result<Geometry, EnduranceError> {
-        let unit_pages = self.unit_pages(block_size_bytes)?;
-        let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
-        let any = u32::MAX;
-        let write_buffers =
-            self.write_buffers(size, self.write_buffers, ram_blocks, unit_pages, any, block_size_bytes)?;
-        let read_cache_blocks = self.read_cache_blocks(ram_blocks, write_buffers, unit_pages);
+    /// The parts of a cache whose erase units are blocks. They need no buffer.
+    pub fn unit_caching_geometry(&self, capacity_blocks: usize, block_size_bytes: u64) -> Geometry {
         let units = u32::try_from(capacity_blocks).unwrap_or(u32::MAX);
-        let ftl = FtlConfig::new(units, 1, 0.0);
-        Ok(Geometry { capacity_blocks, ram_blocks, read_cache_blocks, write_buffers, unit_pages: 1, units, ftl })
+        let geometry = Geometry {
+            capacity_blocks,
+            ram_blocks: self.ram_blocks(capacity_blocks, block_size_bytes),
+            read_cache_blocks: 0,
+            buffer_blocks: 0,
+            write_buffers: 0,
+            unit_pages: 1,
+            units,
+            ftl: FtlConfig::new(units, 1, 0.0),
+        };
+        geometry.with_buffer(0)
     }
 
     fn unit_pages(&self, block_size_bytes: u64) -> Result<u32, EnduranceError> {
@@ -165,11 +208,6 @@ impl Settings {
 
     fn ram_blocks(&self, capacity_blocks: usize, block_size_bytes: u64) -> u64 {
         ram_blocks(self.ram, capacity_blocks, block_size_bytes)
-    }
-
-    fn read_cache_blocks(&self, ram_blocks: u64, write_buffers: u32, unit_pages: u32) -> usize {
-        let buffered = if self.has_ram() { u64::from(write_buffers) * u64::from(unit_pages) } else { 0 };
-        usize::try_from(ram_blocks - buffered).unwrap_or(usize::MAX)
     }
 
     fn has_ram(&self) -> bool {
@@ -235,6 +273,7 @@ mod tests {
     };
 
     fn geometry(settings: &Settings, capacity_blocks: usize, buffers: Option<u32>) -> Result<Geometry, String> {
+        let buffers = Buffers::Units(buffers);
         settings.geometry("10%", capacity_blocks, 4096, buffers).map_err(|error| error.to_string())
     }
 
@@ -243,7 +282,15 @@ mod tests {
         // 1 GiB of flash: 512 units of 2 MiB, 7 % of which are 35.84. 5 % of DRAM are 13107 blocks, of which 4 units are write buffer.
         let found = geometry(&Settings::default(), 1 << 18, None).unwrap();
         assert_eq!((found.units, found.unit_pages, found.write_buffers), (548, 512, 4));
-        assert_eq!(found.read_cache_blocks, 13107 - 2048);
+        assert_eq!((found.read_cache_blocks, found.buffer_blocks), (13107 - 2048, 2048));
+        // Who needs no buffer has all of it for the read cache.
+        let in_place = Settings::default().geometry("10%", 1 << 18, 4096, Buffers::None).unwrap();
+        assert_eq!((in_place.read_cache_blocks, in_place.buffer_blocks, in_place.write_buffers), (13107, 0, 0));
+        let of_blocks = Settings::default().unit_caching_geometry(1 << 18, 4096);
+        assert_eq!((of_blocks.read_cache_blocks, of_blocks.ram_used_blocks()), (13107, 13107));
+        // Buffers that are larger than the RAM are there all the same, and shown.
+        let open = in_place.with_buffer(14_000);
+        assert_eq!((open.ram_blocks, open.read_cache_blocks, open.ram_used_blocks()), (13107, 0, 14_000));
     }
 
     #[test]

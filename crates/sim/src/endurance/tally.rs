@@ -3,7 +3,7 @@
 use super::Counts;
 use crate::offline::{Decision, FlashStream, NOT_EVICTING, Plan};
 use flashwise_core::block_cache::FlashWrites;
-use flashwise_device::flash::Device;
+use flashwise_device::flash::{Device, Wear};
 
 /// Accesses between the hint that a block will be accessed and when it is.
 const PREFETCH_DISTANCE: usize = 12;
@@ -11,6 +11,7 @@ const PREFETCH_DISTANCE: usize = 12;
 /// What only the cache knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
+    /// Reads that the write buffer had.
     pub buffer_hits: u64,
     pub flash_writes: FlashWrites,
     pub copy_forward_wasted_blocks: u64,
@@ -33,17 +34,18 @@ pub(super) trait Cache {
 pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, unit_pages: u32) -> Counts {
     let mut counts = Counts::none(unit_pages, cache.device().wear());
     let mut insertions = plan.insertions().iter();
-    let mut before = counts;
+    let (mut before, mut erased_before) = (counts, cache.device().erasures_by_unit());
     for (position, &decision) in plan.decisions().iter().enumerate() {
         if position + PREFETCH_DISTANCE < stream.len() {
             cache.prefetch(stream.block(position + PREFETCH_DISTANCE));
         }
         if position == stream.warmup() {
-            before = counted(counts, cache);
+            (before, erased_before) = (counted(counts, cache), cache.device().erasures_by_unit());
         }
         let mut evicts = NOT_EVICTING;
         match decision {
             Decision::Bypass => counts.bypasses += 1,
+            // Those that the write buffer had are taken off below.
             Decision::Hit | Decision::LastHit => counts.flash_hits += 1,
             Decision::Insert => {
                 evicts = insertions.next().expect("there is an insertion for each decision to insert").evicts;
@@ -54,16 +56,20 @@ pub(super) fn run<C: Cache>(cache: &mut C, stream: &FlashStream, plan: &Plan, un
     }
     let all = counted(counts, cache);
     all.check();
+    let erased = cache.device().erasures_by_unit();
     if stream.warmup() == stream.len() {
-        before = all;
+        (before, erased_before) = (all, erased.clone());
     }
-    let after = all.since(&before);
-    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits: stream.ram_hits(), ..after }
+    let after = Counts { wear: Wear::between(&erased_before, &erased), ..all.since(&before) };
+    let ram_hits = stream.ram_hits() + after.buffer_hits;
+    Counts { reads: stream.reads(), writes: stream.writes(), ram_hits, ..after }
 }
 
 /// With what cache and device counted.
 fn counted<C: Cache>(counts: Counts, cache: &C) -> Counts {
     let Tally { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks } = cache.tally();
     let (device, wear) = (*cache.device().counters(), cache.device().wear());
-    Counts { buffer_hits, flash_writes, copy_forward_wasted_blocks, evicted_live_blocks, device, wear, ..counts }
+    let flash_hits = counts.flash_hits - buffer_hits;
+    let known = Counts { flash_hits, buffer_hits, flash_writes, device, wear, ..counts };
+    Counts { copy_forward_wasted_blocks, evicted_live_blocks, ..known }
 }

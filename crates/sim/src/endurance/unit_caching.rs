@@ -11,7 +11,7 @@ use super::tally::{Cache, Tally, run};
 use crate::offline::{Decision, FlashStream, Plan};
 use flashwise_core::block_cache::FlashWrites;
 use flashwise_core::step::FlashStep;
-use flashwise_device::flash::{Device, DeviceCounters, StepError, Wear};
+use flashwise_device::flash::{Device, DeviceCounters, StepError};
 
 /// Performs `plan` with a place for each of `capacity_blocks`.
 pub(super) fn unit_caching(stream: &FlashStream, plan: &Plan, capacity_blocks: usize) -> Counts {
@@ -76,17 +76,10 @@ impl Device for Places {
         &self.counters
     }
 
-    fn wear(&self) -> Wear {
+    fn erasures_by_unit(&self) -> Vec<u32> {
         let (rounds, more) = (self.counters.erasures / self.places, self.counters.erasures % self.places);
-        // A share of the places was erased once more than the others.
-        let share = more as f64 / self.places as f64;
-        Wear {
-            units: self.places as u32,
-            erasures_min: rounds as u32,
-            erasures_mean: rounds as f64 + share,
-            erasures_max: (rounds + u64::from(more > 0)) as u32,
-            erasures_deviation: (share * (1.0 - share)).sqrt(),
-        }
+        // The first places were erased once more than the others.
+        (0..self.places).map(|place| (rounds + u64::from(place < more)) as u32).collect()
     }
 
     fn check(&self) {}

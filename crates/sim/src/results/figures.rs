@@ -24,9 +24,9 @@ figures! {
 figures! {
     /// What RAM and flash did.
     pub struct TierFigures {
-        /// RAM in front of the flash: a read cache, and buffers of what is written.
+        /// RAM that blocks lie in: a read cache, and buffers of what is written. It is more than `--ram` where the buffers alone are larger.
         ram_bytes: u64, "bytes";
-        /// Reads that RAM had.
+        /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
         ram_hits: u64, "block accesses";
         /// Reads that the flash had.
         flash_hits: u64, "block accesses";
@@ -142,7 +142,7 @@ pub struct WearLimits {
 }
 
 figures! {
-    /// What a cache wears. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
+    /// What a cache wears after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
         /// How blocks lie on flash: `slots`, `containers`, `log`, or `unit` where every block is an erase unit.
@@ -153,14 +153,24 @@ figures! {
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of it.
         over_provision: f64, "share";
-        /// Read hit ratio: reads that DRAM or flash had, per read.
+        /// RAM of the read cache in front of the flash: what the buffer leaves of `--ram`.
+        read_cache_bytes: u64, "bytes";
+        /// RAM of the write buffer, or of the erase units that fill up in RAM, as large as it can become. What it holds is a part of the cache's size.
+        buffer_bytes: u64, "bytes";
+        /// Reads among `ram_hits` that a write buffer or an open erase unit had. Of a log it is not told apart, and 0.
+        buffer_hits: u64, "block accesses";
+        /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";
         /// Erasures per erase unit and day.
         epbpd: Option<f64>, "erasures a unit and day";
-        /// Flash usage effectiveness: blocks read from the flash cache per page programmed.
+        /// Flash usage effectiveness: blocks that hits read from flash per page programmed; what RAM had counts for nothing.
         fue: Option<f64>, "blocks a page";
         /// Weighted flash usage effectiveness against M+ (H for unit caching).
         wfue: Option<f64>, "ratio";
+        /// Read hit ratio per that of M+ (H for unit caching), of which `wfue` has a part.
+        rhr_of_m_plus: Option<f64>, "ratio";
+        /// Erasures per erasure of M+ (H for unit caching); what is missing to 1 is saved, of which `wfue` has the rest.
+        erasures_of_m_plus: Option<f64>, "ratio";
         /// The weight of the hits in `wfue`.
         wfue_alpha: f64, "share";
         /// Pages that the device programmed per block that the host wrote.
@@ -177,13 +187,13 @@ figures! {
         device_copies_pages: u64, "pages";
         /// Share of the pages that were live in the erase units that were erased.
         live_at_eviction: Option<f64>, "share";
-        /// Erasures of the least worn unit.
+        /// Erasures of the least worn unit after the warm-up.
         wear_min: u64, "erasures";
-        /// Erasures of a unit, on average.
+        /// Erasures of a unit after the warm-up, on average.
         wear_mean: f64, "erasures";
-        /// Erasures of the most worn unit.
+        /// Erasures of the most worn unit after the warm-up.
         wear_max: u64, "erasures";
-        /// Standard deviation of the erasures of a unit.
+        /// Standard deviation of the erasures of a unit after the warm-up.
         wear_deviation: f64, "erasures";
         /// Days from the first access after the warm-up to the last.
         days: Option<f64>, "days";
@@ -225,10 +235,15 @@ impl EnduranceFigures {
             erase_unit_bytes: unit_bytes,
             erase_units: geometry.units.into(),
             over_provision: geometry.ftl.over_provision,
+            read_cache_bytes: geometry.read_cache_blocks as u64 * block_size_bytes,
+            buffer_bytes: geometry.buffer_blocks * block_size_bytes,
+            buffer_hits: counts.buffer_hits,
             rhr: counts.rhr(),
             epbpd: counts.epbpd(),
             fue: counts.fue(),
             wfue: reference.and_then(|reference| counts.wfue(limits.wfue_alpha, reference)),
+            rhr_of_m_plus: reference.and_then(|reference| counts.rhr_of(reference)),
+            erasures_of_m_plus: reference.and_then(|reference| counts.erasures_of(reference)),
             wfue_alpha: limits.wfue_alpha,
             device_write_amplification: counts.device_write_amplification(),
             write_amplification: counts.write_amplification(),

@@ -1,5 +1,6 @@
 //! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
 
+pub mod caveat;
 mod figures;
 mod output;
 mod page;
@@ -80,6 +81,10 @@ figures! {
         /// simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "";
+        /// What limits the figures of the row: from how short a time rates per day, drive writes per day and lifetimes are extrapolated. None where that is a day
+        /// or more, and where there are no such figures.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caveat: Option<String>, "";
     }
     /// The read cache in RAM before a policy, if there is one and no flash is simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -217,6 +222,7 @@ impl ResultRow {
             warmup_accesses: ran.map_or_else(|| trace.len() as u64 - of_cache.accesses, |ran| ran.warmup_accesses),
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
+            caveat: rated_seconds(run).and_then(caveat::of_rates),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
@@ -257,6 +263,13 @@ impl ResultRow {
             ..ResultRow::default()
         }
     }
+}
+
+/// Over how many seconds rates and lifetimes were measured, if there are any.
+fn rated_seconds(run: &experiment::Run) -> Option<f64> {
+    let of_flash = run.flash.as_ref().and_then(|flash| flash.counts.days).map(|days| days * 86_400.0);
+    let of_array = run.setting.as_ref().zip(run.ran.as_ref()).map(|(_, ran)| ran.counted.seconds);
+    of_flash.or(of_array)
 }
 
 /// Blocks written to flash: those that a layout wrote, else the write hits and admissions.

@@ -22,6 +22,7 @@ use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
 use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;
+use crate::tools::like::Week;
 
 /// Requests between two reports of progress.
 const PROGRESS_REQUESTS: u64 = 1 << 14;
@@ -299,10 +300,31 @@ pub fn generate(
     written: Written,
     progress: &dyn Progress,
 ) -> Result<(), TraceError> {
-    let (out, name) = (out.as_ref(), name_of(out.as_ref()));
     let block_size_bytes = workload.block_size_bytes;
+    write(workload.generator()?, block_size_bytes, out.as_ref(), written, progress)
+}
+
+/// Writes the week of a server in the same way.
+pub fn generate_week(
+    week: Week,
+    out: impl AsRef<Path>,
+    written: Written,
+    progress: &dyn Progress,
+) -> Result<(), TraceError> {
+    let block_size_bytes = week.block_size_bytes();
+    write(week, block_size_bytes, out.as_ref(), written, progress)
+}
+
+fn write(
+    requests: impl Iterator<Item = Result<Request, GenerateError>>,
+    block_size_bytes: u64,
+    out: &Path,
+    written: Written,
+    progress: &dyn Progress,
+) -> Result<(), TraceError> {
+    let name = name_of(out);
     let mut made = 0_u64;
-    let generator = workload.generator()?.inspect(|_| {
+    let requests = requests.inspect(|_| {
         made += 1;
         if made.is_multiple_of(PROGRESS_REQUESTS) {
             progress.advance(PROGRESS_REQUESTS);
@@ -311,7 +333,7 @@ pub fn generate(
     write_whole(out, &[], |file| {
         if written == Written::Csv {
             let mut csv = CsvWriter::new(&name, file)?;
-            for request in generator {
+            for request in requests {
                 csv.write(&request?, ONLY_VOLUME)?;
             }
             return csv.finish();
@@ -319,7 +341,7 @@ pub fn generate(
         let mut normaliser = Normaliser::to(&name, &name, block_size_bytes, file)?;
         normaliser.description.format = "generated".to_owned();
         let volume = normaliser.volume(ONLY_VOLUME)?;
-        for request in generator {
+        for request in requests {
             normaliser.request(&Request { volume, ..request? })?;
         }
         normaliser.finish().map(|_| ())

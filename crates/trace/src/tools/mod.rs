@@ -6,4 +6,5 @@ pub mod cut;
 pub mod export;
 pub mod generate;
 pub mod info;
+pub mod like;
 pub mod reuse;

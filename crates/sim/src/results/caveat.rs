@@ -1,0 +1,35 @@
+//! What limits the figures of a row.
+
+use flashwise_trace::human;
+
+/// Rates per day that were measured over less are extrapolated. The traces of Cheng et al., USENIX ATC 2016, take a day or more (section 5).
+const MEASURED_SECONDS_MIN: f64 = 86_400.0;
+/// A stretch of a run takes at least this long, be it that no time passes.
+const NO_TIME_SECONDS: f64 = 1e-6;
+
+/// What is to be said beside rates per day, drive writes per day and lifetimes that come from so many seconds of a trace; none if these are a
+/// day or more.
+pub fn of_rates(seconds: f64) -> Option<String> {
+    if seconds >= MEASURED_SECONDS_MIN {
+        return None;
+    }
+    if seconds <= NO_TIME_SECONDS {
+        return Some("no time passes in the trace: rates and lifetimes have no meaning".to_owned());
+    }
+    let time = human::duration((seconds * 1e6) as u64);
+    Some(format!("rates per day and lifetimes are extrapolated from {time}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_from_less_than_a_day_have_a_caveat() {
+        assert_eq!(of_rates(86_400.0), None);
+        let minutes = "rates per day and lifetimes are extrapolated from 2 min 30 s";
+        assert_eq!(of_rates(150.0).as_deref(), Some(minutes));
+        assert!(of_rates(86_399.0).is_some_and(|text| text.ends_with("from 23 h 59 min")));
+        assert!(of_rates(1e-6).is_some_and(|text| text.starts_with("no time passes")));
+    }
+}
