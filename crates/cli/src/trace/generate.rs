@@ -96,7 +96,7 @@ const WEEK_ACCESSES: u64 = 2_000_000;
 impl Generate {
     pub fn run(&self) -> anyhow::Result<()> {
         let written = if self.csv { Written::Csv } else { Written::Normalised };
-        let out = self.out.as_deref().unwrap_or("-");
+        let out = self.out.as_deref().unwrap_or(Path::new("-"));
         if let Some(server) = self.like {
             let accesses = self.accesses.unwrap_or(WEEK_ACCESSES);
             let week = Week::new(server, accesses, self.block_size, self.seed)?;

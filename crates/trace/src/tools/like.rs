@@ -1,4 +1,4 @@
-//! Makes weeks that are like those of known servers: MSR-Cambridge's thirteen, by what is published of them.
+//! Makes weeks in the manner of known servers: MSR-Cambridge's thirteen.
 //!
 //! Source: Narayanan, Donnelly, Rowstron: Write off-loading: practical power management for enterprise storage. FAST 2008, for the servers, their week
 //! and their days; Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload sampling. MSST 2016,
@@ -6,7 +6,8 @@
 //!
 //! A server here is a mixture. Writes, and reads of what is written and used, go to hot blocks by Zipf's law; the other reads go to cold blocks, in runs
 //! that begin anywhere, so that a block is read a few times in a week and seldom while it is cached. Days have working hours, and at night one hour in
-//! which writes come in a burst. It is a likeness, not the server: shares are rounded, and sizes are scaled to the number of accesses.
+//! which writes come in a burst. It is a likeness, not the server: sizes are scaled to the number of accesses, and the
+//! shares and exponents below are our choice, so that each server reads or writes most and has the locality that the sources tell; they are not measured.
 
 use std::ops::RangeInclusive;
 
@@ -266,8 +267,8 @@ mod tests {
 
     #[test]
     fn what_is_no_server_and_no_week_is_refused() {
-        let error = Server::named("msr-wev").unwrap_err().to_string();
-        assert!(error.contains("unknown server 'msr-wev' (did you mean 'msr-web'?)"), "{error}");
+        let error = Server::named("msr-wbe").unwrap_err().to_string();
+        assert!(error.contains("unknown server 'msr-wbe' (did you mean 'msr-web'?)"), "{error}");
         assert!(Week::new(&SERVERS[0], 100, 4096, 1).is_err());
     }
 }
