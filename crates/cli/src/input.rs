@@ -85,22 +85,21 @@ pub fn reading(paths: &[PathBuf]) -> Bar {
     Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }
 
-/// Says on standard error what is wrong with a trace that was opened, if anything is.
+/// Says on standard error what is wrong with a trace that was opened, if anything is: malformed records, and times that are no clock.
 fn warn_of_trace(trace: &Trace) {
-    // Files of earlier versions do not say what their times are like.
-    let about = Description { times: Some(trace.times()), ..trace.description().clone() };
-    warn(trace.name(), &about);
+    warn(trace.name(), trace.description());
+    let (times, requests) = (trace.times(), trace.description().requests);
+    if let Some(refusal) = times.refusal(requests) {
+        let name = trace.name();
+        eprintln!("flashwise: {name}: nothing is said per day or per year, since its times are no clock: {refusal}");
+    } else if let Some(disorder) = times.disorder(requests) {
+        eprintln!("flashwise: {}: {disorder}", trace.name());
+    }
 }
 
-/// Says on standard error how many malformed records of the trace called `name` were passed over, and whether its times are a clock.
+/// Says on standard error how many malformed records of the trace called `name` were passed over, if any were.
 pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
         eprintln!("flashwise: {name}: {} malformed records were passed over", about.malformed_records);
-    }
-    let Some(times) = about.times else { return };
-    if let Some(refusal) = times.refusal(about.requests) {
-        eprintln!("flashwise: {name}: nothing is said per day or per year, since its times are no clock: {refusal}");
-    } else if let Some(disorder) = times.disorder(about.requests) {
-        eprintln!("flashwise: {name}: {disorder}");
     }
 }

@@ -12,15 +12,21 @@ pub struct Times {
     pub earliest_us: i64,
     /// The latest time that is not absurd, in microseconds since the first request.
     pub latest_us: i64,
-    /// Requests with an earlier time than the request before them.
+    /// Requests with an earlier time than the request before them. Many traces have some, by microseconds: requests end in another order
+    /// than they begin.
     pub out_of_order_requests: u64,
+    /// Requests more than a second earlier than one before them.
+    #[serde(default)]
+    pub late_requests: u64,
     /// Requests with absurd times: more than a year away from those of most requests.
     pub absurd_requests: u64,
 }
 
 /// Times that are further apart than this do not belong to one trace.
 const YEAR_US: i64 = 365 * 86_400 * 1_000_000;
-/// Where more of the requests than this are out of order or absurd, times are not a clock.
+/// Requests that are earlier than one before them by no more than this are told in another order than they came in.
+const LATE_US: i64 = 1_000_000;
+/// Where more of the requests than this are late or absurd, times are not a clock.
 const REFUSED_SHARE: f64 = 0.1;
 
 impl Times {
@@ -34,10 +40,10 @@ impl Times {
         (self.earliest_us..=self.latest_us).contains(&time_us)
     }
 
-    /// How many of `requests` are out of order or absurd, in words; nothing where none is.
+    /// How many of `requests` are late or absurd, in words; nothing where none is.
     pub fn disorder(&self, requests: u64) -> Option<String> {
-        let Times { out_of_order_requests: disordered, absurd_requests: absurd, .. } = *self;
-        let order = (disordered > 0).then(|| format!("{} earlier than the request before", human::count(disordered)));
+        let Times { late_requests: late, absurd_requests: absurd, .. } = *self;
+        let order = (late > 0).then(|| format!("{} more than a second earlier than one before", human::count(late)));
         let absurd = (absurd > 0).then(|| format!("{} more than a year away from most", human::count(absurd)));
         let found: Vec<String> = order.into_iter().chain(absurd).collect();
         (!found.is_empty()).then(|| format!("of {}, {}", human::counted(requests, "request"), found.join(" and ")))
@@ -45,7 +51,7 @@ impl Times {
 
     /// Why nothing can be said per day or per year of a trace of `requests`, if so.
     pub fn refusal(&self, requests: u64) -> Option<String> {
-        let wrong = self.out_of_order_requests.max(self.absurd_requests);
+        let wrong = self.late_requests.max(self.absurd_requests);
         if wrong as f64 <= REFUSED_SHARE * requests as f64 {
             return None;
         }
@@ -80,6 +86,7 @@ pub struct Clock {
     start_us: i64,
     previous_us: i64,
     out_of_order: u64,
+    late: u64,
     requests: u64,
     /// The era of the last request.
     current: Option<Era>,
@@ -95,6 +102,7 @@ impl Clock {
     pub fn tick(&mut self, time_us: i64) {
         match &mut self.current {
             Some(era) if era.is_near(time_us) => {
+                self.late += u64::from(time_us < era.last_us.saturating_sub(LATE_US));
                 era.first_us = era.first_us.min(time_us);
                 era.last_us = era.last_us.max(time_us);
                 era.requests += 1;
@@ -145,6 +153,7 @@ impl Clock {
             earliest_us: most.first_us.saturating_sub(self.start_us),
             latest_us: most.last_us.saturating_sub(self.start_us),
             out_of_order_requests: self.out_of_order,
+            late_requests: self.late,
             absurd_requests: self.requests - most.requests,
         }
     }
@@ -170,7 +179,7 @@ mod tests {
         assert_eq!((forth.disorder(1000), forth.refusal(1000)), (None, None));
         assert_eq!(
             back.refusal(1000).unwrap(),
-            "of 1,000 requests, 999 earlier than the request before; expected at most 10% of them"
+            "of 1,000 requests, 998 more than a second earlier than one before; expected at most 10% of them"
         );
     }
 
@@ -184,7 +193,7 @@ mod tests {
         assert_eq!((found.duration_us(), found.absurd_requests), (998_000_000, 3));
         assert_eq!(found.out_of_order_requests, 2, "after the far future, and at the second zero");
         assert!(found.hold(start + 1_000_000) && !found.hold(0) && !found.hold(i64::MAX));
-        let said = "of 1,000 requests, 2 earlier than the request before and 3 more than a year away from most";
+        let said = "of 1,000 requests, 3 more than a year away from most";
         assert_eq!((found.disorder(1000).unwrap().as_str(), found.refusal(1000)), (said, None));
     }
 
