@@ -2,7 +2,7 @@
 //! come of it.
 //!
 //! [`simulate`] runs policies over the accesses of a [`Trace`](flashwise_trace::Trace); [`cache_simulation`] runs the whole cache over the
-//! requests themselves; [`endurance`] tells what algorithms wear out.
+//! requests themselves; [`endurance`] tells what algorithms wear out; [`wlfc`] runs caches that evict whole buckets.
 
 pub mod array;
 pub mod cache_run;
@@ -16,3 +16,4 @@ pub mod online;
 pub mod results;
 pub mod simulate;
 pub mod size;
+pub mod wlfc;

@@ -11,7 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow};
+use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::{Cell, Column, array_of};
 
@@ -31,6 +31,7 @@ fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     all.retain(|column| column.cells.iter().any(|cell| !cell.text().is_empty()) || !column.nullable);
     all.extend(group_of(RamFigures::COLUMNS, &rows.iter().map(|row| row.ram.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(CacheFigures::COLUMNS, &rows.iter().map(|row| row.cache.as_ref()).collect::<Vec<_>>()));
+    all.extend(group_of(BucketFigures::COLUMNS, &rows.iter().map(|row| row.buckets.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(EnduranceFigures::COLUMNS, &rows.iter().map(|row| row.endurance.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(ArrayFigures::COLUMNS, &rows.iter().map(|row| row.array.as_ref()).collect::<Vec<_>>()));
     all
@@ -126,9 +127,10 @@ mod tests {
         let (replacements, evictions, write_traffic_blocks) = (Some(0), Some(0), Some(0));
         let whole = || ResultRow { replacements, evictions, write_traffic_blocks, ..ResultRow::default() };
         let row = ResultRow { cache: Some(CacheFigures::default()), ..whole() };
+        let buckets = ResultRow { buckets: Some(BucketFigures::default()), ..whole() };
         let worn = ResultRow { endurance: Some(EnduranceFigures::default()), ..whole() };
         let array = ResultRow { array: Some(ArrayFigures::default()), ..whole() };
-        for row in [whole(), row, worn, array] {
+        for row in [whole(), row, buckets, worn, array] {
             let json = serde_json::to_value(&row).unwrap();
             let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
             let columns = columns_of(std::slice::from_ref(&row));

@@ -307,14 +307,16 @@ impl BLike {
         self.index.insert(block, slot);
         self.owners[slot as usize] = block;
         self.dirty[slot as usize] = dirty;
-        self.live[self.bucket_of(slot) as usize] += 1;
+        let bucket = self.bucket_of(slot);
+        self.live[bucket as usize] += 1;
         hit
     }
 
     fn forget(&mut self, block: u64) -> bool {
         let Some(slot) = self.index.remove(&block) else { return false };
         self.owners[slot as usize] = NOBODY;
-        self.live[self.bucket_of(slot) as usize] -= 1;
+        let bucket = self.bucket_of(slot);
+        self.live[bucket as usize] -= 1;
         true
     }
 
@@ -335,7 +337,7 @@ impl BLike {
         }
         let bucket = self.free.pop_front().expect("a bucket was evicted");
         self.open = Open { bucket, next_page: 0 };
-        self.schedule.add(Work::Await { bucket });
+        self.schedule.wait_for(bucket);
     }
 
     /// Says in the journal what it has not been told.
@@ -378,6 +380,7 @@ impl BLike {
         }
         self.unsaid += 1;
         self.say();
+        self.used.remove(bucket);
         self.release(bucket);
         true
     }
@@ -387,8 +390,8 @@ impl BLike {
         bucket * slots..(bucket + 1) * slots
     }
 
+    /// A bucket that is not in use any more is free.
     fn release(&mut self, bucket: u32) {
-        self.used.remove(bucket);
         self.free.push_back(bucket);
         self.schedule.add(Work::Release { bucket });
     }
@@ -402,7 +405,8 @@ impl BLike {
         self.written = 0;
         let slots = self.config.bucket_pages * self.config.page_blocks;
         let live_max = (f64::from(slots) * self.config.live_share_max) as u32;
-        let mut buckets: Vec<u32> = self.used.from_back(USED).filter(|bucket| self.live[*bucket as usize] <= live_max).collect();
+        let mut buckets: Vec<u32> =
+            self.used.from_back(USED).filter(|bucket| self.live[*bucket as usize] <= live_max).collect();
         buckets.sort_by_key(|bucket| self.live[*bucket as usize]);
         let mut moved = 0;
         for bucket in buckets {
@@ -414,6 +418,8 @@ impl BLike {
             if moved > slots {
                 break;
             }
+            // What makes room for its logs does not evict it.
+            self.used.remove(bucket);
             self.move_out(bucket);
             self.release(bucket);
         }
@@ -440,11 +446,8 @@ impl BLike {
             }
             let page = self.open.bucket * self.config.bucket_pages + self.open.next_page;
             for ((block, old), slot) in logs.iter().zip(page * page_blocks..) {
-                // Making room may have evicted it.
-                if self.index.get(block) == Some(old) {
-                    let dirty = self.dirty[*old as usize];
-                    self.place(*block, slot, dirty);
-                }
+                let dirty = self.dirty[*old as usize];
+                self.place(*block, slot, dirty);
                 self.counts.copy_blocks += 1;
             }
             self.counts.padding_blocks += u64::from(page_blocks) - logs.len() as u64;

@@ -61,7 +61,7 @@ impl Managed {
             Step::Append { bucket, page: at, pages, .. } => {
                 let program = Operation::Program { page: page(bucket, at), pages };
                 if at == 0 {
-                    self.schedule.add(Work::Await { bucket });
+                    self.schedule.wait_for(bucket);
                 }
                 self.schedule.add(Work::Flash(program));
             }

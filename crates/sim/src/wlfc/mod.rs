@@ -11,4 +11,7 @@ mod simulation;
 
 pub use b_like::{BLike, BLikeConfig};
 pub use managed::Managed;
-pub use simulation::{BucketCounts, BucketError, BucketJob, BucketResult, BucketSettings, System, simulate_buckets};
+pub use simulation::{
+    BucketCounts, BucketError, BucketJob, BucketResult, BucketSettings, Latencies, RAM_BYTES, System, run_buckets,
+    simulate_buckets,
+};

@@ -24,9 +24,10 @@ pub(super) enum Work {
     Release {
         bucket: u32,
     },
-    /// A bucket has to be released first.
+    /// A bucket has to be released so often first; see [`Schedule::wait_for`].
     Await {
         bucket: u32,
+        releases: u32,
     },
 }
 
@@ -50,8 +51,13 @@ struct Job {
     done: usize,
 }
 
-/// A bucket whose release is among the background work that is not done yet.
-const PENDING: u64 = u64::MAX;
+/// How often a bucket was released, and when last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Released {
+    asked: u32,
+    done: u32,
+    at_ns: u64,
+}
 
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -66,7 +72,7 @@ pub(super) struct Schedule {
     jobs: Vec<Job>,
     free_jobs: Vec<usize>,
     count: u64,
-    released_ns: Vec<u64>,
+    released: Vec<Released>,
     work: Vec<Work>,
 }
 
@@ -86,7 +92,7 @@ impl Schedule {
             jobs: Vec::new(),
             free_jobs: Vec::new(),
             count: 0,
-            released_ns: vec![0; buckets as usize],
+            released: vec![Released::default(); buckets as usize],
             work: Vec::new(),
         }
     }
@@ -111,9 +117,15 @@ impl Schedule {
     #[inline]
     pub fn add(&mut self, work: Work) {
         if let Work::Release { bucket } = work {
-            self.released_ns[bucket as usize] = PENDING;
+            self.released[bucket as usize].asked += 1;
         }
         self.work.push(work);
+    }
+
+    /// What is added from now on needs a bucket, whose releases were added before.
+    pub fn wait_for(&mut self, bucket: u32) {
+        let releases = self.released[bucket as usize].asked;
+        self.add(Work::Await { bucket, releases });
     }
 
     /// The request is answered when all that was added is done; returns how long that takes.
@@ -189,15 +201,16 @@ impl Schedule {
                 *free
             }
             Work::Release { bucket } => {
-                self.released_ns[bucket as usize] = now_ns;
+                let released = &mut self.released[bucket as usize];
+                (released.done, released.at_ns) = (released.done + 1, now_ns);
                 now_ns
             }
-            Work::Await { bucket } => {
+            Work::Await { bucket, releases } => {
                 // What is waited for was asked for earlier, and waits for nothing later.
-                while self.released_ns[bucket as usize] == PENDING {
+                while self.released[bucket as usize].done < releases {
                     self.go_on();
                 }
-                now_ns.max(self.released_ns[bucket as usize])
+                now_ns.max(self.released[bucket as usize].at_ns)
             }
         }
     }
@@ -246,7 +259,7 @@ mod tests {
         assert_eq!(us(schedule.reply()), 500.0);
         schedule.end();
         schedule.begin();
-        schedule.add(Work::Await { bucket: 0 });
+        schedule.wait_for(0);
         schedule.add(Work::Flash(Operation::Program { page: 0, pages: 1 }));
         assert_eq!(us(schedule.reply()), 50.0 + 12_360.0 + 5000.0 + 500.0 - 500.0);
     }
