@@ -53,6 +53,11 @@ pub struct EnduranceOptions {
 impl EnduranceOptions {
     /// The first option that is given, as it is written.
     pub fn given(&self) -> Option<&'static str> {
+        self.all_given().next()
+    }
+
+    /// All that are given.
+    pub fn all_given(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("--write-buffers", self.write_buffers.is_some()),
             ("--gc-victim", self.gc_victim.is_some()),
@@ -64,7 +69,7 @@ impl EnduranceOptions {
             ("--drive-writes-per-day", self.drive_writes_per_day.is_some()),
             ("--wfue-alpha", self.wfue_alpha.is_some()),
         ];
-        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
     }
 
     /// The settings; those of the cache as a whole are set by others.

@@ -69,6 +69,8 @@ pub(super) struct Schedule {
     now_ns: u64,
     /// When jobs can go on, the earliest first, with when they came.
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    /// Jobs that go on when a bucket is released.
+    waiting: Vec<usize>,
     jobs: Vec<Job>,
     free_jobs: Vec<usize>,
     count: u64,
@@ -89,6 +91,7 @@ impl Schedule {
             block_ns: service.transfer_mb_per_s.map_or(ns(device.read_latency_us), block_ns),
             now_ns: 0,
             queue: BinaryHeap::new(),
+            waiting: Vec::new(),
             jobs: Vec::new(),
             free_jobs: Vec::new(),
             count: 0,
@@ -134,6 +137,10 @@ impl Schedule {
         let (work, began_ns) = (std::mem::take(&mut self.work), self.now_ns);
         let mut done = 0;
         while done < work.len() {
+            // What is waited for was asked for earlier, and waits for nothing later.
+            while self.waits(&work, done) {
+                self.go_on();
+            }
             (self.now_ns, done) = self.stage(&work, done, self.now_ns);
         }
         self.work = work;
@@ -166,6 +173,11 @@ impl Schedule {
     fn go_on(&mut self) {
         let Reverse((at_ns, _, number)) = self.queue.pop().expect("there is background work");
         let mut work = std::mem::take(&mut self.jobs[number].work);
+        if self.waits(&work, self.jobs[number].done) {
+            self.jobs[number].work = work;
+            self.waiting.push(number);
+            return;
+        }
         let (done_ns, done) = self.stage(&work, self.jobs[number].done, at_ns);
         let ended = done == work.len();
         if ended {
@@ -177,6 +189,16 @@ impl Schedule {
         } else {
             self.put(done_ns, number);
         }
+    }
+
+    /// Whether what comes next needs a bucket that is not released yet.
+    #[inline]
+    fn waits(&self, work: &[Work], next: usize) -> bool {
+        let needs = work[next..].iter().map_while(|work| match work {
+            Work::Await { bucket, releases } => Some(self.released[*bucket as usize].done < *releases),
+            _ => None,
+        });
+        needs.into_iter().any(|needed| needed)
     }
 
     /// Does what goes side by side from `first` on; returns when that is done, and what is next.
@@ -203,15 +225,12 @@ impl Schedule {
             Work::Release { bucket } => {
                 let released = &mut self.released[bucket as usize];
                 (released.done, released.at_ns) = (released.done + 1, now_ns);
+                while let Some(job) = self.waiting.pop() {
+                    self.put(now_ns, job);
+                }
                 now_ns
             }
-            Work::Await { bucket, releases } => {
-                // What is waited for was asked for earlier, and waits for nothing later.
-                while self.released[bucket as usize].done < releases {
-                    self.go_on();
-                }
-                now_ns.max(self.released[bucket as usize].at_ns)
-            }
+            Work::Await { bucket, .. } => now_ns.max(self.released[bucket as usize].at_ns),
         }
     }
 }
