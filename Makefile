@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-kernel admission-table
+.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -53,6 +53,11 @@ bench-serve:
 bench-larc:
 	cargo build --release -p flashwise -p flashwise-benches --bins
 	target/release/bench_larc --svg docs/larc.svg
+
+# WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.
+bench-wlfc:
+	cargo build --release -p flashwise-benches --bin bench_wlfc
+	target/release/bench_wlfc --svg docs/wlfc.svg
 
 # What bcache, dm-cache, dm-writecache and flashwise write on flash and backend, in a guest of QEMU; the trace of a database only with
 # FLASHWISE_TRACES. Takes an hour or more.

@@ -1,6 +1,7 @@
 //! Workloads and clocks that the benchmarks share.
 
 pub mod larc;
+pub mod wlfc;
 
 use std::time::Instant;
 

@@ -64,6 +64,23 @@ impl ArrayOptions {
         devices || self.arrivals.is_some()
     }
 
+    /// The options that are given, as they are written.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("--admission", !self.admissions.is_empty()),
+            ("--cache-device", self.cache_device.is_some()),
+            ("--storage-device", self.storage_device.is_some()),
+            ("--storage-size", self.storage_size.is_some()),
+            ("--arrivals", self.arrivals.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    /// The storage's device, if it was named.
+    pub fn storage_device(&self) -> Option<TierModel> {
+        self.storage_device
+    }
+
     /// The rules; none is the policy alone.
     pub fn rules(&self) -> Vec<Option<TraceRule>> {
         if self.admissions.is_empty() {

@@ -7,11 +7,15 @@ use clap::{Args, ValueEnum};
 use flashwise_core::cache::settings::{Live, Setting, SettingError, Settings, Value};
 use flashwise_core::filter::Filter;
 use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_device::TierModel;
 use flashwise_device::flash::profile::Profile;
 use flashwise_sim::cache_settings::{Ram, simulated};
 use flashwise_sim::endurance;
+use flashwise_sim::experiment::check_buckets;
 use flashwise_sim::results::WearLimits;
+use flashwise_sim::wlfc::{BucketSettings, System};
 
+use crate::buckets::BucketOptions;
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
 use crate::help;
@@ -29,6 +33,13 @@ pub enum Layout {
     Log,
     /// In erase units that are written and reset whole.
     Containers,
+    /// In buckets of host-managed flash.
+    Wlfc,
+    /// The same, behind RAM.
+    #[value(name = "wlfc_c", alias = "wlfc-c")]
+    WlfcC,
+    /// In buckets of a conventional SSD.
+    BLike,
 }
 
 /// What the whole cache is made of; `None` is the default.
@@ -36,7 +47,8 @@ pub enum Layout {
 #[command(next_help_heading = help::LAYOUT)]
 pub struct CacheOptions {
     /// Where cached blocks lie. none: nowhere, what policies decide; in-place: each at a place of its own on a modelled SSD; log: the whole
-    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c. An option of one
+    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c; wlfc, wlfc_c, b-like:
+    /// caches of their own that evict whole buckets, with no policy beside them. An option of one
     /// layout names it, and so does an algorithm. Of the log --size is the size of the flash, at least 11 erase units; its blocks are 4KiB and keep
     /// their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB
     /// regions that are accessed are placed one after the other. With --device or an option of one it lies on a modelled SSD. Of a recording flushes, trims, zeroes and the flag fua count too [default: none]
@@ -52,6 +64,8 @@ pub struct CacheOptions {
     settings: SimulateSettings,
     #[command(flatten)]
     endurance: EnduranceOptions,
+    #[command(flatten)]
+    buckets: BucketOptions,
 }
 
 /// A value with the text that it was read from.
@@ -110,6 +124,8 @@ pub enum Model {
     Log(Settings, Option<endurance::Settings>, WearLimits),
     /// Modelled flash, once for each over-provisioning, and what its wear is compared with.
     Endurance(Vec<endurance::Settings>, WearLimits),
+    /// A cache that evicts whole buckets.
+    Buckets(System),
 }
 
 impl CacheOptions {
@@ -136,6 +152,12 @@ impl CacheOptions {
             Ok(Model::Endurance(self.worn(limits.device.as_ref()), limits))
         };
         match (self.layout, given, other, device) {
+            (Some(Layout::Wlfc), ..) => Ok(Model::Buckets(System::Wlfc)),
+            (Some(Layout::WlfcC), ..) => Ok(Model::Buckets(System::WlfcC)),
+            (Some(Layout::BLike), ..) => Ok(Model::Buckets(System::BLike)),
+            _ if let Some(option) = self.buckets.given().next() => {
+                misuse(format!("{option} is of --layout wlfc, wlfc_c or b-like; expected one of them with it"))
+            }
             (Some(Layout::None) | None, None, None, None) => match shared {
                 None => Ok(Model::Policy(self.ram.as_ref().map_or(Ram::Bytes(0), |written| written.value))),
                 Some(option) => misuse(format!(
@@ -166,6 +188,30 @@ impl CacheOptions {
     /// Which processes are cached, if that was said.
     pub fn filter(&self) -> Option<Filter> {
         self.settings.0.changes(Live::Clients).then(|| self.settings.0.filter())
+    }
+
+    /// What a cache of buckets is made of, behind which `backend` stands if one was named. `others` are options of other groups that were
+    /// given.
+    pub fn buckets(
+        &self,
+        system: System,
+        backend: Option<TierModel>,
+        others: impl IntoIterator<Item = &'static str>,
+    ) -> anyhow::Result<BucketSettings> {
+        let settings = self.settings.0.names().map(|name| format!("--{name}"));
+        let own = [("--ram", self.ram.is_some()), ("--erase-unit", self.erase_unit.is_some())];
+        let own = own.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+        let over_provision = (!self.over_provision.is_empty()).then_some("--over-provision");
+        let given =
+            own.chain(over_provision).chain(self.endurance.all_given()).chain(self.buckets.given()).chain(others);
+        let given: Vec<String> = given.map(str::to_owned).chain(settings).collect();
+        check_buckets(system, &given).map_err(|error| Misuse(error.to_string()))?;
+        let device = self.endurance.limits()?.device;
+        match &self.over_provision[..] {
+            [] => Ok(self.buckets.settings(device, backend, None)),
+            [one] => Ok(self.buckets.settings(device, backend, Some(one.value))),
+            _ => Err(Misuse("--over-provision: found a list, expected one share for b-like".to_owned()).into()),
+        }
     }
 
     fn server(&self) -> Result<Settings, Misuse> {

@@ -50,9 +50,9 @@ pub struct EnduranceOptions {
 }
 
 impl EnduranceOptions {
-    /// The first option that is given of a device, as it is written: of the log's too, if it is one.
-    pub fn device_given(&self) -> Option<&'static str> {
-        first([
+    /// The options of a device, as they are written, and whether they are given: of the log's too, if it is one.
+    fn of_device(&self) -> [(&'static str, bool); 7] {
+        [
             ("--gc-victim", self.gc_victim.is_some()),
             ("--gc-placement", self.gc_placement.is_some()),
             ("--gc-reserve", self.gc_reserve.is_some()),
@@ -60,12 +60,27 @@ impl EnduranceOptions {
             ("--trim", self.trim.is_some()),
             ("--device", self.device.is_some()),
             ("--drive-writes-per-day", self.drive_writes_per_day.is_some()),
-        ])
+        ]
+    }
+
+    /// Those that are not of the log.
+    fn of_comparison(&self) -> [(&'static str, bool); 2] {
+        [("--write-buffers", self.write_buffers.is_some()), ("--wfue-alpha", self.wfue_alpha.is_some())]
+    }
+
+    /// All options that are given.
+    pub fn all_given(&self) -> impl Iterator<Item = &'static str> {
+        given(self.of_device().into_iter().chain(self.of_comparison()))
+    }
+
+    /// The first option that is given of a device.
+    pub fn device_given(&self) -> Option<&'static str> {
+        given(self.of_device()).next()
     }
 
     /// The first option that is given and is not of the log.
     pub fn compared_given(&self) -> Option<&'static str> {
-        first([("--write-buffers", self.write_buffers.is_some()), ("--wfue-alpha", self.wfue_alpha.is_some())])
+        given(self.of_comparison()).next()
     }
 
     /// The settings; those of the cache as a whole are set by others.
@@ -93,6 +108,6 @@ impl EnduranceOptions {
 }
 
 /// The first of the options that is given.
-fn first<const N: usize>(options: [(&'static str, bool); N]) -> Option<&'static str> {
-    options.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+fn given(options: impl IntoIterator<Item = (&'static str, bool)>) -> impl Iterator<Item = &'static str> {
+    options.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
 }

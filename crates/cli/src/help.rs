@@ -15,6 +15,8 @@ pub enum Topic {
     Layout,
     /// How fast the flash wears out.
     Wear,
+    /// Caches that evict whole buckets.
+    Buckets,
     /// All of it.
     All,
 }
@@ -26,12 +28,15 @@ pub const LAYOUT: &str = "Where blocks lie, and the whole cache that flashwise s
 pub const WEAR: &str = "How fast the flash wears out: --layout in-place, --layout log with --device, or algorithms with a layout of \
                         their own: m, m+, c, h and their kin, ripq+, pannier";
 
+pub const BUCKETS: &str = "Caches that evict whole buckets, one request after the other: --layout wlfc, wlfc_c, b-like";
+
 /// What stands below the one screen.
 pub const MORE: &str = "More options:\n  \
     --help=input      how traces are read: formats, block sizes, malformed records\n  \
     --help=admission  what is admitted, how long requests wait, how long the devices last\n  \
     --help=layout     where blocks lie, and the whole cache of flashwise serve\n  \
     --help=wear       how fast the flash wears out\n  \
+    --help=buckets    caches that evict whole buckets: WLFC, and one modelled after bcache\n  \
     --help=all        all of it";
 
 impl Topic {
@@ -43,6 +48,7 @@ impl Topic {
             Topic::Admission => Some(ADMISSION),
             Topic::Layout => Some(LAYOUT),
             Topic::Wear => Some(WEAR),
+            Topic::Buckets => Some(BUCKETS),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod api;
 mod array;
+mod buckets;
 mod cache;
 mod check;
 mod detach;

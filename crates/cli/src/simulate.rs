@@ -17,6 +17,7 @@ use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, 
 use flashwise_sim::results::{self, ResultRow, WearLimits};
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
+use flashwise_sim::wlfc::{BucketError, BucketJob, System, simulate_buckets};
 use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
 use flashwise_trace::request_file::RequestFile;
@@ -191,6 +192,7 @@ impl Simulate {
                 let (traces, requests) = self.open_with_requests()?;
                 self.run_experiments(&traces, &[Layout::Log(Log { settings, requests: requests.into(), ssd })], &limits)
             }
+            Model::Buckets(system) => self.run_buckets(system),
             Model::Endurance(settings, limits) => {
                 let layouts: Vec<_> = settings.into_iter().map(Layout::Flash).collect();
                 self.run_experiments(&self.open()?, &layouts, &limits)
@@ -215,6 +217,36 @@ impl Simulate {
         let open = |path: &PathBuf| self.input.open_with_requests(path, &filter);
         let opened: Vec<_> = self.traces.iter().map(open).collect::<Result<_, _>>()?;
         Ok(opened.into_iter().unzip())
+    }
+
+    /// A cache that evicts whole buckets.
+    fn run_buckets(&self, system: System) -> anyhow::Result<()> {
+        let own = [
+            ("--policy", !self.policies.is_empty()),
+            ("--epoch", self.epoch.is_some()),
+            ("--html", self.html.is_some()),
+        ];
+        let own = own.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+        let settings = self.cache.buckets(system, self.array.storage_device(), own.chain(self.array.given()))?;
+        let (traces, requests) = self.open_with_requests()?;
+        let job = |trace: usize, _: &(), size, capacity_blocks| {
+            let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
+            BucketJob { trace, system, size, flash_bytes }
+        };
+        let jobs = self.runs(&traces, &[()], job)?;
+        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
+        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
+        let requests: Vec<_> = requests.into_iter().zip(&traces).map(|(file, trace)| (file, trace.len())).collect();
+        let results =
+            simulate_buckets(&requests, jobs, &settings, self.counting(), &bar).map_err(|error| match error {
+                BucketError::Trace(error) => anyhow::Error::new(error),
+                error => Misuse(error.to_string()).into(),
+            })?;
+        drop(bar);
+        let rows: Vec<_> =
+            results.iter().map(|result| ResultRow::of_buckets(&traces[result.job.trace], result)).collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows, table::bucket_results)
     }
 
     fn run_policies(&self) -> anyhow::Result<()> {

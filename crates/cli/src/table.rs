@@ -143,6 +143,46 @@ fn rule_of(row: &ResultRow) -> &str {
     row.admission.as_deref().unwrap_or_default()
 }
 
+/// One line per trace, cache of buckets and size.
+pub fn bucket_results(rows: &[ResultRow]) -> String {
+    let header = [
+        "trace",
+        "layout",
+        "size",
+        "hits",
+        "erased",
+        "per request",
+        "backend",
+        "per request",
+        "latency us",
+        "read us",
+        "write us",
+        "MiB/s",
+        "flash writes",
+        "metadata",
+    ];
+    let cells = |row: &ResultRow| {
+        let Some(buckets) = &row.buckets else { return Vec::new() };
+        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+        vec![
+            human::percent(row.hit_ratio),
+            human::count(buckets.erasures),
+            format!("{:.5}", buckets.erase_ratio),
+            human::count(buckets.backend_accesses),
+            format!("{:.4}", buckets.backend_ratio),
+            number(buckets.latency_mean_us),
+            number(buckets.read_latency_mean_us),
+            number(buckets.write_latency_mean_us),
+            number(buckets.throughput_mib_s),
+            human::count(row.flash_writes_blocks),
+            human::count(buckets.metadata_blocks),
+        ]
+    };
+    let footnote = "hits: share of block accesses; erased: erase blocks; backend: times that it was read or written; latency: mean, of \
+                    reads and of writes, of requests that come one after the other; flash writes and metadata: blocks.";
+    grouped(&header, rows, cells, footnote)
+}
+
 fn rule(admission: &str) -> String {
     if admission.is_empty() { "none".to_owned() } else { admission.to_owned() }
 }

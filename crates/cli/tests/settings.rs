@@ -44,7 +44,7 @@ fn simulate_helps_on_one_screen_and_the_rest_by_topic() {
         let words = help.lines().filter_map(|line| line.trim_start().split(' ').find(|word| word.starts_with("--")));
         words.map(|word| word.trim_end_matches(',').to_owned()).collect()
     };
-    let topics = ["main", "input", "admission", "layout", "wear"];
+    let topics = ["main", "input", "admission", "layout", "wear", "buckets"];
     let each = topics.map(|topic| flags(&succeed(Path::new("."), &["simulate", &format!("--help={topic}")]))).concat();
     for flag in flags(&all) {
         assert!(each.contains(&flag), "{flag} in no topic");

@@ -40,3 +40,4 @@ pub mod sketch;
 pub mod step;
 pub mod streams;
 pub mod table;
+pub mod wlfc;

@@ -32,6 +32,7 @@ use crate::online::Online;
 use crate::simulate::Counting;
 use crate::stretch::Ran;
 use crate::whole::WholeRun;
+use crate::wlfc::System;
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
@@ -146,7 +147,7 @@ pub enum ExperimentError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error("{algorithm} and {with}: {reason}")]
-    Meaningless { algorithm: String, with: &'static str, reason: &'static str },
+    Meaningless { algorithm: String, with: String, reason: &'static str },
 }
 
 /// What does not go together, and why.
@@ -192,6 +193,37 @@ const MEANINGLESS: [(&str, Combined, &str); 7] = [
     ),
 ];
 
+/// Options that mean nothing to a cache that evicts whole buckets, and why.
+const MEANINGLESS_TO_BUCKETS: [(&[&str], &[System], &str); 9] = [
+    (&["--policy"], &System::ALL, "it decides itself what it keeps"),
+    (&["--admission"], &System::ALL, "it decides itself what it takes in"),
+    (&["--arrivals"], &System::ALL, "its requests come one after the other, each when the one before it is answered"),
+    (&["--epoch", "--html"], &System::ALL, "its figures are those of the whole run"),
+    (&["--ram"], &System::ALL, "only wlfc_c has RAM, which is 64MiB"),
+    (&["--bucket", "--device", "--storage-device"], &[], ""),
+    (&["--write-queue", "--halving", "--refresh"], &[System::BLike], "it has neither a write queue nor read copies"),
+    (&["--journal-logs"], &[System::Wlfc, System::WlfcC], "it has no journal"),
+    (&["--over-provision"], &[System::Wlfc, System::WlfcC], "it has no spare flash: it needs none"),
+];
+
+/// Refuses what does not go with a cache that evicts whole buckets, of the options that were given.
+///
+/// # Errors
+/// The first option that means nothing to it, with the reason.
+pub fn check_buckets(system: System, given: &[String]) -> Result<(), ExperimentError> {
+    for option in given {
+        let known = MEANINGLESS_TO_BUCKETS.iter().find(|(options, ..)| options.contains(&option.as_str()));
+        let reason = match known {
+            Some((_, systems, reason)) if systems.contains(&system) => *reason,
+            Some(_) => continue,
+            None => "the option is of another layout",
+        };
+        let (algorithm, with) = (format!("--layout {}", system.name()), option.clone());
+        return Err(ExperimentError::Meaningless { algorithm, with, reason });
+    }
+    Ok(())
+}
+
 /// Whether a job has what does not go with an experiment.
 type Combined = fn(&Job, &Experiment) -> bool;
 
@@ -204,9 +236,11 @@ impl Experiment {
     pub fn check(&self, job: &Job) -> Result<(), ExperimentError> {
         match MEANINGLESS.iter().find(|(_, combined, _)| combined(job, self)) {
             None => Ok(()),
-            Some(&(with, _, reason)) => {
-                Err(ExperimentError::Meaningless { algorithm: job.algorithm.to_string(), with, reason })
-            }
+            Some(&(with, _, reason)) => Err(ExperimentError::Meaningless {
+                algorithm: job.algorithm.to_string(),
+                with: with.to_owned(),
+                reason,
+            }),
         }
     }
 

@@ -2,7 +2,7 @@
 //! come of it.
 //!
 //! [`experiment`] runs every cache over the accesses of a [`Trace`](flashwise_trace::Trace), or over the requests themselves; [`simulate`] is
-//! its fast path, for policies alone; [`endurance`] tells what algorithms wear out.
+//! its fast path, for policies alone; [`endurance`] tells what algorithms wear out; [`wlfc`] runs caches that evict whole buckets.
 
 pub mod array;
 pub mod cache_run;
@@ -17,3 +17,4 @@ pub mod simulate;
 pub mod size;
 pub mod stretch;
 mod whole;
+pub mod wlfc;

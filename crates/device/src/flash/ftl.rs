@@ -104,6 +104,11 @@ impl<M: Meter> Ftl<M> {
         &self.meter
     }
 
+    /// The same, to be emptied.
+    pub fn meter_mut(&mut self) -> &mut M {
+        &mut self.meter
+    }
+
     fn read(&mut self, page: u32) {
         self.counters.host_reads += 1;
         // A page that holds nothing reads as zeroes, which the map alone tells.

@@ -4,6 +4,7 @@
 //! exactly what it is told and refuses what its medium cannot do. Pages are of one block, 4 KiB; erase units of equally many pages. What flash
 //! is asked to do can be [metered](meter): [`Timing`] tells how long flash of a [`Profile`] is busy with it.
 
+pub mod clock;
 pub mod error;
 pub mod ftl;
 pub mod ftl_config;
@@ -17,6 +18,7 @@ pub mod zoned;
 
 use flashwise_core::step::FlashStep;
 
+pub use clock::Clock;
 pub use error::{DeviceError, StepError, UnitError};
 pub use ftl::Ftl;
 pub use ftl_config::{FtlConfig, GcPlacement};

@@ -8,6 +8,7 @@ use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
 use crate::stretch::Whole;
+use crate::wlfc::BucketCounts;
 use flashwise_device::flash::lifetime;
 use flashwise_device::flash::profile::Profile;
 
@@ -67,6 +68,79 @@ impl TierFigures {
             erasures,
             host_write_amplification: writes.amplification(),
         })
+    }
+}
+
+figures! {
+    /// A cache that evicts whole buckets, at a queue depth of 1. Flash pages are programmed whole.
+    pub struct BucketFigures {
+        /// Size of the flash.
+        flash_bytes: u64, "bytes";
+        /// Requests, flushes included.
+        requests: u64, "requests";
+        /// Reads served from RAM.
+        ram_hits: u64, "block accesses";
+        /// Reads served from flash.
+        flash_hits: u64, "block accesses";
+        /// Erase blocks erased, by the host or by the device.
+        erasures: u64, "erasures";
+        /// Erasures per request.
+        erase_ratio: f64, "erasures per request";
+        /// Times that the backend was read or written.
+        backend_accesses: u64, "accesses";
+        /// Accesses of the backend per request; several may be due to one request.
+        backend_ratio: f64, "accesses per request";
+        /// Blocks read from the backend.
+        backend_read_blocks: u64, "blocks";
+        /// Blocks written to the backend, for clients or to write back.
+        backend_written_blocks: u64, "blocks";
+        /// From a request to its answer, on average over reads and writes; empty if there was none.
+        latency_mean_us: Option<f64>, "us";
+        /// The same of reads.
+        read_latency_mean_us: Option<f64>, "us";
+        /// The same of writes, trims and zeroes.
+        write_latency_mean_us: Option<f64>, "us";
+        /// Bytes read and written per time until the last answer; empty if no time passed.
+        throughput_mib_s: Option<f64>, "MiB/s";
+        /// Flash writes because clients wrote.
+        flash_client_blocks: u64, "blocks";
+        /// Flash writes to copy what was read, to bring copies up to date, and to collect garbage above the device.
+        flash_copy_blocks: u64, "blocks";
+        /// Flash writes to fill pages.
+        padding_blocks: u64, "blocks";
+        /// Flash writes of metadata: tombstones, zeroes and journals.
+        metadata_blocks: u64, "blocks";
+    }
+}
+
+impl BucketFigures {
+    /// Of what was counted with so much flash.
+    pub fn new(counts: &BucketCounts, flash_bytes: u64) -> BucketFigures {
+        let per_request = |number: u64| if counts.requests == 0 { 0.0 } else { number as f64 / counts.requests as f64 };
+        let mean_us = |ns: u64, of: u64| (of > 0).then(|| ns as f64 / of as f64 / 1000.0);
+        let latencies = &counts.latencies;
+        let backend_accesses = counts.backend_reads + counts.backend_writes;
+        let mib = latencies.bytes as f64 / f64::from(1 << 20);
+        BucketFigures {
+            flash_bytes,
+            requests: counts.requests,
+            ram_hits: counts.ram_hits,
+            flash_hits: counts.flash_hits,
+            erasures: counts.erasures,
+            erase_ratio: per_request(counts.erasures),
+            backend_accesses,
+            backend_ratio: per_request(backend_accesses),
+            backend_read_blocks: counts.backend_read_blocks,
+            backend_written_blocks: counts.backend_written_blocks,
+            latency_mean_us: mean_us(latencies.reads_ns + latencies.writes_ns, latencies.reads + latencies.writes),
+            read_latency_mean_us: mean_us(latencies.reads_ns, latencies.reads),
+            write_latency_mean_us: mean_us(latencies.writes_ns, latencies.writes),
+            throughput_mib_s: (counts.elapsed_ns > 0).then(|| mib / (counts.elapsed_ns as f64 / 1e9)),
+            flash_client_blocks: counts.log_blocks,
+            flash_copy_blocks: counts.copy_blocks,
+            padding_blocks: counts.padding_blocks,
+            metadata_blocks: counts.metadata_blocks,
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
 use flashwise_core::cache::Config;
 use flashwise_core::counters::Counters;
+use flashwise_core::format::BLOCK_BYTES;
 
-pub use self::figures::{CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
+pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
 pub use self::output::{parquet, write_csv};
 pub use self::page::page;
 use crate::array::{ArrayEpoch, ArrayFigures};
@@ -19,6 +20,7 @@ use crate::endurance;
 use crate::experiment;
 use crate::simulate::Run;
 use crate::stretch::{Counts, Ran, Stretch};
+use crate::wlfc::BucketResult;
 use flashwise_trace::Trace;
 
 figures! {
@@ -95,6 +97,9 @@ figures! {
     /// What only the whole cache does, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     cache: Option<CacheFigures>;
+    /// What a cache of buckets did, if one was simulated.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    buckets: Option<BucketFigures>;
     /// What the cache wears, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     endurance: Option<EnduranceFigures>;
@@ -187,6 +192,35 @@ impl ResultRow {
 }
 
 impl ResultRow {
+    /// The row of a cache of buckets that ran over `trace`. What it admits and replaces are buckets, of which no blocks are told.
+    pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
+        let BucketResult { job, counts, warmup_accesses } = result;
+        let read_hits = counts.ram_hits + counts.flash_hits;
+        let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
+        ResultRow {
+            trace: trace.name().to_owned(),
+            policy: job.system.name().to_owned(),
+            size: job.size.clone(),
+            capacity_blocks: job.flash_bytes / trace.block_size_bytes(),
+            block_size_bytes: trace.block_size_bytes(),
+            unique_blocks: trace.unique_blocks() as u64,
+            warmup_accesses: *warmup_accesses,
+            accesses,
+            reads: counts.reads,
+            writes: counts.writes,
+            read_hits,
+            write_hits: counts.write_hits,
+            hits,
+            hit_ratio: ratio(hits, accesses),
+            read_hit_ratio: ratio(read_hits, counts.reads),
+            bypasses: counts.bypasses,
+            flash_writes_blocks: counts.flash_written_blocks(),
+            flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
+            buckets: Some(BucketFigures::new(counts, job.flash_bytes)),
+            ..ResultRow::default()
+        }
+    }
+
     /// The row of `run`, whose wear is compared with `reference`, if that was simulated, and with `limits`.
     pub fn of_run(
         trace: &Trace,

@@ -11,7 +11,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
+use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::{Cell, Column, array_of};
 
@@ -39,6 +39,7 @@ fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     all.extend(group_of(RamFigures::COLUMNS, &rows.iter().map(|row| row.ram.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(TierFigures::COLUMNS, &rows.iter().map(|row| row.tiers.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(CacheFigures::COLUMNS, &rows.iter().map(|row| row.cache.as_ref()).collect::<Vec<_>>()));
+    all.extend(group_of(BucketFigures::COLUMNS, &rows.iter().map(|row| row.buckets.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(EnduranceFigures::COLUMNS, &rows.iter().map(|row| row.endurance.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(ArrayFigures::COLUMNS, &rows.iter().map(|row| row.array.as_ref()).collect::<Vec<_>>()));
     all
@@ -145,7 +146,8 @@ mod tests {
             array: Some(ArrayFigures::default()),
             ..whole()
         };
-        for row in [whole(), worn, array, all] {
+        let buckets = ResultRow { buckets: Some(BucketFigures::default()), ..whole() };
+        for row in [whole(), worn, array, all, buckets] {
             let json = serde_json::to_value(&row).unwrap();
             let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
             let columns = columns_of(std::slice::from_ref(&row));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
+use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::Column;
 
@@ -17,6 +17,7 @@ pub fn page() -> String {
     group(&mut page, "A policy behind RAM (`--ram`)", RamFigures::COLUMNS);
     group(&mut page, "RAM and flash (every layout but none)", TierFigures::COLUMNS);
     group(&mut page, "The whole cache (`--layout log`)", CacheFigures::COLUMNS);
+    group(&mut page, "Caches of buckets (`--layout wlfc`, `wlfc_c`, `b-like`)", BucketFigures::COLUMNS);
     group(
         &mut page,
         "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with `--device`)",

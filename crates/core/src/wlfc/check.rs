@@ -1,0 +1,73 @@
+//! What always holds between requests.
+
+use std::collections::HashMap;
+
+use super::bucket::State;
+use super::{NONE, Wlfc};
+
+impl Wlfc {
+    /// Asserts what always holds between requests. Slow; for tests.
+    pub fn check(&self) {
+        let config = &self.config;
+        self.queues.check(config.buckets);
+        self.ram.check();
+        assert!(self.queues.write.len() as u32 <= config.write_queue, "the write queue has no more than it may");
+        assert!(self.queues.read_len() <= config.read_queue, "the read queue has no more than it may");
+        assert!(
+            self.free_frames.len() + self.ram.len() == config.ram_blocks as usize,
+            "a frame is free or holds a block"
+        );
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        let used = self.queues.write.buckets().chain(self.queues.read_copies()).chain(self.queues.gc_buckets());
+        for bucket in used {
+            *counts.entry(self.buckets[bucket as usize].backend).or_default() += 1;
+        }
+        for (backend, copies) in &self.copies {
+            assert_eq!(counts.get(backend), Some(&copies.count), "cache buckets of backend bucket {backend}");
+        }
+        assert_eq!(counts.len(), self.copies.len(), "what has cache buckets is known");
+        self.check_queued();
+        self.check_gc();
+    }
+
+    fn check_queued(&self) {
+        for bucket in self.queues.write.buckets() {
+            let queued = &self.buckets[bucket as usize];
+            assert!(queued.is_write(), "what is in the write queue holds logs");
+            assert_eq!(self.copies_of(queued.backend).write, bucket, "the logs of a backend bucket are in one bucket");
+            assert!(queued.next_page <= self.config.bucket_pages(), "no more is written than fits");
+            for pair in queued.entries.windows(2) {
+                assert!(pair[0].page < pair[1].page, "logs are in the order in which they came");
+            }
+            assert!(queued.entries.last().is_none_or(|entry| entry.page < queued.next_page), "logs were written");
+        }
+        for bucket in self.queues.read_copies() {
+            let queued = &self.buckets[bucket as usize];
+            assert!(!queued.is_write(), "what is in the read queue is a copy");
+            let copies = self.copies_of(queued.backend);
+            assert_eq!(copies.read, bucket, "a backend bucket has one copy");
+            let logs = if copies.write == NONE { 0 } else { self.buckets[copies.write as usize].entries.len() };
+            assert!(queued.fresh as usize <= logs, "a copy has logs that there are");
+            let data = copies.write != NONE
+                && self.buckets[copies.write as usize].entries[..queued.fresh as usize]
+                    .iter()
+                    .any(|entry| entry.log != super::Log::Passed);
+            assert!(!data || queued.state == State::Dirty, "a copy with logs is dirty");
+        }
+    }
+
+    /// Of a backend bucket the older logs are erased before the newer ones, and older copies before newer ones.
+    fn check_gc(&self) {
+        let mut newest: HashMap<(u32, bool), u64> = HashMap::new();
+        let queued = self.queues.write.buckets().chain(self.queues.read_copies());
+        let live: Vec<u32> = queued.collect();
+        for bucket in self.queues.gc_buckets().chain(live) {
+            let bucket = &self.buckets[bucket as usize];
+            if bucket.backend == NONE {
+                continue;
+            }
+            let before = newest.insert((bucket.backend, bucket.is_write()), bucket.epoch);
+            assert!(before < Some(bucket.epoch), "of backend bucket {} the older is erased first", bucket.backend);
+        }
+    }
+}

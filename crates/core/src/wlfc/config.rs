@@ -1,0 +1,124 @@
+//! What a WLFC is like, and what it refuses to be.
+
+use crate::format::BLOCK_BYTES;
+
+/// When a read copy is brought up to date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refresh {
+    /// At each read of a bucket that has newer logs, as section IV.C.1 has it: the whole bucket is read and written again.
+    #[default]
+    Read,
+    /// When the bucket of the logs is evicted. A read takes from the logs what it asks for.
+    Evict,
+}
+
+/// What a WLFC is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Cache buckets.
+    pub buckets: u32,
+    /// Blocks of a bucket, in the cache and in the backend.
+    pub bucket_blocks: u32,
+    /// Blocks of a flash page, which is programmed whole.
+    pub page_blocks: u32,
+    /// Most write buckets.
+    pub write_queue: u32,
+    /// Most read copies.
+    pub read_queue: u32,
+    /// Write buckets that are allocated between two halvings of all priorities.
+    pub halving: u32,
+    /// A write of more bytes goes past the cache.
+    pub large_write_bytes: u64,
+    /// When read copies are brought up to date.
+    pub refresh: Refresh,
+    /// Blocks of the read cache in RAM: 64 MiB of WLFC_c.
+    pub ram_blocks: u32,
+    /// Evicted buckets are erased in the background until so many are free. The paper erases without end.
+    pub free_target: u32,
+    /// Blocks of the backend.
+    pub volume_blocks: u64,
+}
+
+/// Why there is no WLFC like that.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ConfigError {
+    #[error("bucket: found {found} blocks, expected a multiple of the {page_blocks} blocks of a flash page")]
+    Bucket { found: u32, page_blocks: u32 },
+    #[error("{what}: found 0, expected at least 1")]
+    Zero { what: &'static str },
+    #[error("buckets: found {found}, expected at least {least}: one of each queue and {} to spare", Config::SPARE_MIN)]
+    Buckets { found: u32, least: u32 },
+    #[error(
+        "write-queue: {write_queue} write buckets and {read_queue} read copies, expected at most {most} of {buckets} in all"
+    )]
+    Queues { write_queue: u32, read_queue: u32, most: u32, buckets: u32 },
+}
+
+impl Config {
+    /// Buckets that are in neither queue of the cache, so that there is always one to write to.
+    pub const SPARE_MIN: u32 = 2;
+    /// The share of the write queue where none is given; the paper tells none.
+    pub const WRITE_SHARE: f64 = 0.5;
+
+    /// The paper's, as far as it tells: the share `write_share` of the buckets is for writing, and the rest for reading; a 64th of them,
+    /// two at least, to spare. All priorities are halved when as many write buckets were allocated as there may be.
+    pub fn new(buckets: u32, bucket_blocks: u32, page_blocks: u32, write_share: f64) -> Result<Config, ConfigError> {
+        let least = Config::SPARE_MIN + 2;
+        if buckets < least {
+            return Err(ConfigError::Buckets { found: buckets, least });
+        }
+        let queued = buckets - (buckets / 64).max(Config::SPARE_MIN);
+        let write_queue = ((f64::from(queued) * write_share).round() as u32).clamp(1, queued - 1);
+        let config = Config {
+            buckets,
+            bucket_blocks,
+            page_blocks,
+            write_queue,
+            read_queue: queued - write_queue,
+            halving: write_queue,
+            large_write_bytes: u64::from(bucket_blocks) * BLOCK_BYTES as u64,
+            refresh: Refresh::Read,
+            ram_blocks: 0,
+            free_target: u32::MAX,
+            volume_blocks: u64::from(u32::MAX),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let at_least_one = [
+            ("flash page", self.page_blocks),
+            ("bucket", self.bucket_blocks),
+            ("write queue", self.write_queue),
+            ("read queue", self.read_queue),
+            ("halving", self.halving),
+            ("free buckets", self.free_target),
+        ];
+        if let Some((what, _)) = at_least_one.into_iter().find(|(_, number)| *number == 0) {
+            return Err(ConfigError::Zero { what });
+        }
+        let Config { buckets, bucket_blocks, page_blocks, write_queue, read_queue, .. } = *self;
+        if !bucket_blocks.is_multiple_of(page_blocks) {
+            return Err(ConfigError::Bucket { found: bucket_blocks, page_blocks });
+        }
+        if u64::from(write_queue) + u64::from(read_queue) + u64::from(Config::SPARE_MIN) > u64::from(buckets) {
+            let most = buckets.saturating_sub(Config::SPARE_MIN);
+            return Err(ConfigError::Queues { write_queue, read_queue, most, buckets });
+        }
+        Ok(())
+    }
+
+    /// Flash pages of a bucket.
+    pub fn bucket_pages(&self) -> u32 {
+        self.bucket_blocks / self.page_blocks
+    }
+
+    /// Blocks of a backend bucket: fewer at the end of the volume.
+    pub(super) fn extent(&self, backend: u32) -> u32 {
+        let start = u64::from(backend) * u64::from(self.bucket_blocks);
+        (self.volume_blocks - start).min(u64::from(self.bucket_blocks)) as u32
+    }
+}

@@ -1,0 +1,132 @@
+//! What leaves the cache, and where it goes: section IV.C.3, the last step of IV.C.1, and the GC queue of IV.B.3.
+
+use super::bucket::{Log, Oob, State};
+use super::step::Step;
+#[cfg(test)]
+use super::tests;
+use super::{Copies, NONE, Then, Wlfc};
+
+impl Wlfc {
+    /// Does what a request left to be done.
+    #[inline]
+    pub(super) fn background(&mut self, then: Then, steps: &mut Vec<Step>) {
+        match then {
+            Then::Nothing => {}
+            Then::Evict(bucket) => self.evict(bucket, steps),
+            Then::Copy { backend, dirty } => {
+                self.copy(backend, dirty, steps);
+                if self.queues.read_len() > self.config.read_queue {
+                    self.replace(steps);
+                }
+            }
+        }
+    }
+
+    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend.
+    pub(super) fn evict(&mut self, bucket: u32, steps: &mut Vec<Step>) {
+        let backend = self.buckets[bucket as usize].backend;
+        // Writes may go to a newer bucket already, which is not evicted.
+        let copies = Copies { write: bucket, ..self.copies_of(backend) };
+        let whole = self.config.extent(backend);
+        if copies.read != NONE {
+            if self.logs_beyond_copy(&copies) {
+                let dirty = self.buckets[copies.read as usize].state == State::Dirty || self.has_data(bucket);
+                self.load(backend, &copies, 0, whole, steps);
+                self.copy(backend, dirty, steps);
+            }
+            let read = self.copies_of(backend).read;
+            self.buckets[read as usize].fresh = 0;
+        } else if self.has_data(bucket) {
+            self.load(backend, &copies, 0, whole, steps);
+            self.write_back(backend, steps);
+        }
+        self.retire(bucket);
+    }
+
+    /// Replaces the least recently used read copy.
+    fn replace(&mut self, steps: &mut Vec<Step>) {
+        let bucket = self.queues.read_last().expect("the read queue is too long");
+        let backend = self.buckets[bucket as usize].backend;
+        if self.buckets[bucket as usize].state == State::Dirty {
+            // Logs that the copy lacks stay in their bucket. What went past the cache must not be written over.
+            let copies = self.copies_of(backend);
+            let passed = self.logs_over(&copies).iter().any(|entry| entry.log == Log::Passed);
+            let below = if passed && !planted!(self, OverPassed) { copies } else { Copies { write: NONE, ..copies } };
+            self.load(backend, &below, 0, self.config.extent(backend), steps);
+            self.write_back(backend, steps);
+        }
+        self.retire(bucket);
+    }
+
+    /// Writes a backend bucket, which is in memory, to the backend. What it is made of is durable before: else a power failure could lose
+    /// the logs and leave what they made of the backend below a copy that was evicted before them.
+    pub(super) fn write_back(&mut self, backend: u32, steps: &mut Vec<Step>) {
+        let (block, blocks) = (self.first_block(backend), self.config.extent(backend));
+        if !planted!(self, WriteBackFirst) {
+            self.settle_flash(steps);
+        }
+        self.push(Step::WriteBackend { block, blocks }, steps);
+    }
+
+    fn first_block(&self, backend: u32) -> u64 {
+        u64::from(backend) * u64::from(self.config.bucket_blocks)
+    }
+
+    /// Writes a backend bucket, which is in memory with all its logs, to a new read copy.
+    fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
+        let Copies { write, read: old, .. } = self.copies_of(backend);
+        let state = if dirty { State::Dirty } else { State::Read };
+        let bucket = self.allocate(state, backend, steps);
+        if !dirty && !planted!(self, VolatileCopy) {
+            // It will not be written back: the backend must not lose what it was copied from.
+            self.settle_backend(steps);
+        }
+        let blocks = self.config.extent(backend);
+        let oob = Oob { state, backend, epoch: self.epoch, log: Log::Data, at: 0, blocks };
+        let pages = oob.pages(self.config.page_blocks);
+        self.push(Step::Append { bucket, page: 0, pages, oob }, steps);
+        let fresh = if write == NONE { 0 } else { self.buckets[write as usize].entries.len() as u32 };
+        self.buckets[bucket as usize].next_page = pages;
+        self.buckets[bucket as usize].fresh = fresh;
+        if old != NONE {
+            self.retire(old);
+        }
+        self.queues.read_insert(bucket);
+    }
+
+    /// Moves a bucket, whose content is elsewhere or does not count any more, to the GC queue.
+    pub(super) fn retire(&mut self, bucket: u32) {
+        self.queues.retire(bucket);
+        let copies = self.copies.get_mut(&self.buckets[bucket as usize].backend).expect("it is of a backend bucket");
+        if copies.write == bucket {
+            copies.write = NONE;
+        }
+        if copies.read == bucket {
+            copies.read = NONE;
+        }
+    }
+
+    /// Erases the bucket that was evicted first, if one was: once what took its place is durable, and the reset before it.
+    pub(super) fn erase(&mut self, steps: &mut Vec<Step>) -> bool {
+        let Some(bucket) = self.gc_next() else { return false };
+        if !planted!(self, ResetAtOnce) {
+            self.settle(steps);
+        }
+        self.push(Step::Reset { bucket }, steps);
+        self.queues.erased(bucket);
+        // What was never a bucket's whole content has no backend bucket.
+        let backend = self.buckets[bucket as usize].backend;
+        if let Some(copies) = self.copies.get_mut(&backend) {
+            copies.count -= 1;
+            if copies.count == 0 {
+                self.copies.remove(&backend);
+            }
+        }
+        true
+    }
+
+    #[cfg(not(test))]
+    fn gc_next(&self) -> Option<u32> {
+        self.queues.gc_first()
+    }
+}

@@ -1,0 +1,104 @@
+//! What a WLFC counts.
+
+use super::bucket::{Log, State};
+use super::step::Step;
+
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident,)*) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Figures {
+            $($(#[$doc])* pub $figure: u64,)*
+        }
+
+        impl std::ops::Sub for Figures {
+            type Output = Figures;
+
+            /// What happened after `before`.
+            fn sub(self, before: Figures) -> Figures {
+                Figures { $($figure: self.$figure - before.$figure,)* }
+            }
+        }
+    };
+}
+
+figures! {
+    /// Requests, flushes included.
+    requests,
+    /// Blocks that clients read.
+    read_blocks,
+    /// Blocks that clients wrote, zeroes included.
+    written_blocks,
+    /// Blocks read from RAM.
+    ram_hits,
+    /// Blocks read whose newest content was on flash.
+    read_hits,
+    /// Blocks written whose backend bucket had a write bucket.
+    write_hits,
+    /// Blocks written past the cache.
+    passed_blocks,
+    /// Blocks in logs.
+    log_blocks,
+    /// Blocks programmed to fill pages that data does not fill.
+    padding_blocks,
+    /// Blocks in read copies.
+    copy_blocks,
+    /// Blocks programmed without data: tombstones and zeroes.
+    metadata_blocks,
+    /// Blocks read from flash.
+    flash_read_blocks,
+    /// Cache buckets reset.
+    resets,
+    /// Times that the backend was read.
+    backend_reads,
+    /// Times that the backend was written.
+    backend_writes,
+    /// Blocks read from the backend.
+    backend_read_blocks,
+    /// Blocks written to the backend.
+    backend_written_blocks,
+}
+
+impl Figures {
+    /// Counts a step on a device.
+    #[inline]
+    pub(super) fn count(&mut self, step: &Step, page_blocks: u32) {
+        match *step {
+            Step::Append { pages, oob, .. } => {
+                let (programmed, blocks) = (u64::from(pages) * u64::from(page_blocks), u64::from(oob.blocks));
+                match (oob.log, oob.state) {
+                    (Log::Zeroes | Log::Passed, _) => self.metadata_blocks += programmed,
+                    (Log::Data, State::Write) => {
+                        self.log_blocks += blocks;
+                        self.padding_blocks += programmed - blocks;
+                    }
+                    (Log::Data, State::Read | State::Dirty) => {
+                        self.copy_blocks += blocks;
+                        self.padding_blocks += programmed - blocks;
+                    }
+                }
+            }
+            Step::ReadFlash { blocks, .. } => self.flash_read_blocks += u64::from(blocks),
+            Step::Reset { .. } => self.resets += 1,
+            Step::ReadBackend { blocks, .. } => {
+                self.backend_reads += 1;
+                self.backend_read_blocks += u64::from(blocks);
+            }
+            Step::WriteBackend { blocks, .. } | Step::ZeroBackend { blocks, .. } => {
+                self.backend_writes += 1;
+                self.backend_written_blocks += u64::from(blocks);
+            }
+            _ => {}
+        }
+    }
+
+    /// Blocks programmed, for whatever reason.
+    pub fn flash_written_blocks(&self) -> u64 {
+        self.log_blocks + self.padding_blocks + self.copy_blocks + self.metadata_blocks
+    }
+
+    /// Times that the backend was read or written.
+    pub fn backend_accesses(&self) -> u64 {
+        self.backend_reads + self.backend_writes
+    }
+}

@@ -1,0 +1,251 @@
+//! Where the newest content of blocks is, and the steps that bring it to memory.
+
+use super::bucket::{Entry, Log};
+use super::pieces::{BLOCK, Piece};
+use super::step::Step;
+use super::{Copies, NONE, Wlfc};
+
+/// Blocks of a range that were found, a bit each; kept for its memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cover {
+    words: Vec<u64>,
+    /// Steps that lay logs over what they cover.
+    logs: Vec<Step>,
+}
+
+impl Cover {
+    fn clear(&mut self, blocks: u32) {
+        self.words.clear();
+        self.words.resize(blocks.div_ceil(64) as usize, 0);
+    }
+
+    fn has(&self, block: u32) -> bool {
+        self.words[block as usize / 64] >> (block % 64) & 1 == 1
+    }
+
+    fn add(&mut self, block: u32) {
+        self.words[block as usize / 64] |= 1 << (block % 64);
+    }
+
+    /// Adds what is missing of `from..to`, and tells it run by run.
+    fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
+        let mut at = from;
+        while at < to {
+            if self.has(at) {
+                at += 1;
+                continue;
+            }
+            let start = at;
+            while at < to && !self.has(at) {
+                self.add(at);
+                at += 1;
+            }
+            found(start, at);
+        }
+    }
+}
+
+/// The first and the end of blocks, if there are any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Span(u32, u32);
+
+impl Span {
+    const EMPTY: Span = Span(u32::MAX, 0);
+
+    fn add(&mut self, from: u32, to: u32) {
+        *self = Span(self.0.min(from), self.1.max(to));
+    }
+}
+
+impl Wlfc {
+    /// The logs that lie over a backend bucket's read copy or, if it has none, over the backend.
+    pub(super) fn logs_over(&self, copies: &Copies) -> &[Entry] {
+        if copies.write == NONE {
+            return &[];
+        }
+        &self.buckets[copies.write as usize].entries[self.fresh(copies)..]
+    }
+
+    /// Logs that are in the read copy.
+    #[inline]
+    pub(super) fn fresh(&self, copies: &Copies) -> usize {
+        if copies.read == NONE { 0 } else { self.buckets[copies.read as usize].fresh as usize }
+    }
+
+    /// Whether there are logs that the read copy, if there is one, does not have.
+    #[inline]
+    pub(super) fn logs_beyond_copy(&self, copies: &Copies) -> bool {
+        copies.write != NONE && self.buckets[copies.write as usize].entries.len() > self.fresh(copies)
+    }
+
+    /// Whether a bucket of logs, if it is one, has anything that the backend may not have.
+    pub(super) fn has_data(&self, write: u32) -> bool {
+        write != NONE && self.buckets[write as usize].entries.iter().any(|entry| entry.log != Log::Passed)
+    }
+
+    /// Whether the cache may have newer content for any of the blocks than the backend.
+    pub(super) fn has_newer(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
+        if copies.read != NONE && self.buckets[copies.read as usize].state == super::State::Dirty {
+            return true;
+        }
+        let touches = |entry: &Entry| entry.at < at + blocks && at < entry.at + entry.blocks;
+        copies.write != NONE
+            && self.buckets[copies.write as usize]
+                .entries
+                .iter()
+                .any(|entry| entry.log != Log::Passed && touches(entry))
+    }
+
+    /// How many of the blocks have their newest content on flash.
+    pub(super) fn cached(&mut self, copies: &Copies, at: u32, blocks: u32) -> u32 {
+        let mut cover = std::mem::take(&mut self.cover);
+        cover.clear(blocks);
+        let (mut found, mut passed) = (0, 0);
+        for entry in self.logs_over(copies).iter().rev() {
+            let (from, to) = within(entry, at, blocks);
+            cover.add_missing(from, to, |from, to| match entry.log {
+                Log::Passed => passed += to - from,
+                Log::Data | Log::Zeroes => found += to - from,
+            });
+        }
+        self.cover = cover;
+        if copies.read == NONE { found } else { blocks - passed }
+    }
+
+    /// Brings the newest content of blocks of a backend bucket to memory: what logs do not cover is from the read copy, or from the
+    /// backend, which is read once.
+    pub(super) fn load(&mut self, backend: u32, copies: &Copies, at: u32, blocks: u32, steps: &mut Vec<Step>) {
+        let (read, page_blocks) = (copies.read, self.config.page_blocks);
+        let first = u64::from(backend) * u64::from(self.config.bucket_blocks) + u64::from(at);
+        if !self.logs_beyond_copy(copies) {
+            let step = match read {
+                NONE => Step::ReadBackend { block: first, blocks },
+                bucket => Step::ReadFlash { bucket, slot: at, block: first, blocks },
+            };
+            return self.push(step, steps);
+        }
+        let mut cover = std::mem::take(&mut self.cover);
+        let mut logs = std::mem::take(&mut cover.logs);
+        cover.clear(blocks);
+        let (mut span, write) = (Span::EMPTY, copies.write);
+        for entry in self.logs_over(copies).iter().rev() {
+            let (from, to) = within(entry, at, blocks);
+            cover.add_missing(from, to, |from, to| {
+                let block = first + u64::from(from);
+                match entry.log {
+                    Log::Data => {
+                        let slot = entry.page * page_blocks + (at + from - entry.at);
+                        logs.push(Step::ReadFlash { bucket: write, slot, block, blocks: to - from });
+                    }
+                    Log::Zeroes => logs.push(Step::Zero { offset: block * BLOCK, length: (to - from) * BLOCK as u32 }),
+                    Log::Passed => span.add(from, to),
+                }
+            });
+        }
+        let below = logs.len();
+        cover.add_missing(0, blocks, |from, to| match read {
+            NONE => span.add(from, to),
+            bucket => {
+                let block = first + u64::from(from);
+                logs.push(Step::ReadFlash { bucket, slot: at + from, block, blocks: to - from });
+            }
+        });
+        if span != Span::EMPTY {
+            self.push(Step::ReadBackend { block: first + u64::from(span.0), blocks: span.1 - span.0 }, steps);
+        }
+        // The copy's blocks and those of the logs are others.
+        for step in logs.drain(below..) {
+            self.push(step, steps);
+        }
+        for step in logs.drain(..) {
+            self.push(step, steps);
+        }
+        cover.logs = logs;
+        self.cover = cover;
+    }
+
+    /// Brings the blocks that a piece changes in part to memory.
+    #[inline]
+    pub(super) fn load_ends(&mut self, piece: &Piece, steps: &mut Vec<Step>) {
+        let (head, tail) = piece.is_cut();
+        if !head && !tail {
+            return;
+        }
+        let copies = self.copies_of(piece.backend);
+        if head || piece.blocks == 1 {
+            self.load(piece.backend, &copies, piece.at, 1, steps);
+        }
+        if tail && piece.blocks > 1 {
+            self.load(piece.backend, &copies, piece.at + piece.blocks - 1, 1, steps);
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, piece: &Piece, for_client: bool, steps: &mut Vec<Step>) {
+        if for_client {
+            steps.push(Step::Send { offset: piece.offset, length: piece.length });
+        }
+    }
+
+    /// Brings a piece to memory from RAM, if it is there whole.
+    #[inline]
+    pub(super) fn read_ram(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> bool {
+        if self.config.ram_blocks == 0 {
+            return false;
+        }
+        let first = piece.block(&self.config);
+        let blocks = first..first + u64::from(piece.blocks);
+        if !blocks.clone().all(|block| self.ram.peek(block as u32).is_some()) {
+            return false;
+        }
+        for block in blocks {
+            let frame = self.ram.get(block as u32).expect("all blocks are there");
+            steps.push(Step::ReadRam { block, frame });
+        }
+        true
+    }
+
+    /// Keeps the blocks of a piece, which are in memory, in RAM: all, or those that are there already.
+    #[inline]
+    pub(super) fn keep_in_ram(&mut self, piece: &Piece, all: bool, steps: &mut Vec<Step>) {
+        if self.config.ram_blocks == 0 {
+            return;
+        }
+        let first = piece.block(&self.config);
+        for block in first..first + u64::from(piece.blocks) {
+            let frame = match self.ram.get(block as u32) {
+                Some(frame) => frame,
+                None if !all => continue,
+                None => {
+                    if self.free_frames.is_empty() {
+                        let (_, frame) = self.ram.pop().expect("all frames are in use");
+                        self.free_frames.push(frame);
+                    }
+                    let frame = self.free_frames.pop().expect("a frame is free");
+                    let evicted = self.ram.insert(block as u32, frame);
+                    assert!(evicted.is_none(), "there are no more frames than there is room for");
+                    frame
+                }
+            };
+            steps.push(Step::KeepInRam { block, frame });
+        }
+    }
+
+    /// Gives up the blocks of a piece in RAM.
+    pub(super) fn forget_in_ram(&mut self, piece: &Piece) {
+        if self.config.ram_blocks == 0 {
+            return;
+        }
+        let first = piece.block(&self.config);
+        for block in first..first + u64::from(piece.blocks) {
+            self.free_frames.extend(self.ram.remove(block as u32));
+        }
+    }
+}
+
+/// What a log covers of `blocks` from `at` on, counted from there.
+fn within(entry: &Entry, at: u32, blocks: u32) -> (u32, u32) {
+    let from = entry.at.max(at);
+    let to = (entry.at + entry.blocks).min(at + blocks);
+    if from >= to { (0, 0) } else { (from - at, to - at) }
+}

@@ -1,0 +1,409 @@
+//! WLFC: a cache that writes whole buckets of flash in the order in which writes come, with neither garbage collection nor
+//! over-provisioning, for flash that the host manages.
+//!
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section IV. The backend is cut into buckets as large as those of
+//! the cache. A backend bucket has at most one read copy and one bucket of logs in the cache; what it holds is the backend's blocks, below
+//! the copy's, below the logs'. [`Wlfc::plan`] turns a request into [`Step`]s; [`recover`] finds the cache again after a power failure.
+//!
+//! Departures from the paper:
+//! - A cache bucket is reset once what took its place is durable, in the order of eviction, and the reset is durable before the next. So of
+//!   one backend bucket the older cache bucket never outlives the newer one.
+//! - What is written back is durable on flash before, and what a clean copy is made of is durable in the backend.
+//! - Of a copy that is brought up to date only the logs that it lacks are read, and of these only what no later log overwrote. If it lacks
+//!   none it stays as it is.
+//! - What logs cover whole is not read from the backend before it is written there.
+//! - A write past the cache first writes back what is newer in the cache, then leaves a durable tombstone.
+//! - Zeroes and trims are logs without data where the cache knows the bucket, and go to the backend where it does not. Of a trim only
+//!   whole blocks count.
+//! - Logs are of whole blocks. The rest of a block that is written in part is read first.
+//! - A write bucket is evicted after the write that needed its place was answered, and so is the least recently used copy. A copy that is
+//!   rewritten counts as used.
+
+/// Whether a bug is planted, which only tests do.
+macro_rules! planted {
+    ($wlfc:expr, $bug:ident) => {{
+        #[cfg(test)]
+        let planted = $wlfc.is_planted(tests::Planted::$bug);
+        #[cfg(not(test))]
+        let planted = false;
+        planted
+    }};
+}
+
+mod bucket;
+mod check;
+mod config;
+mod evict;
+mod figures;
+mod load;
+mod pieces;
+mod queues;
+pub mod recovery;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+use crate::cache::Kind;
+use crate::ram::read_buffer::ReadBuffer;
+pub use bucket::{Bucket, Entry, Log, Oob, State};
+pub use config::{Config, ConfigError, Refresh};
+pub use figures::Figures;
+use load::Cover;
+use pieces::Piece;
+pub use pieces::Request;
+pub use queues::{Queues, WriteQueue};
+pub use recovery::{Scan, recover};
+pub use step::Step;
+
+/// No cache bucket.
+const NONE: u32 = u32::MAX;
+
+/// The cache buckets of a backend bucket.
+#[derive(Clone, Copy, Debug)]
+struct Copies {
+    /// The bucket of logs that writes go to.
+    write: u32,
+    /// The read copy.
+    read: u32,
+    /// All that are not erased, evicted ones included.
+    count: u32,
+}
+
+impl Copies {
+    const NONE: Copies = Copies { write: NONE, read: NONE, count: 0 };
+}
+
+/// What a request leaves to be done once it is answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Nothing,
+    /// Evicts a write bucket.
+    Evict(u32),
+    /// Writes the blocks of a backend bucket, which are in memory, to a read copy.
+    Copy {
+        backend: u32,
+        dirty: bool,
+    },
+}
+
+/// The cache manager. Its memory: some 70 bytes for a cache bucket, 16 for a log, and the frames of RAM.
+#[derive(Clone, Debug)]
+pub struct Wlfc {
+    config: Config,
+    queues: Queues,
+    buckets: Vec<Bucket>,
+    copies: HashMap<u32, Copies, FxBuildHasher>,
+    /// The global epoch.
+    epoch: u64,
+    /// Write buckets allocated since the last halving.
+    allocated: u32,
+    ram: ReadBuffer<u32>,
+    free_frames: Vec<u32>,
+    /// Something was appended or reset, ...
+    flash_dirty: bool,
+    /// ... a bucket was reset ...
+    resets_pending: bool,
+    /// ... and something was written to the backend since its last flush.
+    backend_dirty: bool,
+    figures: Figures,
+    cover: Cover,
+    #[cfg(test)]
+    planted: Option<tests::Planted>,
+}
+
+impl Wlfc {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`Config::check`] says what cannot work.
+    pub fn new(config: Config) -> Result<Wlfc, ConfigError> {
+        config.check()?;
+        Ok(Wlfc {
+            queues: Queues::new(config.buckets),
+            buckets: vec![Bucket::new(); config.buckets as usize],
+            copies: HashMap::default(),
+            epoch: 0,
+            allocated: 0,
+            ram: ReadBuffer::new(config.ram_blocks as usize),
+            free_frames: (0..config.ram_blocks).collect(),
+            flash_dirty: false,
+            resets_pending: false,
+            backend_dirty: false,
+            figures: Figures::default(),
+            cover: Cover::default(),
+            #[cfg(test)]
+            planted: None,
+            config,
+        })
+    }
+
+    /// What it is like.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What happened so far.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Plans a request: its steps are added to `steps`.
+    ///
+    /// # Panics
+    /// If the request reaches beyond the volume.
+    #[inline]
+    pub fn plan(&mut self, request: &Request, steps: &mut Vec<Step>) {
+        let end = request.offset.checked_add(request.length).expect("a request ends");
+        assert!(end.div_ceil(pieces::BLOCK) <= self.config.volume_blocks, "the request reaches beyond the volume");
+        self.figures.requests += 1;
+        let mut then = Then::Nothing;
+        for piece in request.pieces(self.config.bucket_blocks) {
+            self.background(then, steps);
+            then = match request.kind {
+                Kind::Read | Kind::Prefetch => self.read(&piece, request.kind == Kind::Read, steps),
+                Kind::Write if request.length > self.config.large_write_bytes => self.pass(&piece, steps),
+                Kind::Write => self.write(&piece, steps),
+                Kind::Trim => self.trim(&piece, steps),
+                Kind::WriteZeroes { may_punch_holes } => self.write_zeroes(&piece, may_punch_holes, steps),
+                Kind::Flush => unreachable!("a flush has no bytes"),
+            };
+        }
+        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
+        if request.kind == Kind::Flush || changes && request.durable {
+            self.settle(steps);
+        }
+        steps.push(Step::Reply);
+        self.background(then, steps);
+        while self.queues.free() < self.config.free_target && self.erase(steps) {}
+    }
+
+    /// Section IV.C.1.
+    fn read(&mut self, piece: &Piece, for_client: bool, steps: &mut Vec<Step>) -> Then {
+        let &Piece { backend, at, blocks, .. } = piece;
+        if for_client {
+            self.figures.read_blocks += u64::from(blocks);
+        }
+        if self.read_ram(piece, steps) {
+            self.figures.ram_hits += u64::from(if for_client { blocks } else { 0 });
+            self.send(piece, for_client, steps);
+            return Then::Nothing;
+        }
+        let copies = self.copies_of(backend);
+        let stale = self.logs_beyond_copy(&copies);
+        if copies.read != NONE {
+            self.queues.read_touch(copies.read);
+        }
+        let found = if copies.read != NONE && !stale { blocks } else { self.cached(&copies, at, blocks) };
+        self.figures.read_hits += u64::from(if for_client { found } else { 0 });
+        let whole = match self.config.refresh {
+            Refresh::Read => stale || copies.read == NONE,
+            Refresh::Evict => found < blocks && copies.read == NONE,
+        };
+        let (from, length) = if whole { (0, self.config.extent(backend)) } else { (at, blocks) };
+        self.load(backend, &copies, from, length, steps);
+        self.send(piece, for_client, steps);
+        self.keep_in_ram(piece, true, steps);
+        if !whole {
+            return Then::Nothing;
+        }
+        let dirty = copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty;
+        Then::Copy { backend, dirty: dirty || self.has_data(copies.write) }
+    }
+
+    /// Section IV.C.2.
+    #[inline]
+    fn write(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> Then {
+        let &Piece { backend, at, blocks, offset, length } = piece;
+        self.figures.written_blocks += u64::from(blocks);
+        if self.copies_of(backend).write != NONE {
+            self.figures.write_hits += u64::from(blocks);
+        }
+        self.load_ends(piece, steps);
+        steps.push(Step::Receive { offset, length });
+        let then = self.log(backend, Log::Data, at, blocks, steps);
+        self.keep_in_ram(piece, false, steps);
+        then
+    }
+
+    /// A write past the cache. What the cache has that is newer than the backend's is written back first, since the tombstone makes it
+    /// count no more, whether or not what follows becomes durable.
+    fn pass(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> Then {
+        let &Piece { backend, at, blocks, offset, length } = piece;
+        self.figures.written_blocks += u64::from(blocks);
+        self.figures.passed_blocks += u64::from(blocks);
+        let block = piece.block(&self.config);
+        let mut then = Then::Nothing;
+        let known = self.is_known(backend, steps) && !planted!(self, NoTombstone);
+        self.load_ends(piece, steps);
+        if known {
+            let copies = self.copies_of(backend);
+            if !planted!(self, TombstoneAlone) {
+                if self.has_newer(&copies, at, blocks) {
+                    self.load(backend, &copies, at, blocks, steps);
+                    self.settle_flash(steps);
+                    self.push(Step::WriteBackend { block, blocks }, steps);
+                }
+                // What was evicted may be on its way too.
+                self.settle_backend(steps);
+            }
+            // What the old bucket of logs holds would be written over what goes past it.
+            if copies.write != NONE && self.room(copies.write) == 0 {
+                self.evict(copies.write, steps);
+            }
+            then = self.log(backend, Log::Passed, at, blocks, steps);
+            self.settle_flash(steps);
+        }
+        steps.push(Step::Receive { offset, length });
+        self.push(Step::WriteBackend { block, blocks }, steps);
+        self.keep_in_ram(piece, false, steps);
+        if known && blocks == self.config.extent(backend) {
+            let copies = self.copies_of(backend);
+            for bucket in [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE) {
+                self.retire(bucket);
+            }
+        }
+        then
+    }
+
+    fn trim(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> Then {
+        match piece.whole_blocks() {
+            Some(inner) => self.zero(&inner, true, steps),
+            None => Then::Nothing,
+        }
+    }
+
+    /// Blocks that are zeroed in part are logs as if zeroes were written.
+    fn write_zeroes(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
+        self.figures.written_blocks += u64::from(piece.blocks);
+        let mut then = Then::Nothing;
+        for part in piece.parts() {
+            self.background(then, steps);
+            then = if part.is_whole() {
+                self.zero(&part, may_punch_holes, steps)
+            } else {
+                self.load_ends(&part, steps);
+                steps.push(Step::Zero { offset: part.offset, length: part.length });
+                let then = self.log(part.backend, Log::Data, part.at, part.blocks, steps);
+                self.keep_in_ram(&part, false, steps);
+                then
+            };
+        }
+        then
+    }
+
+    /// Whole blocks become zeroes.
+    fn zero(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
+        let &Piece { backend, at, blocks, .. } = piece;
+        self.forget_in_ram(piece);
+        if self.is_known(backend, steps) {
+            return self.log(backend, Log::Zeroes, at, blocks, steps);
+        }
+        let block = piece.block(&self.config);
+        self.push(Step::ZeroBackend { block, blocks, may_punch_holes }, steps);
+        Then::Nothing
+    }
+
+    /// Appends a log; returns which write bucket has to leave for it.
+    #[inline]
+    fn log(&mut self, backend: u32, log: Log, at: u32, blocks: u32, steps: &mut Vec<Step>) -> Then {
+        let mut bucket = self.copies_of(backend).write;
+        let oob = Oob { state: State::Write, backend, epoch: 0, log, at, blocks };
+        let pages = oob.pages(self.config.page_blocks);
+        let mut then = Then::Nothing;
+        if bucket == NONE || self.room(bucket) < pages {
+            let full = self.queues.write.len() as u32 >= self.config.write_queue;
+            let victim = if bucket != NONE { Some(bucket) } else { self.queues.write.smallest().filter(|_| full) };
+            then = victim.map_or(Then::Nothing, Then::Evict);
+            bucket = self.allocate(State::Write, backend, steps);
+        }
+        let Bucket { next_page: page, epoch, ref mut entries, .. } = self.buckets[bucket as usize];
+        entries.push(Entry { log, at, blocks, page });
+        self.buckets[bucket as usize].next_page = page + pages;
+        self.push(Step::Append { bucket, page, pages, oob: Oob { epoch, ..oob } }, steps);
+        self.queues.write.set(bucket, self.room(bucket));
+        then
+    }
+
+    /// Pages that can still be written.
+    #[inline]
+    fn room(&self, bucket: u32) -> u32 {
+        self.config.bucket_pages() - self.buckets[bucket as usize].next_page
+    }
+
+    /// The bucket that was free for longest. The caller queues a read copy.
+    fn allocate(&mut self, state: State, backend: u32, steps: &mut Vec<Step>) -> u32 {
+        if self.queues.free() == 0 {
+            assert!(self.erase(steps), "there are more buckets than both queues can have");
+        }
+        let bucket = self.queues.allocate().expect("a bucket was erased");
+        self.epoch += 1;
+        let Bucket { mut entries, .. } = std::mem::take(&mut self.buckets[bucket as usize]);
+        entries.clear();
+        self.buckets[bucket as usize] = Bucket { state, backend, epoch: self.epoch, next_page: 0, entries, fresh: 0 };
+        let copies = self.copies.entry(backend).or_insert(Copies::NONE);
+        copies.count += 1;
+        if state == State::Write {
+            copies.write = bucket;
+            self.allocated += 1;
+            if self.allocated == self.config.halving {
+                self.allocated = 0;
+                self.queues.write.halve();
+            }
+        } else {
+            copies.read = bucket;
+        }
+        bucket
+    }
+
+    #[inline]
+    fn copies_of(&self, backend: u32) -> Copies {
+        self.copies.get(&backend).copied().unwrap_or(Copies::NONE)
+    }
+
+    /// Whether flash may hold anything of a backend bucket, after a power failure too.
+    fn is_known(&mut self, backend: u32, steps: &mut Vec<Step>) -> bool {
+        if self.copies.contains_key(&backend) {
+            return true;
+        }
+        if self.resets_pending {
+            self.settle_flash(steps);
+        }
+        false
+    }
+
+    /// Makes durable what was done so far.
+    fn settle(&mut self, steps: &mut Vec<Step>) {
+        self.settle_backend(steps);
+        self.settle_flash(steps);
+    }
+
+    fn settle_flash(&mut self, steps: &mut Vec<Step>) {
+        if std::mem::take(&mut self.flash_dirty) {
+            self.resets_pending = false;
+            steps.push(Step::FlushFlash);
+        }
+    }
+
+    fn settle_backend(&mut self, steps: &mut Vec<Step>) {
+        if std::mem::take(&mut self.backend_dirty) {
+            steps.push(Step::FlushBackend);
+        }
+    }
+
+    /// Adds a step on a device, and counts it.
+    #[inline]
+    fn push(&mut self, step: Step, steps: &mut Vec<Step>) {
+        self.figures.count(&step, self.config.page_blocks);
+        match step {
+            Step::Append { .. } => self.flash_dirty = true,
+            Step::Reset { .. } => (self.flash_dirty, self.resets_pending) = (true, true),
+            Step::WriteBackend { .. } | Step::ZeroBackend { .. } => self.backend_dirty = true,
+            _ => {}
+        }
+        steps.push(step);
+    }
+}

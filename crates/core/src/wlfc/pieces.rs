@@ -1,0 +1,130 @@
+//! A request, and how it is cut at the borders of backend buckets and blocks.
+
+use super::config::Config;
+use crate::cache::Kind;
+use crate::format::BLOCK_BYTES;
+
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A client's request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub kind: Kind,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; 0 for a flush.
+    pub length: u64,
+    /// Whether the change must be durable when the request is answered.
+    pub durable: bool,
+}
+
+impl Request {
+    /// Its parts in each backend bucket.
+    #[inline]
+    pub(super) fn pieces(&self, bucket_blocks: u32) -> impl Iterator<Item = Piece> + use<> {
+        let (mut offset, end) = (self.offset, self.offset + self.length);
+        let bucket_bytes = u64::from(bucket_blocks) * BLOCK;
+        std::iter::from_fn(move || {
+            if offset >= end {
+                return None;
+            }
+            let backend = offset / bucket_bytes;
+            let stop = ((backend + 1) * bucket_bytes).min(end);
+            let piece = Piece::new(backend as u32, offset, (stop - offset) as u32, bucket_blocks);
+            offset = stop;
+            Some(piece)
+        })
+    }
+}
+
+/// Bytes within a backend bucket, and the blocks that they touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub backend: u32,
+    /// The first block, within the backend bucket.
+    pub at: u32,
+    pub blocks: u32,
+    /// The first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u32,
+}
+
+impl Piece {
+    #[inline]
+    fn new(backend: u32, offset: u64, length: u32, bucket_blocks: u32) -> Piece {
+        let (first, end) = (offset / BLOCK, (offset + u64::from(length)).div_ceil(BLOCK));
+        let at = (first - u64::from(backend) * u64::from(bucket_blocks)) as u32;
+        Piece { backend, at, blocks: (end - first) as u32, offset, length }
+    }
+
+    /// Its first block in the volume.
+    #[inline]
+    pub fn block(&self, config: &Config) -> u64 {
+        u64::from(self.backend) * u64::from(config.bucket_blocks) + u64::from(self.at)
+    }
+
+    /// Whether its first and its last block are not whole.
+    #[inline]
+    pub fn is_cut(&self) -> (bool, bool) {
+        let end = self.offset + u64::from(self.length);
+        (!self.offset.is_multiple_of(BLOCK), !end.is_multiple_of(BLOCK))
+    }
+
+    /// Whether all its blocks are whole.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.is_cut() == (false, false)
+    }
+
+    /// The bytes from `start` to `end`, which lie in it.
+    fn part(&self, start: u64, end: u64) -> Piece {
+        let (first, stop) = (start / BLOCK, end.div_ceil(BLOCK));
+        let at = self.at + (first - self.offset / BLOCK) as u32;
+        Piece { at, blocks: (stop - first) as u32, offset: start, length: (end - start) as u32, ..*self }
+    }
+
+    /// Its whole blocks, if there are any.
+    pub fn whole_blocks(&self) -> Option<Piece> {
+        let end = self.offset + u64::from(self.length);
+        let (start, end) = (self.offset.next_multiple_of(BLOCK), end / BLOCK * BLOCK);
+        (start < end).then(|| self.part(start, end))
+    }
+
+    /// The block that is cut at its start, its whole blocks and the block that is cut at its end, as far as there are any.
+    pub fn parts(&self) -> impl Iterator<Item = Piece> + use<> {
+        let (start, end) = (self.offset, self.offset + u64::from(self.length));
+        let bounds = match self.whole_blocks() {
+            Some(inner) => [start, inner.offset, inner.offset + u64::from(inner.length), end],
+            // Nothing is whole: one block, or two that are both cut.
+            None => [start, start.next_multiple_of(BLOCK).clamp(start, end), end, end],
+        };
+        let piece = *self;
+        (0..3)
+            .map(move |part| (bounds[part], bounds[part + 1]))
+            .filter(|(start, end)| start < end)
+            .map(move |(start, end)| piece.part(start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_cut_at_buckets_and_zeroes_at_blocks() {
+        let request = Request { kind: Kind::Write, offset: 7 * BLOCK - 100, length: 2 * BLOCK + 200, durable: false };
+        let pieces: Vec<_> = request.pieces(8).collect();
+        let of = |backend, at, blocks, offset, length| Piece { backend, at, blocks, offset, length };
+        // Bytes 28,572 to 36,964: to the end of bucket 0 at 32,768, and beyond it.
+        assert_eq!(pieces, [of(0, 6, 2, 28_572, 4196), of(1, 0, 2, 32_768, 4196)]);
+        assert_eq!(pieces[0].parts().collect::<Vec<_>>(), [of(0, 6, 1, 28_572, 100), of(0, 7, 1, 28_672, 4096)]);
+        assert_eq!(pieces[1].whole_blocks(), Some(of(1, 0, 1, 32_768, 4096)));
+        let cut = of(0, 1, 2, BLOCK + 10, 4096);
+        assert_eq!(cut.parts().collect::<Vec<_>>(), [of(0, 1, 1, 4106, 4086), of(0, 2, 1, 8192, 10)]);
+        let inside = of(0, 1, 1, BLOCK + 10, 20);
+        assert_eq!((inside.parts().collect::<Vec<_>>(), inside.whole_blocks()), (vec![inside], None));
+    }
+}

@@ -1,0 +1,59 @@
+//! Tests of the whole: by hand, and in a world whose power fails.
+
+pub mod random;
+
+mod crash;
+mod device;
+mod hand;
+
+use super::Wlfc;
+
+/// A bug that is planted, which the tests must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The paper's rule: of several cache buckets of a backend bucket, the one with the highest epoch counts.
+    HighestEpoch,
+    /// The newest copy and the newest bucket of logs count, and no other.
+    NewestOfEach,
+    /// A write goes past the cache as in the paper, which leaves no tombstone.
+    NoTombstone,
+    /// A tombstone is left, but what it hides is not written back first.
+    TombstoneAlone,
+    /// Buckets are erased before what took their place is durable.
+    ResetAtOnce,
+    /// The bucket that was evicted last is erased first.
+    LastFirst,
+    /// A dirty copy is written back over what went past the cache since it was made.
+    OverPassed,
+    /// A clean copy is made of what the backend may still lose.
+    VolatileCopy,
+    /// Logs are written back that flash may still lose.
+    WriteBackFirst,
+}
+
+impl Planted {
+    pub const ALL: [Planted; 9] = [
+        Planted::HighestEpoch,
+        Planted::NewestOfEach,
+        Planted::NoTombstone,
+        Planted::TombstoneAlone,
+        Planted::ResetAtOnce,
+        Planted::LastFirst,
+        Planted::OverPassed,
+        Planted::VolatileCopy,
+        Planted::WriteBackFirst,
+    ];
+}
+
+impl Wlfc {
+    pub(super) fn is_planted(&self, planted: Planted) -> bool {
+        self.planted == Some(planted)
+    }
+
+    pub(super) fn gc_next(&self) -> Option<u32> {
+        match self.planted {
+            Some(Planted::LastFirst) => self.queues.gc_buckets().last(),
+            _ => self.queues.gc_first(),
+        }
+    }
+}

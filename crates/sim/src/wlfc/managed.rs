@@ -1,0 +1,114 @@
+//! WLFC over the requests of a trace.
+
+use flashwise_core::cache::Kind;
+use flashwise_core::wlfc::{Config, ConfigError, Request, Step, Wlfc};
+use flashwise_device::TierModel;
+use flashwise_device::flash::Clock;
+use flashwise_device::flash::clock::Operation;
+use flashwise_trace::request_file::CacheRequest;
+
+use super::schedule::{Schedule, Work};
+use super::simulation::{BucketCounts, Latencies};
+
+/// A WLFC on flash that the host manages.
+#[derive(Debug)]
+pub struct Managed {
+    wlfc: Wlfc,
+    schedule: Schedule,
+    latencies: Latencies,
+    steps: Vec<Step>,
+}
+
+impl Managed {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`Config::check`] says what cannot work.
+    pub fn new(config: Config, flash: Clock, backend: &TierModel) -> Result<Managed, ConfigError> {
+        let schedule = Schedule::new(flash, backend, config.buckets);
+        Ok(Managed { wlfc: Wlfc::new(config)?, schedule, latencies: Latencies::default(), steps: Vec::new() })
+    }
+
+    /// The cache.
+    pub fn wlfc(&self) -> &Wlfc {
+        &self.wlfc
+    }
+
+    /// Runs a request.
+    #[inline]
+    pub fn request(&mut self, request: &CacheRequest) {
+        let &CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, .. } = request;
+        self.schedule.begin();
+        let mut steps = std::mem::take(&mut self.steps);
+        self.wlfc.plan(&Request { kind, offset, length, durable }, &mut steps);
+        for step in steps.drain(..) {
+            self.charge(step, kind, length);
+        }
+        self.steps = steps;
+        self.schedule.end();
+    }
+
+    #[inline]
+    fn charge(&mut self, step: Step, kind: Kind, length: u64) {
+        let config = self.wlfc.config();
+        let page = |bucket: u32, page: u32| bucket * config.bucket_pages() + page;
+        match step {
+            Step::ReadFlash { bucket, slot, blocks, .. } => {
+                let (first, last) = (slot / config.page_blocks, (slot + blocks - 1) / config.page_blocks);
+                let read = Operation::Read { page: page(bucket, first), pages: last - first + 1 };
+                self.schedule.add(Work::Flash(read));
+            }
+            Step::Append { bucket, page: at, pages, .. } => {
+                let program = Operation::Program { page: page(bucket, at), pages };
+                if at == 0 {
+                    self.schedule.wait_for(bucket);
+                }
+                self.schedule.add(Work::Flash(program));
+            }
+            Step::Reset { bucket } => {
+                self.schedule.add(Work::Flash(Operation::Erase { unit: bucket }));
+                self.schedule.add(Work::Release { bucket });
+            }
+            Step::ReadBackend { blocks, .. } => self.schedule.add(Work::Backend { blocks, write: false }),
+            Step::WriteBackend { blocks, .. } => self.schedule.add(Work::Backend { blocks, write: true }),
+            Step::ZeroBackend { .. } => self.schedule.add(Work::Backend { blocks: 1, write: true }),
+            Step::Reply => {
+                let ns = self.schedule.reply();
+                self.latencies.record(kind, length, ns);
+            }
+            // Memory takes no time, and what was done is durable.
+            Step::Receive { .. }
+            | Step::Send { .. }
+            | Step::Zero { .. }
+            | Step::ReadRam { .. }
+            | Step::KeepInRam { .. }
+            | Step::FlushFlash
+            | Step::FlushBackend => {}
+        }
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> BucketCounts {
+        let figures = self.wlfc.figures();
+        BucketCounts {
+            requests: figures.requests,
+            reads: figures.read_blocks,
+            writes: figures.written_blocks,
+            ram_hits: figures.ram_hits,
+            flash_hits: figures.read_hits,
+            write_hits: figures.write_hits,
+            bypasses: figures.passed_blocks,
+            log_blocks: figures.log_blocks,
+            padding_blocks: figures.padding_blocks,
+            copy_blocks: figures.copy_blocks,
+            metadata_blocks: figures.metadata_blocks,
+            erasures: figures.resets * u64::from(self.schedule.unit_blocks()),
+            backend_reads: figures.backend_reads,
+            backend_writes: figures.backend_writes,
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.backend_written_blocks,
+            elapsed_ns: self.schedule.now_ns(),
+            latencies: self.latencies,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Caches that evict whole buckets, over the requests of a trace: WLFC, WLFC_c and B_like.
+//!
+//! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section V. WLFC is that of `flashwise-core`, whose steps are
+//! charged to modelled flash and a modelled backend and not performed. Requests come one after the other, each when the one before it is
+//! answered: the times of the trace do not count.
+
+mod b_like;
+mod managed;
+mod schedule;
+mod simulation;
+
+pub use b_like::{BLike, BLikeConfig};
+pub use managed::Managed;
+pub use simulation::{
+    BucketCounts, BucketError, BucketJob, BucketResult, BucketSettings, Latencies, RAM_BYTES, System, run_buckets,
+    simulate_buckets,
+};

@@ -1,0 +1,334 @@
+//! Runs caches of buckets over traces and counts: every (trace, system, size), in parallel.
+
+use flashwise_core::cache::Kind;
+use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::quantity::ByteSize;
+use flashwise_core::wlfc::{Config, ConfigError, Refresh};
+use flashwise_device::flash::{Clock, DeviceError, Profile, UnitError};
+use flashwise_device::{TierModel, tier_model_of_option};
+use flashwise_trace::error::TraceError;
+use flashwise_trace::progress::Progress;
+use flashwise_trace::request_file::{CacheRequest, RequestFile};
+use rayon::prelude::*;
+
+use super::{BLike, BLikeConfig, Managed};
+use crate::simulate::Counting;
+
+/// A cache that evicts whole buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// WLFC.
+    Wlfc,
+    /// WLFC with a read cache in RAM.
+    WlfcC,
+    /// bcache as the paper models it.
+    BLike,
+}
+
+impl System {
+    /// All of them.
+    pub const ALL: [System; 3] = [System::Wlfc, System::WlfcC, System::BLike];
+
+    /// Its name in every output.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Wlfc => "wlfc",
+            System::WlfcC => "wlfc_c",
+            System::BLike => "b-like",
+        }
+    }
+}
+
+/// RAM of WLFC_c: section V.
+pub const RAM_BYTES: u64 = 64 << 20;
+
+/// What a cache of buckets is made of, besides its size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketSettings {
+    /// The flash.
+    pub device: Profile,
+    /// The backend.
+    pub backend: TierModel,
+    /// Bytes of a bucket; an erase block of the device if not given.
+    pub bucket_bytes: Option<u64>,
+    /// Share of the buckets that is for writing, 0 to 1.
+    pub write_queue: f64,
+    /// Write buckets that are allocated between two halvings of all priorities; as many as there may be if not given.
+    pub halving: Option<u32>,
+    /// When read copies are brought up to date.
+    pub refresh: Refresh,
+    /// Spare pages of B_like's SSD, as a share of those that it shows.
+    pub over_provision: f64,
+    /// Logs of B_like for each page of its journal.
+    pub journal_logs: u32,
+}
+
+impl BucketSettings {
+    /// The paper's, as far as it tells: its flash, before a hard disk.
+    pub fn paper() -> BucketSettings {
+        BucketSettings {
+            device: Profile::find("wlfc", "wlfc").expect("the profile comes with flashwise"),
+            backend: tier_model_of_option("storage-device", "hdd").expect("the profile comes with flashwise"),
+            bucket_bytes: None,
+            write_queue: Config::WRITE_SHARE,
+            halving: None,
+            refresh: Refresh::Read,
+            over_provision: 0.07,
+            journal_logs: 1,
+        }
+    }
+
+    fn bucket_bytes(&self) -> u64 {
+        self.bucket_bytes.unwrap_or(self.device.block_bytes())
+    }
+
+    /// A cache on flash of so many bytes; what is left of the last bucket is not used.
+    fn build(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
+        let (bucket, page) = (self.bucket_bytes(), u64::from(self.device.page_bytes));
+        let erase_block = bucket.min(self.device.block_bytes());
+        let buckets = flash_bytes / bucket;
+        if buckets * (bucket / page) >= u64::from(u32::MAX) / 2 {
+            return Err(BucketError::Size { flash: ByteSize::new(flash_bytes) });
+        }
+        let page_blocks = (page / BLOCK_BYTES as u64) as u32;
+        if system == System::BLike {
+            // The FTL erases erase blocks, whatever the buckets are.
+            Clock::new(&self.device, bucket)?;
+            let clock = Clock::new(&self.device, erase_block)?;
+            let [flash, erase_block, bucket] =
+                [buckets * bucket, erase_block, bucket].map(|bytes| (bytes / page) as u32);
+            let config = BLikeConfig {
+                over_provision: self.over_provision,
+                journal_logs: self.journal_logs,
+                ..BLikeConfig::new(flash, erase_block, bucket, page_blocks)
+            };
+            return Ok(Cache::BLike(BLike::new(config, clock, &self.backend)?));
+        }
+        let clock = Clock::new(&self.device, bucket)?;
+        let bucket_blocks = (bucket / BLOCK_BYTES as u64) as u32;
+        let ram_blocks = if system == System::WlfcC { (RAM_BYTES / BLOCK_BYTES as u64) as u32 } else { 0 };
+        let config = Config::new(buckets as u32, bucket_blocks, page_blocks, self.write_queue)?;
+        let halving = self.halving.unwrap_or(config.halving);
+        // The addresses of a trace's requests are below 16 TiB.
+        let config = Config { halving, refresh: self.refresh, ram_blocks, volume_blocks: 1 << 32, ..config };
+        Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
+    }
+}
+
+/// Why there is no such cache.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum BucketError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error(transparent)]
+    Profile(#[from] UnitError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("size: {flash} of flash, expected fewer than 2^31 of its pages")]
+    Size { flash: ByteSize },
+}
+
+/// One of the caches.
+#[derive(Debug)]
+enum Cache {
+    Managed(Box<Managed>),
+    BLike(BLike),
+}
+
+impl Cache {
+    #[inline]
+    fn request(&mut self, request: &CacheRequest) {
+        match self {
+            Cache::Managed(managed) => managed.request(request),
+            Cache::BLike(b_like) => b_like.request(request),
+        }
+    }
+
+    fn counts(&self) -> BucketCounts {
+        match self {
+            Cache::Managed(managed) => managed.counts(),
+            Cache::BLike(b_like) => b_like.counts(),
+        }
+    }
+}
+
+/// Requests and how long they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// Requests that read.
+    pub reads: u64,
+    /// How long they took together.
+    pub reads_ns: u64,
+    /// Requests that changed something.
+    pub writes: u64,
+    /// How long they took together.
+    pub writes_ns: u64,
+    /// Bytes that were read and written.
+    pub bytes: u64,
+}
+
+impl Latencies {
+    #[inline]
+    pub(super) fn record(&mut self, kind: Kind, length: u64, ns: u64) {
+        match kind {
+            Kind::Read | Kind::Prefetch => (self.reads, self.reads_ns) = (self.reads + 1, self.reads_ns + ns),
+            Kind::Write | Kind::Trim | Kind::WriteZeroes { .. } => {
+                (self.writes, self.writes_ns) = (self.writes + 1, self.writes_ns + ns);
+            }
+            Kind::Flush => return,
+        }
+        if matches!(kind, Kind::Read | Kind::Write) {
+            self.bytes += length;
+        }
+    }
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $count:ident,)*) => {
+        /// What happened, in blocks where nothing else is said.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct BucketCounts {
+            $($(#[$doc])* pub $count: u64,)*
+            /// How long requests took.
+            pub latencies: Latencies,
+        }
+
+        impl std::ops::Sub for BucketCounts {
+            type Output = BucketCounts;
+
+            /// What happened after `before`.
+            fn sub(self, before: BucketCounts) -> BucketCounts {
+                let (now, old) = (self.latencies, before.latencies);
+                let latencies = Latencies {
+                    reads: now.reads - old.reads,
+                    reads_ns: now.reads_ns - old.reads_ns,
+                    writes: now.writes - old.writes,
+                    writes_ns: now.writes_ns - old.writes_ns,
+                    bytes: now.bytes - old.bytes,
+                };
+                BucketCounts { $($count: self.$count - before.$count,)* latencies }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Requests, flushes included.
+    requests,
+    /// Blocks read.
+    reads,
+    /// Blocks written.
+    writes,
+    /// Blocks read from RAM.
+    ram_hits,
+    /// Blocks read whose newest content was on flash.
+    flash_hits,
+    /// Blocks written that were cached; of WLFC, whose backend bucket had a write bucket.
+    write_hits,
+    /// Blocks that went past the cache.
+    bypasses,
+    /// Blocks that clients wrote to flash.
+    log_blocks,
+    /// Blocks programmed to fill pages.
+    padding_blocks,
+    /// Blocks in read copies and in logs of what was read, and that collection moved.
+    copy_blocks,
+    /// Blocks of metadata.
+    metadata_blocks,
+    /// Erase blocks erased.
+    erasures,
+    /// Times that the backend was read.
+    backend_reads,
+    /// Times that the backend was written.
+    backend_writes,
+    /// Blocks read from the backend.
+    backend_read_blocks,
+    /// Blocks written to the backend.
+    backend_written_blocks,
+    /// Until the last request was answered.
+    elapsed_ns,
+}
+
+impl BucketCounts {
+    /// Blocks written to flash, for whatever reason.
+    pub fn flash_written_blocks(&self) -> u64 {
+        self.log_blocks + self.padding_blocks + self.copy_blocks + self.metadata_blocks
+    }
+}
+
+/// A cache to run over one trace.
+#[derive(Clone, Debug)]
+pub struct BucketJob {
+    /// Position of the trace among the traces.
+    pub trace: usize,
+    /// The cache.
+    pub system: System,
+    /// Its size as it was asked for.
+    pub size: String,
+    /// The flash.
+    pub flash_bytes: u64,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug)]
+pub struct BucketResult {
+    /// The job.
+    pub job: BucketJob,
+    /// What was counted after the warm-up.
+    pub counts: BucketCounts,
+    /// Block accesses not counted.
+    pub warmup_accesses: u64,
+}
+
+/// Runs a cache over requests, of which the first `warmup` block accesses are not counted.
+///
+/// # Errors
+/// Settings that make no cache.
+pub fn run_buckets<E: From<BucketError>>(
+    settings: &BucketSettings,
+    system: System,
+    flash_bytes: u64,
+    warmup: u64,
+    requests: impl FnOnce(&mut dyn FnMut(&CacheRequest)) -> Result<(), E>,
+) -> Result<(BucketCounts, u64), E> {
+    let mut cache = settings.build(system, flash_bytes)?;
+    let (mut before, mut accesses) = (BucketCounts::default(), 0);
+    let mut warm = warmup == 0;
+    requests(&mut |request| {
+        cache.request(request);
+        if !warm {
+            let counts = cache.counts();
+            accesses = counts.reads + counts.writes;
+            if accesses >= warmup {
+                (warm, before) = (true, counts);
+            }
+        }
+    })?;
+    Ok((cache.counts() - before, accesses))
+}
+
+/// Runs all jobs, on all cores; the results come in the order of the jobs. A warm-up ends with the request in which it reaches its length;
+/// `traces` come with the number of their block accesses. `progress` is told of those when a job is done.
+///
+/// # Errors
+/// Settings that make no cache, and traces that cannot be read.
+pub fn simulate_buckets(
+    traces: &[(RequestFile, usize)],
+    jobs: Vec<BucketJob>,
+    settings: &BucketSettings,
+    counting: Counting,
+    progress: &dyn Progress,
+) -> Result<Vec<BucketResult>, BucketError> {
+    let run = |job: BucketJob| {
+        let (requests, accesses) = &traces[job.trace];
+        let warmup = counting.warmup.accesses(*accesses);
+        let each = |consume: &mut dyn FnMut(&CacheRequest)| requests.for_each(consume).map_err(BucketError::from);
+        let (counts, warmup_accesses) = run_buckets(settings, job.system, job.flash_bytes, warmup, each)?;
+        progress.advance(*accesses as u64);
+        Ok(BucketResult { job, counts, warmup_accesses })
+    };
+    jobs.into_par_iter().with_max_len(1).map(run).collect()
+}
