@@ -12,12 +12,14 @@ use flashwise_trace::normalised::{Settings, open_with_requests};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::CacheRequest;
 
+/// Backend bucket, logs as (first block, blocks), pages written, priority, when it was set.
+type PlainWrite = (u64, Vec<(u64, u64)>, u64, f64, u64);
+
 /// The paper's text, slow and obvious: section IV.B.3 and IV.C, with reads and writes of whole blocks. Buckets are found by looking
 /// through all, priorities are halved one by one, and what a block holds is looked for in every log.
 struct Plain {
     config: Config,
-    /// (backend bucket, logs as (first block, blocks), pages written, priority, when it was set)
-    write: Vec<(u64, Vec<(u64, u64)>, u64, f64, u64)>,
+    write: Vec<PlainWrite>,
     /// (backend bucket, whether dirty, logs of the write bucket that it has), most recently used last.
     read: Vec<(u64, bool, usize)>,
     allocated: u32,
@@ -288,7 +290,7 @@ fn figures_add_up_and_wlfc_erases_less_than_b_like() {
         let each = |consume: &mut dyn FnMut(&CacheRequest)| {
             let mut state = 9;
             for _ in 0..200_000 {
-                let kind = if random(&mut state) % 8 == 0 { Kind::Read } else { Kind::Write };
+                let kind = if random(&mut state).is_multiple_of(8) { Kind::Read } else { Kind::Write };
                 consume(&request(kind, random(&mut state) % 65_536, 1));
             }
             Ok::<(), BucketError>(())

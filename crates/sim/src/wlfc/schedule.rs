@@ -256,7 +256,9 @@ mod tests {
         let mut schedule = schedule();
         let program = |unit: u32| Work::Flash(Operation::Program { page: unit * 256, pages: 1 });
         schedule.begin();
-        [Work::Backend { blocks: 2, write: false }, program(0), program(1)].map(|work| schedule.add(work));
+        for work in [Work::Backend { blocks: 2, write: false }, program(0), program(1)] {
+            schedule.add(work);
+        }
         assert_eq!(us(schedule.reply()), 11_560.0 + 20.48 + 500.0);
         schedule.end();
     }
@@ -269,8 +271,9 @@ mod tests {
         assert_eq!(schedule.reply(), 0);
         let read = Work::Flash(Operation::Read { page: 0, pages: 1 });
         let erase = Work::Flash(Operation::Erase { unit: 0 });
-        [read, Work::Backend { blocks: 1, write: true }, erase, Work::Release { bucket: 0 }]
-            .map(|work| schedule.add(work));
+        for work in [read, Work::Backend { blocks: 1, write: true }, erase, Work::Release { bucket: 0 }] {
+            schedule.add(work);
+        }
         schedule.end();
         // Another plane is free.
         schedule.begin();

@@ -102,7 +102,7 @@ impl BucketSettings {
                 journal_logs: self.journal_logs,
                 ..BLikeConfig::new(flash, erase_block, bucket, page_blocks)
             };
-            return Ok(Cache::BLike(BLike::new(config, clock, &self.backend)?));
+            return Ok(Cache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
         }
         let clock = Clock::new(&self.device, bucket)?;
         let bucket_blocks = (bucket / BLOCK_BYTES as u64) as u32;
@@ -135,7 +135,7 @@ pub enum BucketError {
 #[derive(Debug)]
 enum Cache {
     Managed(Box<Managed>),
-    BLike(BLike),
+    BLike(Box<BLike>),
 }
 
 impl Cache {
