@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     fn profile() -> Profile {
-        Profile { bus_mb_per_s: None, ..Profile::find("wlfc").expect("it is known") }
+        Profile { bus_mb_per_s: None, ..Profile::find("wlfc", "wlfc").expect("it is known") }
     }
 
     /// Units of one block of 4 MiB on 64 planes: unit 64 is on the plane of unit 0.
