@@ -7,7 +7,7 @@ use super::call::{Call, GOOD, Handled, Work};
 use super::cdb::number;
 use super::inquiry::UNMAP_DESCRIPTORS_MAX;
 use super::plan::{Plan, Wish};
-use super::status::{Answer, Sense, code};
+use super::status::{Sense, code};
 
 const FORCE_UNIT_ACCESS: u8 = 0x08;
 /// Longest piece that is read to see that it can be.
@@ -36,8 +36,9 @@ pub fn read(call: Call<'_>) -> Handled {
     plan(if forces(&call) { Plan::read([Wish::flush(), read]) } else { Plan::read([read]) })
 }
 
+/// Of less data than it asks for, what there is.
 pub fn write(call: Call<'_>) -> Handled {
-    if call.blocks == 0 {
+    if call.data.is_empty() {
         return GOOD;
     }
     let durable = forces(&call);
@@ -45,10 +46,10 @@ pub fn write(call: Call<'_>) -> Handled {
 }
 
 pub fn write_and_verify(call: Call<'_>) -> Handled {
-    if call.blocks == 0 {
+    if call.data.is_empty() {
         return GOOD;
     }
-    let (offset, bytes) = (call.offset(), call.bytes());
+    let (offset, bytes) = (call.offset(), call.data.len() as u64);
     let write = Wish::write(offset, call.data.clone(), true);
     plan(Plan::compare([write, Wish::of(Operation::Read, offset, bytes)], call.data))
 }
@@ -142,8 +143,8 @@ pub fn compare_and_write(mut call: Call<'_>) -> Handled {
 }
 
 pub fn or_write(call: Call<'_>) -> Handled {
-    if call.blocks == 0 {
-        return Ok(Work::Answer(Answer::GOOD));
+    if call.data.is_empty() {
+        return GOOD;
     }
     let durable = forces(&call);
     plan(Plan::or(call.offset(), call.data, durable))

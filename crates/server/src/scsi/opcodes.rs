@@ -122,15 +122,15 @@ impl Opcode {
         usage
     }
 
-    /// Whether a command has only bits that it may have.
-    fn has_known_bits_only(&self, cdb: &Cdb) -> bool {
+    /// The first byte of a command that has a bit which it may not have.
+    fn wrong_byte(&self, cdb: &Cdb) -> Option<usize> {
         let service = if self.action.is_some() { 0x1f } else { 0 };
-        let known = |(at, byte): (usize, &u8)| {
-            let mask = self.usage.get(at).copied().unwrap_or(0) | if at == 0 { service } else { 0 };
-            byte & !mask == 0
+        let is_wrong = |at: &usize| {
+            let mask = self.usage[at - 1] | if *at == 1 { service } else { 0 };
+            cdb[*at] & !mask != 0
         };
         // Bytes behind the command are not part of it.
-        cdb[1..self.length()].iter().enumerate().all(known)
+        (1..self.length()).find(is_wrong)
     }
 
     /// First block and number of blocks.
@@ -299,7 +299,7 @@ fn find(cdb: &Cdb) -> Result<&'static Opcode, Sense> {
     if of_code.peek().is_none() {
         return Err(Sense::illegal(code::INVALID_COMMAND_OPERATION_CODE));
     }
-    of_code.find(|opcode| opcode.action.is_none_or(|own| own == action)).ok_or(Sense::INVALID_FIELD)
+    of_code.find(|opcode| opcode.action.is_none_or(|own| own == action)).ok_or(Sense::wrong_byte(1))
 }
 
 /// A command that was found to be in order, before what comes with it is here.
@@ -312,8 +312,19 @@ pub struct Begun {
     pub out_bytes: u64,
     /// How much memory it takes, with what comes with it.
     pub memory_bytes: u64,
-    /// Whether nothing but `out_bytes` may come with it: more would be taken for a mistake.
-    pub exact: bool,
+    /// What is made of less than `out_bytes`, or more.
+    pub fit: Fit,
+}
+
+/// What is made of a command that comes with less data than it asks for, or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It must be all; what is beyond is not taken.
+    Whole,
+    /// It must be all and no more.
+    Exact,
+    /// As much is written as there is.
+    Part,
 }
 
 /// Looks at a command. An error is its answer.
@@ -330,8 +341,8 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     {
         return Err(Sense::new(key::UNIT_ATTENTION, attention).into());
     }
-    if !opcode.has_known_bits_only(cdb) {
-        return Err(Sense::INVALID_FIELD.into());
+    if let Some(byte) = opcode.wrong_byte(cdb) {
+        return Err(Sense::wrong_byte(byte as u16).into());
     }
     if opcode.needs_medium && unit.stopped().load(std::sync::atomic::Ordering::Relaxed) {
         return Err(Sense::new(key::NOT_READY, code::NOT_READY_MANUAL_INTERVENTION_REQUIRED).into());
@@ -358,9 +369,13 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
         Out::Blocks if opcode.access == Access::Writes && !medium::reads_back(opcode.code) => 0,
         _ => blocks * BLOCK_BYTES,
     };
-    let exact = matches!(opcode.out, Out::OneBlock | Out::TwiceTheBlocks);
+    let fit = match opcode.out {
+        Out::OneBlock | Out::TwiceTheBlocks => Fit::Exact,
+        Out::Blocks => Fit::Part,
+        Out::Nothing | Out::Compared | Out::Parameters(_) => Fit::Whole,
+    };
     let memory_bytes = out_bytes + read_bytes + OVERHEAD_BYTES;
-    Ok(Begun { opcode, cdb: *cdb, block, blocks, out_bytes, memory_bytes, exact })
+    Ok(Begun { opcode, cdb: *cdb, block, blocks, out_bytes, memory_bytes, fit })
 }
 
 impl Begun {
@@ -369,9 +384,17 @@ impl Begun {
         self.opcode
     }
 
-    /// Makes of it what there is to do; `data` is what came with it, [`out_bytes`](Self::out_bytes) of it.
+    /// How much of the data is of use where the initiator sends `sent` bytes. An error is the answer.
+    pub fn wanted(&self, sent: u64) -> Result<u64, Answer> {
+        match self.fit {
+            Fit::Exact if sent != self.out_bytes => Err(Sense::INVALID_FIELD.into()),
+            Fit::Whole if sent < self.out_bytes => Err(Sense::illegal(code::INVALID_FIELD_IN_INFORMATION_UNIT).into()),
+            _ => Ok(sent.min(self.out_bytes)),
+        }
+    }
+
+    /// Makes of it what there is to do; `data` is what came with it, as much as is [wanted](Self::wanted).
     pub fn perform(&self, unit: &Arc<Unit>, nexus: &Nexus, data: Vec<u8>) -> Work {
-        debug_assert_eq!(data.len() as u64, self.out_bytes);
         let call = Call { unit, nexus, cdb: &self.cdb, block: self.block, blocks: self.blocks, data };
         (self.opcode.perform)(call).unwrap_or_else(Work::Answer)
     }

@@ -56,6 +56,7 @@ pub mod code {
     pub const CAPACITY_DATA_HAS_CHANGED: u16 = 0x2a09;
     pub const COMMANDS_CLEARED_BY_ANOTHER_INITIATOR: u16 = 0x2f00;
     pub const SAVING_PARAMETERS_NOT_SUPPORTED: u16 = 0x3900;
+    pub const DATA_PHASE_ERROR: u16 = 0x4b00;
     pub const INTERNAL_TARGET_FAILURE: u16 = 0x4400;
     pub const INSUFFICIENT_REGISTRATION_RESOURCES: u16 = 0x5504;
 }
@@ -69,15 +70,20 @@ pub struct Sense {
     pub code: u16,
     /// The information field: the first byte that differs, or the block that failed.
     pub information: Option<u32>,
+    /// The byte of the command that is wrong.
+    pub byte: Option<u16>,
 }
 
 /// Bytes of sense data in the fixed format.
 const FIXED_BYTES: usize = 18;
 
+/// The field pointer is valid, and is that of a byte of the command descriptor block.
+const IN_COMMAND: u8 = 0xc0;
+
 impl Sense {
     /// Of a key and a code.
     pub const fn new(key: u8, code: u16) -> Sense {
-        Sense { key, code, information: None }
+        Sense { key, code, information: None, byte: None }
     }
 
     /// An illegal request.
@@ -91,15 +97,26 @@ impl Sense {
     /// A field of the parameters is wrong.
     pub const INVALID_PARAMETER: Sense = Sense::illegal(code::INVALID_FIELD_IN_PARAMETER_LIST);
 
+    /// A byte of the command descriptor block is wrong.
+    pub const fn wrong_byte(byte: u16) -> Sense {
+        Sense { byte: Some(byte), ..Sense::INVALID_FIELD }
+    }
+
     /// The sense data in bytes.
     pub fn encode(&self, in_descriptors: bool) -> Vec<u8> {
         let [code, qualifier] = self.code.to_be_bytes();
         if in_descriptors {
             let mut data = vec![0x72, self.key, code, qualifier, 0, 0, 0, 0];
             if let Some(information) = self.information {
-                data[7] = 12;
+                data[7] += 12;
                 data.extend([0, 10, 0x80, 0, 0, 0, 0, 0]);
                 data.extend(information.to_be_bytes());
+            }
+            if let Some(byte) = self.byte {
+                data[7] += 8;
+                data.extend([2, 6, 0, 0, IN_COMMAND]);
+                data.extend(byte.to_be_bytes());
+                data.push(0);
             }
             return data;
         }
@@ -111,6 +128,10 @@ impl Sense {
         if let Some(information) = self.information {
             data[0] |= 0x80;
             data[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        if let Some(byte) = self.byte {
+            data[15] = IN_COMMAND;
+            data[16..18].copy_from_slice(&byte.to_be_bytes());
         }
         data
     }
@@ -169,7 +190,8 @@ mod tests {
 
     #[test]
     fn sense_data_has_both_formats() {
-        let sense = Sense { key: key::MISCOMPARE, code: code::MISCOMPARE_DURING_VERIFY, information: Some(0x102) };
+        let sense = Sense::new(key::MISCOMPARE, code::MISCOMPARE_DURING_VERIFY);
+        let sense = Sense { information: Some(0x102), ..sense };
         // SPC-4, tables 48 and 53: valid bit, key, information, additional length 10, code and qualifier.
         let fixed = [0xf0, 0, 0xe, 0, 0, 1, 2, 10, 0, 0, 0, 0, 0x1d, 0, 0, 0, 0, 0];
         assert_eq!(sense.encode(false), fixed);
@@ -177,5 +199,8 @@ mod tests {
         let descriptors = [0x72, 0xe, 0x1d, 0, 0, 0, 0, 12, 0, 10, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2];
         assert_eq!(sense.encode(true), descriptors);
         assert_eq!(Sense::INVALID_FIELD.encode(true), [0x72, 5, 0x24, 0, 0, 0, 0, 0]);
+        // SPC-4, tables 33 and 34: the field pointer, valid and of the command.
+        assert_eq!(Sense::wrong_byte(2).encode(true)[7..], [8, 2, 6, 0, 0, 0xc0, 0, 2, 0]);
+        assert_eq!(Sense::wrong_byte(2).encode(false)[15..], [0xc0, 0, 2]);
     }
 }

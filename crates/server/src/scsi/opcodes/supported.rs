@@ -16,15 +16,15 @@ pub fn report(call: Call<'_>) -> Handled {
     let report = match call.cdb[2] & 7 {
         0 => all(with_timeouts),
         1 => match of_code.next() {
-            Some(opcode) if opcode.action.is_some() => return Err(Sense::INVALID_FIELD.into()),
+            Some(opcode) if opcode.action.is_some() => return Err(Sense::wrong_byte(2).into()),
             found => one(found, with_timeouts),
         },
         2 => match of_code.clone().next() {
-            Some(opcode) if opcode.action.is_none() => return Err(Sense::INVALID_FIELD.into()),
+            Some(opcode) if opcode.action.is_none() => return Err(Sense::wrong_byte(2).into()),
             _ => one(of_code.find(by_action), with_timeouts),
         },
         3 => one(of_code.find(|opcode| opcode.action.is_none() && action == 0 || by_action(opcode)), with_timeouts),
-        _ => return Err(Sense::INVALID_FIELD.into()),
+        _ => return Err(Sense::wrong_byte(2).into()),
     };
     data(report, Field(6, 4).of(call.cdb))
 }

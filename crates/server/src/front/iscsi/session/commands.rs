@@ -10,7 +10,7 @@ use crate::scsi::call::Work;
 use crate::scsi::cdb::CDB_BYTES;
 use crate::scsi::opcodes::{self, Begun};
 use crate::scsi::plan::Progress;
-use crate::scsi::status::{Answer, Sense, Status, code};
+use crate::scsi::status::{Answer, Sense, Status, code, key};
 
 const READS: u8 = 0x40;
 const WRITES: u8 = 0x20;
@@ -112,9 +112,12 @@ impl Session<'_> {
     fn accept(&mut self, header: &Header, begun: Result<Begun, Answer>, aborts: u64) {
         let (reads, writes) = (header.has(READS), header.has(WRITES));
         let expected = header.word(20) as usize;
-        let sent = if writes { expected } else { 0 };
-        let out_bytes = begun.as_ref().map_or(0, |begun| begun.out_bytes as usize);
-        let fits = begun.as_ref().is_ok_and(|begun| out_bytes <= sent && (!begun.exact || out_bytes == sent));
+        let sent = if writes { expected as u64 } else { 0 };
+        let out_bytes = begun.as_ref().map_or(0, |begun| begun.out_bytes);
+        let (begun, wanted) = match begun.and_then(|begun| begun.wanted(sent).map(|wanted| (begun, wanted))) {
+            Ok((begun, wanted)) => (Ok(begun), wanted as usize),
+            Err(answer) => (Err(answer), 0),
+        };
         let unsolicited = writes && !header.has(FINAL);
         let task = Task {
             lun: header.lun(),
@@ -122,7 +125,8 @@ impl Session<'_> {
             reads,
             writes,
             begun,
-            wanted: if fits { out_bytes } else { 0 },
+            out_bytes,
+            wanted,
             data: Vec::new(),
             received: 0,
             data_number: 0,
@@ -151,11 +155,16 @@ impl Session<'_> {
             State::Solicited(ready) => (ready.tag, ready.end),
             _ => (NO_TAG, first_burst_bytes_max.min(task.expected)),
         };
-        let is_in_order = header.word(36) == task.data_number && header.word(40) as usize == task.received;
+        let is_in_order = header.word(40) as usize == task.received;
         let is_last = header.has(FINAL);
         let is_short = matches!(task.state, State::Solicited(ready) if is_last && end < ready.end);
         if header.word(20) != transfer || !is_in_order || end > most || is_short {
             return Some(self.break_off());
+        }
+        if header.word(36) != task.data_number && task.begun.is_ok() {
+            // Something is missing: the command fails when all that was to come has come.
+            task.begun = Err(Sense::new(key::ABORTED_COMMAND, code::DATA_PHASE_ERROR).into());
+            task.wanted = 0;
         }
         let kept = task.wanted.saturating_sub(task.received).min(length);
         task.received = end;
@@ -202,9 +211,6 @@ impl Session<'_> {
         let Some(task) = self.tasks.get_mut(&tag) else { return };
         let work = match &task.begun {
             Err(answer) => Work::Answer(answer.clone()),
-            Ok(begun) if task.data.len() as u64 != begun.out_bytes => {
-                Work::Answer(Sense::illegal(code::INVALID_FIELD_IN_INFORMATION_UNIT).into())
-            }
             Ok(_) if self.control.is_stopping() => Work::Answer(Answer::status(Status::Busy)),
             Ok(begun) => {
                 self.tally.bytes_written += if begun.opcode().changes { task.data.len() as u64 } else { 0 };

@@ -39,6 +39,8 @@ pub struct Task {
     pub writes: bool,
     /// What it is, or why it is refused.
     pub begun: Result<Begun, Answer>,
+    /// How much it asks the initiator for.
+    pub out_bytes: u64,
     /// How much of its data is wanted.
     pub wanted: usize,
     /// What has come of that.
@@ -62,19 +64,14 @@ pub struct Task {
 }
 
 impl Task {
-    /// How much it was to send or to read in truth, beyond what the initiator expects (above 0) or less (below 0).
+    /// How much more it was to send or to read than the initiator expects (above 0), or less (below 0).
     pub fn residual(&self, answered_bytes: usize) -> i64 {
-        let actual = match &self.begun {
-            Ok(begun) if begun.out_bytes > 0 => begun.out_bytes,
-            _ => answered_bytes as u64,
+        let (moves, moved) = match self.out_bytes {
+            0 => (self.reads, answered_bytes as i64),
+            out_bytes => (self.writes, out_bytes as i64),
         };
-        let is_of_use = match &self.begun {
-            Ok(begun) if begun.out_bytes > 0 => self.writes,
-            _ => self.reads,
-        };
-        // What goes the other way is not counted.
-        let expected = if is_of_use { self.expected as u64 } else { 0 };
-        if !is_of_use && actual == 0 { -(self.expected as i64) } else { actual as i64 - expected as i64 }
+        // What goes the other way than expected is beyond what is expected.
+        if moves || moved == 0 { moved - self.expected as i64 } else { moved }
     }
 
     /// Whether data from the initiator is to come.
