@@ -37,10 +37,12 @@ pub mod unit;
 pub const BLOCK_BYTES: u64 = 512;
 /// Size of a physical block in bytes: that of the cache's blocks.
 pub const PHYSICAL_BLOCK_BYTES: u64 = 4096;
-/// Longest transfer of one command in bytes.
-pub const TRANSFER_BYTES_MAX: u64 = 8 << 20;
-/// Most memory that one command takes, in bytes: a longest write that is read back.
-pub const COMMAND_BYTES_MAX: usize = 2 * TRANSFER_BYTES_MAX as usize;
+/// Longest transfer that initiators are told of, in bytes: with it, every command has memory enough.
+pub const TRANSFER_BYTES_MAX: u64 = 16 << 20;
+/// Most memory that the data of one command takes, in bytes: a write that is read back takes it twice.
+pub const DATA_BYTES_MAX: u64 = 32 << 20;
+/// Most memory that one command takes, in bytes.
+pub const COMMAND_BYTES_MAX: usize = DATA_BYTES_MAX as usize + (64 << 10);
 /// Longest COMPARE AND WRITE in blocks.
 pub const COMPARE_BLOCKS_MAX: u64 = 128;
 /// Longest list of parameters in bytes.

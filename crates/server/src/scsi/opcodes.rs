@@ -13,7 +13,7 @@ use super::reservations::Access;
 use super::status::{Answer, Sense, Status, code, key};
 use super::unit::Unit;
 use super::{
-    BLOCK_BYTES, COMPARE_BLOCKS_MAX, PARAMETERS_BYTES_MAX, TRANSFER_BYTES_MAX, capacity, inquiry, medium, mode, reserve,
+    BLOCK_BYTES, COMPARE_BLOCKS_MAX, DATA_BYTES_MAX, PARAMETERS_BYTES_MAX, capacity, inquiry, medium, mode, reserve,
 };
 
 /// Memory of a command beside its data.
@@ -351,7 +351,15 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     if block.checked_add(blocks).is_none_or(|end| end > unit.blocks()) {
         return Err(Sense::illegal(code::LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE).into());
     }
-    if opcode.moves && blocks > TRANSFER_BYTES_MAX / BLOCK_BYTES
+    // No number of blocks in a command is so large that its bytes overflow.
+    let out_bytes = opcode.out_bytes(cdb, blocks);
+    let read_bytes = match opcode.out {
+        Out::Nothing if !opcode.moves => 0,
+        Out::OneBlock => 2 * super::plan::FILL_BYTES,
+        Out::Blocks if !medium::reads_back(opcode.code) => 0,
+        _ => blocks * BLOCK_BYTES,
+    };
+    if opcode.moves && out_bytes + read_bytes > DATA_BYTES_MAX
         || opcode.out == Out::TwiceTheBlocks && blocks > COMPARE_BLOCKS_MAX
     {
         return Err(Sense::INVALID_FIELD.into());
@@ -359,16 +367,9 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     if opcode.changes && (unit.read_only() || nexus.read_only()) {
         return Err(Sense::new(key::DATA_PROTECT, code::WRITE_PROTECTED).into());
     }
-    let out_bytes = opcode.out_bytes(cdb, blocks);
     if matches!(opcode.out, Out::Parameters(_)) && out_bytes > PARAMETERS_BYTES_MAX {
         return Err(Sense::illegal(code::PARAMETER_LIST_LENGTH_ERROR).into());
     }
-    let read_bytes = match opcode.out {
-        Out::Nothing if !opcode.moves => 0,
-        Out::OneBlock => 2 * super::plan::FILL_BYTES,
-        Out::Blocks if opcode.access == Access::Writes && !medium::reads_back(opcode.code) => 0,
-        _ => blocks * BLOCK_BYTES,
-    };
     let fit = match opcode.out {
         Out::OneBlock | Out::TwiceTheBlocks => Fit::Exact,
         Out::Blocks => Fit::Part,
