@@ -413,3 +413,6 @@ pub fn absent(cdb: &Cdb) -> Answer {
         Ok(Work::Plan(_)) => unreachable!("there is nothing to ask"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -151,8 +151,9 @@ mod tests {
         // python3 -c "import hashlib; print(hashlib.md5(bytes([1]) + b'twelve bytes' + bytes([1]) * 16).hexdigest())"
         let response = "0x0237ee222bf4883cc745c3e11088f14f";
         let own = credentials("me", "twelve bytes");
-        let check =
-            |name, response| challenge.check(&[("CHAP_N", name), ("CHAP_R", response)], &own, None, &mut Vec::new());
+        let check = |name: &str, response: &str| {
+            challenge.check(&[("CHAP_N", name), ("CHAP_R", response)], &own, None, &mut Vec::new())
+        };
         assert_eq!(check("me", response), Ok(()));
         assert_eq!(check("you", response), Err(Refused));
         assert_eq!(check("me", &response.replace('2', "3")), Err(Refused));

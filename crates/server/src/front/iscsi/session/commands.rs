@@ -50,7 +50,9 @@ impl Session<'_> {
     pub(super) fn command(&mut self, header: &Header, length: usize) -> Option<Pause> {
         let Some(used) = &self.used else { return Some(self.break_off()) };
         let tag = header.tag();
-        let is_next = header.is_immediate() || header.word(24) == self.command_number;
+        let number = header.word(24);
+        let is_allowed = self.last_command_number.wrapping_sub(number) as i32 >= 0;
+        let is_next = header.is_immediate() || (number == self.command_number && is_allowed);
         if self.tasks.contains_key(&tag) && is_next {
             return Some(self.break_off());
         }
@@ -83,13 +85,11 @@ impl Session<'_> {
             begun = Err(Answer::status(Status::TaskSetFull));
         }
         self.link.input.consume(length);
-        if self.turn(header) != Turn::Now {
-            self.expect(Owner::Nobody, Vec::new(), header, 0);
-            return None;
-        }
+        let turn = self.turn(header);
+        debug_assert_eq!(turn, Turn::Now, "it is the next");
         self.tally.requests += 1;
         self.accept(header, begun, aborts);
-        let Some(task) = self.tasks.get_mut(&tag) else { return None };
+        let task = self.tasks.get_mut(&tag)?;
         if has_memory {
             task.reserved_bytes = reserved_bytes;
             self.bytes_in_flight += reserved_bytes;
