@@ -30,7 +30,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut parameters = Parameters::default();
     let mut reply = Vec::new();
-    pairs.iter().for_each(|(key, value)| drop(parameters.negotiate(key, value, &mut reply)));
+    for (key, value) in &pairs {
+        parameters.negotiate(key, value, &mut reply);
+    }
     parameters.settle();
     assert!(parameters.first_burst_bytes_max <= parameters.burst_bytes_max && parameters.segment_bytes_max >= 512);
     let exports = ["disk".to_owned()];
