@@ -45,7 +45,7 @@ fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
     }
     if uri.endpoint.protocol.guarded && !uri.endpoint.address.is_local() && !config.iscsi.guards() {
         return Err(format!(
-            "found '{text}', where other machines can connect; expected initiators or chap-secret-file in the table [iscsi]"
+            "found '{text}', where other machines can connect; expected initiators or chap-secret-file in the table [iscsi] of a configuration"
         ));
     }
     if uri.encrypted && config.tls.mode == TlsMode::Off {

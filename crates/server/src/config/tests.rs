@@ -349,7 +349,7 @@ fn iscsi_beyond_this_machine_needs_names_or_secrets() {
     assert_eq!(
         open,
         "flashwise.toml:1: listen: found 'iscsi://192.0.2.1', where other machines can connect; expected initiators or \
-         chap-secret-file in the table [iscsi]"
+         chap-secret-file in the table [iscsi] of a configuration"
     );
     for open in ["iscsi://", "iscsi://0.0.0.0", "iscsi://[::]:3260", "iscsi://storage.example.com"] {
         assert!(refusal(&with(open, "")).contains("expected initiators"), "{open}");

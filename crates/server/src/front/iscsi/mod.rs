@@ -34,8 +34,10 @@ mod target;
 pub mod text;
 mod uri;
 
-use super::protocol::{Protocol, Uri};
+use super::connection::Connection;
+use super::protocol::{Protocol, Service, Uri};
 use crate::scsi;
+use target::Target;
 
 pub use uri::PORT;
 
@@ -51,5 +53,14 @@ pub static PROTOCOL: Protocol = Protocol {
     },
     write: |address, _, export| uri::write(address, export),
     guarded: true,
-    start: |options| Box::new(target::Target::new(options.iscsi.clone())),
+    start: |options| Box::new(Targets(Target::new(options.iscsi.clone()))),
 };
+
+/// The targets of a server, which all its clients share.
+struct Targets(Target);
+
+impl Service for Targets {
+    fn serve(&self, connection: Connection<'_>) {
+        connection::serve(&self.0, connection);
+    }
+}

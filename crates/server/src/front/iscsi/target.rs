@@ -7,11 +7,9 @@ use std::time::Instant;
 
 use flashwise_engine::export::{Export, Exports};
 
-use super::connection;
 use super::login::{Agreed, Purpose, status};
-use crate::front::connection::{Connection, Control};
+use crate::front::connection::Control;
 use crate::front::options::Iscsi;
-use crate::front::protocol::Service;
 use crate::scsi::unit::Unit;
 
 /// What tells sessions apart: the initiator, its part of the session's identifier, and the export.
@@ -30,12 +28,6 @@ pub struct Target {
     units: Mutex<HashMap<usize, Arc<Unit>>>,
     sessions: Mutex<Sessions>,
     left: Condvar,
-}
-
-impl Service for Target {
-    fn serve(&self, connection: Connection<'_>) {
-        connection::serve(self, connection);
-    }
 }
 
 impl Target {
