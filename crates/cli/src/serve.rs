@@ -28,7 +28,7 @@ use crate::failure::Misuse;
 use crate::progress::Bar;
 use crate::settings::{ServeSettings, VOLUME_GROUP};
 
-/// Serve volumes over NBD through a flash cache
+/// Serve volumes over NBD and iSCSI through a flash cache
 ///
 /// Volumes come from a configuration file, or one volume from flags. SIGTERM and SIGINT flush everything and end the server; a
 /// second signal ends it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
@@ -96,7 +96,7 @@ pub struct VolumeFlags {
     /// The years of that warranty [default: 5]
     #[arg(long, value_name = "YEARS")]
     warranty_years: Option<String>,
-    /// Where clients connect, as an NBD URI: nbd+unix:///?socket=PATH, nbd://HOST:PORT; can be given many times
+    /// Where clients connect: nbd+unix:///?socket=PATH, nbd://HOST:PORT or iscsi://HOST:PORT; can be given many times
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Where the management API listens: HOST:PORT, unix:PATH or off [default: 127.0.0.1:9470]

@@ -265,6 +265,14 @@ impl Exports {
         }
     }
 
+    /// The name of an export, which is not one more that it has.
+    pub fn name_of(&self, export: &Arc<dyn Export>) -> Option<String> {
+        let by_name = self.by_name.read().expect("no thread panics with the table of exports");
+        let is_it =
+            |entry: &Entry| !entry.is_alias && std::ptr::addr_eq(Arc::as_ptr(&entry.export), Arc::as_ptr(export));
+        by_name.iter().find(|(_, entry)| is_it(entry)).map(|(name, _)| name.clone())
+    }
+
     /// All names, in order.
     pub fn names(&self) -> Vec<String> {
         self.by_name.read().expect("no thread panics with the table of exports").keys().cloned().collect()

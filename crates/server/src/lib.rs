@@ -24,4 +24,5 @@ pub mod front;
 pub mod manage;
 pub mod managed;
 mod reload;
+pub mod scsi;
 pub mod server;

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode};
-use crate::front::{self, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
+use crate::front::iscsi::chap::SECRET_BYTES_MIN;
+use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::manage::{Address, AddressError, Api, ApiError};
 use crate::managed::{Load, Volumes};
 use flashwise_engine::export::Exports;
@@ -32,6 +33,8 @@ pub enum ServerError {
     Api(#[from] ApiError),
     #[error("the token file {path} cannot be read: {source}")]
     Token { path: PathBuf, source: io::Error },
+    #[error("the secret of CHAP in {path}: {source}")]
+    Secret { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -41,7 +44,8 @@ impl ServerError {
     pub fn is_permanent(&self) -> bool {
         match self {
             ServerError::Volume(error) => error.is_permanent(),
-            ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) | ServerError::Token { .. } => true,
+            ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) => true,
+            ServerError::Token { .. } | ServerError::Secret { .. } => true,
             ServerError::Front(StartError::Listen(error)) => match error {
                 ListenError::InUse { .. } => false,
                 ListenError::NotASocket { .. } => true,
@@ -212,6 +216,29 @@ pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
     (tls.mode != TlsMode::Off).then_some(TlsFiles { certificate, key, client_authorities })
 }
 
+/// Who may come over iSCSI, with the secrets.
+fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
+    let iscsi = &config.iscsi;
+    let credentials = |name: &Option<String>, path: &Option<PathBuf>| {
+        let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
+        let refuse = |source| ServerError::Secret { path: path.clone(), source };
+        let text = std::fs::read_to_string(path).map_err(refuse)?;
+        let secret = text.trim().as_bytes().to_vec();
+        if secret.len() < SECRET_BYTES_MIN {
+            let found = format!("found {} bytes, expected at least {SECRET_BYTES_MIN}", secret.len());
+            return Err(refuse(io::Error::new(io::ErrorKind::InvalidData, found)));
+        }
+        Ok(Some(Credentials { name: name.clone(), secret }))
+    };
+    Ok(front::Iscsi {
+        initiators: iscsi.initiators.clone(),
+        read_only_initiators: iscsi.read_only_initiators.clone(),
+        chap: credentials(&iscsi.chap_name, &iscsi.chap_secret_file)?,
+        mutual_chap: credentials(&iscsi.mutual_chap_name, &iscsi.mutual_chap_secret_file)?,
+        state_directory: Some(config.state_directory.clone()),
+    })
+}
+
 fn options(config: &ServerConfig) -> Result<front::Options, ServerError> {
     let tls = match (config.tls.mode, tls_files(config)) {
         (TlsMode::Off, _) => Tls::Off,
@@ -221,6 +248,7 @@ fn options(config: &ServerConfig) -> Result<front::Options, ServerError> {
     };
     Ok(front::Options {
         tls,
+        iscsi: iscsi(config)?,
         connections_max: config.limits.connections_max,
         handshake_time_max: Duration::from_micros(config.limits.handshake_time_max_us),
         requests_in_flight_max: config.limits.requests_in_flight_max,

@@ -19,8 +19,13 @@ impl ServerConfig {
     /// `[limits] connections-max`.
     pub fn needs_restart(&self, newer: &ServerConfig) -> Vec<String> {
         let (old, new) = (&self.given, &newer.given);
-        let sections =
-            [("", Section::Server), ("[api] ", Section::Api), ("[tls] ", Section::Tls), ("[limits] ", Section::Limits)];
+        let sections = [
+            ("", Section::Server),
+            ("[api] ", Section::Api),
+            ("[tls] ", Section::Tls),
+            ("[limits] ", Section::Limits),
+            ("[iscsi] ", Section::Iscsi),
+        ];
         let mut found = Vec::new();
         for (table, section) in sections {
             let differing = differing(old.entries(section), new.entries(section));

@@ -6,21 +6,24 @@ use flashwise_core::quantity::ByteSize;
 use super::keys::VOLUME_BYTES_MAX;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front;
+use crate::front::iscsi::names;
 use crate::manage::Address;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     if config.listen.is_empty() {
-        let expected = "an NBD URI such as nbd+unix:///?socket=/run/flashwise.sock or nbd://localhost:10809";
+        let expected =
+            "a URI such as nbd+unix:///?socket=/run/flashwise.sock, nbd://localhost:10809 or iscsi://127.0.0.1:3260";
         return Err(origin.missing(Section::Server, "listen", expected));
     }
     for uri in &config.listen {
-        check_listen(uri, config.tls.mode).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
+        check_listen(uri, config).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
     }
     if let Some(Err(error)) = config.api.address().map(str::parse::<Address>) {
         return Err(origin.refuse(Section::Api, "listen", format!("{error}, or off")));
     }
     check_tls(config, origin)?;
+    check_iscsi(config, origin)?;
     if config.volumes.is_empty() {
         return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]]"));
     }
@@ -32,7 +35,7 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     Ok(())
 }
 
-fn check_listen(text: &str, tls: TlsMode) -> Result<(), String> {
+fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
     let uri: front::Uri = text.parse().map_err(|error: front::UriError| error.to_string())?;
     if !uri.export.is_empty() {
         return Err(format!(
@@ -40,7 +43,12 @@ fn check_listen(text: &str, tls: TlsMode) -> Result<(), String> {
             uri.export
         ));
     }
-    if uri.encrypted && tls == TlsMode::Off {
+    if uri.endpoint.protocol.guarded && !uri.endpoint.address.is_local() && !config.iscsi.guards() {
+        return Err(format!(
+            "found '{text}', where other machines can connect; expected initiators or chap-secret-file in the table [iscsi] of a configuration"
+        ));
+    }
+    if uri.encrypted && config.tls.mode == TlsMode::Off {
         return Err(format!("found '{text}', which is encrypted; expected a mode in the table [tls], which is off"));
     }
     Ok(())
@@ -53,6 +61,38 @@ fn check_tls(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigErr
     for (key, path) in [("certificate", &config.tls.certificate), ("key", &config.tls.key)] {
         if path.is_none() {
             return Err(origin.missing(Section::Tls, key, "a PEM file, as the TLS mode is not off"));
+        }
+    }
+    Ok(())
+}
+
+fn check_iscsi(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let iscsi = &config.iscsi;
+    let missing = |key, expected| Err(origin.missing(Section::Iscsi, key, expected));
+    match (&iscsi.chap_name, &iscsi.chap_secret_file) {
+        (Some(_), None) => return missing("chap-secret-file", "the file of the secret, as there is a chap-name"),
+        (None, Some(_)) => return missing("chap-name", "the name that goes with the chap-secret-file"),
+        _ => {}
+    }
+    match (&iscsi.mutual_chap_name, &iscsi.mutual_chap_secret_file) {
+        (Some(_), None) => return missing("mutual-chap-secret-file", "the file of the target's own secret"),
+        (None, Some(_)) => return missing("mutual-chap-name", "the name that goes with the mutual-chap-secret-file"),
+        (Some(_), Some(_)) if iscsi.chap_name.is_none() => {
+            return missing(
+                "chap-name",
+                "a name and a secret of initiators: the target proves itself only to those that do",
+            );
+        }
+        _ => {}
+    }
+    let is_served = |uri: &String| uri.parse::<front::Uri>().is_ok_and(|uri| uri.endpoint.protocol.guarded);
+    if !config.listen.iter().any(is_served) {
+        return Ok(());
+    }
+    for (number, volume) in config.volumes.iter().enumerate() {
+        for (at, name) in volume.export_names().iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            let key = if at == 0 { "name" } else { "aliases" };
+            names::check_export(name).map_err(|problem| origin.refuse(Section::Volume(number), key, problem))?;
         }
     }
     Ok(())

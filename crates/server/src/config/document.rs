@@ -25,12 +25,13 @@ pub(super) struct Tables {
     api: Vec<Entry>,
     tls: Vec<Entry>,
     limits: Vec<Entry>,
+    iscsi: Vec<Entry>,
     pub volumes: Vec<Vec<Entry>>,
     /// Where the tables of the volumes begin.
     pub volume_lines: Vec<usize>,
 }
 
-const TABLES: [&str; 4] = ["api", "tls", "limits", "volume"];
+const TABLES: [&str; 5] = ["api", "tls", "limits", "iscsi", "volume"];
 
 struct Document<'a> {
     path: &'a Path,
@@ -99,6 +100,7 @@ impl Tables {
                 name @ "api" => tables.api = document.table(name, value)?,
                 name @ "tls" => tables.tls = document.table(name, value)?,
                 name @ "limits" => tables.limits = document.table(name, value)?,
+                name @ "iscsi" => tables.iscsi = document.table(name, value)?,
                 "volume" => document.volumes(value, &mut tables)?,
                 name if matches!(value.get_ref(), DeValue::Table(_)) || is_tables(value.get_ref()) => {
                     let line = Some(document.line(key.span().start));
@@ -139,6 +141,7 @@ impl Tables {
             Section::Api => &self.api,
             Section::Tls => &self.tls,
             Section::Limits => &self.limits,
+            Section::Iscsi => &self.iscsi,
             Section::Volume(number) => &self.volumes[number],
         }
     }

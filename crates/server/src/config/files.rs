@@ -88,7 +88,11 @@ impl FileId {
 
 fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     let tls = &config.tls;
-    let mut files = vec![(Section::Api, "token-file", &config.api.token_file)];
+    let mut files = vec![
+        (Section::Api, "token-file", &config.api.token_file),
+        (Section::Iscsi, "chap-secret-file", &config.iscsi.chap_secret_file),
+        (Section::Iscsi, "mutual-chap-secret-file", &config.iscsi.mutual_chap_secret_file),
+    ];
     if tls.mode != TlsMode::Off {
         files.push((Section::Tls, "certificate", &tls.certificate));
         files.push((Section::Tls, "key", &tls.key));

@@ -11,6 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
+use crate::front::iscsi::names;
 use flashwise_engine::record::LIMIT_BYTES_MIN;
 use flashwise_engine::volume::VolumeConfig;
 
@@ -147,6 +148,29 @@ pub const LIMITS_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
 ];
+
+/// Keys of `[iscsi]`.
+pub const ISCSI_KEYS: &[Key<ServerConfig>] =
+    &[
+        key("initiators", None, |server, value| Ok(server.iscsi.initiators = Some(initiators(value)?))),
+        key("read-only-initiators", None, |server, value| Ok(server.iscsi.read_only_initiators = initiators(value)?)),
+        key("chap-name", None, |server, value| Ok(server.iscsi.chap_name = Some(value.text()?))),
+        key("chap-secret-file", None, |server, value| Ok(server.iscsi.chap_secret_file = Some(value.path()?))),
+        key("mutual-chap-name", None, |server, value| Ok(server.iscsi.mutual_chap_name = Some(value.text()?))),
+        key("mutual-chap-secret-file", None, |server, value| {
+            Ok(server.iscsi.mutual_chap_secret_file = Some(value.path()?))
+        }),
+    ];
+
+fn initiators(value: &Value) -> Result<Vec<String>, Problem> {
+    let names = value.texts()?;
+    match names.iter().find(|name| !names::is_initiator(name)) {
+        Some(name) => {
+            Err(format!("found '{name}', expected names of initiators such as iqn.1993-08.org.debian:01:abc"))
+        }
+        None => Ok(names),
+    }
+}
 
 /// Keys of each `[[volume]]`: its devices, the settings of its cache, and what else there is.
 pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {

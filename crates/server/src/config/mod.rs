@@ -28,13 +28,13 @@ use document::{Entry, Tables};
 use flashwise_engine::attach::stores::default_state_directory;
 use flashwise_engine::record;
 use flashwise_engine::volume::VolumeConfig;
-use keys::{API_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
 /// What a server is made of.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where NBD clients connect, as NBD URIs without an export.
+    /// Where clients connect, as NBD or iSCSI URIs without an export.
     pub listen: Vec<String>,
     /// What every request is recorded to, if anything: the path that the files are [named](flashwise_engine::record::segments::Names) after.
     pub record: Option<PathBuf>,
@@ -48,8 +48,10 @@ pub struct ServerConfig {
     pub api: Api,
     /// Encryption of NBD connections.
     pub tls: Tls,
-    /// What NBD clients may take.
+    /// What clients may take.
     pub limits: Limits,
+    /// Who may come over iSCSI.
+    pub iscsi: Iscsi,
     /// The volumes, at least one.
     pub volumes: Vec<VolumeConfig>,
     /// What it was made of.
@@ -97,7 +99,7 @@ pub struct Tls {
     pub client_authorities: Option<PathBuf>,
 }
 
-/// What NBD clients may take.
+/// What clients may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Most connections at a time.
@@ -110,6 +112,30 @@ pub struct Limits {
     pub memory_max: usize,
     /// How long a client may take to open an export.
     pub handshake_time_max_us: u64,
+}
+
+/// Who may come over iSCSI, and how they prove who they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Iscsi {
+    /// Names of the initiators that may log in; none where all may.
+    pub initiators: Option<Vec<String>>,
+    /// Names of those that may read only.
+    pub read_only_initiators: Vec<String>,
+    /// The name that initiators give by CHAP.
+    pub chap_name: Option<String>,
+    /// The file that holds the secret that they prove to know.
+    pub chap_secret_file: Option<PathBuf>,
+    /// The name that the target gives by CHAP.
+    pub mutual_chap_name: Option<String>,
+    /// The file that holds the secret that the target proves to know.
+    pub mutual_chap_secret_file: Option<PathBuf>,
+}
+
+impl Iscsi {
+    /// Whether those who come are named, or prove who they are.
+    pub fn guards(&self) -> bool {
+        self.initiators.is_some() || self.chap_secret_file.is_some()
+    }
 }
 
 /// Why a configuration is refused.
@@ -173,6 +199,7 @@ enum Section {
     Api,
     Tls,
     Limits,
+    Iscsi,
     Volume(usize),
 }
 
@@ -197,6 +224,7 @@ impl Origin<'_> {
             Section::Api => "[api]".to_owned(),
             Section::Tls => "[tls]".to_owned(),
             Section::Limits => "[limits]".to_owned(),
+            Section::Iscsi => "[iscsi]".to_owned(),
             Section::Volume(number) => match self.volume_name(number) {
                 Some(name) => format!("[[volume]] '{name}'"),
                 None => format!("[[volume]] number {}", number + 1),
@@ -282,6 +310,7 @@ impl ServerConfig {
             api: Api::default(),
             tls: Tls::default(),
             limits: Limits::default(),
+            iscsi: Iscsi::default(),
             volumes: Vec::new(),
             given: origin.tables.clone(),
         };
@@ -289,6 +318,7 @@ impl ServerConfig {
         origin.apply(Section::Api, API_KEYS, &mut config)?;
         origin.apply(Section::Tls, TLS_KEYS, &mut config)?;
         origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
+        origin.apply(Section::Iscsi, ISCSI_KEYS, &mut config)?;
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume)?;
@@ -303,7 +333,7 @@ impl ServerConfig {
 /// A configuration by flags.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
-    /// Where NBD clients connect.
+    /// Where clients connect.
     pub listen: Vec<String>,
     /// Keys of the server itself.
     pub server: Vec<(&'static str, String)>,

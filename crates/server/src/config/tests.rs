@@ -7,7 +7,7 @@ use flashwise_core::cache::settings::Devices;
 use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::format::Geometry;
 
-use super::keys::{API_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
 use super::*;
 
@@ -55,6 +55,7 @@ fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
         of("api", API_KEYS),
         of("tls", TLS_KEYS),
         of("limits", LIMITS_KEYS),
+        of("iscsi", ISCSI_KEYS),
         of("volume", &VOLUME_KEYS),
     ]
     .concat()
@@ -334,4 +335,47 @@ fn every_setting_of_the_cache_is_a_key_of_a_volume() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn iscsi_beyond_this_machine_needs_names_or_secrets() {
+    let with = |listen: &str, keys: &str| {
+        LEAST.replace("nbd://localhost", listen).replace("[[volume]]", &format!("{keys}\n[[volume]]"))
+    };
+    for local in ["iscsi://127.0.0.1", "iscsi://[::1]:3261", "iscsi://localhost"] {
+        assert!(parse(&with(local, "")).is_ok(), "{local}");
+    }
+    let open = refusal(&with("iscsi://192.0.2.1", ""));
+    assert_eq!(
+        open,
+        "flashwise.toml:1: listen: found 'iscsi://192.0.2.1', where other machines can connect; expected initiators or \
+         chap-secret-file in the table [iscsi] of a configuration"
+    );
+    for open in ["iscsi://", "iscsi://0.0.0.0", "iscsi://[::]:3260", "iscsi://storage.example.com"] {
+        assert!(refusal(&with(open, "")).contains("expected initiators"), "{open}");
+    }
+    let named = parse(&with("iscsi://0.0.0.0", "[iscsi]\ninitiators = 'iqn.1993-08.org.debian:01:abc'")).unwrap();
+    assert_eq!(named.iscsi.initiators, Some(vec!["iqn.1993-08.org.debian:01:abc".to_owned()]));
+    assert!(parse(&with("iscsi://0.0.0.0", "[iscsi]\nchap-name = 'me'\nchap-secret-file = 'secret'")).is_ok());
+}
+
+#[test]
+fn what_is_wrong_with_iscsi_is_said() {
+    let with = |keys: &str| {
+        LEAST
+            .replace("nbd://localhost", "iscsi://localhost")
+            .replace("[[volume]]", &format!("[iscsi]\n{keys}\n[[volume]]"))
+    };
+    for (keys, expected) in [
+        ("initiators = 'abc'", "[iscsi] initiators: found 'abc', expected names of initiators"),
+        ("chap-name = 'me'", "[iscsi] chap-secret-file: is missing"),
+        ("chap-secret-file = 'secret'", "[iscsi] chap-name: is missing"),
+        ("mutual-chap-name = 'it'\nmutual-chap-secret-file = 'own'", "[iscsi] chap-name: is missing"),
+        ("chap = 'me'", "unknown key"),
+    ] {
+        assert!(refusal(&with(keys)).contains(expected), "{keys}: {}", refusal(&with(keys)));
+    }
+    let named = LEAST.replace("nbd://localhost", "iscsi://localhost").replace("'a'", "'Data_1'");
+    assert!(refusal(&named).contains("name: found 'Data_1', which has 'D'"), "{}", refusal(&named));
+    assert!(parse(&LEAST.replace("'a'", "'Data_1'")).is_ok(), "NBD takes any name");
 }

@@ -1,6 +1,7 @@
 //! Where a server listens.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Where a server listens.
@@ -15,6 +16,18 @@ pub enum Address {
     },
     /// A Unix socket.
     Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether only this machine can connect there, as far as the name tells.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp { host, .. } => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+            }
+            Self::Unix(_) => true,
+        }
+    }
 }
 
 impl fmt::Display for Address {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Wake;
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -99,6 +100,12 @@ impl Completions {
     /// Becomes readable when an answer comes while the connection sleeps.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+}
+
+impl Wake for Completions {
+    fn wake(self: Arc<Self>) {
+        self.ring();
     }
 }
 

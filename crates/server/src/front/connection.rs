@@ -17,7 +17,7 @@ use flashwise_engine::export::Exports;
 /// What a protocol is given to serve one client, on a thread of its own.
 pub struct Connection<'a> {
     /// The client's socket, and whether the connection has to end.
-    pub control: &'a Control,
+    pub control: &'a Arc<Control>,
     /// Who the client is, as far as the socket tells.
     pub client: Client,
     /// What there is to serve.

@@ -13,11 +13,14 @@
 //! | `connection.rs` | a client that was accepted, and how it is stopped | listeners, other connections |
 //! | `transport.rs` | a client's socket, plain or under TLS | what clients say |
 //! | `tls.rs` | certificates and keys | sockets |
+//! | `exchange.rs` | messages before a client is served | what they mean |
+//! | `link.rs` | waiting for a client that is served, and its buffers | what it says |
 //! | `input.rs` | bytes that came from a client | what they mean |
 //! | `output.rs` | bytes on their way to a client | what they mean |
 //! | `completions.rs` | answers on their way from an export to a connection | what clients say |
 //! | `budget.rs` | the memory that all connections share | what it is used for |
 //! | `polling.rs` | looking for a request for a moment before sleeping | what comes |
+//! | `uri_parts.rs` | parts of URIs that all protocols write alike | which protocols there are |
 //! | `counters.rs` | what a server has done | why |
 
 mod address;
@@ -25,7 +28,10 @@ mod budget;
 mod completions;
 mod connection;
 mod counters;
+mod exchange;
 mod input;
+pub mod iscsi;
+mod link;
 mod listener;
 pub mod nbd;
 mod options;
@@ -36,6 +42,7 @@ mod protocol;
 mod server;
 mod tls;
 mod transport;
+mod uri_parts;
 
 use std::str::FromStr;
 
@@ -44,13 +51,13 @@ pub use budget::Budget;
 pub use connection::{Connection, Control};
 pub use counters::Counters;
 pub use listener::ListenError;
-pub use options::Options;
-pub use protocol::{Endpoint, Protocol, Uri, UriError};
+pub use options::{Credentials, Iscsi, Options};
+pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
 pub use server::{Server, StartError};
 pub use tls::{Tls, TlsError, TlsFiles};
 
 /// The protocols that are served, one row each.
-pub static PROTOCOLS: &[&Protocol] = &[&nbd::PROTOCOL];
+pub static PROTOCOLS: &[&Protocol] = &[&nbd::PROTOCOL, &iscsi::PROTOCOL];
 
 impl FromStr for Uri {
     type Err = UriError;
@@ -74,10 +81,10 @@ mod tests {
     #[test]
     fn a_uri_finds_its_protocol_by_its_scheme_and_another_one_is_told_the_forms() {
         for protocol in PROTOCOLS {
-            let unix = (protocol.write)(&Address::Unix("/run/socket".into()), true, "disk");
-            let uri: Uri = unix.parse().unwrap();
+            let tcp = (protocol.write)(&Address::Tcp { host: "host".into(), port: 7000 }, false, "disk");
+            let uri: Uri = tcp.parse().unwrap();
             assert!(std::ptr::eq(uri.endpoint.protocol, *protocol));
-            assert_eq!((uri.endpoint.uri(uri.encrypted, &uri.export), uri.encrypted), (unix, true));
+            assert_eq!((uri.endpoint.uri(uri.encrypted, &uri.export), uri.encrypted), (tcp, false));
             for text in ["localhost", "http://host/"] {
                 let error = text.parse::<Uri>().unwrap_err().to_string();
                 assert!(error.starts_with(&format!("URI {text:?}: expected ")) && error.contains(protocol.forms));

@@ -1,5 +1,7 @@
 //! What a server allows.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::tls::Tls;
@@ -21,6 +23,38 @@ pub struct Options {
     pub memory_max: usize,
     /// A client that neither takes nor sends a byte of what it asked for in this time is cut off, if another one waits for its memory.
     pub stall_time_max: Duration,
+    /// Who may come over iSCSI, and what is kept of them.
+    pub iscsi: Iscsi,
+}
+
+/// Who may come over iSCSI, and what is kept of them.
+#[derive(Clone, Debug, Default)]
+pub struct Iscsi {
+    /// Names of the initiators that may log in; none where all may.
+    pub initiators: Option<Vec<String>>,
+    /// Names of those that may read only; none where all may write, too.
+    pub read_only_initiators: Vec<String>,
+    /// What initiators prove that they know by CHAP.
+    pub chap: Option<Credentials>,
+    /// What the target proves that it knows, to initiators that ask for it.
+    pub mutual_chap: Option<Credentials>,
+    /// Where persistent reservations are kept over restarts.
+    pub state_directory: Option<PathBuf>,
+}
+
+/// A name and a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name.
+    pub name: String,
+    /// The secret.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Credentials").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Default for Options {
@@ -33,6 +67,7 @@ impl Default for Options {
             bytes_in_flight_max: 64 << 20,
             memory_max: 512 << 20,
             stall_time_max: Duration::from_secs(30),
+            iscsi: Iscsi::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::address::Address;
 use super::connection::Connection;
+use super::options::Options;
 
 /// A protocol that clients speak: one row of [`PROTOCOLS`](super::PROTOCOLS).
 pub struct Protocol {
@@ -19,8 +20,16 @@ pub struct Protocol {
     pub parse: fn(&str) -> Result<Uri, UriError>,
     /// Writes the URI of an export.
     pub write: fn(&Address, encrypted: bool, export: &str) -> String,
+    /// Whether clients beyond this machine have to be named, or to prove who they are.
+    pub guarded: bool,
+    /// Starts to speak it: what all its clients share.
+    pub start: fn(&Options) -> Box<dyn Service>,
+}
+
+/// A protocol as one server speaks it.
+pub trait Service: Send + Sync {
     /// Serves one client until it goes.
-    pub serve: fn(Connection<'_>),
+    fn serve(&self, connection: Connection<'_>);
 }
 
 impl Protocol {

@@ -17,7 +17,7 @@ use super::connection::{Connection, Control};
 use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::options::Options;
-use super::protocol::{Endpoint, Protocol};
+use super::protocol::{Endpoint, Service};
 use super::tls::Tls;
 use flashwise_engine::export::Exports;
 
@@ -98,10 +98,19 @@ impl Server {
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
         });
         let mut server = Self { shared, endpoints, acceptors: Vec::new() };
+        let mut services: Vec<(&'static str, Arc<dyn Service>)> = Vec::new();
         for (protocol, listener) in listeners {
             let shared = Arc::clone(&server.shared);
+            let service = match services.iter().find(|(name, _)| *name == protocol.name) {
+                Some((_, service)) => Arc::clone(service),
+                None => {
+                    let service: Arc<dyn Service> = Arc::from((protocol.start)(&shared.options()));
+                    services.push((protocol.name, Arc::clone(&service)));
+                    service
+                }
+            };
             let builder = std::thread::Builder::new().name(format!("{}-accept", protocol.name)).stack_size(STACK_BYTES);
-            server.acceptors.push(builder.spawn(move || accept(protocol, &listener, &shared))?);
+            server.acceptors.push(builder.spawn(move || accept(protocol.name, &service, &listener, &shared))?);
         }
         Ok(server)
     }
@@ -197,7 +206,7 @@ fn join(finished: Vec<JoinHandle<()>>) {
 }
 
 /// Takes clients in until the server stops.
-fn accept(protocol: &'static Protocol, listener: &Listener, shared: &Arc<Shared>) {
+fn accept(name: &str, service: &Arc<dyn Service>, listener: &Listener, shared: &Arc<Shared>) {
     let mut exhausted = false;
     while !shared.stopping.load(Ordering::SeqCst) {
         let mut polled = [
@@ -210,7 +219,7 @@ fn accept(protocol: &'static Protocol, listener: &Listener, shared: &Arc<Shared>
         let finished = std::mem::take(&mut shared.registry().finished);
         join(finished);
         exhausted = match listener.accept() {
-            Ok((socket, client)) => admit(protocol, socket, client, shared).is_err(),
+            Ok((socket, client)) => admit(name, service, socket, client, shared).is_err(),
             Err(error) => is_exhausted(&error),
         };
     }
@@ -224,7 +233,13 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 /// Gives a client its thread, unless there are too many.
-fn admit(protocol: &'static Protocol, socket: OwnedFd, client: Client, shared: &Arc<Shared>) -> io::Result<()> {
+fn admit(
+    name: &str,
+    service: &Arc<dyn Service>,
+    socket: OwnedFd,
+    client: Client,
+    shared: &Arc<Shared>,
+) -> io::Result<()> {
     let options = shared.options();
     let mut registry = shared.registry();
     if registry.connections.len() >= options.connections_max {
@@ -235,11 +250,11 @@ fn admit(protocol: &'static Protocol, socket: OwnedFd, client: Client, shared: &
     let id = registry.next;
     registry.next += 1;
     let thread = {
-        let (shared, control) = (Arc::clone(shared), Arc::clone(&control));
-        let builder = std::thread::Builder::new().name(protocol.name.into()).stack_size(STACK_BYTES);
+        let (shared, control, service) = (Arc::clone(shared), Arc::clone(&control), Arc::clone(service));
+        let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let _leave = Leave { shared: &shared, id };
-            (protocol.serve)(Connection {
+            service.serve(Connection {
                 control: &control,
                 client,
                 exports: &shared.exports,

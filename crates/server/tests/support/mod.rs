@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 pub mod certificates;
 pub mod client;
+pub mod initiator;
 pub mod memory;
 
 use client::Client;

@@ -16,7 +16,8 @@ mod session;
 pub mod transmission;
 mod uri;
 
-use super::protocol::{Protocol, Uri as AnyUri};
+use super::connection::Connection;
+use super::protocol::{Protocol, Service, Uri as AnyUri};
 
 pub use uri::{PORT, Uri};
 
@@ -33,5 +34,15 @@ pub static PROTOCOL: Protocol = Protocol {
     write: |address, encrypted, export| {
         Uri { encrypted, address: address.clone(), export: export.to_owned() }.to_string()
     },
-    serve: connection::serve,
+    guarded: false,
+    start: |_| Box::new(Nbd),
 };
+
+/// Clients share nothing but exports.
+struct Nbd;
+
+impl Service for Nbd {
+    fn serve(&self, connection: Connection<'_>) {
+        connection::serve(connection);
+    }
+}

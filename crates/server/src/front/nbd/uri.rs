@@ -4,11 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::protocol::STRING_BYTES_MAX;
 use crate::front::address::Address;
 use crate::front::protocol::UriError;
+use crate::front::uri_parts::{decode, encode_host, parse_authority};
 
 /// The port of NBD.
 pub const PORT: u16 = 10809;
@@ -68,47 +69,13 @@ fn parse(uri: &str) -> Result<Uri, String> {
         let path = socket.filter(|path| !path.is_empty()).ok_or("the parameter socket=PATH is missing")?;
         Address::Unix(path.into())
     } else {
-        parse_authority(authority)?
+        parse_authority(authority, PORT)?
     };
     Ok(Uri { encrypted, address, export })
 }
 
-fn parse_authority(authority: &str) -> Result<Address, String> {
-    if authority.contains('@') {
-        return Err("user names are not supported".into());
-    }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']').ok_or("a bracket is not closed")?;
-            (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, Some("")),
-        },
-    };
-    let wrong_port = || format!("the port in {authority:?} is not a number from 0 to 65535");
-    let port = match port {
-        Some("") => PORT,
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => port.parse().map_err(|_| wrong_port())?,
-        _ => return Err(wrong_port()),
-    };
-    Ok(Address::Tcp { host: decode(host)?, port })
-}
-
-fn decode(text: &str) -> Result<String, String> {
-    let decoded = percent_decode_str(text).decode_utf8().map_err(|_| format!("{text:?} is not UTF-8"))?;
-    if decoded.contains('\0') {
-        return Err(format!("{text:?} contains a NUL"));
-    }
-    Ok(decoded.into_owned())
-}
-
 /// What is encoded in names and paths.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// What is encoded in hosts, where colons and brackets are written as they are.
-const ENCODED_IN_HOST: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'/').add(b'?').add(b'#').add(b'@');
-
 impl fmt::Display for Uri {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.encrypted { "nbds" } else { "nbd" };
@@ -119,8 +86,7 @@ impl fmt::Display for Uri {
                 write!(formatter, "{scheme}+unix:///{export}?socket={}", utf8_percent_encode(&path, ENCODED))
             }
             Address::Tcp { host, port } => {
-                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-                write!(formatter, "{scheme}://{}", utf8_percent_encode(&host, ENCODED_IN_HOST))?;
+                write!(formatter, "{scheme}://{}", encode_host(host))?;
                 if *port != PORT {
                     write!(formatter, ":{port}")?;
                 }

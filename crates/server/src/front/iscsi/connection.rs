@@ -1,0 +1,116 @@
+//! One client of iSCSI, from login to its end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flashwise_core::filter::Client;
+use flashwise_engine::export::Exports;
+
+use super::login::{Agreed, Login, Purpose, Step, status};
+use super::names;
+use super::session::{Session, Use};
+use super::target::{Seat, Target};
+use crate::front::address::Address;
+use crate::front::budget::Account;
+use crate::front::connection::{Connection, Control};
+use crate::front::counters::Counters;
+use crate::front::exchange::Exchange;
+use crate::front::link::{INPUT_BYTES_MIN, Link};
+use crate::front::output::Output;
+use crate::scsi::nexus::InitiatorPort;
+
+/// How long a login may take at most, whatever the server allows otherwise.
+const LOGIN_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// Serves one client until it goes.
+pub fn serve(target: &Target, connection: Connection<'_>) {
+    let Connection { control, client, exports, options, budget, counters } = connection;
+    let deadline = Instant::now().checked_add(options.handshake_time_max.min(LOGIN_TIME_MAX));
+    let mut exchange = Exchange::new(control, Login::MESSAGE_BYTES_MAX, deadline);
+    let begun = login(target, &mut exchange, control, exports, &client, deadline);
+    let Exchange { mut transport, mut input, .. } = exchange;
+    match begun {
+        Ok(Some((agreed, used, _seat))) => {
+            input.resize(INPUT_BYTES_MIN);
+            let account = Account::new(budget, control.completions());
+            let portal = portal(control);
+            let link = Link::new(control, transport, input, account, counters, options.stall_time_max);
+            Session::new(control, link, &agreed, used, exports, &portal, options, counters).run();
+        }
+        Ok(None) => transport.close(),
+        Err(_) => {
+            Counters::add(&counters.handshakes_failed, 1);
+            transport.close();
+        }
+    }
+}
+
+type Begun<'a> = (Agreed, Option<Use>, Seat<'a>);
+
+/// Logs the client in; an error where it is not let in or says nothing that makes sense, `None` where it goes.
+fn login<'a>(
+    target: &'a Target,
+    exchange: &mut Exchange<'_>,
+    control: &Arc<Control>,
+    exports: &Exports,
+    client: &Client,
+    deadline: Option<Instant>,
+) -> io::Result<Option<Begun<'a>>> {
+    let exists = |name: &str| names::check_export(name).is_ok() && exports.find(name).is_some();
+    let random = |bytes: &mut [u8]| {
+        rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())
+            .is_ok_and(|count| count == bytes.len())
+    };
+    let mut login = Login::new(target.access(), &exists, &random);
+    let mut output = Output::default();
+    loop {
+        let mut step = Step::Continue;
+        let mut taken = 0;
+        output.put(|output| (taken, step) = login.advance(exchange.input.available(), output));
+        exchange.input.consume(taken);
+        exchange.send_all(&mut output)?;
+        match step {
+            Step::Continue if taken > 0 => {}
+            Step::Continue => {
+                if exchange.receive()? == 0 {
+                    return Ok(None);
+                }
+            }
+            Step::Begin(agreed) => {
+                let begun = target.enter(&agreed, control, deadline).and_then(|seat| {
+                    let used = open(target, &agreed, exports, client)?;
+                    Ok((seat, used))
+                });
+                let number = begun.as_ref().map(|(seat, _)| seat.number()).map_err(|status| *status);
+                output.put(|output| login.finish(number, output));
+                exchange.send_all(&mut output)?;
+                let (seat, used) = begun.map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+                return Ok(Some((*agreed, used, seat)));
+            }
+            Step::End => return Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+        }
+    }
+}
+
+/// Opens the logical unit of a session, if it has one.
+fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) -> Result<Option<Use>, u16> {
+    let Purpose::Normal(name) = &agreed.purpose else { return Ok(None) };
+    let (name, export) = exports.find(name).ok_or(status::NOT_FOUND)?;
+    let unit = target.unit(exports, &name, &export).map_err(|error| {
+        tracing::error!(%error, "a logical unit cannot be opened");
+        status::OUT_OF_RESOURCES
+    })?;
+    let port = InitiatorPort { transport_id: names::transport_id(&agreed.initiator, agreed.isid) };
+    let nexus = unit.enter(port, agreed.read_only);
+    let guest = export.enter(Client { export: name, ..client.clone() });
+    Ok(Some(Use { unit, nexus, guest }))
+}
+
+/// Where the client has connected.
+fn portal(control: &Control) -> String {
+    let address = rustix::net::getsockname(control.socket()).ok();
+    let address = address.and_then(|address| std::net::SocketAddr::try_from(address).ok());
+    let address = address.map(|address| Address::Tcp { host: address.ip().to_string(), port: address.port() });
+    address.map_or_else(String::new, |address| address.to_string())
+}

@@ -1,0 +1,73 @@
+//! Text in a session: which targets there are. Source: RFC 7143, section 4.3 and appendix C.
+
+use super::names;
+use super::negotiation::{Negotiated, Parameters};
+use super::text::{Malformed, put};
+
+/// The only group of portals.
+pub const PORTAL_GROUP: &str = "1";
+
+/// Whom the initiator asks about, and where it has come to.
+pub struct Asked<'a> {
+    /// Names of the exports.
+    pub exports: &'a [String],
+    /// Where the initiator has connected.
+    pub portal: &'a str,
+    /// The export of its session, unless that is for discovery.
+    pub own: Option<&'a str>,
+}
+
+/// Answers text.
+pub fn answer(
+    pairs: &[(&str, &str)],
+    asked: &Asked<'_>,
+    parameters: &mut Parameters,
+    reply: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    for (key, value) in pairs {
+        match *key {
+            "SendTargets" => send_targets(value, asked, reply),
+            // All else was agreed on at login.
+            "MaxRecvDataSegmentLength" => match parameters.negotiate(key, value, reply) {
+                Negotiated::Answered => {}
+                Negotiated::Unknown | Negotiated::Wrong => return Err(Malformed),
+            },
+            key => put(reply, key, "NotUnderstood"),
+        }
+    }
+    Ok(())
+}
+
+fn send_targets(whose: &str, asked: &Asked<'_>, reply: &mut Vec<u8>) {
+    let is_asked = |export: &str| match whose {
+        "All" => asked.own.is_none(),
+        "" => asked.own == Some(export),
+        name => names::export(name) == Some(export),
+    };
+    for export in asked.exports.iter().filter(|export| names::check_export(export).is_ok() && is_asked(export)) {
+        put(reply, "TargetName", &names::target(export));
+        put(reply, "TargetAddress", &format!("{},{PORTAL_GROUP}", asked.portal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets(whose: &str, own: Option<&str>) -> String {
+        let exports = ["a".to_owned(), "b".to_owned(), "Not One".to_owned()];
+        let asked = Asked { exports: &exports, portal: "127.0.0.1:3260", own };
+        let mut reply = Vec::new();
+        answer(&[("SendTargets", whose)], &asked, &mut Parameters::default(), &mut reply).unwrap();
+        String::from_utf8(reply).unwrap()
+    }
+
+    #[test]
+    fn targets_are_told_with_their_portal() {
+        let one = |name: &str| format!("TargetName=iqn.2026-11.org.flashwise:{name}\0TargetAddress=127.0.0.1:3260,1\0");
+        assert_eq!(targets("All", None), one("a") + &one("b"));
+        assert_eq!(targets("iqn.2026-11.org.flashwise:b", None), one("b"));
+        assert_eq!(targets("", Some("a")), one("a"));
+        assert_eq!((targets("iqn.other:b", None), targets("All", Some("a"))), (String::new(), String::new()));
+    }
+}

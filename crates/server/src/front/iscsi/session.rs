@@ -1,0 +1,403 @@
+//! The full feature phase of one connection, which is all of its session. One thread receives, submits, and sends what the export has
+//! answered, as for NBD.
+//!
+//! Memory is bounded by what is set aside when a command is accepted: its data, and its answer. It comes out of the
+//! [budget](crate::front::budget) that all connections share. While that has nothing left, no command is accepted and the client's bytes
+//! stay in its socket, unless data is to come that commands before them wait for: then those that bring no data wait, and those that do
+//! are told that the task set is full.
+
+mod answers;
+mod commands;
+mod management;
+mod segment;
+mod task;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use flashwise_engine::export::{Exports, Guest};
+use rustc_hash::FxHashMap;
+
+use super::discovery::{self, Asked};
+use super::login::{Agreed, Purpose};
+use super::negotiation::Parameters;
+use super::pdu::{self, CONTINUES, FINAL, Header, NO_TAG, reject, request, response};
+use super::text::{self, TEXT_BYTES_MAX};
+use crate::front::completions::Completed;
+use crate::front::connection::Control;
+use crate::front::counters::Counters;
+use crate::front::link::{Awaited, Link};
+use crate::front::options::Options;
+use crate::front::polling::Solitude;
+use crate::scsi::nexus::Nexus;
+use crate::scsi::opcodes::Begun;
+use crate::scsi::status::Answer;
+use crate::scsi::unit::Unit;
+use management::Pending;
+use segment::Segment;
+use task::Task;
+
+/// Unsent answers that are sent before all received messages are looked at.
+const SENT_EARLY_BYTES: usize = 256 << 10;
+/// Unsent answers that keep commands from being accepted.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// Immediate commands beyond those that have a number.
+const IMMEDIATE_MAX: usize = 16;
+
+/// The logical unit of a session.
+pub struct Use {
+    /// The unit.
+    pub unit: Arc<Unit>,
+    /// The session as the unit knows it.
+    pub nexus: Arc<Nexus>,
+    /// The session as the export knows it.
+    pub guest: Arc<Guest>,
+}
+
+impl Use {
+    fn senses_in_descriptors(&self) -> bool {
+        self.unit.sense_in_descriptors().load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.unit.leave(&self.nexus);
+    }
+}
+
+/// Whose data segment is received.
+enum Owner {
+    /// A command's.
+    Task(u32),
+    /// A message's that is looked at when it is whole.
+    Message(Header),
+    /// Nobody's.
+    Nobody,
+}
+
+/// What the next bytes from the client are.
+enum Expected {
+    Header,
+    Segment(Owner, Segment),
+}
+
+/// Why nothing more was made of the received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pause {
+    /// They are all used.
+    Starved,
+    /// Too much is in flight or unsent.
+    Full,
+    /// The session is over.
+    Over,
+}
+
+/// What to do with a message by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Now,
+    Never,
+    Broken,
+}
+
+/// Counts of this connection that are not in the server's counters yet.
+#[derive(Default)]
+struct Tally {
+    requests: u64,
+    requests_failed: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+/// A client that has logged in.
+pub struct Session<'a> {
+    control: &'a Control,
+    link: Link<'a>,
+    counters: &'a Counters,
+    exports: &'a Exports,
+    portal: &'a str,
+    own: Option<String>,
+    /// None in a session for discovery.
+    used: Option<Use>,
+    parameters: Parameters,
+    waker: Waker,
+    depth: usize,
+    bytes_in_flight_max: usize,
+    /// Number of the next command.
+    command_number: u32,
+    /// Number of the last command that may come.
+    last_command_number: u32,
+    status_number: u32,
+    transfers: u32,
+    expected: Expected,
+    /// What was made of the command whose header is next, while it waits for memory.
+    ahead: Option<Result<Begun, Answer>>,
+    tasks: FxHashMap<u32, Task>,
+    /// Commands that wait for memory.
+    waiting: VecDeque<u32>,
+    /// Commands that wait until others are done with their bytes.
+    blocked: Vec<u32>,
+    /// Task management that waits for requests under way.
+    pending: Vec<Pending>,
+    /// Text whose rest is to come.
+    text: Vec<u8>,
+    solitude: Solitude,
+    completed: Vec<Completed>,
+    requests_in_flight: usize,
+    bytes_in_flight: usize,
+    tally: Tally,
+}
+
+impl<'a> Session<'a> {
+    /// The session that was agreed on.
+    #[allow(clippy::too_many_arguments)] // What a client is made of.
+    pub fn new(
+        control: &'a Arc<Control>,
+        link: Link<'a>,
+        agreed: &Agreed,
+        used: Option<Use>,
+        exports: &'a Exports,
+        portal: &'a str,
+        options: &Options,
+        counters: &'a Counters,
+    ) -> Self {
+        let depth = options.requests_in_flight_max.max(1);
+        let own = match &agreed.purpose {
+            Purpose::Normal(export) => Some(export.clone()),
+            Purpose::Discovery => None,
+        };
+        Self {
+            control,
+            link,
+            counters,
+            exports,
+            portal,
+            own,
+            used,
+            parameters: agreed.parameters,
+            waker: Waker::from(Arc::clone(control.completions())),
+            depth,
+            bytes_in_flight_max: options.bytes_in_flight_max.max(crate::scsi::COMMAND_BYTES_MAX),
+            command_number: agreed.command_number,
+            // As the login answered: one command, until an answer allows more.
+            last_command_number: agreed.command_number,
+            status_number: agreed.status_number,
+            transfers: 0,
+            expected: Expected::Header,
+            ahead: None,
+            tasks: FxHashMap::default(),
+            waiting: VecDeque::new(),
+            blocked: Vec::new(),
+            pending: Vec::new(),
+            text: Vec::new(),
+            solitude: Solitude::default(),
+            completed: Vec::new(),
+            requests_in_flight: 0,
+            bytes_in_flight: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Serves until the client goes and all its requests are answered.
+    pub fn run(&mut self) {
+        while !self.control.is_abandoned() {
+            self.collect();
+            self.retry();
+            let pause = if self.link.open { self.process() } else { Pause::Over };
+            if pause == Pause::Over || (pause == Pause::Starved && self.control.is_stopping()) {
+                self.link.open = false;
+            }
+            let unsent = self.link.output.length();
+            self.link.send();
+            self.settle();
+            self.tell();
+            if !self.link.open && self.requests_in_flight == 0 && self.link.is_sent() {
+                break;
+            }
+            // What was sent may have made room.
+            if pause == Pause::Full && self.link.output.length() < unsent {
+                continue;
+            }
+            self.wait(pause == Pause::Starved);
+        }
+        self.tell();
+        self.link.close();
+    }
+
+    fn wait(&mut self, starved: bool) {
+        let asked = matches!(self.expected, Expected::Segment(..)) || self.tasks.values().any(Task::awaits_data);
+        let awaited = Awaited { bytes: starved, answers: self.requests_in_flight + self.blocked.len(), asked };
+        match &mut self.expected {
+            Expected::Segment(_, segment) => {
+                let before = segment.kept();
+                self.link.wait(awaited, Some(segment.direct()));
+                segment.received(before);
+            }
+            Expected::Header => self.link.wait(awaited, None),
+        }
+    }
+
+    /// Looks at the received bytes until they are used up or must wait.
+    fn process(&mut self) -> Pause {
+        loop {
+            if self.link.output.length() >= SENT_EARLY_BYTES {
+                self.link.send();
+            }
+            let pause = match std::mem::replace(&mut self.expected, Expected::Header) {
+                Expected::Header => self.header(),
+                Expected::Segment(owner, mut segment) => {
+                    let taken = segment.feed(self.link.input.available());
+                    self.link.input.consume(taken);
+                    if !segment.is_whole() {
+                        self.expected = Expected::Segment(owner, segment);
+                        return Pause::Starved;
+                    }
+                    if segment.is_intact() { self.segment(owner, segment.data) } else { Some(self.break_off()) }
+                }
+            };
+            if let Some(pause) = pause {
+                return pause;
+            }
+        }
+    }
+
+    fn break_off(&mut self) -> Pause {
+        Counters::add(&self.counters.connections_broken, 1);
+        Pause::Over
+    }
+
+    /// Takes one header from the received bytes.
+    fn header(&mut self) -> Option<Pause> {
+        let (header, length) = match pdu::take_header(self.link.input.available(), self.parameters.digests) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Some(Pause::Starved),
+            Err(_) => return Some(self.break_off()),
+        };
+        if header.data_bytes() > super::negotiation::SEGMENT_BYTES_MAX as usize {
+            return Some(self.break_off());
+        }
+        if header.opcode() == request::DATA_OUT {
+            self.link.input.consume(length);
+            return self.data_out(&header);
+        }
+        if self.link.output.length() >= UNSENT_BYTES_MAX && !self.gathers() {
+            return Some(Pause::Full);
+        }
+        if header.opcode() == request::SCSI_COMMAND && self.used.is_some() {
+            return self.command(&header, length);
+        }
+        self.link.input.consume(length);
+        match self.turn(&header) {
+            Turn::Now => self.expect(Owner::Message(header), Vec::new(), &header, TEXT_BYTES_MAX),
+            Turn::Never => self.expect(Owner::Nobody, Vec::new(), &header, 0),
+            Turn::Broken => return Some(self.break_off()),
+        }
+        None
+    }
+
+    /// Expects the data segment of a message; its first `kept` bytes go behind `data`.
+    fn expect(&mut self, owner: Owner, data: Vec<u8>, header: &Header, kept: usize) {
+        let length = header.data_bytes();
+        let segment = Segment::new(data, length, kept.min(length), self.parameters.digests.data);
+        self.expected = Expected::Segment(owner, segment);
+    }
+
+    /// Whether it is a message's turn; if so, the next number is the one behind it.
+    fn turn(&mut self, header: &Header) -> Turn {
+        if header.is_immediate() || header.opcode() == request::SNACK {
+            return Turn::Now;
+        }
+        let number = header.word(24);
+        let ahead = number.wrapping_sub(self.command_number);
+        if ahead == 0 && self.last_command_number.wrapping_sub(number) as i32 >= 0 {
+            self.command_number = self.command_number.wrapping_add(1);
+            return Turn::Now;
+        }
+        let window = self.last_command_number.wrapping_sub(self.command_number) as i32;
+        // Over one connection, nothing comes between.
+        if (ahead as i32) > 0 && ahead as i32 <= window { Turn::Broken } else { Turn::Never }
+    }
+
+    /// A data segment is whole.
+    fn segment(&mut self, owner: Owner, data: Vec<u8>) -> Option<Pause> {
+        match owner {
+            Owner::Nobody => None,
+            Owner::Task(tag) => self.task_segment(tag, data),
+            Owner::Message(header) => self.message(&header, data),
+        }
+    }
+
+    fn message(&mut self, header: &Header, data: Vec<u8>) -> Option<Pause> {
+        match header.opcode() {
+            request::NOP_OUT => self.ping(header, &data),
+            request::TEXT => return self.take_text(header, &data),
+            request::LOGOUT => return Some(self.log_out(header)),
+            request::TASK_MANAGEMENT if self.used.is_some() => self.manage(header),
+            request::LOGIN => return Some(self.break_off()),
+            _ => self.reject(reject::COMMAND_NOT_SUPPORTED, header),
+        }
+        None
+    }
+
+    fn ping(&mut self, header: &Header, data: &[u8]) {
+        if header.tag() == NO_TAG {
+            return;
+        }
+        let data = &data[..data.len().min(self.parameters.segment_bytes_max as usize)];
+        let mut answer = Header::new(response::NOP_IN, FINAL).with_lun(header.lun()).with_tag(header.tag());
+        answer.set_word(20, NO_TAG);
+        self.put(answer, data, true);
+    }
+
+    fn take_text(&mut self, header: &Header, data: &[u8]) -> Option<Pause> {
+        if self.text.len() + data.len() > TEXT_BYTES_MAX || header.data_bytes() > TEXT_BYTES_MAX {
+            return Some(self.break_off());
+        }
+        self.text.extend_from_slice(data);
+        let mut reply = Vec::new();
+        let mut flags = FINAL;
+        if header.has(CONTINUES) {
+            flags = 0;
+        } else {
+            let text = std::mem::take(&mut self.text);
+            let names = self.exports.names();
+            let asked = Asked { exports: &names, portal: self.portal, own: self.own.as_deref() };
+            let answered = text::parse(&text)
+                .and_then(|pairs| discovery::answer(&pairs, &asked, &mut self.parameters, &mut reply));
+            if answered.is_err() {
+                self.reject(reject::PROTOCOL_ERROR, header);
+                return None;
+            }
+        }
+        // What does not fit into one segment of the initiator's is cut, which hundreds of targets do not reach.
+        reply.truncate(self.parameters.segment_bytes_max as usize);
+        let mut answer = Header::new(response::TEXT, flags).with_lun(header.lun()).with_tag(header.tag());
+        answer.set_word(20, if flags == FINAL { NO_TAG } else { 1 });
+        self.put(answer, &reply, true);
+        None
+    }
+
+    /// Ends the session: commands that are not answered are not any more.
+    fn log_out(&mut self, header: &Header) -> Pause {
+        self.abort_tasks(|_, _| true);
+        let answer = Header::new(response::LOGOUT, FINAL).with_tag(header.tag());
+        self.put(answer, &[], true);
+        Pause::Over
+    }
+
+    /// Gives back the memory of what is answered and sent.
+    fn settle(&mut self) {
+        self.link.account.keep(self.bytes_in_flight + self.link.output.held_bytes());
+    }
+
+    fn tell(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        Counters::add(&self.counters.requests, tally.requests);
+        Counters::add(&self.counters.requests_failed, tally.requests_failed);
+        Counters::add(&self.counters.bytes_read, tally.bytes_read);
+        Counters::add(&self.counters.bytes_written, tally.bytes_written);
+    }
+}

@@ -1,0 +1,342 @@
+//! Commands, from their arrival to their answer. Source: RFC 7143, sections 4.2 and 11.3 to 11.8.
+
+use flashwise_engine::export::{Operation, Request};
+
+use super::super::pdu::{FINAL, Header, NO_TAG, reject};
+use super::task::{ReadyToTransfer, State, Task};
+use super::{IMMEDIATE_MAX, Owner, Pause, Session, Turn, Use};
+use crate::front::completions::{Asked, Completed};
+use crate::scsi::call::Work;
+use crate::scsi::cdb::CDB_BYTES;
+use crate::scsi::opcodes::{self, Begun};
+use crate::scsi::plan::Progress;
+use crate::scsi::status::{Answer, Sense, Status, code, key};
+
+const READS: u8 = 0x40;
+const WRITES: u8 = 0x20;
+/// Memory of a command that is refused, or waits.
+const OVERHEAD_BYTES: usize = 1024;
+/// LUN 0, however it is written (SAM-5, section 4.7): the method of addressing is in the first two bits.
+fn is_the_unit(lun: [u8; 8]) -> bool {
+    lun[0] & 0x3f == 0 && lun[1..].iter().all(|byte| *byte == 0)
+}
+
+/// What a command of this session is, or why it is refused.
+fn begin(used: &Use, header: &Header) -> Result<Begun, Answer> {
+    let mut cdb = [0; CDB_BYTES];
+    cdb.copy_from_slice(&header.0[32..48]);
+    if !is_the_unit(header.lun()) {
+        return Err(opcodes::absent(&cdb));
+    }
+    opcodes::begin(&used.unit, &used.nexus, &cdb)
+}
+
+impl Session<'_> {
+    /// Whether data is to come that commands wait for.
+    pub(super) fn gathers(&self) -> bool {
+        self.tasks.values().any(Task::awaits_data)
+    }
+
+    fn is_full(&self, bytes: usize) -> bool {
+        self.bytes_in_flight > 0 && self.bytes_in_flight + self.link.output.length() + bytes > self.bytes_in_flight_max
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        self.settle();
+        !self.is_full(bytes) && self.link.account.take(bytes)
+    }
+
+    /// Accepts a command whose header takes the next `length` bytes.
+    pub(super) fn command(&mut self, header: &Header, length: usize) -> Option<Pause> {
+        let Some(used) = &self.used else { return Some(self.break_off()) };
+        let tag = header.tag();
+        let number = header.word(24);
+        let is_allowed = self.last_command_number.wrapping_sub(number) as i32 >= 0;
+        let is_next = header.is_immediate() || (number == self.command_number && is_allowed);
+        if self.tasks.contains_key(&tag) && is_next {
+            return Some(self.break_off());
+        }
+        if !is_next {
+            self.link.input.consume(length);
+            if self.turn(header) == Turn::Broken {
+                return Some(self.break_off());
+            }
+            self.expect(Owner::Nobody, Vec::new(), header, 0);
+            return None;
+        }
+        if self.tasks.len() >= self.depth + IMMEDIATE_MAX {
+            // Those that have a number are not more than the window allows.
+            self.link.input.consume(length);
+            self.reject(reject::TOO_MANY_IMMEDIATE_COMMANDS, header);
+            self.expect(Owner::Nobody, Vec::new(), header, 0);
+            return None;
+        }
+        let aborts = used.nexus.aborts();
+        let mut begun = self.ahead.take().unwrap_or_else(|| begin(used, header));
+        let brings_data = header.data_bytes() > 0 || !header.has(FINAL);
+        let reserved_bytes = OVERHEAD_BYTES + begun.as_ref().map_or(0, |begun| begun.memory_bytes as usize);
+        let gathers = self.gathers();
+        let has_memory = (self.waiting.is_empty() || gathers && brings_data) && self.take(reserved_bytes);
+        if !has_memory && !gathers {
+            self.ahead = Some(begun);
+            return Some(Pause::Full);
+        }
+        if !has_memory && brings_data {
+            begun = Err(Answer::status(Status::TaskSetFull));
+        }
+        self.link.input.consume(length);
+        let turn = self.turn(header);
+        debug_assert_eq!(turn, Turn::Now, "it is the next");
+        self.tally.requests += 1;
+        self.accept(header, begun, aborts);
+        let task = self.tasks.get_mut(&tag)?;
+        if has_memory {
+            task.reserved_bytes = reserved_bytes;
+            self.bytes_in_flight += reserved_bytes;
+        } else if !brings_data {
+            task.state = State::Waiting;
+            self.waiting.push_back(tag);
+            return None;
+        }
+        let (received, kept) = (header.data_bytes(), task.wanted.min(header.data_bytes()));
+        let most = self.parameters.first_burst_bytes_max as usize;
+        if received > most || (received > 0 && !self.parameters.immediate_data) || received > task.expected {
+            return Some(self.break_off());
+        }
+        task.received = received;
+        let data = std::mem::take(&mut task.data);
+        self.expect(Owner::Task(tag), data, header, kept);
+        None
+    }
+
+    fn accept(&mut self, header: &Header, begun: Result<Begun, Answer>, aborts: u64) {
+        let (reads, writes) = (header.has(READS), header.has(WRITES));
+        let expected = header.word(20) as usize;
+        let sent = if writes { expected as u64 } else { 0 };
+        let out_bytes = begun.as_ref().map_or(0, |begun| begun.out_bytes);
+        let (begun, wanted) = match begun.and_then(|begun| begun.wanted(sent).map(|wanted| (begun, wanted))) {
+            Ok((begun, wanted)) => (Ok(begun), wanted as usize),
+            Err(answer) => (Err(answer), 0),
+        };
+        let unsolicited = writes && !header.has(FINAL);
+        let task = Task {
+            lun: header.lun(),
+            expected,
+            reads,
+            writes,
+            begun,
+            out_bytes,
+            wanted,
+            data: Vec::new(),
+            received: 0,
+            data_number: 0,
+            asked: 0,
+            state: if unsolicited { State::Unsolicited } else { State::Gathered },
+            reserved_bytes: 0,
+            aborts,
+            aborted: false,
+            submitted: false,
+        };
+        self.tasks.insert(header.tag(), task);
+    }
+
+    /// A data segment of a command begins.
+    pub(super) fn data_out(&mut self, header: &Header) -> Option<Pause> {
+        let tag = header.tag();
+        let length = header.data_bytes();
+        let first_burst_bytes_max = self.parameters.first_burst_bytes_max as usize;
+        let Some(task) = self.tasks.get_mut(&tag).filter(|task| task.awaits_data()) else {
+            // It was aborted, or has failed.
+            self.expect(Owner::Nobody, Vec::new(), header, 0);
+            return None;
+        };
+        let end = task.received + length;
+        let (transfer, most) = match task.state {
+            State::Solicited(ready) => (ready.tag, ready.end),
+            _ => (NO_TAG, first_burst_bytes_max.min(task.expected)),
+        };
+        let is_in_order = header.word(40) as usize == task.received;
+        let is_last = header.has(FINAL);
+        let is_short = matches!(task.state, State::Solicited(ready) if is_last && end < ready.end);
+        if header.word(20) != transfer || !is_in_order || end > most || is_short {
+            return Some(self.break_off());
+        }
+        if header.word(36) != task.data_number && task.begun.is_ok() {
+            // Something is missing: the command fails when all that was to come has come.
+            task.begun = Err(Sense::new(key::ABORTED_COMMAND, code::DATA_PHASE_ERROR).into());
+            task.wanted = 0;
+        }
+        let kept = task.wanted.saturating_sub(task.received).min(length);
+        task.received = end;
+        task.data_number = task.data_number.wrapping_add(1);
+        if is_last {
+            task.state = State::Gathered;
+            task.data_number = 0;
+        }
+        let data = std::mem::take(&mut task.data);
+        self.expect(Owner::Task(tag), data, header, kept);
+        None
+    }
+
+    /// A data segment of a command is whole.
+    pub(super) fn task_segment(&mut self, tag: u32, data: Vec<u8>) -> Option<Pause> {
+        let task = self.tasks.get_mut(&tag)?;
+        task.data = data;
+        if task.aborted {
+            self.forget(tag);
+            return None;
+        }
+        if matches!(task.state, State::Gathered) {
+            self.gathered(tag);
+        }
+        None
+    }
+
+    /// All data that was to come has come: more is asked for, or the command is performed.
+    fn gathered(&mut self, tag: u32) {
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        if task.received < task.wanted {
+            let length = (task.wanted - task.received).min(self.parameters.burst_bytes_max as usize);
+            self.transfers = if self.transfers == NO_TAG - 1 { 0 } else { self.transfers + 1 };
+            let (transfer, from, lun, number) = (self.transfers, task.received, task.lun, task.asked);
+            task.state = State::Solicited(ReadyToTransfer { tag: transfer, end: from + length });
+            task.asked += 1;
+            return self.put_ready(tag, lun, transfer, number, from, length);
+        }
+        self.perform(tag);
+    }
+
+    fn perform(&mut self, tag: u32) {
+        let Some(used) = &self.used else { return };
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let work = match &task.begun {
+            Err(answer) => Work::Answer(answer.clone()),
+            Ok(_) if self.control.is_stopping() => Work::Answer(Answer::status(Status::Busy)),
+            Ok(begun) => {
+                self.tally.bytes_written += if begun.opcode().changes { task.data.len() as u64 } else { 0 };
+                begun.perform(&used.unit, &used.nexus, std::mem::take(&mut task.data))
+            }
+        };
+        match work {
+            Work::Answer(answer) => self.respond(tag, answer),
+            Work::Plan(plan) => {
+                task.state = State::Running(Box::new(plan));
+                self.advance(tag, None);
+            }
+        }
+    }
+
+    /// Goes on with a command, with what its request was answered with.
+    fn advance(&mut self, tag: u32, completed: Option<Completed>) {
+        let Some(used) = &self.used else { return };
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let State::Running(plan) = &mut task.state else { return };
+        let alone = self.requests_in_flight == 0 && self.link.input.available().is_empty();
+        let (completions, export, solitude) = (self.control.completions(), used.unit.export(), &mut self.solitude);
+        let mut waited = false;
+        let submit = |request: Request| {
+            let reads = request.operation == Operation::Read;
+            let (offset, length) = (request.offset, request.length as u32);
+            let asked = Asked { cookie: u64::from(tag), offset, length, reads, reserved_bytes: 0 };
+            let done = completions.done(asked);
+            solitude.comes(alone);
+            // What came while the thread waited shows that the client did not.
+            if solitude.is_likely() {
+                waited = export.submit_and_wait(request, done);
+            } else {
+                export.submit(request, done);
+            }
+        };
+        let result = completed.map(|completed| completed.result);
+        match plan.advance(&used.unit, result, used.guest.caching(), &self.waker, submit) {
+            Progress::Submitted => {
+                task.submitted = true;
+                self.requests_in_flight += 1;
+            }
+            Progress::Blocked => self.blocked.push(tag),
+            Progress::Done(answer) => return self.respond(tag, answer),
+        }
+        if waited && matches!(self.expected, super::Expected::Header) && self.link.look(None) {
+            self.solitude.comes(false);
+        }
+    }
+
+    /// Goes on with commands whose requests were answered.
+    pub(super) fn collect(&mut self) {
+        let mut completed = std::mem::take(&mut self.completed);
+        loop {
+            self.control.completions().take(&mut completed);
+            if completed.is_empty() {
+                break;
+            }
+            for answer in completed.drain(..) {
+                self.requests_in_flight -= 1;
+                let tag = answer.asked.cookie as u32;
+                let Some(task) = self.tasks.get_mut(&tag) else { continue };
+                task.submitted = false;
+                if let Ok(data) = &answer.result
+                    && answer.asked.reads
+                {
+                    assert_eq!(
+                        data.len(),
+                        answer.asked.length as usize,
+                        "an export answers a read with all of its bytes"
+                    );
+                }
+                let is_aborted =
+                    task.aborted || self.used.as_ref().is_some_and(|used| used.nexus.aborts() != task.aborts);
+                if is_aborted {
+                    self.forget(tag);
+                } else {
+                    self.advance(tag, Some(answer));
+                }
+            }
+        }
+        self.completed = completed;
+        self.finish_management();
+    }
+
+    /// Tries commands again that wait: for memory, or for others.
+    pub(super) fn retry(&mut self) {
+        if let Some(used) = &self.used
+            && !self.tasks.is_empty()
+        {
+            let aborts = used.nexus.aborts();
+            self.abort_tasks(|_, task| task.aborts != aborts);
+        }
+        for tag in std::mem::take(&mut self.blocked) {
+            self.advance(tag, None);
+        }
+        while let Some(tag) = self.waiting.front().copied() {
+            let needed = self.tasks.get(&tag).and_then(|task| task.begun.as_ref().ok());
+            let bytes = OVERHEAD_BYTES + needed.map_or(0, |begun| begun.memory_bytes as usize);
+            if !self.take(bytes) {
+                return;
+            }
+            self.waiting.pop_front();
+            self.bytes_in_flight += bytes;
+            if let Some(task) = self.tasks.get_mut(&tag) {
+                task.reserved_bytes = bytes;
+                task.state = State::Gathered;
+            }
+            self.gathered(tag);
+        }
+    }
+
+    /// Takes a command off the table, with its memory.
+    pub(super) fn forget(&mut self, tag: u32) -> Option<Task> {
+        let task = self.tasks.remove(&tag)?;
+        self.bytes_in_flight -= task.reserved_bytes;
+        Some(task)
+    }
+
+    fn respond(&mut self, tag: u32, answer: Answer) {
+        let Some(task) = self.forget(tag) else { return };
+        if matches!(answer.status, Status::CheckCondition | Status::Busy | Status::TaskSetFull) {
+            self.tally.requests_failed += 1;
+        }
+        if !self.link.gone {
+            self.put_answer(tag, &task, answer);
+        }
+    }
+}

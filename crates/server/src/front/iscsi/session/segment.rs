@@ -1,0 +1,99 @@
+//! A data segment as it comes: what of it is kept, its padding and its digest.
+
+use super::super::pdu::{DIGEST_BYTES, padding};
+use crate::front::link::Direct;
+
+/// A data segment of which more is to come.
+#[derive(Debug)]
+pub struct Segment {
+    /// What was kept so far, behind what was there before.
+    pub data: Vec<u8>,
+    /// How long `data` is when all that is kept has come.
+    end: usize,
+    /// Bytes that come after what is kept, and are not: too much data, and padding.
+    skipped: usize,
+    /// What has come of the digest, if there is one.
+    digest: Option<([u8; DIGEST_BYTES], usize)>,
+    crc: u32,
+}
+
+impl Segment {
+    /// A segment of `length` bytes, of which the first `kept` go behind `data`.
+    pub fn new(data: Vec<u8>, length: usize, kept: usize, has_digest: bool) -> Segment {
+        debug_assert!(kept <= length);
+        let digest = (has_digest && length > 0).then_some(([0; DIGEST_BYTES], 0));
+        Segment { end: data.len() + kept, data, skipped: length - kept + padding(length), digest, crc: 0 }
+    }
+
+    /// Where what is kept can be received to.
+    pub fn direct(&mut self) -> Direct<'_> {
+        Direct { length: self.end, data: &mut self.data }
+    }
+
+    /// How much of the data that is kept has come.
+    pub fn kept(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Takes note of what was received to where it stays, since `data` had `before` bytes.
+    pub fn received(&mut self, before: usize) {
+        if self.digest.is_some() {
+            self.crc = crc32c::crc32c_append(self.crc, &self.data[before..]);
+        }
+    }
+
+    /// Takes bytes from the start of `input`; returns how many.
+    pub fn feed(&mut self, input: &[u8]) -> usize {
+        let mut taken = (self.end - self.data.len()).min(input.len());
+        if self.data.capacity() < self.end {
+            self.data.reserve_exact(self.end - self.data.len());
+        }
+        self.data.extend_from_slice(&input[..taken]);
+        let skipped = self.skipped.min(input.len() - taken);
+        self.skipped -= skipped;
+        taken += skipped;
+        if let Some((digest, have)) = &mut self.digest {
+            self.crc = crc32c::crc32c_append(self.crc, &input[..taken]);
+            let count = (DIGEST_BYTES - *have).min(input.len() - taken);
+            digest[*have..*have + count].copy_from_slice(&input[taken..taken + count]);
+            *have += count;
+            taken += count;
+        }
+        taken
+    }
+
+    /// Whether all of it has come.
+    pub fn is_whole(&self) -> bool {
+        self.data.len() == self.end && self.skipped == 0 && self.digest.is_none_or(|(_, have)| have == DIGEST_BYTES)
+    }
+
+    /// Whether its digest is right; asked when it is whole.
+    pub fn is_intact(&self) -> bool {
+        self.digest.is_none_or(|(digest, _)| digest == self.crc.to_le_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_comes_in_pieces_of_any_size() {
+        let digest = crc32c::crc32c(b"0123456789\0\0").to_le_bytes();
+        let bytes = [&b"0123456789\0\0"[..], &digest, b"next"].concat();
+        for piece in 1..=bytes.len() {
+            for kept in [0, 4, 10] {
+                let mut segment = Segment::new(b"before".to_vec(), 10, kept, true);
+                let mut at = 0;
+                while !segment.is_whole() {
+                    at += segment.feed(&bytes[at..(at + piece).min(bytes.len())]);
+                }
+                assert!(at == 16 && segment.is_intact(), "pieces of {piece}, {kept} kept");
+                assert_eq!(segment.data, [b"before", &b"0123456789"[..kept]].concat());
+            }
+        }
+        let mut segment = Segment::new(Vec::new(), 10, 10, true);
+        segment.feed(&[&b"0123456780\0\0"[..], &digest].concat());
+        assert!(segment.is_whole() && !segment.is_intact());
+    }
+}

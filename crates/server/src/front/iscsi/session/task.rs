@@ -1,0 +1,81 @@
+//! A command of a session, and the data that comes with it.
+
+use crate::scsi::opcodes::Begun;
+use crate::scsi::plan::Plan;
+use crate::scsi::status::Answer;
+
+/// What was asked of the initiator.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadyToTransfer {
+    /// Names it.
+    pub tag: u32,
+    /// Where the data ends that was asked for.
+    pub end: usize,
+}
+
+/// How far a command has come.
+pub enum State {
+    /// It waits for memory.
+    Waiting,
+    /// Data that was not asked for is to come.
+    Unsolicited,
+    /// Data that was asked for is to come.
+    Solicited(ReadyToTransfer),
+    /// Its data is on its way through the reader, or it is to be performed.
+    Gathered,
+    /// It is performed.
+    Running(Box<Plan>),
+}
+
+/// A command of a session.
+pub struct Task {
+    /// Its logical unit, as the initiator wrote it.
+    pub lun: [u8; 8],
+    /// How much the initiator expects to send or to read.
+    pub expected: usize,
+    /// Whether it expects to read.
+    pub reads: bool,
+    /// Whether it expects to send.
+    pub writes: bool,
+    /// What it is, or why it is refused.
+    pub begun: Result<Begun, Answer>,
+    /// How much it asks the initiator for.
+    pub out_bytes: u64,
+    /// How much of its data is wanted.
+    pub wanted: usize,
+    /// What has come of that.
+    pub data: Vec<u8>,
+    /// How much has come, wanted or not.
+    pub received: usize,
+    /// The number of the next data segment in its sequence.
+    pub data_number: u32,
+    /// How often the initiator was asked for data.
+    pub asked: u32,
+    /// How far it has come.
+    pub state: State,
+    /// Memory that is set aside for it.
+    pub reserved_bytes: usize,
+    /// How often commands of its session had been aborted when it came.
+    pub aborts: u64,
+    /// Whether it was aborted: it is not answered.
+    pub aborted: bool,
+    /// Whether a request to the export is under way.
+    pub submitted: bool,
+}
+
+impl Task {
+    /// How much more it was to send or to read than the initiator expects (above 0), or less (below 0).
+    pub fn residual(&self, answered_bytes: usize) -> i64 {
+        let (moves, moved) = match self.out_bytes {
+            0 => (self.reads, answered_bytes as i64),
+            out_bytes => (self.writes, out_bytes as i64),
+        };
+        // What goes the other way than expected is beyond what is expected.
+        if moves || moved == 0 { moved - self.expected as i64 } else { moved }
+    }
+
+    /// Whether data from the initiator is to come.
+    pub fn awaits_data(&self) -> bool {
+        matches!(self.state, State::Unsolicited | State::Solicited(_))
+    }
+}

@@ -1,0 +1,292 @@
+//! Commands by hand, byte for byte from the standards, and what holds for each row of the table.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::task::Waker;
+
+use flashwise_core::filter::Caching;
+use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
+
+use super::*;
+use crate::scsi::nexus::InitiatorPort;
+use crate::scsi::plan::Progress;
+
+/// A disk that remembers what was asked of it; half of it is a hole.
+struct Disk {
+    bytes: Mutex<Vec<u8>>,
+    asked: Mutex<Vec<(Operation, u64, u64, bool)>>,
+}
+
+const BYTES: u64 = 1 << 20;
+
+impl Export for Disk {
+    fn size(&self) -> u64 {
+        BYTES
+    }
+
+    fn submit(&self, request: Request, done: Done) {
+        let Request { operation, offset, length, force_unit_access, data, .. } = request;
+        self.asked.lock().unwrap().push((operation, offset, length, force_unit_access));
+        let mut bytes = self.bytes.lock().unwrap();
+        let range = &mut bytes[offset as usize..(offset + length) as usize];
+        let result = match operation {
+            Operation::Read => range.to_vec(),
+            Operation::Write => {
+                range.copy_from_slice(&data);
+                Vec::new()
+            }
+            Operation::WriteZeroes { .. } => {
+                range.fill(0);
+                Vec::new()
+            }
+            Operation::Flush | Operation::Trim | Operation::Cache => Vec::new(),
+        };
+        done(Ok(result));
+    }
+
+    fn extents(&self, offset: u64, length: u64, _: usize) -> Result<Vec<Extent>, Error> {
+        let half = (BYTES / 2).saturating_sub(offset).min(length);
+        let extents = [
+            Extent { length: half, hole: false, zero: false },
+            Extent { length: length - half, hole: true, zero: true },
+        ];
+        Ok(extents.into_iter().filter(|extent| extent.length > 0).collect())
+    }
+}
+
+struct Rig {
+    disk: Arc<Disk>,
+    unit: Arc<Unit>,
+    nexus: Arc<Nexus>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let disk = Arc::new(Disk { bytes: Mutex::new(vec![0; BYTES as usize]), asked: Mutex::default() });
+        let unit = Arc::new(Unit::open("disk", disk.clone(), None).unwrap());
+        let nexus = unit.enter(InitiatorPort { transport_id: vec![1] }, false);
+        assert_eq!(nexus.take_attention(), Some(code::POWER_ON_RESET_OR_BUS_DEVICE_RESET));
+        Rig { disk, unit, nexus }
+    }
+
+    fn perform(&self, command: &[u8], data: &[u8]) -> Answer {
+        let mut cdb = [0; 16];
+        cdb[..command.len()].copy_from_slice(command);
+        let begun = match begin(&self.unit, &self.nexus, &cdb) {
+            Ok(begun) => begun,
+            Err(answer) => return answer,
+        };
+        if let Err(answer) = begun.wanted(data.len() as u64) {
+            return answer;
+        }
+        let mut plan = match begun.perform(&self.unit, &self.nexus, data.to_vec()) {
+            Work::Answer(answer) => return answer,
+            Work::Plan(plan) => plan,
+        };
+        let mut result = None;
+        loop {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let submit = |request| self.disk.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+            match plan.advance(&self.unit, result.take(), Caching::Usual, Waker::noop(), submit) {
+                Progress::Submitted => result = Some(receiver.recv().unwrap()),
+                Progress::Done(answer) => return answer,
+                Progress::Blocked => panic!("nobody else is here"),
+            }
+        }
+    }
+
+    /// What the last commands asked of the disk.
+    fn asked(&self) -> Vec<(Operation, u64, u64, bool)> {
+        std::mem::take(&mut self.disk.asked.lock().unwrap())
+    }
+}
+
+fn sense(answer: &Answer) -> (u8, u16) {
+    answer.sense.map(|sense| (sense.key, sense.code)).unwrap()
+}
+
+#[test]
+fn each_row_is_one_command_of_its_groups_length() {
+    let mut seen = BTreeSet::new();
+    for opcode in OPCODES {
+        assert!(seen.insert((opcode.code, opcode.action)), "{} is there twice", opcode.name);
+        // SPC-4, section 4.2.5.1: the first three bits are those of a group of one length.
+        let length = match opcode.code >> 5 {
+            0 => 6,
+            1 | 2 => 10,
+            4 => 16,
+            5 => 12,
+            group => panic!("{} is in group {group}", opcode.name),
+        };
+        assert_eq!(opcode.length(), length, "{}", opcode.name);
+        assert!(opcode.out == Out::Nothing || opcode.access != Access::Free, "{}", opcode.name);
+        assert!(!opcode.changes || opcode.access == Access::Writes, "{}", opcode.name);
+        let actions = OPCODES.iter().filter(|other| other.code == opcode.code);
+        assert!(actions.clone().count() == 1 || actions.clone().all(|other| other.action.is_some()), "{}", opcode.name);
+    }
+}
+
+#[test]
+fn bits_that_a_command_does_not_have_are_told_by_their_byte() {
+    let rig = Rig::new();
+    for opcode in OPCODES {
+        for at in 1..opcode.length() {
+            for bit in 0..8 {
+                let mut cdb = vec![0; opcode.length()];
+                cdb[0] = opcode.code;
+                cdb[1] = opcode.action.unwrap_or(0);
+                let is_known = opcode.usage[at - 1] & 1 << bit != 0 || (at == 1 && opcode.action.is_some() && bit < 5);
+                if is_known {
+                    continue;
+                }
+                cdb[at] |= 1 << bit;
+                let answer = rig.perform(&cdb, &[]);
+                assert_eq!(answer.sense, Some(Sense::wrong_byte(at as u16)), "{} byte {at} bit {bit}", opcode.name);
+            }
+        }
+    }
+    assert_eq!(rig.perform(&[0xff], &[]).sense, Some(Sense::illegal(code::INVALID_COMMAND_OPERATION_CODE)));
+    assert_eq!(rig.perform(&[0x9e, 0x1f], &[]).sense, Some(Sense::wrong_byte(1)));
+}
+
+#[test]
+fn reads_and_writes_have_their_range_from_the_command() {
+    let rig = Rig::new();
+    let data = [5; 1024];
+    // LBA 3, two blocks, with FUA where the command has it.
+    let writes: [&[u8]; 4] = [
+        &[0x0a, 0, 0, 3, 2, 0],
+        &[0x2a, 0x08, 0, 0, 0, 3, 0, 0, 2, 0],
+        &[0xaa, 0x08, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0],
+        &[0x8a, 0x08, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0],
+    ];
+    for command in writes {
+        assert_eq!(rig.perform(command, &data), Answer::GOOD);
+        assert_eq!(rig.asked(), [(Operation::Write, 1536, 1024, command[0] != 0x0a)]);
+    }
+    let reads: [&[u8]; 4] = [
+        &[0x08, 0, 0, 3, 2, 0],
+        &[0x28, 0, 0, 0, 0, 3, 0, 0, 2, 0],
+        &[0xa8, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0],
+        &[0x88, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0],
+    ];
+    for command in reads {
+        assert_eq!(rig.perform(command, &[]), Answer::data(data.to_vec()));
+        assert_eq!(rig.asked(), [(Operation::Read, 1536, 1024, false)]);
+    }
+    // READ (6) of 0 blocks reads 256; READ (10) with FUA has the cache flushed first.
+    assert_eq!(rig.perform(&[0x08, 0, 0, 0, 0, 0], &[]).data.len(), 256 * 512);
+    rig.asked();
+    rig.perform(&[0x28, 0x08, 0, 0, 0, 0, 0, 0, 1, 0], &[]);
+    assert_eq!(rig.asked(), [(Operation::Flush, 0, 0, false), (Operation::Read, 0, 512, false)]);
+    // The disk has 2,048 blocks.
+    for (block, blocks, is_there) in [(2047, 1, true), (2047, 2, false), (2048, 0, true), (2049, 0, false)] {
+        let [high, low] = u16::to_be_bytes(block);
+        let answer = rig.perform(&[0x28, 0, 0, 0, high, low, 0, 0, blocks, 0], &[]);
+        assert_eq!(answer.sense.is_none(), is_there, "{block}, {blocks}");
+        assert!(is_there || sense(&answer) == (5, 0x2100));
+    }
+}
+
+#[test]
+fn comparisons_tell_the_first_byte_that_differs() {
+    let rig = Rig::new();
+    rig.perform(&[0x2a, 0, 0, 0, 0, 8, 0, 0, 1, 0], &[1; 512]);
+    let mut wrong = [1; 512];
+    wrong[77] = 2;
+    let verified = rig.perform(&[0x2f, 0x02, 0, 0, 0, 8, 0, 0, 1, 0], &wrong);
+    assert_eq!(verified.sense.map(|sense| (sense.key, sense.code, sense.information)), Some((0xe, 0x1d00, Some(77))));
+    let mut compare = [0; 16];
+    (compare[0], compare[9], compare[13]) = (0x89, 8, 1);
+    let swap = |from: &[u8], to: u8| rig.perform(&compare, &[from, &[to; 512]].concat());
+    assert_eq!(swap(&wrong, 9).sense.and_then(|sense| sense.information), Some(77));
+    assert_eq!((swap(&[1; 512], 9), swap(&[9; 512], 1)), (Answer::GOOD, Answer::GOOD));
+    assert_eq!(sense(&rig.perform(&compare, &[1; 512])), (5, 0x2400), "half of the data is missing");
+    let mut or = [0; 16];
+    (or[0], or[9], or[13]) = (0x8b, 8, 1);
+    assert_eq!(rig.perform(&or, &[6; 512]), Answer::GOOD);
+    assert_eq!(rig.perform(&[0x28, 0, 0, 0, 0, 8, 0, 0, 1, 0], &[]).data, [7; 512]);
+}
+
+#[test]
+fn space_is_given_up_and_filled() {
+    let rig = Rig::new();
+    // UNMAP of blocks 8 to 15 and 64, in two descriptors of 16 bytes behind a header of 8.
+    let mut list = vec![0, 38, 0, 32, 0, 0, 0, 0];
+    list.extend([0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0]);
+    list.extend([0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 1, 0, 0, 0, 0]);
+    assert_eq!(rig.perform(&[0x42, 0, 0, 0, 0, 0, 0, 0, 40, 0], &list), Answer::GOOD);
+    assert_eq!(rig.asked(), [(Operation::Trim, 4096, 4096, false), (Operation::Trim, 32768, 512, false)]);
+    // WRITE SAME (10) with UNMAP makes zeroes; of something else it writes all.
+    assert_eq!(rig.perform(&[0x41, 0x08, 0, 0, 0, 1, 0, 0, 2, 0], &[0; 512]), Answer::GOOD);
+    let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
+    assert_eq!(rig.asked(), [(zeroes, 512, 1024, false)]);
+    assert_eq!(rig.perform(&[0x41, 0, 0, 0, 4, 0, 0, 0, 0, 0], &[3; 512]), Answer::GOOD);
+    assert!(rig.disk.bytes.lock().unwrap()[1024 * 512..].iter().all(|byte| *byte == 3), "0 blocks mean all");
+    // GET LBA STATUS from block 1,022: two that are there, then the hole.
+    let mut status = [0; 16];
+    (status[0], status[1], status[8], status[9], status[13]) = (0x9e, 0x12, 0x03, 0xfe, 64);
+    let found = rig.perform(&status, &[]).data;
+    assert_eq!(found[..8], [0, 0, 0, 36, 0, 0, 0, 0]);
+    assert_eq!(found[8..24], [0, 0, 0, 0, 0, 0, 3, 0xfe, 0, 0, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(found[24..40], [0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn the_unit_describes_itself() {
+    let rig = Rig::new();
+    assert_eq!(rig.perform(&[0x25], &[]).data, [0, 0, 7, 0xff, 0, 0, 2, 0]);
+    let mut capacity = [0; 16];
+    (capacity[0], capacity[1], capacity[13]) = (0x9e, 0x10, 32);
+    let found = rig.perform(&capacity, &[]).data;
+    assert_eq!((found.len(), found[13], found[14]), (32, 3, 0x80));
+    let inquired = rig.perform(&[0x12, 0, 0, 0, 36, 0], &[]).data;
+    assert_eq!((inquired.len(), inquired[0], inquired[2], &inquired[8..16]), (36, 0, 6, &b"flashws "[..]));
+    // SBC-3, table 174: blocks of one transfer from byte 8 on, of an UNMAP from byte 20 on, its granularity from byte 28 on.
+    let limits = rig.perform(&[0x12, 1, 0xb0, 0, 255, 0], &[]).data;
+    assert_eq!((limits.len(), limits[3], limits[5], &limits[6..8]), (64, 60, 128, &[0, 8][..]));
+    assert_eq!(
+        (&limits[8..12], &limits[20..24], &limits[28..32]),
+        (&[0, 0, 0x80, 0][..], &[0xff; 4][..], &[0, 0, 0, 8][..])
+    );
+    // MODE SENSE (6) of the caching page: header, block descriptor, and the bit WCE.
+    let caching = rig.perform(&[0x1a, 0, 8, 0, 255, 0], &[]).data;
+    assert_eq!((caching.len(), caching[0], caching[2], caching[3], caching[12], caching[14]), (32, 31, 0x10, 8, 8, 4));
+    assert_eq!(
+        rig.perform(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0], &[]).data,
+        [0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn every_command_is_reported_as_it_is() {
+    let rig = Rig::new();
+    let all = rig.perform(&[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0], &[]).data;
+    assert_eq!(all.len(), 4 + 8 * OPCODES.len());
+    for (row, opcode) in all[4..].as_chunks::<8>().0.iter().zip(OPCODES) {
+        assert_eq!((row[0], usize::from(row[7])), (opcode.code, opcode.length()));
+        let action = opcode.action.unwrap_or(0);
+        let ask = if opcode.action.is_some() { 2 } else { 1 };
+        let one = rig.perform(&[0xa3, 0x0c, ask, opcode.code, 0, action, 0, 0, 0, 255, 0, 0], &[]).data;
+        assert_eq!((one[1], usize::from(one[3]), one[4]), (3, opcode.length(), opcode.code), "{}", opcode.name);
+        assert_eq!(one.len(), 4 + opcode.length());
+        let other = rig.perform(&[0xa3, 0x0c, 3 - ask, opcode.code, 0, action, 0, 0, 0, 255, 0, 0], &[]);
+        assert_eq!(other.sense, Some(Sense::wrong_byte(2)), "{}", opcode.name);
+    }
+    assert_eq!(rig.perform(&[0xa3, 0x0c, 1, 0xff, 0, 0, 0, 0, 0, 255, 0, 0], &[]).data, [0, 1, 0, 0]);
+}
+
+#[test]
+fn a_stopped_unit_and_one_that_is_not_there_say_so() {
+    let rig = Rig::new();
+    assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 0, 0], &[]), Answer::GOOD);
+    assert_eq!(rig.asked(), [(Operation::Flush, 0, 0, false)]);
+    assert_eq!(sense(&rig.perform(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], &[])), (2, 0x0403));
+    assert!(rig.perform(&[0x12, 0, 0, 0, 36, 0], &[]).sense.is_none());
+    assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 1, 0], &[]), Answer::GOOD);
+    assert_eq!(rig.perform(&[0, 0, 0, 0, 0, 0], &[]), Answer::GOOD);
+    let mut inquiry = [0; 16];
+    (inquiry[0], inquiry[4]) = (0x12, 36);
+    assert_eq!(absent(&inquiry).data[0], 0x7f);
+    assert_eq!(sense(&absent(&[0; 16])), (5, 0x2500));
+}

@@ -1,0 +1,266 @@
+//! The requests that a command comes to, one after the other, and the answer at their end.
+//!
+//! A command that reads before it writes has its bytes for itself until its write is submitted: an export performs requests that overlap
+//! in the order in which they were submitted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use flashwise_core::filter::Caching;
+use flashwise_engine::export::{Error, Operation, Request};
+
+use super::status::{Answer, Sense, code, key, sense_of};
+use super::unit::{Taken, Unit};
+
+/// Longest write of a WRITE SAME, in bytes.
+pub const FILL_BYTES: u64 = 256 << 10;
+
+/// What a command asks of the export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// What to do.
+    pub operation: Operation,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// Whether what it changes must be durable before it is answered.
+    pub durable: bool,
+    /// The bytes to write.
+    pub data: Vec<u8>,
+}
+
+impl Wish {
+    /// To read or to give a hint about bytes.
+    pub fn of(operation: Operation, offset: u64, length: u64) -> Wish {
+        Wish { operation, offset, length, durable: false, data: Vec::new() }
+    }
+
+    /// To write.
+    pub fn write(offset: u64, data: Vec<u8>, durable: bool) -> Wish {
+        Wish { operation: Operation::Write, offset, length: data.len() as u64, durable, data }
+    }
+
+    /// To make all durable.
+    pub fn flush() -> Wish {
+        Wish::of(Operation::Flush, 0, 0)
+    }
+
+    fn changes(&self) -> bool {
+        matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
+    }
+}
+
+/// What is made of the bytes that were read.
+#[derive(Debug)]
+enum After {
+    /// They are the answer.
+    Answer,
+    /// Nothing.
+    Nothing,
+    /// They are compared with these.
+    Compare(Vec<u8>),
+    /// They are compared with these, and if they are the same, the others are written.
+    CompareAndWrite(Vec<u8>, Vec<u8>, bool),
+    /// These are written, after an OR with what was read.
+    Or(Vec<u8>, bool),
+}
+
+/// A block that is written again and again.
+#[derive(Debug)]
+struct Fill {
+    pattern: Vec<u8>,
+    at: u64,
+    end: u64,
+}
+
+/// The requests of a command.
+pub struct Plan {
+    wishes: VecDeque<Wish>,
+    fill: Option<Fill>,
+    after: After,
+    /// Whether what it reads is for itself until it writes.
+    exclusive: bool,
+    taken: Option<Taken>,
+    /// What was submitted last, but for its data.
+    changed: bool,
+}
+
+/// What came of advancing a plan.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A request is submitted.
+    Submitted,
+    /// Another command has the bytes; the waker is woken when it is worth trying again.
+    Blocked,
+    /// The command is answered.
+    Done(Answer),
+}
+
+impl Plan {
+    fn new(wishes: impl Into<VecDeque<Wish>>, after: After) -> Plan {
+        Plan { wishes: wishes.into(), fill: None, after, exclusive: false, taken: None, changed: false }
+    }
+
+    /// One request after the other, answered with nothing.
+    pub fn all(wishes: impl Into<VecDeque<Wish>>) -> Plan {
+        Plan::new(wishes, After::Nothing)
+    }
+
+    /// Requests, the last of which reads what is the answer.
+    pub fn read(wishes: impl Into<VecDeque<Wish>>) -> Plan {
+        Plan::new(wishes, After::Answer)
+    }
+
+    /// Requests, the last of which reads what is compared with `expected`.
+    pub fn compare(wishes: impl Into<VecDeque<Wish>>, expected: Vec<u8>) -> Plan {
+        Plan::new(wishes, After::Compare(expected))
+    }
+
+    /// Writes `data` where `expected` is found.
+    pub fn compare_and_write(offset: u64, expected: Vec<u8>, data: Vec<u8>, durable: bool) -> Plan {
+        let read = Wish::of(Operation::Read, offset, expected.len() as u64);
+        let plan = Plan::new([read], After::CompareAndWrite(expected, data, durable));
+        Plan { exclusive: true, ..plan }
+    }
+
+    /// Sets the bits that `data` has.
+    pub fn or(offset: u64, data: Vec<u8>, durable: bool) -> Plan {
+        let read = Wish::of(Operation::Read, offset, data.len() as u64);
+        Plan { exclusive: true, ..Plan::new([read], After::Or(data, durable)) }
+    }
+
+    /// Writes a block to all places from `offset` up to `end`.
+    pub fn fill(offset: u64, end: u64, block: &[u8]) -> Plan {
+        let count = (end - offset).min(FILL_BYTES) as usize / block.len();
+        let fill = Fill { pattern: block.repeat(count), at: offset, end };
+        Plan { fill: Some(fill), ..Plan::new([], After::Nothing) }
+    }
+
+    /// Makes the next write of a block that is written again and again.
+    fn next_fill(&mut self) {
+        let Some(fill) = &mut self.fill else { return };
+        if !self.wishes.is_empty() || fill.at == fill.end {
+            return;
+        }
+        let length = (fill.end - fill.at).min(fill.pattern.len() as u64);
+        self.wishes.push_back(Wish::write(fill.at, fill.pattern[..length as usize].to_vec(), false));
+        fill.at += length;
+    }
+
+    /// Goes on: first without a result, then with that of the request that was submitted, and again without one after it was blocked.
+    /// `submit` is given the next request.
+    pub fn advance(
+        &mut self,
+        unit: &Arc<Unit>,
+        result: Option<Result<Vec<u8>, Error>>,
+        caching: Caching,
+        waker: &Waker,
+        submit: impl FnOnce(Request),
+    ) -> Progress {
+        if let Some(result) = result {
+            let ended = self.ended(result);
+            if let Some(answer) = ended {
+                self.taken = None;
+                return Progress::Done(answer);
+            }
+        }
+        self.next_fill();
+        let Some(wish) = self.wishes.pop_front() else { return Progress::Done(Answer::GOOD) };
+        self.submit(unit, wish, caching, waker, submit)
+    }
+
+    fn submit(
+        &mut self,
+        unit: &Arc<Unit>,
+        wish: Wish,
+        caching: Caching,
+        waker: &Waker,
+        submit: impl FnOnce(Request),
+    ) -> Progress {
+        let (offset, length, changes) = (wish.offset, wish.length, wish.changes());
+        let request = |wish: Wish| Request {
+            operation: wish.operation,
+            offset,
+            length,
+            force_unit_access: wish.durable,
+            data: wish.data,
+            caching,
+        };
+        self.changed = changes;
+        if self.exclusive && self.taken.is_none() {
+            self.taken = unit.take(offset, length, waker);
+            if self.taken.is_none() {
+                self.wishes.push_front(wish);
+                return Progress::Blocked;
+            }
+            submit(request(wish));
+        } else if self.exclusive {
+            submit(request(wish));
+            self.exclusive = !changes;
+            if changes {
+                self.taken = None;
+            }
+        } else if changes {
+            let mut wish = Some(wish);
+            let begun = unit.change(offset, length, waker, || {
+                submit(request(wish.take().expect("it is submitted once")));
+            });
+            if !begun {
+                self.wishes.extend(wish);
+                self.wishes.rotate_right(1);
+                return Progress::Blocked;
+            }
+        } else {
+            submit(request(wish));
+        }
+        Progress::Submitted
+    }
+
+    /// The answer, if what was submitted last was the last of all, or failed.
+    fn ended(&mut self, result: Result<Vec<u8>, Error>) -> Option<Answer> {
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => return Some(sense_of(error, self.changed)),
+        };
+        let more = !self.wishes.is_empty() || self.fill.as_ref().is_some_and(|fill| fill.at < fill.end);
+        if more {
+            return None;
+        }
+        match std::mem::replace(&mut self.after, After::Nothing) {
+            After::Nothing => Some(Answer::GOOD),
+            After::Answer => Some(Answer::data(found)),
+            After::Compare(expected) => Some(compared(&expected, &found)),
+            After::CompareAndWrite(expected, data, durable) => {
+                let compared = compared(&expected, &found);
+                if compared != Answer::GOOD {
+                    return Some(compared);
+                }
+                self.write(data, durable)
+            }
+            After::Or(mut data, durable) => {
+                data.iter_mut().zip(&found).for_each(|(new, old)| *new |= old);
+                self.write(data, durable)
+            }
+        }
+    }
+
+    fn write(&mut self, data: Vec<u8>, durable: bool) -> Option<Answer> {
+        let offset = self.taken.as_ref().map_or(0, Taken::offset);
+        self.wishes.push_back(Wish::write(offset, data, durable));
+        None
+    }
+}
+
+/// Good, or where the first difference is. Source: SBC-3, section 5.3.
+fn compared(expected: &[u8], found: &[u8]) -> Answer {
+    match expected.iter().zip(found).position(|(expected, found)| expected != found) {
+        None if expected.len() == found.len() => Answer::GOOD,
+        different => {
+            let at = different.unwrap_or(expected.len().min(found.len()));
+            let sense = Sense::new(key::MISCOMPARE, code::MISCOMPARE_DURING_VERIFY);
+            Sense { information: u32::try_from(at).ok(), ..sense }.into()
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A logical unit: an export, and what its initiators share of it.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::task::Waker;
+
+use flashwise_engine::export::Export;
+
+use super::BLOCK_BYTES;
+use super::nexus::{InitiatorPort, Nexus};
+use super::reservations::Reservations;
+use super::status::code;
+
+/// Bytes from a first one up to an end.
+type Range = (u64, u64);
+
+/// A logical unit.
+pub struct Unit {
+    name: String,
+    export: Arc<dyn Export>,
+    reservations: Mutex<Reservations>,
+    /// Whether there are any, without the lock.
+    reserved: AtomicBool,
+    nexuses: Mutex<Vec<Weak<Nexus>>>,
+    /// Who has been here since the server started.
+    seen: Mutex<Vec<InitiatorPort>>,
+    /// Where reservations are kept over restarts.
+    reservations_file: Option<PathBuf>,
+    /// The control mode page's bits D_SENSE and SWP.
+    sense_in_descriptors: AtomicBool,
+    write_protected: AtomicBool,
+    /// Whether START STOP UNIT has stopped it.
+    stopped: AtomicBool,
+    /// What commands are changing that read before they write.
+    exclusive: RwLock<Vec<Range>>,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl Unit {
+    /// The unit of an export; `reservations_file` is where reservations are kept that last over restarts.
+    pub fn open(name: &str, export: Arc<dyn Export>, reservations_file: Option<PathBuf>) -> io::Result<Unit> {
+        let reservations = match &reservations_file {
+            Some(path) => read_reservations(path)?,
+            None => Reservations::default(),
+        };
+        Ok(Unit {
+            name: name.to_owned(),
+            export,
+            reserved: AtomicBool::new(!reservations.is_empty()),
+            reservations: Mutex::new(reservations),
+            nexuses: Mutex::default(),
+            seen: Mutex::default(),
+            reservations_file,
+            sense_in_descriptors: AtomicBool::new(false),
+            write_protected: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            exclusive: RwLock::default(),
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Its name, which its identifiers are made of.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it stands for.
+    pub fn export(&self) -> &Arc<dyn Export> {
+        &self.export
+    }
+
+    /// Its size in logical blocks.
+    pub fn blocks(&self) -> u64 {
+        self.export.size() / BLOCK_BYTES
+    }
+
+    /// Whether nobody can write it.
+    pub fn read_only(&self) -> bool {
+        self.export.read_only() || self.write_protected.load(Ordering::Relaxed)
+    }
+
+    /// The bit SWP of the control mode page.
+    pub fn write_protected(&self) -> &AtomicBool {
+        &self.write_protected
+    }
+
+    /// The bit D_SENSE of the control mode page.
+    pub fn sense_in_descriptors(&self) -> &AtomicBool {
+        &self.sense_in_descriptors
+    }
+
+    /// Whether it was stopped.
+    pub fn stopped(&self) -> &AtomicBool {
+        &self.stopped
+    }
+
+    /// Takes note of a session. Who was not here since the server started is told that this unit has lost what it does not keep.
+    pub fn enter(&self, port: InitiatorPort, read_only: bool) -> Arc<Nexus> {
+        let nexus = Arc::new(Nexus::new(port, read_only, self.export.size()));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if !seen.contains(nexus.port()) {
+            seen.push(nexus.port().clone());
+            nexus.attend(code::POWER_ON_RESET_OR_BUS_DEVICE_RESET);
+        }
+        let mut nexuses = self.nexuses();
+        nexuses.retain(|other| other.strong_count() > 0);
+        nexuses.push(Arc::downgrade(&nexus));
+        nexus
+    }
+
+    /// Ends a session: what it reserved by RESERVE is released.
+    pub fn leave(&self, nexus: &Nexus) {
+        let mut reservations = self.lock_reservations();
+        reservations.nexus_lost(nexus.port());
+        self.note_reservations(&reservations);
+    }
+
+    fn nexuses(&self) -> MutexGuard<'_, Vec<Weak<Nexus>>> {
+        self.nexuses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells sessions that something has happened: those that `whom` chooses.
+    pub fn attend(&self, code: u16, whom: impl Fn(&Nexus) -> bool) {
+        let nexuses = self.nexuses();
+        nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.attend(code));
+    }
+
+    /// Whether there are reservations or registrations.
+    pub fn is_reserved(&self) -> bool {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Its reservations.
+    pub fn lock_reservations(&self) -> MutexGuard<'_, Reservations> {
+        self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that reservations have changed.
+    pub fn note_reservations(&self, reservations: &Reservations) {
+        self.reserved.store(!reservations.is_empty(), Ordering::Release);
+    }
+
+    /// Whether it can keep reservations over restarts.
+    pub fn keeps_reservations(&self) -> bool {
+        self.reservations_file.is_some()
+    }
+
+    /// Keeps reservations over restarts, or no longer, as they say.
+    pub fn keep_reservations(&self, reservations: &Reservations) -> io::Result<()> {
+        let Some(path) = &self.reservations_file else { return Ok(()) };
+        if reservations.lasts() {
+            return write_reservations(path, reservations);
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Aborts the commands of the sessions that `whom` chooses.
+    pub fn abort(&self, whom: impl Fn(&Nexus) -> bool) {
+        let nexuses = self.nexuses();
+        nexuses.iter().filter_map(Weak::upgrade).filter(|nexus| whom(nexus)).for_each(|nexus| nexus.abort());
+    }
+
+    /// Resets it: commands are aborted, RESERVE is released, and the mode pages are as at the start.
+    pub fn reset(&self) {
+        self.abort(|_| true);
+        let mut reservations = self.lock_reservations();
+        reservations.release_all_simple();
+        self.note_reservations(&reservations);
+        drop(reservations);
+        self.sense_in_descriptors.store(false, Ordering::Relaxed);
+        self.write_protected.store(false, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
+        self.attend(code::BUS_DEVICE_RESET, |_| true);
+    }
+
+    fn changing(&self) -> RwLockReadGuard<'_, Vec<Range>> {
+        self.exclusive.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changing_mut(&self) -> RwLockWriteGuard<'_, Vec<Range>> {
+        self.exclusive.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits a change of bytes, unless a command that is under way has them for itself: then `waker` is woken when it may be worth
+    /// trying again.
+    pub(super) fn change(&self, offset: u64, length: u64, waker: &Waker, submit: impl FnOnce()) -> bool {
+        let exclusive = self.changing();
+        if overlaps(&exclusive, offset, length) {
+            self.wait(waker);
+            return false;
+        }
+        submit();
+        true
+    }
+
+    /// Takes bytes for a command that reads before it writes.
+    pub(super) fn take(self: &Arc<Self>, offset: u64, length: u64, waker: &Waker) -> Option<Taken> {
+        let mut exclusive = self.changing_mut();
+        if overlaps(&exclusive, offset, length) {
+            self.wait(waker);
+            return None;
+        }
+        let range = (offset, offset + length);
+        exclusive.push(range);
+        Some(Taken { unit: Arc::clone(self), range })
+    }
+
+    /// Called while the ranges are locked, so that nobody gives back unseen.
+    fn wait(&self, waker: &Waker) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+    }
+}
+
+fn overlaps(ranges: &[Range], offset: u64, length: u64) -> bool {
+    ranges.iter().any(|&(start, end)| offset < end && start < offset + length)
+}
+
+/// Bytes that one command has for itself, until this goes.
+pub(super) struct Taken {
+    unit: Arc<Unit>,
+    range: Range,
+}
+
+impl Taken {
+    /// The first byte.
+    pub fn offset(&self) -> u64 {
+        self.range.0
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut exclusive = self.unit.changing_mut();
+        let at = exclusive.iter().position(|range| *range == self.range).expect("a taken range is on the list");
+        exclusive.swap_remove(at);
+        drop(exclusive);
+        let waiting = std::mem::take(&mut *self.unit.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn read_reservations(path: &Path) -> io::Result<Reservations> {
+    match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!(
+                    "{}: found {error}, expected reservations as JSON; remove the file to start without",
+                    path.display()
+                ),
+            )
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Reservations::default()),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Writes another file and puts it in the place of the old one, so that there is always a whole one.
+fn write_reservations(path: &Path, reservations: &Reservations) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let new = path.with_extension("new");
+    let mut file = std::fs::File::create(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(reservations)?)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}
