@@ -70,12 +70,12 @@ fn write(path: &Path, record: Line) {
 
 fn normalised(path: &Path, spec: &str) {
     let settings = Settings { format: Some(spec.parse().expect("the format is known")), ..Settings::default() };
-    let trace = open(&path.display().to_string(), &settings, &Silent).expect("the trace can be read");
+    let trace = open(path, &settings, &Silent).expect("the trace can be read");
     assert_eq!(trace.len(), ZIPF_ACCESSES);
 }
 
 fn parsed(path: &Path, spec: &str) {
-    let mut input = Input::open(&path.display().to_string(), &Silent).expect("the trace can be read");
+    let mut input = Input::open(path, &Silent).expect("the trace can be read");
     let mut head = vec![0; 64 << 10];
     input.fill(&mut head).expect("the trace can be read");
     let spec: FormatSpec = spec.parse().expect("the format is known");

@@ -364,7 +364,7 @@ mod real_traces {
             "benchmarks/postmark-62k.disksim.zst",
             "lirs/2_pools.zst",
         ];
-        let open = move |name| normalised::open(&format!("{folder}/{name}"), &normalised::Settings::default(), &Silent);
+        let open = move |name| normalised::open(format!("{folder}/{name}"), &normalised::Settings::default(), &Silent);
         names.into_iter().map(move |name| open(name).unwrap())
     }
 

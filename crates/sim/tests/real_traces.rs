@@ -149,7 +149,7 @@ fn what_could_be_another_simulators_trace_is_asked_about() {
 fn lru_over_oltp_hits_as_often_as_the_arc_paper_says() {
     let directory = std::env::var("FLASHWISE_TRACES").expect("FLASHWISE_TRACES names the directory of traces");
     let settings = Settings { block_size_bytes: Some(512), ..Settings::default() };
-    let trace = open(&format!("{directory}/arc/OLTP.lis.zst"), &settings, &Silent).unwrap();
+    let trace = open(format!("{directory}/arc/OLTP.lis.zst"), &settings, &Silent).unwrap();
     let lru = Spec::parse("lru").unwrap();
     let sizes = [1000, 2000, 5000, 10_000, 15_000];
     let job = |capacity_blocks: usize| Job {

@@ -135,7 +135,9 @@ fn the_file_of_an_archive_is_read_and_of_several_the_one_that_the_path_names() {
     let half = lines[..REQUESTS / 2].concat();
     let long = format!("{}/{}.csv", "d".repeat(120), "f".repeat(120));
     let folder = tempfile::tempdir().unwrap();
-    let packed: [(&str, fn(&[(&str, &[u8])]) -> Vec<u8>); 4] = [
+    /// Packs files, by name, into an archive.
+    type Pack = fn(&[(&str, &[u8])]) -> Vec<u8>;
+    let packed: [(&str, Pack); 4] = [
         ("tar", tar),
         ("tar.gz", |files| gzip(&tar(files))),
         ("stored.zip", |files| zip(files, false)),
