@@ -57,6 +57,8 @@ fn standard(kind: u8) -> Vec<u8> {
     bytes[2] = 0x06;
     bytes[3] = 0x12;
     bytes[4] = 96 - 5;
+    // 3PC: it copies by itself.
+    bytes[5] = 0x08;
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -89,6 +91,20 @@ fn identification(unit: &Unit) -> Vec<u8> {
     let vendor = [&VENDOR[..], serial_number(unit).as_bytes()].concat();
     designator(2, 1, &vendor);
     page
+}
+
+/// Whether a designator, by its code set, its type and its bytes, is one of the unit's.
+pub fn is_designated(unit: &Unit, code_set: u8, kind: u8, designator: &[u8]) -> bool {
+    let page = identification(unit);
+    let mut rest = &page[..];
+    while let [own_set, own_kind, _, length, after @ ..] = rest {
+        let (own, next) = after.split_at(usize::from(*length));
+        if (*own_set, *own_kind, own) == (code_set, kind, designator) {
+            return true;
+        }
+        rest = next;
+    }
+    false
 }
 
 fn block_limits(_: &Unit) -> Vec<u8> {

@@ -17,11 +17,13 @@
 //! | `mode.rs` | MODE SENSE and MODE SELECT | |
 //! | `capacity.rs` | READ CAPACITY, GET LBA STATUS and other reports | |
 //! | `medium.rs` | commands that read and write blocks | |
+//! | `copy.rs` | EXTENDED COPY within the unit | |
 //! | `plan.rs` | the requests that a command comes to, one after the other | commands |
 
 pub mod call;
 mod capacity;
 pub mod cdb;
+mod copy;
 mod inquiry;
 mod medium;
 mod mode;

@@ -1,8 +1,8 @@
 //! An initiator as a logical unit knows it: SAM-5 calls the two together an I_T nexus.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most unit attentions that wait for one initiator; later ones of the same kind change nothing.
 const ATTENTIONS_MAX: usize = 8;
@@ -13,6 +13,37 @@ pub struct InitiatorPort {
     /// Its transport ID (SPC-4, section 7.6.4), which other initiators are told: for iSCSI, the name and the ISID.
     pub transport_id: Vec<u8>,
 }
+
+/// How far a copy has come.
+#[derive(Debug, Default)]
+pub struct CopyState {
+    /// 0 while it runs, 1 once it has ended, 2 once it has failed (SPC-4, table 225).
+    status: AtomicU8,
+    segments: AtomicU16,
+    bytes: AtomicU64,
+}
+
+impl CopyState {
+    /// Its status, the segments that are copied, and the bytes.
+    pub fn get(&self) -> (u8, u16, u64) {
+        let status = self.status.load(Ordering::Acquire);
+        (status, self.segments.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// So many bytes more are copied, with or without the end of a segment.
+    pub fn copied(&self, bytes: u64, ends_segment: bool) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.segments.fetch_add(ends_segment.into(), Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub fn end(&self, is_good: bool) {
+        self.status.store(if is_good { 1 } else { 2 }, Ordering::Release);
+    }
+}
+
+/// Most copies of one session whose states are kept.
+const COPIES_MAX: usize = 16;
 
 /// A session of an initiator with a logical unit.
 #[derive(Debug)]
@@ -26,6 +57,8 @@ pub struct Nexus {
     known_bytes: AtomicU64,
     /// How often its commands were aborted.
     aborts: AtomicU64,
+    /// Copies by their list identifiers, the oldest first.
+    copies: Mutex<VecDeque<(u8, Arc<CopyState>)>>,
 }
 
 impl Nexus {
@@ -38,6 +71,7 @@ impl Nexus {
             attends: AtomicBool::new(false),
             known_bytes: AtomicU64::new(size),
             aborts: AtomicU64::new(0),
+            copies: Mutex::default(),
         }
     }
 
@@ -79,6 +113,22 @@ impl Nexus {
     /// Aborts its commands.
     pub fn abort(&self) {
         self.aborts.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Keeps the state of a copy, in the place of an older one with this list identifier.
+    pub fn keep_copy(&self, id: u8, state: &Arc<CopyState>) {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.retain(|(other, _)| *other != id);
+        if copies.len() == COPIES_MAX {
+            copies.pop_front();
+        }
+        copies.push_back((id, Arc::clone(state)));
+    }
+
+    /// The state of a copy.
+    pub fn copy(&self, id: u8) -> Option<Arc<CopyState>> {
+        let copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        copies.iter().find(|(other, _)| *other == id).map(|(_, state)| Arc::clone(state))
     }
 
     /// Notes the unit's size; returns whether it was another one.

@@ -13,7 +13,8 @@ use super::reservations::Access;
 use super::status::{Answer, Sense, Status, code, key};
 use super::unit::Unit;
 use super::{
-    BLOCK_BYTES, COMPARE_BLOCKS_MAX, DATA_BYTES_MAX, PARAMETERS_BYTES_MAX, capacity, inquiry, medium, mode, reserve,
+    BLOCK_BYTES, COMPARE_BLOCKS_MAX, DATA_BYTES_MAX, PARAMETERS_BYTES_MAX, capacity, copy, inquiry, medium, mode,
+    reserve,
 };
 
 /// Memory of a command beside its data.
@@ -254,6 +255,11 @@ pub static OPCODES: &[Opcode] = &[
     persistent_out("PERSISTENT RESERVE OUT, PREEMPT", reserve::action::PREEMPT),
     persistent_out("PERSISTENT RESERVE OUT, PREEMPT AND ABORT", reserve::action::PREEMPT_AND_ABORT),
     persistent_out("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", reserve::action::REGISTER_AND_IGNORE),
+    writes("EXTENDED COPY", EXTENDED_COPY_CODE, EXTENDED_COPY, copy::extended_copy)
+        .changing()
+        .out(Out::Parameters(Field(10, 4))),
+    reads("RECEIVE COPY RESULTS, COPY STATUS", 0x84, COPY_RESULTS, copy::copy_status).action(0x00),
+    reads("RECEIVE COPY RESULTS, OPERATING PARAMETERS", 0x84, COPY_RESULTS, copy::operating_parameters).action(0x03),
     on16(reads("READ (16)", 0x88, usage!(16, 0x18), medium::read)).moving(),
     writes("COMPARE AND WRITE", 0x89, COMPARE, medium::compare_and_write)
         .on(Field(2, 8), Field(13, 1))
@@ -288,6 +294,9 @@ pub static OPCODES: &[Opcode] = &[
     reads("READ DEFECT DATA (12)", 0xb7, DEFECTS_12, capacity::defects_12).on_medium(),
 ];
 
+const EXTENDED_COPY_CODE: u8 = 0x83;
+const EXTENDED_COPY: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const COPY_RESULTS: &[u8] = &[0, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
 const COMPARE: &[u8] = &[0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0x3f, 0];
 const SUPPORTED: &[u8] = &[0, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
 const DEFECTS_12: &[u8] = &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
@@ -356,6 +365,7 @@ pub fn begin(unit: &Unit, nexus: &Nexus, cdb: &Cdb) -> Result<Begun, Answer> {
     let read_bytes = match opcode.out {
         Out::Nothing if !opcode.moves => 0,
         Out::OneBlock => 2 * super::plan::FILL_BYTES,
+        Out::Parameters(_) if opcode.code == EXTENDED_COPY_CODE => super::plan::COPY_BYTES,
         Out::Blocks if !medium::reads_back(opcode.code) => 0,
         _ => blocks * BLOCK_BYTES,
     };

@@ -10,11 +10,15 @@ use std::task::Waker;
 use flashwise_core::filter::Caching;
 use flashwise_engine::export::{Error, Operation, Request};
 
+use super::nexus::CopyState;
 use super::status::{Answer, Sense, code, key, sense_of};
 use super::unit::{Taken, Unit};
 
 /// Longest write of a WRITE SAME, in bytes.
 pub const FILL_BYTES: u64 = 256 << 10;
+
+/// Longest piece of a copy, in bytes.
+pub const COPY_BYTES: u64 = 1 << 20;
 
 /// What a command asks of the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +79,31 @@ struct Fill {
     end: u64,
 }
 
+/// Bytes from a place to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte that is read.
+    pub from: u64,
+    /// First byte that is written.
+    pub to: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+/// Segments that are copied, one piece after the other.
+#[derive(Debug)]
+struct Copying {
+    segments: VecDeque<Segment>,
+    state: Arc<CopyState>,
+    /// The length of the piece that is written.
+    writing: u64,
+}
+
 /// The requests of a command.
 pub struct Plan {
     wishes: VecDeque<Wish>,
     fill: Option<Fill>,
+    copying: Option<Copying>,
     after: After,
     /// Whether what it reads is for itself until it writes.
     exclusive: bool,
@@ -100,7 +125,7 @@ pub enum Progress {
 
 impl Plan {
     fn new(wishes: impl Into<VecDeque<Wish>>, after: After) -> Plan {
-        Plan { wishes: wishes.into(), fill: None, after, exclusive: false, taken: None, changed: false }
+        Plan { wishes: wishes.into(), fill: None, copying: None, after, exclusive: false, taken: None, changed: false }
     }
 
     /// One request after the other, answered with nothing.
@@ -136,6 +161,48 @@ impl Plan {
         let count = (end - offset).min(FILL_BYTES) as usize / block.len();
         let fill = Fill { pattern: block.repeat(count), at: offset, end };
         Plan { fill: Some(fill), ..Plan::new([], After::Nothing) }
+    }
+
+    /// Copies segments in order; `state` is told how far it has come.
+    pub fn copy(segments: Vec<Segment>, state: Arc<CopyState>) -> Plan {
+        let copying = Copying { segments: segments.into(), state, writing: 0 };
+        let mut plan = Plan { copying: Some(copying), ..Plan::new([], After::Nothing) };
+        plan.next_copy();
+        plan
+    }
+
+    /// Makes the next read of a copy; where there is none, it has ended.
+    fn next_copy(&mut self) {
+        let Some(copying) = &mut self.copying else { return };
+        while copying.segments.front().is_some_and(|segment| segment.length == 0) {
+            copying.segments.pop_front();
+            copying.state.copied(0, true);
+        }
+        match copying.segments.front() {
+            Some(next) => {
+                self.wishes.push_back(Wish::of(Operation::Read, next.from, next.length.min(COPY_BYTES)));
+            }
+            None => copying.state.end(true),
+        }
+    }
+
+    /// A read of a copy is written, after a write comes the next read. Whether there is more.
+    fn copied(&mut self, found: Vec<u8>) -> bool {
+        let Some(copying) = &mut self.copying else { return false };
+        if copying.writing > 0 {
+            let written = std::mem::take(&mut copying.writing);
+            if let Some(segment) = copying.segments.front_mut() {
+                segment.from += written;
+                segment.to += written;
+                segment.length -= written;
+            }
+            copying.state.copied(written, false);
+            self.next_copy();
+        } else if let Some(segment) = copying.segments.front() {
+            copying.writing = found.len() as u64;
+            self.wishes.push_back(Wish::write(segment.to, found, false));
+        }
+        !self.wishes.is_empty()
     }
 
     /// Makes the next write of a block that is written again and again.
@@ -222,8 +289,16 @@ impl Plan {
     fn ended(&mut self, result: Result<Vec<u8>, Error>) -> Option<Answer> {
         let found = match result {
             Ok(found) => found,
-            Err(error) => return Some(sense_of(error, self.changed)),
+            Err(error) => {
+                if let Some(copying) = &self.copying {
+                    copying.state.end(false);
+                }
+                return Some(sense_of(error, self.changed));
+            }
         };
+        if self.copying.is_some() {
+            return if self.copied(found) { None } else { Some(Answer::GOOD) };
+        }
         let more = !self.wishes.is_empty() || self.fill.as_ref().is_some_and(|fill| fill.at < fill.end);
         if more {
             return None;

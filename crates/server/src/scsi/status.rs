@@ -25,6 +25,7 @@ pub mod key {
     pub const ILLEGAL_REQUEST: u8 = 0x5;
     pub const UNIT_ATTENTION: u8 = 0x6;
     pub const DATA_PROTECT: u8 = 0x7;
+    pub const COPY_ABORTED: u8 = 0xa;
     pub const ABORTED_COMMAND: u8 = 0xb;
     pub const MISCOMPARE: u8 = 0xe;
 }
@@ -35,6 +36,7 @@ pub mod code {
     pub const NONE: u16 = 0x0000;
     pub const NOT_READY_MANUAL_INTERVENTION_REQUIRED: u16 = 0x0403;
     pub const WRITE_ERROR: u16 = 0x0c00;
+    pub const COPY_TARGET_DEVICE_NOT_REACHABLE: u16 = 0x0d02;
     pub const INVALID_FIELD_IN_INFORMATION_UNIT: u16 = 0x0e03;
     pub const UNRECOVERED_READ_ERROR: u16 = 0x1100;
     pub const PARAMETER_LIST_LENGTH_ERROR: u16 = 0x1a00;
@@ -45,6 +47,11 @@ pub mod code {
     pub const LOGICAL_UNIT_NOT_SUPPORTED: u16 = 0x2500;
     pub const INVALID_FIELD_IN_PARAMETER_LIST: u16 = 0x2600;
     pub const INVALID_RELEASE_OF_PERSISTENT_RESERVATION: u16 = 0x2604;
+    pub const TOO_MANY_TARGET_DESCRIPTORS: u16 = 0x2606;
+    pub const UNSUPPORTED_TARGET_DESCRIPTOR_TYPE: u16 = 0x2607;
+    pub const TOO_MANY_SEGMENT_DESCRIPTORS: u16 = 0x2608;
+    pub const UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE: u16 = 0x2609;
+    pub const INLINE_DATA_LENGTH_EXCEEDED: u16 = 0x260b;
     pub const WRITE_PROTECTED: u16 = 0x2700;
     pub const SPACE_ALLOCATION_FAILED: u16 = 0x2707;
     pub const POWER_ON_RESET_OR_BUS_DEVICE_RESET: u16 = 0x2900;

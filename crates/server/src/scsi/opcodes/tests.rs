@@ -290,3 +290,37 @@ fn a_stopped_unit_and_one_that_is_not_there_say_so() {
     assert_eq!(absent(&inquiry).data[0], 0x7f);
     assert_eq!(sense(&absent(&[0; 16])), (5, 0x2500));
 }
+
+#[test]
+fn blocks_are_copied_within_the_unit() {
+    let rig = Rig::new();
+    rig.perform(&[0x2a, 0, 0, 0, 0, 8, 0, 0, 2, 0], &[4; 1024]);
+    let page = rig.perform(&[0x12, 1, 0x83, 0, 255, 0], &[]).data;
+    // The first designator of the page: NAA, 8 bytes.
+    assert_eq!(page[4..8], [1, 3, 0, 8]);
+    let mut list = vec![7, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
+    list.extend([0xe4, 0, 0, 0, 1, 3, 0, 8]);
+    list.extend(&page[8..16]);
+    list.resize(48, 0);
+    // Two blocks from block 8 to block 100.
+    list.extend([0x02, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 100]);
+    let copy = |list: &[u8]| rig.perform(&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, list.len() as u8, 0, 0], list);
+    assert_eq!(copy(&list), Answer::GOOD);
+    assert_eq!(rig.disk.bytes.lock().unwrap()[100 * 512..103 * 512], [[4; 512], [4; 512], [0; 512]].concat());
+    let status = |id: u8| rig.perform(&[0x84, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], &[]);
+    assert_eq!(status(7).data, [0, 0, 0, 8, 1, 0, 1, 1, 0, 0, 0, 1]);
+    assert_eq!(status(8).sense, Some(Sense::wrong_byte(2)));
+    for (at, byte, expected) in [
+        (16, 0xe0, (5, code::UNSUPPORTED_TARGET_DESCRIPTOR_TYPE)),
+        (24, 0x31, (key::COPY_ABORTED, code::COPY_TARGET_DEVICE_NOT_REACHABLE)),
+        (48, 0x03, (5, code::UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE)),
+        (55, 1, (key::COPY_ABORTED, code::COPY_TARGET_DEVICE_NOT_REACHABLE)),
+        (69, 1, (key::COPY_ABORTED, code::NONE)),
+        (11, 29, (5, code::PARAMETER_LIST_LENGTH_ERROR)),
+        (15, 1, (5, code::INLINE_DATA_LENGTH_EXCEEDED)),
+    ] {
+        let mut wrong = list.clone();
+        wrong[at] = byte;
+        assert_eq!(sense(&copy(&wrong)), expected, "byte {at} is {byte:#x}");
+    }
+}
