@@ -113,8 +113,9 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
             human::count(cache.destaged_blocks),
         ]);
         let wear = row.endurance.as_ref();
-        let worn = [wear.and_then(|wear| wear.device_write_amplification), wear.and_then(|wear| wear.epbpd)];
-        cells.extend(on_device.then(|| worn.map(number)).into_iter().flatten());
+        let device = number(wear.and_then(|wear| wear.device_write_amplification));
+        let per_day = rate(row.caveat.as_deref(), number(wear.and_then(|wear| wear.epbpd)));
+        cells.extend(on_device.then_some([device, per_day]).into_iter().flatten());
         cells.extend(arrays.then(|| of_array(row)).into_iter().flatten());
         cells
     };

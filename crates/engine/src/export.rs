@@ -99,6 +99,14 @@ pub struct Request {
     pub caching: Caching,
 }
 
+impl Request {
+    /// Whether it changes bytes that `other` is about.
+    pub(crate) fn changes_part_of(&self, other: &Request) -> bool {
+        let changes = matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. });
+        changes && self.offset < other.offset + other.length && other.offset < self.offset + self.length
+    }
+}
+
 /// Why a request failed. A front end translates it to its protocol's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

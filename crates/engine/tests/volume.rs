@@ -271,6 +271,34 @@ fn who_waits_has_what_is_on_flash_at_once_and_waits_for_no_backend() {
     assert_eq!(answer.recv().unwrap().unwrap(), vec![0; 4096]);
 }
 
+/// More writes than steps may be under way, before a slow backend, and at the end one that is read before it can have begun.
+#[test]
+fn a_read_sees_the_write_before_it_however_many_wait() {
+    let mut setting = Setting::new();
+    setting.config.cache.read("write-mode", "write-around").unwrap();
+    setting.config.backend_delay_us = 2_000;
+    let (volume, _) = setting.open();
+    let (sender, receiver) = mpsc::channel();
+    let submit = |operation, offset, length, data| {
+        let sender = sender.clone();
+        let request =
+            Request { operation, offset, length, force_unit_access: false, data, caching: Default::default() };
+        volume.submit(request, Box::new(move |result| sender.send((operation, result)).unwrap()));
+    };
+    let length = 256 << 10;
+    for at in 0..240_u64 {
+        submit(Operation::Write, at % 200 * length, length, pattern(at as u8, length as usize));
+    }
+    let last = pattern(201, 4096);
+    submit(Operation::Write, 60 * MIB, 4096, last.clone());
+    submit(Operation::Read, 60 * MIB, 4096, Vec::new());
+    drop(sender);
+    let answers: Vec<_> = receiver.iter().take(242).collect();
+    assert!(answers.iter().all(|(_, result)| result.is_ok()));
+    let read = answers.iter().find(|(operation, _)| *operation == Operation::Read).unwrap();
+    assert!(read.1.as_ref().unwrap() == &last, "the read has passed the write");
+}
+
 #[test]
 fn many_clients_at_once_read_what_they_wrote() {
     for write_mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {

@@ -391,9 +391,14 @@ impl Volume {
             done(Err(Error::ShuttingDown));
             return false;
         }
-        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend.
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
+        // those that change what it reads.
         let reads = request.operation == Operation::Read;
-        let (behind, steps_max) = if reads { (false, 2 * STEPS_MAX) } else { (!inner.waiting.is_empty(), STEPS_MAX) };
+        let (behind, steps_max) = if reads {
+            (inner.waiting.iter().any(|(waiting, _)| waiting.changes_part_of(&request)), 2 * STEPS_MAX)
+        } else {
+            (!inner.waiting.is_empty(), STEPS_MAX)
+        };
         if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
             inner.waiting.push_back((request, done));
             return false;
