@@ -164,9 +164,9 @@ fn figures_of_wear_are_whole_in_wide_and_narrow_windows() {
         assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
         assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
         assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-        // Over traces: four measures and hits against erasures; by parameter: buffers, spare, two of budgets and of least hits. Of each
+        // Over traces: five measures and hits against erasures; by parameter: buffers, spare, four of budgets and of least hits. Of each
         // trace: four measures, hits against erasures, savings, reuse distances.
-        assert_eq!(found["figures"], 5 + 6 + 2 * 7);
+        assert_eq!(found["figures"], 6 + 2 + 2 * 4 + 2 * 7);
         assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
     }
 }
