@@ -106,7 +106,7 @@ impl Original {
         self.format.format().name
     }
 
-    /// See [`Requests::for_each_batch`].
+    /// Reads all requests, and gives them to `consume` in batches, in order.
     pub fn for_each_batch(
         self,
         input: &mut Input,
