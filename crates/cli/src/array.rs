@@ -7,6 +7,7 @@ use flashwise_device::{ArrayError, ArrayModel, TierModel, tier_model_of_option};
 use flashwise_sim::array::{Arrivals, TraceRule};
 use flashwise_sim::experiment::Devices;
 
+use crate::given::given;
 use crate::help;
 
 /// What is admitted, and to what devices.
@@ -66,14 +67,13 @@ impl ArrayOptions {
 
     /// The options that are given, as they are written.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
+        given([
             ("--admission", !self.admissions.is_empty()),
             ("--cache-device", self.cache_device.is_some()),
             ("--storage-device", self.storage_device.is_some()),
             ("--storage-size", self.storage_size.is_some()),
             ("--arrivals", self.arrivals.is_some()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
+        ])
     }
 
     /// The storage's device, if it was named.

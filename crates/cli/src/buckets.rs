@@ -7,6 +7,7 @@ use flashwise_device::TierModel;
 use flashwise_device::flash::Profile;
 use flashwise_sim::wlfc::BucketSettings;
 
+use crate::given::given;
 use crate::help;
 
 /// What a cache of buckets is made of; `None` is the default.
@@ -34,14 +35,13 @@ pub struct BucketOptions {
 impl BucketOptions {
     /// The options that are given, as they are written.
     pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
+        given([
             ("--bucket", self.bucket.is_some()),
             ("--write-queue", self.write_queue.is_some()),
             ("--halving", self.halving.is_some()),
             ("--refresh", self.refresh.is_some()),
             ("--journal-logs", self.journal_logs.is_some()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
+        ])
     }
 
     /// The settings, with flash, backend and over-provisioning where they were named.

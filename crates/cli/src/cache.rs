@@ -18,6 +18,7 @@ use flashwise_sim::wlfc::{BucketSettings, System};
 use crate::buckets::BucketOptions;
 use crate::endurance::EnduranceOptions;
 use crate::failure::Misuse;
+use crate::given::given;
 use crate::help;
 use crate::settings::SimulateSettings;
 
@@ -200,10 +201,12 @@ impl CacheOptions {
     ) -> anyhow::Result<BucketSettings> {
         let settings = self.settings.0.names().map(|name| format!("--{name}"));
         let own = [("--ram", self.ram.is_some()), ("--erase-unit", self.erase_unit.is_some())];
-        let own = own.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
         let over_provision = (!self.over_provision.is_empty()).then_some("--over-provision");
-        let given =
-            own.chain(over_provision).chain(self.endurance.all_given()).chain(self.buckets.given()).chain(others);
+        let given = given(own)
+            .chain(over_provision)
+            .chain(self.endurance.all_given())
+            .chain(self.buckets.given())
+            .chain(others);
         let given: Vec<String> = given.map(str::to_owned).chain(settings).collect();
         check_buckets(system, &given).map_err(|error| Misuse(error.to_string()))?;
         let device = self.endurance.limits()?.device;

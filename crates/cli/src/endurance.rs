@@ -8,6 +8,7 @@ use flashwise_device::flash::{GcPlacement, Victim};
 use flashwise_sim::endurance::Settings;
 use flashwise_sim::results::WearLimits;
 
+use crate::given::given;
 use crate::help;
 
 fn parse_positive(text: &str) -> Result<f64, String> {
@@ -105,9 +106,4 @@ impl EnduranceOptions {
             drive_writes_per_day: self.drive_writes_per_day,
         })
     }
-}
-
-/// The first of the options that is given.
-fn given(options: impl IntoIterator<Item = (&'static str, bool)>) -> impl Iterator<Item = &'static str> {
-    options.into_iter().filter(|(_, given)| *given).map(|(name, _)| name)
 }

@@ -53,8 +53,9 @@ impl Lifetime {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.devices {
+            let drives = Profile::all();
             for about in devices() {
-                list(&mut out, &about)?;
+                list(&mut out, &about, &drives)?;
             }
             return Ok(());
         }
@@ -126,12 +127,12 @@ fn number(number: f64) -> String {
     if number.is_finite() { format!("{number:.2}") } else { "unlimited".to_owned() }
 }
 
-/// Lists what is known of a device, in the words in which a file says it.
-fn list(mut out: impl Write, about: &About) -> std::io::Result<()> {
+/// Lists what is known of a device, in the words in which a file says it; `drives` are those that are known as a whole.
+fn list(mut out: impl Write, about: &About, drives: &[Profile]) -> std::io::Result<()> {
     let About { name, title, source } = about;
     writeln!(out, "{name}  {title}")?;
     writeln!(out, "    {source}")?;
-    if let Some(Profile { device, service, .. }) = Profile::all().iter().find(|profile| profile.name == *name) {
+    if let Some(Profile { device, service, .. }) = drives.iter().find(|profile| profile.name == *name) {
         let capacity_gb = device.capacity_bytes / 1e9;
         let cycles = cycles(device.endurance_cycles);
         let [read_ms, write_ms] = [device.read_latency_us, device.write_latency_us].map(|us| us / 1e3);

@@ -8,6 +8,7 @@ mod check;
 mod detach;
 mod endurance;
 mod failure;
+mod given;
 mod help;
 mod input;
 mod lifetime;

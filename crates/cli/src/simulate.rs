@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use clap::Args;
 use flashwise_core::options::{OptionError, nearest};
-use flashwise_core::policy::{POLICIES, Spec};
+use flashwise_core::policy::{POLICIES, Spec, larc};
 use flashwise_report::{Report, Section};
 use flashwise_sim::array::TraceRule;
 use flashwise_sim::cache_settings::{CacheError, Ram};
@@ -28,10 +28,11 @@ use rayon::prelude::*;
 use crate::array::ArrayOptions;
 use crate::cache::{CacheOptions, Model};
 use crate::failure::Misuse;
+use crate::given::given;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
 use crate::progress::Bar;
-use crate::table::{self, fills_freely};
+use crate::table;
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
 #[derive(Debug, Args)]
@@ -226,8 +227,7 @@ impl Simulate {
             ("--epoch", self.epoch.is_some()),
             ("--html", self.html.is_some()),
         ];
-        let own = own.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
-        let settings = self.cache.buckets(system, self.array.storage_device(), own.chain(self.array.given()))?;
+        let settings = self.cache.buckets(system, self.array.storage_device(), given(own).chain(self.array.given()))?;
         let (traces, requests) = self.open_with_requests()?;
         let job = |trace: usize, _: &(), size, capacity_blocks| {
             let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
@@ -255,7 +255,7 @@ impl Simulate {
         let mut policies = asked.clone();
         if self.html.is_some() {
             let also = |name: &str| (!asked.iter().any(|policy| policy.to_string() == name)).then(|| Spec::parse(name));
-            let larc = if asked.iter().any(fills_freely) { also(LARC_ALGORITHM_1) } else { None };
+            let larc = if asked.iter().any(larc::fills_freely) { also(LARC_ALGORITHM_1) } else { None };
             for policy in larc.into_iter().chain(also(BEST)) {
                 policies.push(policy?);
             }

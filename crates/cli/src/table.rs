@@ -50,7 +50,7 @@ pub fn results(rows: &[ResultRow]) -> String {
     let footnote = format!(
         "hits: share of block accesses; {ram}flash writes, replaced and W, the write hits and replaced of the LARC paper: \
          blocks; of best: share of the hits that MIN, which knows the future and need not admit, has{}.",
-        if rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| fills_freely(&policy))) {
+        if rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| larc::fills_freely(&policy))) {
             LARC_FILLS
         } else {
             ""
@@ -62,11 +62,6 @@ pub fn results(rows: &[ResultRow]) -> String {
 /// What has to be known of LARC's figures.
 const LARC_FILLS: &str =
     "; larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
-
-/// Whether `policy` is LARC that fills an empty cache with whatever is missed.
-pub fn fills_freely(policy: &Spec) -> bool {
-    policy.info().name == larc::INFO.name && larc::fills_freely(policy.options())
-}
 
 /// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
 fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Vec<String>, footnote: &str) -> String {

@@ -15,12 +15,6 @@ use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 const LARC_FILLS: &str = " larc fills an empty cache with whatever is missed, and keeps that for as long as nothing else is missed twice; \
                           larc:fill=ghost, Algorithm 1 to the letter, does not.";
 
-/// Whether this is LARC that fills an empty cache with whatever is missed.
-fn fills_freely(policy: &str) -> bool {
-    Spec::parse(policy)
-        .is_ok_and(|policy| policy.info().name == larc::INFO.name && larc::fills_freely(policy.options()))
-}
-
 /// What stands in a table for a policy that was not simulated at a size.
 pub const NOT_RUN: &str = "not run";
 /// What a screen reader says of every chart.
@@ -42,6 +36,7 @@ impl<'a> Subject<'a> {
         let chart = self.hit_ratio_chart();
         let cell = |row: &ResultRow| Some(percent(row.hit_ratio));
         let table = self.by_policy("Hit ratio by policy and cache size", &self.grid.policies, cell);
+        let fills_freely = |policy: &str| Spec::parse(policy).is_ok_and(|policy| larc::fills_freely(&policy));
         let larc = if self.grid.policies.iter().any(|policy| fills_freely(policy.name)) { LARC_FILLS } else { "" };
         let caption = format!("Hit ratio: the share of the accesses whose block is in the cache.{larc}");
         Figure { caption, ..figure(&chart, table) }

@@ -16,7 +16,7 @@ use flashwise_core::policy::lru::Lru;
 use flashwise_core::policy::{self, Outcome, Policy};
 use flashwise_core::step::FlashStep;
 use flashwise_device::ArrayModel;
-use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Wear, Zoned};
+use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Zoned};
 use flashwise_trace::Trace;
 
 use crate::array::{Arrivals, Queues, Served};
@@ -84,8 +84,7 @@ impl Online<'_> {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
         let mut stretches = Stretches::new(self.counting, self.trace.len());
-        // How often each unit was erased when the warm-up ended.
-        let mut erased_warm = None;
+        let on_flash = self.flash.is_some();
         let first_us = self.trace.batches()[0].time_us[0];
         // A trace's times may go back; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
@@ -96,10 +95,8 @@ impl Online<'_> {
                 cache.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
                 time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
                 let counts = || counts(ram_hits, &counters, account.counts(), &cache, &device);
-                let counted = stretches.at(position, time_us, counts);
-                if counted && erased_warm.is_none() {
-                    erased_warm = Some(device.erasures_by_unit());
-                }
+                let erased = || on_flash.then(|| device.erasures_by_unit());
+                let counted = stretches.at(position, time_us, counts, erased);
                 position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
@@ -130,11 +127,8 @@ impl Online<'_> {
         let end = counts(ram_hits, &counters, account.counts(), &cache, &device);
         let written = end.tally.flash_writes.total_blocks();
         assert_eq!(written, end.device.host_writes, "each write to flash has a cause");
-        let wear = self.flash.is_some().then(|| {
-            let erased = device.erasures_by_unit();
-            Wear::between(erased_warm.as_ref().unwrap_or(&erased), &erased)
-        });
-        stretches.end(time_us, end, self.queues.map(Queues::finish), wear)
+        let erased = on_flash.then(|| device.erasures_by_unit());
+        stretches.end(time_us, end, self.queues.map(Queues::finish), erased)
     }
 }
 

@@ -159,6 +159,8 @@ pub(crate) struct Stretches {
     start_us: Option<u64>,
     epochs: Vec<Stretch>,
     decisions: Vec<Decision>,
+    /// How often each erase unit was erased when the warm-up ended, if there is flash.
+    erased_warm: Option<Vec<u32>>,
 }
 
 impl Stretches {
@@ -173,14 +175,24 @@ impl Stretches {
             start_us: None,
             epochs: Vec::new(),
             decisions: Vec::new(),
+            erased_warm: None,
         }
     }
 
-    /// What follows at `time_us` comes after `position` accesses, in which `counts` were counted: a warm-up or an epoch ends here if it
-    /// has reached its length. Returns whether what follows counts.
+    /// What follows at `time_us` comes after `position` accesses, in which `counts` were counted and each erase unit of the flash, if
+    /// there is one, was `erased` so often: a warm-up or an epoch ends here if it has reached its length. Returns whether what follows counts.
     #[inline]
-    pub fn at(&mut self, position: u64, time_us: u64, counts: impl FnOnce() -> Counts) -> bool {
+    pub fn at(
+        &mut self,
+        position: u64,
+        time_us: u64,
+        counts: impl FnOnce() -> Counts,
+        erased: impl FnOnce() -> Option<Vec<u32>>,
+    ) -> bool {
         let is_warm = position >= self.warmup;
+        if is_warm && self.warm.is_none() {
+            self.erased_warm = erased();
+        }
         if is_warm && self.warm.is_none() || position >= self.next_epoch || self.start_us.is_none() {
             self.cut(position, Mark { counts: counts(), time_us });
         }
@@ -229,8 +241,9 @@ impl Stretches {
         }
     }
 
-    /// All of them, at the end of the run.
-    pub fn end(mut self, time_us: u64, counts: Counts, waits: Option<Waits>, wear: Option<Wear>) -> Ran {
+    /// All of them, at the end of the run; `erased` as for [`at`](Self::at).
+    pub fn end(mut self, time_us: u64, counts: Counts, waits: Option<Waits>, erased: Option<Vec<u32>>) -> Ran {
+        let wear = erased.map(|erased| Wear::between(self.erased_warm.as_ref().unwrap_or(&erased), &erased));
         let end = Mark { counts, time_us };
         if self.epoch.is_some() && counts.accesses() > self.begun.counts.accesses() {
             self.end_epoch(end);

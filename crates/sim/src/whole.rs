@@ -11,7 +11,7 @@ use flashwise_core::block_cache::{FlashWrites, Tally};
 use flashwise_core::cache::{Config, Kind};
 use flashwise_core::format::Geometry;
 use flashwise_core::step::{FlashStep, Step};
-use flashwise_device::flash::{Device, DeviceCounters, Ftl, Wear};
+use flashwise_device::flash::{Device, DeviceCounters, Ftl};
 use flashwise_trace::Trace;
 use flashwise_trace::error::TraceError;
 use flashwise_trace::request_file::RequestFile;
@@ -51,13 +51,9 @@ impl WholeRun<'_> {
         };
         let mut run = CacheRun::observed(config.clone(), charged);
         let mut stretches = Stretches::new(counting, trace.len());
-        // How often each unit was erased when the warm-up ended.
-        let mut erased_warm = None;
         requests.for_each(|request| {
-            let counted = stretches.at(run.accesses(), request.time_us, || counts(&run));
-            if counted && erased_warm.is_none() {
-                erased_warm = run.observer().ssd.as_ref().map(Ftl::erasures_by_unit);
-            }
+            let erased = || run.observer().ssd.as_ref().map(Ftl::erasures_by_unit);
+            let counted = stretches.at(run.accesses(), request.time_us, || counts(&run), erased);
             run.observer_mut().coming = Some((request.time_us, counted));
             run.request(request);
             run.observer_mut().request_ends();
@@ -71,11 +67,8 @@ impl WholeRun<'_> {
         }
         let time_us = run.now_us();
         let Charged { ssd, plans, .. } = run.into_observer();
-        let wear = ssd.map(|ssd| {
-            let erased = ssd.erasures_by_unit();
-            Wear::between(erased_warm.as_ref().unwrap_or(&erased), &erased)
-        });
-        Ok(stretches.end(time_us, end, plans.map(Plans::finish), wear))
+        let erased = ssd.as_ref().map(Ftl::erasures_by_unit);
+        Ok(stretches.end(time_us, end, plans.map(Plans::finish), erased))
     }
 }
 

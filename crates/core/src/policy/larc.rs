@@ -16,7 +16,7 @@
 //!   admitted past them; so does one that was cached and loses its space. `C_r` stays.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, Spec};
 use crate::access::{Access, Op};
 use crate::blocks::{Blocks, List, Queues};
 use crate::index::Index;
@@ -88,9 +88,13 @@ pub struct Larc<I: Index> {
     blocks: Blocks<I, ()>,
 }
 
-/// Whether LARC with these options fills an empty cache with whatever is missed. A scan then stays in the cache for as long as nothing
+/// Whether `policy` is LARC that fills an empty cache with whatever is missed. A scan then stays in the cache for as long as nothing
 /// outside of it is accessed twice.
-pub fn fills_freely(options: &Options) -> bool {
+pub fn fills_freely(policy: &Spec) -> bool {
+    policy.info().name == INFO.name && admits_to_fill(policy.options())
+}
+
+fn admits_to_fill(options: &Options) -> bool {
     options.text("fill") == "admit"
 }
 
@@ -108,7 +112,7 @@ impl<I: Index> Larc<I> {
             c_r_min,
             c_r_max,
             tuning,
-            fills_freely: fills_freely(options),
+            fills_freely: admits_to_fill(options),
             writes_admit: options.text("writes") == "admit",
             blocks: Blocks::new(index, 1, 1),
         }
