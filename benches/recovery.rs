@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use flashwise_benches::{memory_peak_bytes, thread_seconds};
-use flashwise_core::cache::{Cache, Config};
+use flashwise_core::cache::{Config, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, encode_metadata};
 use flashwise_core::recovery::{Footer, Known, RecoveryError, UnitScan, Units, footer_of, recover};
 
@@ -196,7 +196,7 @@ fn main() {
         segment_blocks: 252,
         ..Config::new(GEOMETRY, "lru".parse().expect("a policy"))
     };
-    let cache = Cache::new(config, recovered.log, recovered.lost);
+    let cache = LogCache::new(config, recovered.log, recovered.lost);
     let end = log.seconds();
     told("a cache with a policy (lru)", end - rebuilt);
     told("all", end - start);

@@ -3,7 +3,7 @@
 //! Steps run out of order like instructions in a processor: each waits for the steps before it that use the same frame, backend
 //! block or flash pages, and for the flushes that [`Step`] names. What comes of it is what would have come of them one by one.
 //!
-//! The engine does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
+//! The engine knows no more of a cache than [`Cache`] says. It does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
 mod background;
@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{self, Cache};
+use flashwise_core::cache::{self, Cache, Event, LogCache};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
@@ -66,7 +66,6 @@ struct Running {
     step: Step,
     /// The request that waits for this step.
     request: Option<u32>,
-    plan: u32,
     /// Steps that this one waits for.
     waiting: u32,
     /// Steps that wait for this one.
@@ -127,14 +126,6 @@ struct Client {
     /// It is not answered before this time.
     until_us: u64,
     caching: Caching,
-}
-
-/// What a plan's steps share.
-#[derive(Debug, Default)]
-struct Plan {
-    steps: u32,
-    /// Blocks that could not be written to the backend.
-    failed: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -199,8 +190,8 @@ pub struct Faults {
 }
 
 /// A cache and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
-pub struct Engine {
-    cache: Cache,
+pub struct Engine<C = LogCache> {
+    cache: C,
     settings: Settings,
     memory: Memory,
     checksums: Vec<u32>,
@@ -211,8 +202,6 @@ pub struct Engine {
     free_steps: Vec<StepId>,
     clients: Vec<Option<Client>>,
     free_clients: Vec<u32>,
-    plans: Vec<Plan>,
-    free_plans: Vec<u32>,
     ready: VecDeque<StepId>,
     backend: HashMap<u32, Hazard, FxBuildHasher>,
     /// Writes of the backend that are of no batch.
@@ -231,6 +220,8 @@ pub struct Engine {
     /// A batch ended, and others may begin.
     goes_on: bool,
     calm: bool,
+    /// A step that writes or flushes the flash failed: no other begins.
+    flash_failed: bool,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -257,7 +248,7 @@ pub struct Engine {
     running: usize,
 }
 
-impl std::fmt::Debug for Engine {
+impl<C: std::fmt::Debug> std::fmt::Debug for Engine<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("cache", &self.cache).field("running", &self.running).finish_non_exhaustive()
     }
@@ -279,13 +270,13 @@ pub struct Output {
     pub held: Vec<(Request, Done)>,
 }
 
-impl Engine {
+impl<C: Cache<Step = Step>> Engine<C> {
     /// An engine for a cache; `checksums` are those of the data in each slot of the flash, `head_records` the records of the unit that
     /// the log goes on in.
-    pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine {
-        let geometry = cache.config().geometry;
+    pub fn new(cache: C, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine<C> {
+        let geometry = cache.geometry();
         assert_eq!(checksums.len(), geometry.pages() as usize);
-        let places = Places::new(cache.config().frame_count(), settings.spare_frames);
+        let places = Places::new(cache.frame_count(), settings.spare_frames);
         let memory = Memory::new((places.count() + 1 + geometry.footer_pages()) as usize);
         Engine {
             cache,
@@ -298,8 +289,6 @@ impl Engine {
             free_steps: Vec::new(),
             clients: Vec::new(),
             free_clients: Vec::new(),
-            plans: Vec::new(),
-            free_plans: Vec::new(),
             ready: VecDeque::new(),
             backend: HashMap::default(),
             backend_writes: FxHashSet::default(),
@@ -312,6 +301,7 @@ impl Engine {
             background: Background::default(),
             goes_on: false,
             calm: false,
+            flash_failed: false,
             errors: Errors::default(),
             errors_reported: Errors::default(),
             postponed: Vec::new(),
@@ -333,18 +323,23 @@ impl Engine {
     }
 
     /// The cache.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &C {
         &self.cache
     }
 
     /// The cache, to change its settings.
-    pub fn cache_mut(&mut self) -> &mut Cache {
+    pub fn cache_mut(&mut self) -> &mut C {
         &mut self.cache
     }
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.backend.contains_key(&block) || self.cache.is_newer_than_backend(block)
+    }
+
+    /// Whether a step failed that writes or flushes the flash: no other begins.
+    pub fn has_flash_failed(&self) -> bool {
+        self.flash_failed
     }
 
     /// Failures since the start.
@@ -409,7 +404,7 @@ impl Engine {
         let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
         for piece in pieces.of_client(caching) {
             let mut steps = std::mem::take(&mut self.planned);
-            self.cache.plan(&piece, now_us, &mut steps);
+            self.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
             self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
             self.planned = steps;
         }
@@ -430,38 +425,42 @@ impl Engine {
 
     /// Does what is due at a time.
     pub fn tick(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.tick(now_us, steps));
+        self.plan_background(Event::Tick { now_us });
     }
 
     /// Starts what a server that ends in order leaves behind.
     pub fn close(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.close(now_us, steps));
+        self.plan_background(Event::Close { now_us });
     }
 
     /// Starts to write back everything that is dirty.
     pub fn destage_all(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.destage_all(now_us, steps));
+        self.plan_background(Event::DestageAll { now_us });
     }
 
     /// Starts to write back what a flash that failed does not hold durably; only once the flash is durably detached.
     pub fn destage_rest(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.destage_rest(now_us, steps));
+        self.plan_background(Event::DestageRest { now_us });
     }
 
-    fn plan_background(&mut self, plan: impl FnOnce(&mut Cache, &mut Vec<Step>)) {
+    fn plan_background(&mut self, event: Event<'_>) {
         let mut steps = std::mem::take(&mut self.planned);
-        plan(&mut self.cache, &mut steps);
+        self.cache.on(event, &mut steps);
         self.enqueue_plan(&mut steps, None, 0);
         self.planned = steps;
         self.run_ready();
     }
 
-    /// Begins to write back what may be, after all batches ended, so that it makes no difference which of them was first. Not while a plan is
-    /// being entered, whose steps come before.
+    /// Tells the cache what became of a step.
+    fn tell(&mut self, event: Event<'_>) {
+        self.cache.on(event, &mut self.planned);
+        assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
+    }
+
+    /// Lets the cache go on after batches ended. Not while a plan is being entered, whose steps come before.
     fn go_on(&mut self) {
-        while self.goes_on && !self.calm && self.cache.destaging_blocks() == 0 {
-            self.goes_on = false;
-            self.plan_background(Cache::go_on);
+        while !self.calm && std::mem::take(&mut self.goes_on) {
+            self.plan_background(Event::GoOn);
         }
     }
 
@@ -470,15 +469,6 @@ impl Engine {
     }
 
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
-        let plan = match self.free_plans.pop() {
-            Some(plan) => plan,
-            None => {
-                self.plans.push(Plan::default());
-                (self.plans.len() - 1) as u32
-            }
-        };
-        // The plan is held until all of its steps are known.
-        self.plans[plan as usize].steps = 1;
         let mut client = request;
         for mut step in steps.drain(..) {
             match &mut step {
@@ -502,26 +492,15 @@ impl Engine {
             self.place_frames(&mut step);
             let waits = client.filter(|_| step.is_awaited());
             if !self.try_at_once(&step, client) {
-                self.enqueue(step, waits, plan);
+                self.enqueue(step, waits);
             }
         }
-        self.release_plan(plan);
     }
 
-    fn release_plan(&mut self, plan: u32) {
-        let state = &mut self.plans[plan as usize];
-        state.steps -= 1;
-        if state.steps == 0 {
-            state.failed.clear();
-            self.free_plans.push(plan);
-        }
-    }
-
-    fn enqueue(&mut self, step: Step, request: Option<u32>, plan: u32) {
+    fn enqueue(&mut self, step: Step, request: Option<u32>) {
         let running = Running {
             step,
             request,
-            plan,
             waiting: 0,
             dependents: SmallVec::new(),
             doomed: false,
@@ -545,7 +524,6 @@ impl Engine {
             }
         };
         self.running += 1;
-        self.plans[plan as usize].steps += 1;
         if let Some(request) = request {
             self.client(request).pending += 1;
         }
@@ -619,7 +597,7 @@ impl Engine {
                     frames[record.frame.number as usize].hazard.read(id, &mut after);
                 }
                 self.last_log.replace(id).into_iter().for_each(&mut after);
-                let first = self.cache.config().geometry.slot(segment.unit, segment.page);
+                let first = self.cache.geometry().slot(segment.unit, segment.page);
                 self.appends.push((first, first + segment.data_pages, id));
                 waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Trusts)));
                 follows_flash = true;
@@ -631,7 +609,7 @@ impl Engine {
             Step::ResetUnit { unit } => {
                 self.last_log.replace(id).into_iter().for_each(&mut after);
                 // Units are reset so seldom that to look at all steps then costs less than to know the readers of each.
-                let unit_pages = self.cache.config().geometry.unit_pages;
+                let unit_pages = self.cache.geometry().unit_pages;
                 let reads = |running: &Running| matches!(running.step, Step::ReadFlash { slot, .. } if slot / unit_pages == *unit);
                 let steps = self.steps.iter().zip(0..);
                 let readers =
@@ -790,7 +768,7 @@ impl Engine {
     }
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
-    pub fn succeed(&mut self, before: &Engine) {
+    pub fn succeed(&mut self, before: &Engine<C>) {
         self.errors.backend = before.errors.backend - before.errors_reported.backend;
         self.faults = before.faults;
     }
@@ -805,7 +783,7 @@ impl Engine {
         let done = client.done.take().expect("a request is answered once");
         let Client { operation, offset, length, force_unit_access, caching, data, .. } = client;
         let Client { started_us, error, reply, until_us, .. } = client;
-        if error.is_some() && self.settings.holds_failed && self.cache.has_flash_failed() {
+        if error.is_some() && self.settings.holds_failed && self.flash_failed {
             let request = Request { operation, offset, length, force_unit_access, data, caching };
             self.held.push((request, done));
             return;

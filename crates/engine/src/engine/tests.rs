@@ -45,7 +45,7 @@ impl World {
             answers_flushes_at_once: false,
             ..Settings::default()
         };
-        let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
+        let cache = LogCache::new(config, Log::new(GEOMETRY), HashMap::new());
         let engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         (0..blocks as u64).for_each(|block| backend.write_at(&content(block), block * BLOCK).unwrap());

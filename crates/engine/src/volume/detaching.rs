@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use flashwise_core::cache::Cache;
+use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
@@ -115,7 +115,7 @@ impl Volume {
         }
         let geometry = inner.engine.cache().config().geometry;
         let mut cache =
-            Cache::new(cache_config(&self.config, geometry, self.size()), Log::new(geometry), Default::default());
+            LogCache::new(cache_config(&self.config, geometry, self.size()), Log::new(geometry), Default::default());
         cache.stop_admitting();
         let settings = Settings {
             cache: 0,
@@ -134,7 +134,7 @@ impl Volume {
         Ok(())
     }
 
-    fn check_none_lost(&self, cache: &Cache) -> Result<(), VolumeError> {
+    fn check_none_lost(&self, cache: &LogCache) -> Result<(), VolumeError> {
         match cache.lost_blocks().len() {
             0 => Ok(()),
             lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),

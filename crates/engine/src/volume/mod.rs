@@ -26,8 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::Cache;
 use flashwise_core::cache::settings::{self, SettingError};
+use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::format::BLOCK_BYTES;
 
@@ -170,7 +170,8 @@ impl Volume {
         opened.dirty_blocks = recovered.log.dirty_blocks();
         opened.lost_blocks = recovered.lost.len() as u64;
         let superblock = attachment.superblock();
-        let cache = Cache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+        let cache =
+            LogCache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(superblock),
             epoch: recovered.epoch,
@@ -444,7 +445,7 @@ impl Volume {
     }
 
     /// Changes settings of the cache while it runs.
-    pub fn with_cache<T>(&self, change: impl FnOnce(&mut Cache) -> T) -> T {
+    pub fn with_cache<T>(&self, change: impl FnOnce(&mut LogCache) -> T) -> T {
         change(self.lock().engine.cache_mut())
     }
 

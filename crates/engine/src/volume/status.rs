@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use flashwise_core::cache::Cache;
 use flashwise_core::filter::listed;
 
 use super::{BLOCK, Inner, Volume};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
+use flashwise_core::cache::{Cache, Config, CopyForward, LogCache, Mode, Regions, admission};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
 use flashwise_core::policy::{self, Spec};
@@ -289,7 +289,7 @@ impl World {
             disks[FLASH].set_filter(stays_filter(stays.clone()));
         }
         let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
-        let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
+        let cache = LogCache::new(setup.config(), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(attachment.superblock()),
             epoch,
