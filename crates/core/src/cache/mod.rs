@@ -190,9 +190,9 @@ impl Part {
     }
 }
 
-fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     let block_bytes = BLOCK_BYTES as u64;
-    let end = offset + u64::from(length);
+    let end = offset + length;
     let blocks = offset / block_bytes..end.div_ceil(block_bytes);
     blocks.map(move |block| {
         let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));

@@ -28,7 +28,7 @@ impl LogCache {
     pub(super) fn bypasses(&mut self, request: &Request, op: Op) -> bool {
         let block_bytes = BLOCK_BYTES as u64;
         let first = request.offset / block_bytes;
-        let end = (request.offset + u64::from(request.length)).div_ceil(block_bytes);
+        let end = (request.offset + request.length).div_ceil(block_bytes);
         let blocks = end - first;
         let (bypasses, counted) = match request.caching {
             Caching::Always => return false,
