@@ -7,7 +7,9 @@
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
 mod background;
+mod clients;
 mod hazard;
+mod order;
 mod perform;
 mod places;
 #[cfg(test)]
@@ -15,18 +17,20 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{self, Cache, Event, LogCache};
-use flashwise_core::filter::Caching;
+use flashwise_core::cache::{Cache, Event, LogCache};
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
-use crate::export::{Done, Error, Operation, Request};
+use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
+use clients::Client;
+pub use clients::{Answered, Paused};
 use hazard::{Hazard, StepId};
+use order::Bond;
 use places::Places;
 
 /// The disk number of the flash in transfers.
@@ -97,37 +101,6 @@ struct Errors {
     backend: u64,
 }
 
-/// What becomes of a step that waits for another one, if that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bond {
-    /// Nothing.
-    Follows,
-    /// It fails too.
-    Needs,
-    /// It calls nothing clean.
-    Trusts,
-    /// The backend cannot stand in for the flash.
-    Strands,
-}
-
-struct Client {
-    data: Vec<u8>,
-    reply: Vec<u8>,
-    done: Option<Done>,
-    pending: u32,
-    /// All pieces are planned.
-    planned: bool,
-    error: Option<Error>,
-    started_us: u64,
-    operation: Operation,
-    offset: u64,
-    length: u64,
-    force_unit_access: bool,
-    /// It is not answered before this time.
-    until_us: u64,
-    caching: Caching,
-}
-
 #[derive(Debug, Default)]
 struct FrameState {
     hazard: Hazard,
@@ -150,29 +123,6 @@ struct Part {
 
 /// What is transferred together.
 type Group = SmallVec<[Part; 1]>;
-
-/// An answered request, for latencies.
-#[derive(Clone, Copy, Debug)]
-pub struct Answered {
-    /// What it was.
-    pub operation: Operation,
-    /// When it came.
-    pub started_us: u64,
-    /// Whether it failed.
-    pub failed: bool,
-}
-
-/// The answer to a request that is not given before a time.
-pub struct Paused {
-    /// That time.
-    pub until_us: u64,
-    /// What was asked.
-    pub answered: Answered,
-    /// Who is to be told.
-    pub done: Done,
-    /// What.
-    pub result: Result<Vec<u8>, Error>,
-}
 
 /// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -363,58 +313,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.clients.len() - self.free_clients.len()
     }
 
-    /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
-        self.now_us = self.now_us.max(now_us);
-        self.advance(now_us);
-        let Request { operation, offset, length, mut force_unit_access, data, caching } = request;
-        if self.settings.answers_flushes_at_once {
-            force_unit_access = false;
-            if operation == Operation::Flush {
-                self.answers.push((done, Ok(Vec::new())));
-                return;
-            }
-        }
-        let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
-        let client = Client {
-            data,
-            reply,
-            done: Some(done),
-            pending: 0,
-            planned: false,
-            error: None,
-            started_us: now_us,
-            operation,
-            offset,
-            length,
-            force_unit_access,
-            until_us: 0,
-            caching,
-        };
-        let number = match self.free_clients.pop() {
-            Some(number) => {
-                self.clients[number as usize] = Some(client);
-                number
-            }
-            None => {
-                self.clients.push(Some(client));
-                (self.clients.len() - 1) as u32
-            }
-        };
-        let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
-        for piece in pieces.of_client(caching) {
-            let mut steps = std::mem::take(&mut self.planned);
-            self.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
-            self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
-            self.planned = steps;
-        }
-        let client = self.client(number);
-        client.planned = true;
-        self.run_ready();
-        self.go_on();
-        self.answer_if_complete(number);
-    }
-
     /// Makes the ticks that are due up to a time. What they do does not depend on when this is called, as long as it is called before
     /// the next request, which [`submit`](Self::submit) sees to.
     pub fn advance(&mut self, now_us: u64) {
@@ -462,10 +360,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         while !self.calm && std::mem::take(&mut self.goes_on) {
             self.plan_background(Event::GoOn);
         }
-    }
-
-    fn client(&mut self, number: u32) -> &mut Client {
-        self.clients[number as usize].as_mut().expect("a request is there until it is answered")
     }
 
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
@@ -546,175 +440,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.steps[id as usize].as_mut().expect("the step is not done")
     }
 
-    /// Records what the step uses; adds the steps that it waits for.
-    fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let mut after = |step: StepId| waits.push((step, Bond::Follows));
-        let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
-        let mut follows_flash = false;
-        let frames = &mut self.frames;
-        match step {
-            Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-            }
-            Step::Send { frame, .. } => frames[frame.number as usize].hazard.read(id, &mut after),
-            Step::Copy { from, to, .. } => {
-                frames[from.number as usize].hazard.read(id, &mut after);
-                frames[to.number as usize].hazard.write(id, &mut after);
-            }
-            Step::ReadFlash { block, slot, frame, dirty } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-                if !dirty {
-                    // Where it may fall back to the backend.
-                    self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Strands)));
-                }
-                // What is on the page if the append fails belongs to another block.
-                let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
-                waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
-            }
-            Step::ReadBackend { block, frame } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-                // After a write that failed, the backend may hold less than what was acknowledged.
-                self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Needs)));
-            }
-            Step::WriteBackend { block, frame, batch, .. } => {
-                frames[frame.number as usize].hazard.read(id, &mut after);
-                self.backend.entry(*block).or_default().write(id, &mut after);
-                match batch {
-                    Some(batch) => self.batch_writes.entry(*batch).or_default().insert(id),
-                    None => self.backend_writes.insert(id),
-                };
-                follows_flash = true;
-            }
-            Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.backend.entry(block).or_default().write(id, &mut after);
-                }
-                self.backend_writes.insert(id);
-                follows_flash = true;
-            }
-            Step::Append(segment) => {
-                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    frames[record.frame.number as usize].hazard.read(id, &mut after);
-                }
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                let first = self.cache.geometry().slot(segment.unit, segment.page);
-                self.appends.push((first, first + segment.data_pages, id));
-                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Trusts)));
-                follows_flash = true;
-            }
-            Step::Witness(_) => {
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                follows_flash = true;
-            }
-            Step::ResetUnit { unit } => {
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                // Units are reset so seldom that to look at all steps then costs less than to know the readers of each.
-                let unit_pages = self.cache.geometry().unit_pages;
-                let reads = |running: &Running| matches!(running.step, Step::ReadFlash { slot, .. } if slot / unit_pages == *unit);
-                let steps = self.steps.iter().zip(0..);
-                let readers =
-                    steps.filter(|(running, _)| running.as_ref().is_some_and(reads)).map(|(_, reader)| reader);
-                readers.for_each(&mut after);
-                follows_flash = true;
-            }
-            Step::FlushFlash { .. } => {
-                self.last_log.into_iter().for_each(&mut after);
-                waits.extend(self.last_flash_flush.replace(id).map(|flush| (flush, Bond::Needs)));
-            }
-            Step::FlushBackend { batch: None } => {
-                self.backend_writes.iter().copied().for_each(&mut after);
-                self.last_backend_flush.replace(id).into_iter().for_each(after);
-            }
-            Step::FlushBackend { batch: Some(batch) } => {
-                self.batch_writes.get(batch).into_iter().flatten().copied().for_each(&mut after);
-                self.batch_flushes.insert(*batch, id);
-            }
-            Step::Destaged { batch } => {
-                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-                waits.extend(self.batch_flushes.get(batch).map(|&flush| (flush, Bond::Needs)));
-            }
-            Step::AwaitFlushes => {
-                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Needs)));
-            }
-            Step::Fail | Step::Pause { .. } | Step::Reply => {}
-        }
-        if follows_flash {
-            waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-        }
-    }
-
-    /// Takes the step out of what it used.
-    fn unregister(&mut self, id: StepId, step: &Step) {
-        match step {
-            Step::Receive { frame, .. } | Step::Zero { frame, .. } | Step::Send { frame, .. } => {
-                self.end_frame(id, *frame);
-            }
-            Step::Copy { from, to, .. } => {
-                self.end_frame(id, *from);
-                self.end_frame(id, *to);
-            }
-            Step::ReadFlash { frame, block, dirty, .. } => {
-                self.end_frame(id, *frame);
-                if !dirty {
-                    self.end_backend(*block, id);
-                }
-            }
-            Step::ReadBackend { block, frame } => {
-                self.end_frame(id, *frame);
-                self.end_backend(*block, id);
-            }
-            Step::WriteBackend { block, frame, batch, .. } => {
-                self.end_frame(id, *frame);
-                self.end_backend(*block, id);
-                self.backend_writes.remove(&id);
-                if let Some(batch) = batch
-                    && let Some(writes) = self.batch_writes.get_mut(batch)
-                {
-                    writes.remove(&id);
-                    if writes.is_empty() {
-                        self.batch_writes.remove(batch);
-                    }
-                }
-            }
-            Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.end_backend(block, id);
-                }
-                self.backend_writes.remove(&id);
-            }
-            Step::Append(segment) => {
-                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    self.end_frame(id, record.frame);
-                }
-                self.appends.retain(|&(.., append)| append != id);
-                self.last_log.take_if(|last| *last == id);
-            }
-            Step::ResetUnit { .. } | Step::Witness(_) => {
-                self.last_log.take_if(|last| *last == id);
-            }
-            Step::FlushFlash { .. } => {
-                self.last_flash_flush.take_if(|last| *last == id);
-            }
-            Step::FlushBackend { batch: None } => {
-                self.last_backend_flush.take_if(|last| *last == id);
-            }
-            Step::FlushBackend { batch: Some(batch) } => {
-                self.batch_flushes.remove(batch);
-            }
-            Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
-        }
-    }
-
-    fn end_backend(&mut self, block: u32, id: StepId) {
-        if let Some(hazard) = self.backend.get_mut(&block) {
-            hazard.end(id);
-            if hazard.is_idle() {
-                self.backend.remove(&block);
-            }
-        }
-    }
-
     /// The disk and the operation of a transfer that has not ended.
     pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation) {
         let part = &self.groups[&tag][0];
@@ -771,42 +496,5 @@ impl<C: Cache<Step = Step>> Engine<C> {
     pub fn succeed(&mut self, before: &Engine<C>) {
         self.errors.backend = before.errors.backend - before.errors_reported.backend;
         self.faults = before.faults;
-    }
-
-    fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = &mut self.clients[number as usize] else { return };
-        if client.pending > 0 || !client.planned {
-            return;
-        }
-        let mut client = self.clients[number as usize].take().expect("checked above");
-        self.free_clients.push(number);
-        let done = client.done.take().expect("a request is answered once");
-        let Client { operation, offset, length, force_unit_access, caching, data, .. } = client;
-        let Client { started_us, error, reply, until_us, .. } = client;
-        if error.is_some() && self.settings.holds_failed && self.flash_failed {
-            let request = Request { operation, offset, length, force_unit_access, data, caching };
-            self.held.push((request, done));
-            return;
-        }
-        let answered = Answered { operation, started_us, failed: error.is_some() };
-        let result = error.map_or(Ok(reply), Err);
-        if until_us > self.now_us && result.is_ok() {
-            self.paused.push(Paused { until_us, answered, done, result });
-            return;
-        }
-        self.answered.push(answered);
-        self.answers.push((done, result));
-    }
-}
-
-/// What the cache calls an operation.
-pub fn kind(operation: Operation) -> cache::Kind {
-    match operation {
-        Operation::Read => cache::Kind::Read,
-        Operation::Write => cache::Kind::Write,
-        Operation::Flush => cache::Kind::Flush,
-        Operation::Trim => cache::Kind::Trim,
-        Operation::WriteZeroes { may_punch_holes, .. } => cache::Kind::WriteZeroes { may_punch_holes },
-        Operation::Cache => cache::Kind::Prefetch,
     }
 }
