@@ -256,7 +256,7 @@ impl ResultRow {
             warmup_accesses: ran.map_or_else(|| trace.len() as u64 - of_cache.accesses, |ran| ran.warmup_accesses),
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            caveat: rated_seconds(run).and_then(caveat::of_rates),
+            caveat: rated_seconds(run).and_then(|seconds| caveat::of_run(trace.rates_refused(), seconds)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
