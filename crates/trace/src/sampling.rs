@@ -4,8 +4,9 @@
 //! Waldspurger, Saemundsson, Ahmad, Park: Cache modeling and optimization using miniature simulations. ATC 2017, for running any policy
 //! over such a sample in a cache that is as much smaller.
 //!
-//! Departures: blocks are kept or left out by groups of 64 KiB, so that requests of usual sizes and streams within a group stay whole; a
-//! kept access still says how long its request was. The sample knows of the whole trace how many reads and writes there were up to
+//! Departures: where something asks how long requests are, blocks are kept or left out by groups of 64 KiB, so that requests of usual sizes and
+//! streams within a group stay whole. It costs accuracy: a group is one draw, however many blocks it has. A kept access always says how long
+//! its request was. The sample knows of the whole trace how many reads and writes there were up to
 //! any access, and which of 64 classes each of its blocks belongs to: estimates and their errors come from those.
 
 use flashwise_core::access::Op;
@@ -13,7 +14,7 @@ use flashwise_core::quantity::Share;
 
 use crate::error::TraceError;
 
-/// Bytes of a group: blocks of one are kept or left out together.
+/// Bytes of a group, where blocks are kept or left out together.
 const GROUP_BYTES: u64 = 64 << 10;
 /// Classes that the blocks of a sample fall into, by other bits of the hash than those that choose.
 pub const CLASSES: usize = 64;
@@ -25,13 +26,24 @@ const MARK_ACCESSES: u64 = 1 << 14;
 pub struct Sampling {
     rate: f64,
     seed: u64,
+    by_groups: bool,
 }
 
 impl Sampling {
     /// A share of the blocks, above 0 and up to 1; another seed chooses others. None where there is no such share. Of two rates with one
     /// seed, the smaller one's sample is a part of the larger one's.
     pub fn new(rate: f64, seed: u64) -> Option<Sampling> {
-        (rate > 0.0 && rate <= 1.0).then_some(Sampling { rate, seed })
+        (rate > 0.0 && rate <= 1.0).then_some(Sampling { rate, seed, by_groups: false })
+    }
+
+    /// The same, by groups of 64 KiB.
+    pub fn by_groups(self) -> Sampling {
+        Sampling { by_groups: true, ..self }
+    }
+
+    /// Bytes that are kept or left out together, of a trace with blocks of so many bytes.
+    pub fn group_bytes(&self, block_size_bytes: u64) -> u64 {
+        block_size_bytes << self.filter(block_size_bytes).shift
     }
 
     /// The share of the blocks.
@@ -46,7 +58,7 @@ impl Sampling {
 
     /// The filter of a trace with blocks of so many bytes.
     pub fn filter(&self, block_size_bytes: u64) -> Filter {
-        let group_blocks = (GROUP_BYTES / block_size_bytes.max(1)).max(1);
+        let group_blocks = if self.by_groups { (GROUP_BYTES / block_size_bytes.max(1)).max(1) } else { 1 };
         // Of 2^64 hashes, as many as the share says; a real number of 1 becomes the greatest.
         let last = (self.rate * 2f64.powi(64)) as u64;
         Filter { last, salt: mix(self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15)), shift: group_blocks.ilog2() }

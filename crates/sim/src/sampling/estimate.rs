@@ -4,7 +4,8 @@
 //! depend on the accesses n: where popular blocks make some classes larger, their accesses are nearly all hits, elsewhere the hits grow
 //! in proportion. How many accesses of the whole trace there are is known, and so is how many the sample should have, E\[n\]: the hits
 //! are moved by as much as the regression of h on n says, `(H + beta (E[n] - n)) / E[n]`. A beta that is the hit ratio leaves it as it
-//! is; a beta of 1 is SHARDS-adj.
+//! is; a beta of 1 is SHARDS-adj. Where the different blocks of the whole trace are known too, hits depend on both: a block that the sample has
+//! too many is at least one miss too many.
 //!
 //! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error. Waldspurger, Park,
 //! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for what is adjusted.
@@ -20,38 +21,65 @@ const NORMAL_QUANTILE: f64 = 1.959_964;
 
 /// What became of the accesses of a sample, by class.
 #[derive(Clone, Debug)]
-pub struct Classes(pub Box<[Counters; CLASSES]>);
-
-impl Default for Classes {
-    fn default() -> Classes {
-        Classes(Box::new([Counters::default(); CLASSES]))
-    }
+pub struct Classes {
+    /// The counters.
+    pub counters: Box<[Counters; CLASSES]>,
+    /// Different blocks.
+    pub blocks: Box<[u64; CLASSES]>,
 }
 
 impl Classes {
+    /// Nothing counted yet, of a sample whose blocks are in these classes.
+    pub fn new(of_blocks: &[u8]) -> Classes {
+        let mut blocks = Box::new([0; CLASSES]);
+        of_blocks.iter().for_each(|&class| blocks[usize::from(class)] += 1);
+        Classes { counters: Box::new([Counters::default(); CLASSES]), blocks }
+    }
+
     /// All classes together.
     pub fn total(&self) -> Counters {
         let mut total = Counters::default();
-        self.0.iter().for_each(|&class| total += class);
+        self.counters.iter().for_each(|&class| total += class);
         total
+    }
+
+    /// What the hits of one kind of accesses depend on, and the hits.
+    fn points(&self, op: Op) -> [Point; CLASSES] {
+        std::array::from_fn(|class| {
+            let counters = self.counters[class].of(op);
+            let [accesses, hits] = [counters.accesses(), counters.hits].map(|count| count as f64);
+            Point { accesses, blocks: self.blocks[class] as f64, hits }
+        })
     }
 }
 
-/// The accesses that are counted, reads and writes, by [`Op`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Population {
-    /// Of the whole trace.
-    pub accesses: [u64; 2],
+/// A class.
+#[derive(Clone, Copy)]
+struct Point {
+    accesses: f64,
+    blocks: f64,
+    hits: f64,
 }
 
-/// By how much hits grow with accesses, and how far that is off.
+/// What is known of the whole trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Population {
+    /// The accesses that are counted, by [`Op`].
+    pub accesses: [u64; 2],
+    /// Different blocks, if they were counted.
+    pub blocks: Option<u64>,
+}
+
+/// By how much hits grow with accesses and with different blocks, and how far that is off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regression {
     /// The share of the blocks that the sample has.
     rate: f64,
     population: Population,
+    /// Different blocks of the sample.
+    blocks: u64,
     /// By op.
-    betas: [f64; 2],
+    slopes: [Slopes; 2],
     /// Standard deviation of the number of hits of the sample around what the regression says.
     residual: f64,
     /// How many normally distributed values know as much of it.
@@ -59,31 +87,35 @@ pub struct Regression {
 }
 
 impl Regression {
-    /// The regression of hits on accesses over the classes of a sample that has a share `rate` of the blocks.
+    /// The regression over the classes of a sample that has a share `rate` of the blocks. Of the different blocks it knows where `population`
+    /// does.
     pub fn of(classes: &Classes, rate: f64, population: Population) -> Regression {
-        let of_op =
-            |op: Op| classes.0.iter().map(move |class| (class.of(op).accesses() as f64, class.of(op).hits as f64));
-        let betas = [Op::Read, Op::Write].map(|op| slope(of_op(op)));
-        let residual = |class: &Counters| {
-            let of_op = |op: Op| class.of(op).hits as f64 - betas[op as usize] * class.of(op).accesses() as f64;
-            of_op(Op::Read) + of_op(Op::Write)
+        let points = [Op::Read, Op::Write].map(|op| classes.points(op));
+        let slopes = points.map(|points| Slopes::of(&points, population.blocks.is_some()));
+        let of_op = |op: Op, class: usize| {
+            let Point { accesses, blocks, hits } = points[op as usize][class];
+            let Slopes { of_accesses, of_blocks } = slopes[op as usize];
+            hits - of_accesses * accesses - of_blocks * blocks
         };
-        let residuals: Vec<f64> = classes.0.iter().map(residual).collect();
+        let residuals: Vec<f64> = (0..CLASSES).map(|class| of_op(Op::Read, class) + of_op(Op::Write, class)).collect();
         let count = CLASSES as f64;
+        let left = count - if population.blocks.is_some() { 3.0 } else { 2.0 };
         let mean = residuals.iter().sum::<f64>() / count;
         let moment = |power: i32| residuals.iter().map(|residual| (residual - mean).powi(power)).sum::<f64>();
         let (second, fourth) = (moment(2), moment(4));
         // Of a normal distribution the ratio is a third of the number of classes; where few classes make up most of the error, less.
-        let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { count - 2.0 };
-        let variance = second / (count - 2.0) * count * (1.0 - rate);
-        Regression { rate, population, betas, residual: variance.sqrt(), freedom: freedom.clamp(3.0, count - 2.0) }
+        let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { left };
+        let residual = (second / left * count * (1.0 - rate)).sqrt();
+        let blocks = classes.blocks.iter().sum();
+        Regression { rate, population, blocks, slopes, residual, freedom: freedom.clamp(3.0, left) }
     }
 
     /// Of so many reads and writes as many are hits as of those of the sample: for parts of a trace that have too few accesses for a
     /// regression of their own.
     pub fn in_proportion(accesses: [u64; 2]) -> Regression {
-        let population = Population { accesses };
-        Regression { rate: 0.0, population, betas: [0.0; 2], residual: 0.0, freedom: f64::INFINITY }
+        let population = Population { accesses, blocks: None };
+        let slopes = [Slopes::default(); 2];
+        Regression { rate: 0.0, population, blocks: 0, slopes, residual: 0.0, freedom: f64::INFINITY }
     }
 
     /// Standard error of the hit ratio, if only the hits of the sample vary.
@@ -111,7 +143,10 @@ impl Regression {
         }
         // Without a rate, as many accesses are expected as there are.
         let expected = if self.rate > 0.0 { self.rate * whole as f64 } else { accesses as f64 };
-        let hits = (counted.hits as f64 + self.betas[op as usize] * (expected - accesses as f64)) / expected;
+        let Slopes { of_accesses, of_blocks } = self.slopes[op as usize];
+        let more_blocks = self.population.blocks.map_or(0.0, |blocks| self.rate * blocks as f64 - self.blocks as f64);
+        let more_hits = of_accesses * (expected - accesses as f64) + of_blocks * more_blocks;
+        let hits = (counted.hits as f64 + more_hits) / expected;
         // A sample that has all accesses, or none but misses, is taken by its word.
         let hits = if counted.hits == 0 { 0 } else { (hits.clamp(0.0, 1.0) * whole as f64).round() as u64 };
         let (missed, misses) = (accesses - counted.hits, whole - hits);
@@ -131,21 +166,36 @@ impl Regression {
     }
 }
 
-/// The slope of the regression of the second on the first, from 0 to 1; their ratio where the first are all the same.
-fn slope(points: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
-    let (mut n, mut x, mut y) = (0.0, 0.0, 0.0);
-    for (accesses, hits) in points.clone() {
-        n += 1.0;
-        x += accesses;
-        y += hits;
+/// What one access or one block more brings in hits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Slopes {
+    of_accesses: f64,
+    of_blocks: f64,
+}
+
+/// Where accesses and blocks tell the same but for so small a share of their variance, accesses alone are asked.
+const COLLINEAR: f64 = 1e-6;
+
+impl Slopes {
+    /// The slopes by least squares: of accesses and of blocks if these are `known`, else of accesses alone, from 0 to 1.
+    fn of(points: &[Point; CLASSES], known: bool) -> Slopes {
+        let mean = |of: fn(&Point) -> f64| points.iter().map(of).sum::<f64>() / CLASSES as f64;
+        let (accesses, blocks, hits) =
+            (mean(|point| point.accesses), mean(|point| point.blocks), mean(|point| point.hits));
+        let sum = |product: &dyn Fn(f64, f64, f64) -> f64| {
+            let of = |point: &Point| product(point.accesses - accesses, point.blocks - blocks, point.hits - hits);
+            points.iter().map(of).sum::<f64>()
+        };
+        let (aa, ab, bb) = (sum(&|a, _, _| a * a), sum(&|a, b, _| a * b), sum(&|_, b, _| b * b));
+        let (ah, bh) = (sum(&|a, _, h| a * h), sum(&|_, b, h| b * h));
+        let determinant = aa * bb - ab * ab;
+        if known && determinant > COLLINEAR * aa * bb {
+            let of_accesses = (ah * bb - bh * ab) / determinant;
+            return Slopes { of_accesses, of_blocks: (bh * aa - ah * ab) / determinant };
+        }
+        let slope = if aa > 0.0 { ah / aa } else { hits / accesses };
+        Slopes { of_accesses: if slope.is_finite() { slope.clamp(0.0, 1.0) } else { 0.0 }, of_blocks: 0.0 }
     }
-    let (mut covariance, mut variance) = (0.0, 0.0);
-    for (accesses, hits) in points {
-        covariance += (accesses - x / n) * (hits - y / n);
-        variance += (accesses - x / n).powi(2);
-    }
-    let slope = if variance > 0.0 { covariance / variance } else { y / x };
-    if slope.is_finite() { slope.clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// An error of several causes, and the interval that it makes.
@@ -190,14 +240,14 @@ mod tests {
     }
 
     fn classes(of: impl Fn(usize) -> OpCounters) -> Classes {
-        let mut classes = Classes::default();
-        for (number, class) in classes.0.iter_mut().enumerate() {
+        let mut classes = Classes::new(&[]);
+        for (number, class) in classes.counters.iter_mut().enumerate() {
             *class = Counters::of_ops([of(number), OpCounters::default()]);
         }
         classes
     }
 
-    const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0] };
+    const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], blocks: None };
 
     /// Ten misses in each class, and more hits in some: the whole trace, of 100 times as many accesses as are expected, lacks hits alone.
     #[test]
@@ -206,7 +256,7 @@ mod tests {
         let total = sample.total();
         assert_eq!((total.accesses(), total.hits()), (1600, 960));
         let regression = Regression::of(&sample, 0.01, NO_WRITES(200_000));
-        assert_eq!((regression.betas[0], regression.standard_error()), (1.0, 0.0));
+        assert_eq!((regression.slopes[0].of_accesses, regression.standard_error()), (1.0, 0.0));
         let whole = regression.estimate(&total);
         // 400 more accesses are expected in the sample: 1,360 hits of 2,000.
         assert_eq!((whole.hits(), whole.accesses(), whole.replacements()), (136_000, 200_000, 64_000));
@@ -217,7 +267,7 @@ mod tests {
     fn where_all_blocks_are_alike_the_ratio_stays() {
         let sample = classes(|number| op(5 + number as u64 % 3, 5 + number as u64 % 3));
         let regression = Regression::of(&sample, 0.1, NO_WRITES(9_000));
-        assert!((regression.betas[0] - 0.5).abs() < 1e-12);
+        assert!((regression.slopes[0].of_accesses - 0.5).abs() < 1e-12);
         let whole = regression.estimate(&sample.total());
         assert_eq!((whole.hits(), whole.replacements(), whole.bypasses()), (4500, 4500, 0));
     }
@@ -238,15 +288,27 @@ mod tests {
     #[test]
     fn reads_and_writes_add_up_and_what_was_not_sampled_is_not_invented() {
         let mut sample = classes(|number| op(number as u64 % 5, 7));
-        let regression = Regression::of(&sample, 0.01, Population { accesses: [60_000, 1000] });
+        let regression = Regression::of(&sample, 0.01, Population { accesses: [60_000, 1000], blocks: None });
         let whole = regression.estimate(&sample.total());
         assert_eq!((whole.of(Op::Write).accesses(), whole.of(Op::Write).hits), (1000, 0));
-        sample.0[3] = Counters::of_ops([OpCounters { hits: 9, fills: 3, replacements: 1, bypasses: 5 }; 2]);
+        sample.counters[3] = Counters::of_ops([OpCounters { hits: 9, fills: 3, replacements: 1, bypasses: 5 }; 2]);
         for reads in [1, 10, 1000, 123_457] {
-            let regression = Regression::of(&sample, 0.01, Population { accesses: [reads, 77] });
+            let regression = Regression::of(&sample, 0.01, Population { accesses: [reads, 77], blocks: None });
             let whole = regression.estimate(&sample.total());
             assert_eq!((whole.of(Op::Read).accesses(), whole.of(Op::Write).accesses()), (reads, 77));
         }
+    }
+
+    /// Each block misses once and never again: hits are accesses without blocks, whatever the sample has too many or too few of.
+    #[test]
+    fn where_each_block_misses_once_the_blocks_tell_all() {
+        let mut sample = classes(|number| op(20 + 7 * (number as u64 % 5), 3 + number as u64 % 3));
+        for (number, blocks) in sample.blocks.iter_mut().enumerate() {
+            *blocks = 3 + number as u64 % 3;
+        }
+        let regression = Regression::of(&sample, 0.01, Population { accesses: [300_000, 0], blocks: Some(20_000) });
+        assert!(regression.standard_error() < 1e-9);
+        assert_eq!(regression.estimate(&sample.total()).hits(), 280_000);
     }
 
     /// From a table of Student's distribution.

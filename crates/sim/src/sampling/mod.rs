@@ -60,7 +60,8 @@ pub fn run(
         false => 0.0,
     };
     let counters = regression.estimate(&classes.total());
-    let figures = SampleFigures::new(sample, blocks, &regression, of_size, counters.hit_ratio());
+    let figures =
+        SampleFigures::new(sample, trace.block_size_bytes(), blocks, &regression, of_size, counters.hit_ratio());
     Sampled { counters, epochs, regression, figures }
 }
 
@@ -95,7 +96,10 @@ impl Cuts {
         let ends = ends.map(|end| end.min(len));
         Cuts {
             warmup: sample.sampled_before(warmup),
-            population: Population { accesses: difference(before(len), before(warmup)) },
+            population: Population {
+                accesses: difference(before(len), before(warmup)),
+                blocks: sample.unique_blocks(),
+            },
             epochs: ends.map(|end| (sample.sampled_before(end), before(end))).collect(),
         }
     }
@@ -118,7 +122,7 @@ impl Visitor<u32> for Replay<'_> {
 
     fn visit<P: Policy<Key = u32>>(self, mut policy: P) -> Self::Output {
         self.next_uses.into_iter().for_each(|next_uses| policy.foresee(next_uses));
-        let (mut classes, mut epochs) = (Classes::default(), Epochs::new(self.cuts, self.epochs));
+        let (mut classes, mut epochs) = (Classes::new(self.sample.classes()), Epochs::new(self.cuts, self.epochs));
         let of_block = self.sample.classes();
         let mut position = 0;
         for columns in self.trace.batches() {
@@ -129,7 +133,7 @@ impl Visitor<u32> for Replay<'_> {
                 let access = Access { block: block as u32, op, request_blocks: columns.request_blocks[at], next_use };
                 let outcome = policy.access(access);
                 if position >= self.cuts.warmup {
-                    classes.0[usize::from(of_block[block as usize])].record(op, &outcome);
+                    classes.counters[usize::from(of_block[block as usize])].record(op, &outcome);
                 }
                 epochs.counters.record(op, &outcome);
                 position += 1;

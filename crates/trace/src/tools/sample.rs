@@ -218,7 +218,8 @@ mod tests {
         let path = folder.path().join("trace.csv");
         std::fs::write(&path, text(&requests())).unwrap();
         let whole = normalised::open(&path, &Settings::default(), &Silent).unwrap();
-        let sampling = Sampling::new(0.1, 7).unwrap();
+        let sampling = Sampling::new(0.1, 7).unwrap().by_groups();
+        assert_eq!((sampling.group_bytes(4096), Sampling::new(0.1, 7).unwrap().group_bytes(4096)), (65536, 4096));
         let filter = sampling.filter(4096);
         let expected: Vec<Found> = found(&whole).into_iter().filter(|row| filter.keeps(row.2)).collect();
         let groups: BTreeSet<u64> = expected.iter().map(|row| row.2 / 16).collect();
