@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table
+.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -68,3 +68,10 @@ bench-kernel:
 admission-table:
 	cargo build --release -p flashwise
 	benches/admission.sh admission.html > admission.csv
+
+# How far estimates from samples of 1 % are off, by 100 seeds over the traces in FLASHWISE_TRACES, as in docs/results/sampling.md. Takes some
+# minutes.
+FLASHWISE_SEEDS ?= 100
+sampling-table:
+	cargo build --release -p flashwise -p flashwise-benches --bin flashwise --bin bench_sampling
+	benches/sampling.sh --seeds $(FLASHWISE_SEEDS) --rates 1%,10%

@@ -11,7 +11,9 @@ use flashwise_trace::normalised::trace::{Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::output::name_of;
 use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::sampling::Sampling;
 use flashwise_trace::tools::concat::{join, join_with_requests};
+use flashwise_trace::tools::sample;
 
 use crate::help;
 use crate::progress::Bar;
@@ -46,6 +48,20 @@ impl InputOptions {
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
     pub fn open(&self, path: &Path) -> Result<Trace, TraceError> {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
+        warn_of_trace(&trace);
+        Ok(trace)
+    }
+
+    /// Opens a sample of a trace of any kind, with a progress bar.
+    pub fn open_sampled(&self, path: &Path, sampling: Sampling) -> Result<Trace, TraceError> {
+        let trace = sample::open(path, &self.settings(), sampling, &reading(&[path.to_owned()]))?;
+        warn_of_trace(&trace);
+        Ok(trace)
+    }
+
+    /// The same of traces as one, one after another.
+    pub fn open_joined_sampled(&self, paths: &[PathBuf], sampling: Sampling) -> Result<Trace, TraceError> {
+        let trace = sample::open_joined(paths, &self.settings(), sampling, &reading(paths))?;
         warn_of_trace(&trace);
         Ok(trace)
     }

@@ -5,6 +5,7 @@ mod array;
 mod buckets;
 mod cache;
 mod check;
+mod curve;
 mod detach;
 mod endurance;
 mod failure;
@@ -19,6 +20,7 @@ mod pareto;
 mod policies;
 mod progress;
 mod salvage;
+mod sample;
 mod serve;
 mod settings;
 mod simulate;
@@ -45,6 +47,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(Box<simulate::Simulate>),
+    Curve(Box<curve::Curve>),
     Pareto(Box<pareto::Pareto>),
     Serve(Box<serve::Serve>),
     Status(status::Status),
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),
+        Command::Curve(curve) => curve.run(),
         Command::Pareto(pareto) => pareto.run(),
         Command::Serve(serve) => serve.run(),
         Command::Status(status) => status.run(),

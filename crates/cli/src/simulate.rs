@@ -15,6 +15,8 @@ use flashwise_sim::cache_settings::{CacheError, Ram};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, reference, with_references};
 use flashwise_sim::results::{self, ResultRow, WearLimits};
+use flashwise_sim::sampled;
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::wlfc::{BucketError, BucketJob, System, simulate_buckets};
@@ -32,6 +34,7 @@ use crate::given::given;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
 use crate::progress::Bar;
+use crate::sample::SampleOptions;
 use crate::table;
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
@@ -60,6 +63,8 @@ pub struct Simulate {
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
+    #[command(flatten)]
+    sample: SampleOptions,
     /// Print a JSON array, one object per trace, policy and size
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -182,8 +187,11 @@ impl Simulate {
             check_writable(path, &self.traces)?;
         }
         let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
-        match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
-            Model::Policy(Ram::Bytes(0)) if !self.array.is_given() => self.run_policies(),
+        let model = self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())?;
+        let alone = matches!(model, Model::Policy(Ram::Bytes(0))) && !self.array.is_given();
+        self.sample.check(alone, matches!(model, Model::Log(..) | Model::Buckets(_)))?;
+        match model {
+            _ if alone => self.run_policies(),
             Model::Policy(ram) => {
                 let layouts = [Layout::None { ram }];
                 let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
@@ -202,10 +210,8 @@ impl Simulate {
     }
 
     fn open(&self) -> anyhow::Result<Vec<Trace>> {
-        Ok(match self.join {
-            true => vec![self.input.open_joined(&self.traces)?],
-            false => self.traces.iter().map(|path| self.input.open(path)).collect::<Result<_, _>>()?,
-        })
+        let judged = self.array.rules().iter().any(Option::is_some);
+        Ok(self.sample.open(&self.input, &self.traces, self.join, judged)?)
     }
 
     /// The traces, and their requests as they came.
@@ -250,7 +256,6 @@ impl Simulate {
     }
 
     fn run_policies(&self) -> anyhow::Result<()> {
-        let traces = self.open()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
         if self.html.is_some() {
@@ -260,7 +265,8 @@ impl Simulate {
                 policies.push(policy?);
             }
         }
-        let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
+        let work = |traces: &[Trace]| self.simulate(traces, self.jobs(traces, &policies)?);
+        let (traces, runs) = self.sample.accurate(&self.input, &self.traces, self.join, work, |runs| margin(runs))?;
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
         if self.html.is_some() {
             let of_trace = |number| runs.iter().filter(|run| run.job.trace == number).map(row).collect();
@@ -306,10 +312,11 @@ impl Simulate {
         // A row for each layout, one after the other.
         let mut rows: Vec<Vec<(usize, ResultRow)>> = vec![Vec::new(); asked + compared_len];
         for layout in layouts {
-            let runs = experiment::run(traces, jobs.clone(), &of_layout(layout), &bar).map_err(misuse)?;
-            for (rows, run) in rows.iter_mut().zip(&runs) {
+            let (runs, samples) = self.experiment(traces, &jobs, &of_layout(layout), &bar).map_err(misuse)?;
+            for ((rows, run), sample) in rows.iter_mut().zip(&runs).zip(samples) {
                 let trace = run.job.trace;
-                rows.push((trace, ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits)));
+                let row = ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits);
+                rows.push((trace, ResultRow { sample, ..row }));
             }
         }
         drop(bar);
@@ -335,6 +342,21 @@ impl Simulate {
             None => table::results,
         };
         self.print(&rows, table)
+    }
+
+    /// Runs jobs over the traces, or over their samples, and how good these are.
+    fn experiment(
+        &self,
+        traces: &[Trace],
+        jobs: &[experiment::Job],
+        experiment: &Experiment,
+        bar: &Bar,
+    ) -> Result<(Vec<experiment::Run>, Vec<Option<SampleFigures>>), ExperimentError> {
+        if self.sample.is_given() {
+            let runs = sampled::run(traces, jobs, experiment, bar)?;
+            return Ok(runs.into_iter().map(|sampled| (sampled.run, Some(sampled.figures))).unzip());
+        }
+        Ok((experiment::run(traces, jobs.to_vec(), experiment, bar)?, vec![None; jobs.len()]))
     }
 
     /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.
@@ -376,7 +398,7 @@ impl Simulate {
             rows: rows(number),
         };
         let sections = traces.par_iter().enumerate().map(section).collect();
-        let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
+        let command = command()?;
         Ok(flashwise_report::render(&Report { command, counting: self.counting(), sections })?)
     }
 
@@ -457,16 +479,17 @@ impl Simulate {
         let sizes = Sizes::all(&self.sizes, SIZES)?;
         let mut jobs = Vec::new();
         for (number, trace) in traces.iter().enumerate() {
-            let warmup = self.warmup.accesses(trace.len());
-            if warmup >= trace.len() as u64 {
-                let (name, len) = (trace.name(), trace.len());
+            let (name, len) = (trace.name(), trace.whole_len());
+            let warmup = self.warmup.accesses(len as usize);
+            if warmup >= len {
                 let what =
                     format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
                 return Err(Misuse(what).into());
             }
             for policy in policies {
                 for size in &sizes {
-                    let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
+                    let unique_blocks = trace.whole_unique_blocks() as usize;
+                    let capacity_blocks = size.capacity_blocks(unique_blocks, trace.block_size_bytes())?;
                     jobs.push(job(number, policy, size.to_string(), capacity_blocks));
                 }
             }
@@ -501,6 +524,16 @@ impl Simulate {
     }
 }
 
+/// How far hit ratios from samples are off at most; none if a sample is too small to say.
+pub fn margin(runs: &[Run]) -> Option<f64> {
+    let margin = |run: &Run| match &run.sample {
+        Some(sample) if sample.sample_caveat.is_some() => None,
+        Some(sample) => Some(sample.hit_ratio_margin),
+        None => Some(0.0),
+    };
+    runs.iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
+}
+
 /// What does not go together is a misuse; what is missing or damaged is not.
 fn misuse(error: ExperimentError) -> anyhow::Error {
     match error {
@@ -510,7 +543,9 @@ fn misuse(error: ExperimentError) -> anyhow::Error {
     }
 }
 
-/// What follows the program's name on the command line.
-fn arguments() -> Vec<String> {
-    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+/// The command line, as a shell would take it.
+pub fn command() -> Result<String, shlex::QuoteError> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments: Vec<String> = arguments.collect();
+    shlex::try_join(std::iter::once("flashwise").chain(arguments.iter().map(String::as_str)))
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::{Spec, larc, min};
 use flashwise_sim::results::{EnduranceFigures, ResultRow};
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::human;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
@@ -59,23 +60,53 @@ pub fn results(rows: &[ResultRow]) -> String {
     grouped(&header, rows, cells, &footnote)
 }
 
+/// The columns of a sample, and what they are.
+const SAMPLE_HEADER: [&str; 3] = ["error", "hits from", "to"];
+const OF_SAMPLE: &str = " From a sample: error: standard error of hits; from, to: the hits of the whole trace are between them in 95 of 100 samples.";
+
+/// How far the hit ratio of a row may be off.
+fn of_sample(sample: &SampleFigures) -> [String; 3] {
+    [sample.hit_ratio_standard_error, sample.hit_ratio_low, sample.hit_ratio_high].map(human::percent)
+}
+
+/// That the sample of a trace is too small for the smallest cache, where it is.
+fn too_small(rows: &[ResultRow]) -> String {
+    let mut smallest: Vec<(&str, &SampleFigures)> = Vec::new();
+    for (row, sample) in rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?))) {
+        match smallest.iter_mut().find(|(trace, _)| *trace == row.trace) {
+            Some((_, found)) if found.sample_capacity_groups <= sample.sample_capacity_groups => {}
+            Some((_, found)) => *found = sample,
+            None => smallest.push((&row.trace, sample)),
+        }
+    }
+    let line = |(trace, sample): &(&str, &SampleFigures)| {
+        let caveat = sample.sample_caveat.as_ref()?;
+        Some(format!("\n\n{trace}: {caveat}, at the smallest size."))
+    };
+    smallest.iter().filter_map(line).collect()
+}
+
 /// What has to be known of LARC's figures.
 const LARC_FILLS: &str =
     "; larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
 
-/// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
+/// A table of the cells of each row behind its trace, policy and size, and before how good a sample is, with a gap where another policy begins, and a footnote.
 fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Vec<String>, footnote: &str) -> String {
-    let mut table = plain(header, 2);
+    let sampled = rows.iter().any(|row| row.sample.is_some());
+    let mut header = header.to_vec();
+    header.extend(sampled.then_some(SAMPLE_HEADER).into_iter().flatten());
+    let mut table = plain(&header, 2);
     let mut previous: Option<&ResultRow> = None;
     for row in rows {
         if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
             table.add_row([""]);
         }
         let names = [&row.trace, &row.policy, &row.size].map(String::clone);
-        table.add_row(names.into_iter().chain(cells(row)));
+        table.add_row(names.into_iter().chain(cells(row)).chain(row.sample.iter().flat_map(of_sample)));
         previous = Some(row);
     }
-    format!("{}\n\n{footnote}", table.trim_fmt())
+    let of_sample = if sampled { OF_SAMPLE } else { "" };
+    format!("{}\n\n{footnote}{of_sample}{}", table.trim_fmt(), too_small(rows))
 }
 
 /// One line per trace, policy, size and admission rule, if there is one, of whole caches.

@@ -267,7 +267,9 @@ impl Legend {
 
 fn draw(look: &Look, points: &[(f64, f64)], marked: bool) -> Vec<Plot> {
     let mut plots = vec![line(look, points)];
-    if marked || points.len() == 1 {
+    // An upright line is an interval around a point that has its marker.
+    let is_interval = matches!(points, [from, to] if from.0 == to.0);
+    if marked && !is_interval || points.len() == 1 {
         plots.push(markers(look, points));
     }
     plots

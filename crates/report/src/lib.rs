@@ -30,6 +30,7 @@ mod array;
 mod array_time;
 mod candidates;
 mod charts;
+pub mod curve;
 mod figures;
 mod frontier;
 mod grid;
@@ -93,12 +94,53 @@ pub struct ReportError(#[from] minijinja::Error);
 
 /// The report as an HTML page.
 pub fn render(report: &Report) -> Result<String, ReportError> {
+    page(&Page::new(report))
+}
+
+fn page(page: &Page) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.add_template("page.html", include_str!("page.html"))?;
-    let page = Value::from(Serde(Page::new(report)));
+    let page = Value::from(Serde(page));
     Ok(environment.get_template("page.html")?.render(page)?)
+}
+
+/// The curves of one trace as an HTML page, made by `command`.
+///
+/// # Errors
+/// None that the curves could cause.
+pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, ReportError> {
+    let section = SectionView {
+        id: "trace-1".to_owned(),
+        name: curves.info.trace.clone(),
+        sentences: curves.sentences(),
+        info: curves.info(),
+        heading: "Hits by cache size, and blocks in use",
+        compared_with_bound: false,
+        results: curves.figures("trace-1"),
+        bound: Vec::new(),
+        has_bound: false,
+        reuse: None,
+        time: Vec::new(),
+        counts: Table::default(),
+    };
+    let settings = [
+        ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
+        ("Command", command.to_owned()),
+        ("Block size", numbers::bytes(curves.info.block_size_bytes)),
+    ];
+    page(&Page {
+        version: env!("CARGO_PKG_VERSION"),
+        title: format!("Curves of {}", curves.info.trace),
+        colours: look::css(":root"),
+        settings: settings.to_vec(),
+        policies: policies(curves.policies().into_iter()),
+        summary: None,
+        over_traces: Vec::new(),
+        over_traces_heading: "",
+        sections: vec![section],
+    })
 }
 
 /// Hit ratio against cache size of the rows of one trace, as an SVG file in light and in dark.

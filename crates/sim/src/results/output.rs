@@ -14,6 +14,7 @@ use parquet::file::properties::WriterProperties;
 use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::{Cell, Column, array_of};
+use crate::sampling::SampleFigures;
 
 /// A column's name and its cells.
 struct Cells {
@@ -42,6 +43,7 @@ fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
     all.extend(group_of(BucketFigures::COLUMNS, &rows.iter().map(|row| row.buckets.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(EnduranceFigures::COLUMNS, &rows.iter().map(|row| row.endurance.as_ref()).collect::<Vec<_>>()));
     all.extend(group_of(ArrayFigures::COLUMNS, &rows.iter().map(|row| row.array.as_ref()).collect::<Vec<_>>()));
+    all.extend(group_of(SampleFigures::COLUMNS, &rows.iter().map(|row| row.sample.as_ref()).collect::<Vec<_>>()));
     all
 }
 
@@ -144,6 +146,7 @@ mod tests {
             cache: Some(CacheFigures::default()),
             endurance: Some(EnduranceFigures::default()),
             array: Some(ArrayFigures::default()),
+            sample: Some(SampleFigures::default()),
             ..whole()
         };
         let buckets = ResultRow { buckets: Some(BucketFigures::default()), ..whole() };

@@ -285,6 +285,11 @@ impl TraceFile {
         Self::read(Buffer::from(bytes::Bytes::from_owner(map)))
     }
 
+    /// The same of a file's bytes, which stay in memory.
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<Self, Unmapped> {
+        Self::read(Buffer::from(bytes))
+    }
+
     fn read(buffer: Buffer) -> Result<Self, Unmapped> {
         const TRAILER: usize = 4 + MAGIC.len();
         let cut =
