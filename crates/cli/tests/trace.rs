@@ -78,7 +78,13 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     assert_eq!(simulated(folder.path(), "netsfs.arrow"), simulated(folder.path(), "netsfs.csv.zst"));
     succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "again.arrow"]);
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
-    succeed(folder.path(), &["trace", "convert", "netsfs.arrow", "again.arrow"]);
+    // What is there is not replaced unasked, and what is written is told.
+    let again = ["trace", "convert", "netsfs.arrow", "again.arrow"];
+    let refused = fail(folder.path(), &again, 2);
+    assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
+    let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
+    assert_eq!(told, "again.arrow: 232,202 requests, 29.1 MiB\n");
+    assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
 }
 
@@ -250,7 +256,7 @@ fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
     fs::write(folder.path().join("bad.csv"), format!("{TWO_VOLUMES}not a request\n")).unwrap();
     let lenient = ["trace", "convert", "bad.csv", "out.arrow", "--format", "msr", "--lenient"];
     let (out, err, code) = parts(flashwise(folder.path(), &lenient).output().unwrap());
-    assert_eq!((out.as_str(), code), ("", 0));
+    assert_eq!((out.split(',').next(), code), (Some("out.arrow: 6 requests"), 0));
     assert_eq!(err, "flashwise: bad.csv: 1 malformed records were passed over\n");
     // Malformed records come long after the part that is cut out.
     let long = format!("{}not a request\n", TWO_VOLUMES.repeat(100_000));
