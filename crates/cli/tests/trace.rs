@@ -83,7 +83,7 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     let refused = fail(folder.path(), &again, 2);
     assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
     let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
-    assert_eq!(told, "again.arrow: 232,202 requests, 29.1 MiB\n");
+    assert_eq!(told, "again.arrow: 232,202 requests, 27.3 MiB\n");
     assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
 }
@@ -91,11 +91,11 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
 #[test]
 fn blocks_made_larger_are_those_of_the_original() {
     let folder = folder();
-    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "small.arrow", "--block-size", "512"]);
-    succeed(folder.path(), &["trace", "convert", "small.arrow", "large.arrow", "--block-size", "64KiB"]);
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "sectors.arrow", "--block-size", "512"]);
+    succeed(folder.path(), &["trace", "convert", "sectors.arrow", "large.arrow", "--block-size", "64KiB"]);
     succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "expected.arrow", "--block-size", "64KiB"]);
     assert!(read(&folder, "large.arrow") == read(&folder, "expected.arrow"));
-    assert_eq!(simulated(folder.path(), "small.arrow").lines().nth(1).unwrap().split(',').nth(4), Some("512"));
+    assert_eq!(simulated(folder.path(), "sectors.arrow").lines().nth(1).unwrap().split(',').nth(4), Some("512"));
 }
 
 #[test]
