@@ -41,6 +41,11 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl ApiOptions {
+    /// A server whose API is at an address and asks for no token.
+    pub fn at(address: String) -> ApiOptions {
+        ApiOptions { api: address, token_file: None }
+    }
+
     /// A client; nothing is asked yet.
     pub fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {

@@ -16,6 +16,7 @@ use flashwise_trace::tools::concat::{join, join_with_requests};
 use flashwise_trace::tools::sample;
 
 use crate::help;
+use crate::log::warning;
 use crate::progress::Bar;
 
 /// How to read traces.
@@ -107,15 +108,15 @@ fn warn_of_trace(trace: &Trace) {
     let (times, requests) = (trace.times(), trace.description().requests);
     if let Some(refusal) = times.refusal(requests) {
         let name = trace.name();
-        eprintln!("flashwise: {name}: nothing is said per day or per year, since its times are no clock: {refusal}");
+        warning!("{name}: nothing is said per day or per year, since its times are no clock: {refusal}");
     } else if let Some(disorder) = times.disorder(requests) {
-        eprintln!("flashwise: {}: {disorder}", trace.name());
+        warning!("{}: {disorder}", trace.name());
     }
 }
 
 /// Says on standard error how many malformed records of the trace called `name` were passed over, if any were.
 pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
-        eprintln!("flashwise: {name}: {} malformed records were passed over", about.malformed_records);
+        warning!("{name}: {} malformed records were passed over", about.malformed_records);
     }
 }

@@ -33,6 +33,7 @@ use crate::failure::Misuse;
 use crate::given::given;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
+use crate::list::List;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::table;
@@ -44,11 +45,11 @@ pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required_unless_present = "help", value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// A policy or algorithm, of `flashwise policies`; can be given many times [default: all policies]
+    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all policies]
     ///
     /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
     #[arg(long = "policy", value_name = "POLICY")]
-    policies: Vec<Choice>,
+    policies: Vec<List<Choice>>,
     /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     ///
     /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
@@ -176,6 +177,10 @@ impl Simulate {
         if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
         }
+        if self.parquet.is_some() && !cfg!(feature = "parquet") {
+            let problem = "--parquet: this flashwise was built without it, expected one built with the feature parquet";
+            return Err(Misuse(problem.to_owned()).into());
+        }
         if self.html.is_some() && self.html == self.parquet {
             return Err(Misuse("--html and --parquet name the same file".to_owned()).into());
         }
@@ -186,7 +191,7 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
-        let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
+        let algorithm = self.policies.iter().flatten().find(|choice| matches!(choice, Choice::Algorithm(_)));
         let model = self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())?;
         let alone = matches!(model, Model::Policy(Ram::Bytes(0))) && !self.array.is_given();
         self.sample.check(alone, matches!(model, Model::Log(..) | Model::Buckets(_)))?;
@@ -384,10 +389,17 @@ impl Simulate {
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
+    #[cfg(feature = "parquet")]
     fn write_parquet(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
         let Some(parquet) = &self.parquet else { return Ok(()) };
         let contents = results::parquet(rows)?;
         write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))
+    }
+
+    /// Asking for one is refused before anything runs.
+    #[cfg(not(feature = "parquet"))]
+    fn write_parquet(&self, _: &[ResultRow]) -> anyhow::Result<()> {
+        Ok(())
     }
 
     fn report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<String> {
@@ -406,7 +418,7 @@ impl Simulate {
         if self.policies.is_empty() {
             return POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect();
         }
-        let policies = self.policies.iter().filter_map(|choice| match choice {
+        let policies = self.policies.iter().flatten().filter_map(|choice| match choice {
             Choice::Policy(policy) => Some(policy.clone()),
             Choice::Algorithm(_) => None,
         });
@@ -442,7 +454,7 @@ impl Simulate {
             Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
             Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
         };
-        self.policies.iter().map(algorithm).collect()
+        self.policies.iter().flatten().map(algorithm).collect()
     }
 
     /// A job for each trace, algorithm, size and rule.

@@ -4,6 +4,7 @@
 //! [`Disk`](disk::Disk)s.
 
 pub mod attach;
+pub mod capture;
 pub mod check;
 pub mod detach;
 pub mod disk;

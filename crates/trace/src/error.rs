@@ -59,7 +59,7 @@ pub enum TraceError {
     #[error(transparent)]
     Generate(#[from] GenerateError),
     #[error("{path}")]
-    Arrow { path: String, source: arrow::error::ArrowError },
+    Arrow { path: String, source: arrow_schema::ArrowError },
 }
 
 /// Why no trace can be generated.

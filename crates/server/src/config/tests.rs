@@ -144,7 +144,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
     let second = "[[volume]]\nname = 'a'\nbackend = 'b'\nflash = 'c'";
     let errors = [
         volume("sise = '10GiB'"),
-        volume("size = '10GB'"),
+        volume("size = '10PB'"),
         volume("size = 5000"),
         volume("size = '17TiB'"),
         volume("flash-size = '16MiB'"),
@@ -155,7 +155,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         volume("policy = 'fif'"),
         volume("policy = 'larc:fil=ghost'"),
         volume("admission = 'sise:max=64KiB'"),
-        volume("admission = 'size:max=64KB'"),
+        volume("admission = 'size:max=64PB'"),
         volume("admission = 5"),
         volume("cache-device = 'slcc'"),
         volume("storage-device = 'hdd:read-latency-ms=0'"),

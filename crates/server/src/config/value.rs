@@ -200,8 +200,11 @@ mod tests {
         assert_eq!(text("6KiB").size(0, u64::MAX).unwrap_err(), "found '6KiB', expected a multiple of 4KiB");
         let error = text("1MiB").size(4096, 8192).unwrap_err();
         assert_eq!(error, "found '1MiB', expected a size from 4KiB to 8KiB");
-        let error = text("1GB").size(0, u64::MAX).unwrap_err();
-        assert_eq!(error, "size '1GB': unknown unit 'GB', expected B, KiB, MiB, GiB or TiB (powers of 1024)");
+        let error = text("1PB").size(0, u64::MAX).unwrap_err();
+        assert_eq!(
+            error,
+            "size '1PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)"
+        );
         assert!(Value::Boolean(true).size(0, 1).unwrap_err().contains("found true, expected a size"));
     }
 

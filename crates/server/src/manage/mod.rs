@@ -5,6 +5,7 @@
 mod address;
 mod changes;
 mod connections;
+mod exposition;
 mod guard;
 mod metrics;
 mod routes;
@@ -23,6 +24,7 @@ use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
+pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use routes::openapi;
 

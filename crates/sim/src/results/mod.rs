@@ -4,6 +4,8 @@ pub mod caveat;
 mod figures;
 mod output;
 mod page;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
@@ -12,8 +14,10 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 
 pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
-pub use self::output::{parquet, write_csv};
+pub use self::output::write_csv;
 pub use self::page::page;
+#[cfg(feature = "parquet")]
+pub use self::parquet::parquet;
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::figures;
 use crate::endurance;

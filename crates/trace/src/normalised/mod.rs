@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use flashwise_core::access::Op;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
