@@ -22,6 +22,8 @@ pub use crate::step::{Footer, Segment};
 /// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
 const FORGETTING_UNITS_MIN: u32 = 4;
+/// Pages that are written for nothing before a footer, at most.
+const PADDING_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -58,6 +60,10 @@ pub struct Log {
     head: u64,
     /// Page of the head unit where the next segment starts.
     page: u32,
+    /// Pages before it that do not count: a crash has torn what was written there.
+    skipped: u32,
+    /// Whether nothing of a unit is written but at its end, as [`crate::format::Superblock::in_order`].
+    in_order: bool,
     /// Records in the head unit's sealed segments.
     unit_records: usize,
     previous_end: u32,
@@ -111,6 +117,8 @@ impl Log {
             tail: 1,
             head: 0,
             page: 0,
+            skipped: 0,
+            in_order: false,
             unit_records: 0,
             previous_end: 0,
             durable_end: 0,
@@ -139,6 +147,14 @@ impl Log {
         log.contents.reserve(units as usize * geometry.unit_data_pages(RECORDS_PER_PAGE as u32) as usize);
         (log.unit_records, log.previous_end) = (head.records.len(), head.previous_end);
         log
+    }
+
+    /// Lets the log write nothing of a unit but at its end, the units being zones. `page` is where the newest one can be written next:
+    /// what lies between the end of the log and that page does not count.
+    pub fn write_in_order(&mut self, page: u32) {
+        self.in_order = true;
+        self.skipped = page.checked_sub(self.page).expect("the log ends where its zone was written");
+        self.page = page;
     }
 
     /// Lets `policy`, which remembers nothing yet, keep what is in the slots. It is not shown the blocks.
@@ -315,19 +331,41 @@ impl Log {
 
     /// Plans that the log is durable up to its end, and so is a footer that repeats the records of the head unit and says so: damage to
     /// the last segment is then not taken for a write that was interrupted.
+    ///
+    /// Where units are written in order, an empty segment is the witness, as the log goes on behind it. Nothing waits in memory there.
     pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
         self.flush(steps);
-        if self.witnessed != self.end() {
-            self.add_footer(steps);
-            self.flush(steps);
+        if self.witnessed == self.end() {
+            return;
         }
+        match self.in_order {
+            false => self.add_footer(steps),
+            true if self.page < self.geometry.segments_end() => self.add_empty_segment(steps),
+            // The unit is full, and has its footer or the pages of one that was torn.
+            true => self.witnessed = self.end(),
+        }
+        self.flush(steps);
+    }
+
+    /// Plans a segment that says no more than up to where the unit is durable.
+    fn add_empty_segment(&mut self, steps: &mut Vec<Step>) {
+        let open = self.open.take();
+        assert!(open.is_none_or(|open| open.records.is_empty()), "what waited in memory was handed out");
+        self.metadata_pages += 1;
+        steps.push(Step::Append(Box::new(Segment { durable_end: self.durable_end, ..self.next_segment() })));
+        self.skipped = 0;
+        self.page += 1;
+        self.unflushed = true;
+        self.witnessed = self.end();
     }
 
     /// Plans a footer of the head unit, which is durable up to its last segment.
     fn add_footer(&mut self, steps: &mut Vec<Step>) {
         assert!(!self.unflushed && self.durable_end == self.page, "a flush of the end was planned");
         let pages = self.unit_records.div_ceil(RECORDS_PER_PAGE).max(1) as u32;
-        self.metadata_pages += u64::from(pages);
+        // In a unit that is written in order, the pages before it are written too.
+        let padding = if self.in_order { self.geometry.segments_end() - self.page } else { 0 };
+        self.metadata_pages += u64::from(pages + padding);
         self.witnessed = self.end();
         steps.push(Step::Witness(Footer {
             unit: self.geometry.unit_of(self.head),
@@ -497,17 +535,22 @@ impl Log {
         if self.head == 0 || self.unit_is_full() {
             self.begin_unit();
         }
-        self.open = Some(Segment {
+        self.open = Some(self.next_segment());
+    }
+
+    fn next_segment(&self) -> Segment {
+        Segment {
             unit: self.geometry.unit_of(self.head),
             sequence: self.head,
             tail: self.tail,
             previous_end: self.previous_end,
             durable_end: 0,
             page: self.page,
+            skipped: self.skipped,
             data_pages: 0,
             records: Vec::new(),
             needs_backend_flush: false,
-        });
+        }
     }
 
     /// A header and one page of data no longer fit, or a record no longer fits the footer.
@@ -518,10 +561,10 @@ impl Log {
     fn begin_unit(&mut self) {
         assert!(self.free_units() > 0, "units are reset before the log runs into its tail");
         if self.head > 0 {
-            self.previous_end = self.page;
+            self.previous_end = self.page - self.skipped;
         }
         self.head += 1;
-        (self.page, self.durable_end) = (0, 0);
+        (self.page, self.skipped, self.durable_end) = (0, 0, 0);
         self.unit_records = 0;
         self.witnessed = self.end();
         let unit = self.geometry.unit_of(self.head);
@@ -542,13 +585,17 @@ impl Log {
         let mut segment = self.open.take().expect("a segment is open");
         (segment.tail, segment.durable_end) = (self.tail, self.durable_end);
         self.page = segment.page + 1 + segment.data_pages;
+        self.skipped = 0;
         self.unit_records += segment.records.len();
         self.metadata_pages += 1;
         steps.push(Step::Append(Box::new(segment)));
         self.unflushed = true;
         if self.unit_is_full() {
             self.flush(steps);
-            self.add_footer(steps);
+            // A zone that is full of marks is left as it is: to write all of it up to the footer would cost more than that is worth.
+            if !self.in_order || self.geometry.segments_end() - self.page <= PADDING_MAX {
+                self.add_footer(steps);
+            }
         }
     }
 
