@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table
+.PHONY: planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -37,6 +37,10 @@ file-systems:
 
 power-cuts:
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
+
+# A cache on zoned devices of a real kernel, in a guest.
+zoned:
+	tests/zoned/run
 
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

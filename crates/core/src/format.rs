@@ -357,8 +357,7 @@ pub struct Header {
     pub durable_end: u32,
     /// Of a footer, how many pages it has; 0 in a segment's header, and in a footer of version 1, which has all that it can have.
     pub footer_pages: u32,
-    /// Of a segment, how many pages before it do not count: they were torn by a crash and cannot be written again. The last segment
-    /// that says so of a place is right. 0 in a footer.
+    /// Of a segment, how many pages before it do not count: a crash tore them. The last segment that says so of a place is right.
     pub skipped: u32,
 }
 
@@ -534,23 +533,17 @@ mod tests {
         assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 5 }));
     }
 
-    /// Version 2 differs in the records that a log may have.
+    /// Version 2 differs in the records that a log may have, version 4 in how its units are written.
     #[test]
-    fn a_superblock_of_version_2_is_read_as_it_is() {
+    fn a_superblock_of_versions_2_and_4_is_read_as_it_is() {
         let mut page = superblock().encode();
         assert_eq!(page[12], 3);
         page[12] = 2;
         let crc = crc32c::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         assert_eq!(Superblock::decode(&page), Ok(superblock()));
-    }
-
-    /// Version 4 is of units that are written in order.
-    #[test]
-    fn a_superblock_of_zones_has_a_version_of_its_own() {
         let zoned = Superblock { in_order: true, ..superblock() };
-        assert_eq!(zoned.encode()[12], 4);
-        assert_eq!(Superblock::decode(&zoned.encode()), Ok(zoned));
+        assert_eq!((zoned.encode()[12], Superblock::decode(&zoned.encode())), (4, Ok(zoned)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The format is that of `flashwise_core::format`; whether a log can be opened is for `flashwise_core::recovery` to say, and this
 //! says where and why not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use flashwise_core::checksum;
@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::attach::Refusal;
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
+use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
 use crate::memory::Memory;
 
@@ -414,6 +415,11 @@ fn check_recovered(
     if superblock.state != State::Detached && log.free_units() < 2 {
         report.damage("The log has no free erase unit, so the cache cannot be started; it can be detached.".to_owned());
     }
+    if let Some(zoned) = flash.zoned()
+        && superblock.state == State::Clean
+    {
+        report.damages(check_write_pointers(zoned, recovered));
+    }
     if data && superblock.state != State::Detached {
         check_data(flash, recovered, report, progress)?;
     }
@@ -426,6 +432,29 @@ fn check_recovered(
         ));
     }
     Ok(())
+}
+
+/// After an orderly end, the device's write pointers are where the log says: the newest unit's at the end of the log, those of other
+/// units of the log at the end of their zones, and all others at the start.
+fn check_write_pointers(zoned: &ZonedFlash, recovered: &Recovered) -> Vec<String> {
+    let (log, geometry) = (&recovered.log, zoned.geometry());
+    let expected: HashMap<u32, u32> = log
+        .sequences()
+        .map(|sequence| {
+            let page = if log.is_head(sequence) { recovered.end.page } else { geometry.unit_pages };
+            (log.geometry().unit_of(sequence), page)
+        })
+        .collect();
+    let wrong = |unit: u32| {
+        let (found, expected) = (zoned.written_pages(unit), expected.get(&unit).copied().unwrap_or(0));
+        // The footer of a full unit follows the end of the log.
+        let has_footer =
+            (geometry.segments_end()..=geometry.unit_pages).contains(&found) && expected + 1 >= geometry.segments_end();
+        (found != expected && !has_footer).then(|| {
+            format!("Erase unit {unit}: the device's write pointer is at page {found}, the log's end there is page {expected}.")
+        })
+    };
+    (1..log.geometry().units).filter_map(wrong).collect()
 }
 
 fn check_data(

@@ -233,10 +233,9 @@ fn damaged_end(setup: Setup, seed: u64, in_order: bool, found: &mut [u32; 3]) ->
             }
             devices.disks[FLASH].set_page(page, bytes);
             match open(&setup, devices, model.clone(), random) {
-                Err(error) => {
-                    found[0] += 1;
-                    return Err(format!("page {page}: {error}"));
-                }
+                // A zone's witness says that something is missing, and does not repeat it.
+                Err(error) if setup.zoned && error.contains("was durable up to page") => found[0] += 1,
+                Err(error) => return Err(format!("page {page}: {error}")),
                 Ok(mut world) => {
                     world.verify_recovered().map_err(|error| format!("page {page}: {error}"))?;
                     found[1 + usize::from(!world.lost().is_empty())] += 1;
@@ -258,7 +257,7 @@ fn a_damaged_end_of_the_log_changes_nothing_that_is_read() {
             damaged_end(setup, seed, in_order, &mut found).unwrap_or_else(|violation| panic!("{violation}"));
         }
         println!("in order: {in_order}; {found:?} refused, made up for, lost and listed");
-        assert!(found[1] > 1000 && found[2] > 10, "{found:?}");
+        assert!(found[1] > 1000 && found[2] > 10 && found[0] > 10, "{found:?}");
     }
 }
 

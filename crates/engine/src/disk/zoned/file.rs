@@ -130,17 +130,14 @@ pub struct ZoneFile {
     refusals: AtomicU64,
 }
 
-impl ZoneFile {
-    /// Whether a file was made by [`create`](Self::create).
-    pub(super) fn is_one(disk: &FileDisk) -> io::Result<bool> {
-        if disk.is_device() || disk.size() < PAGE {
-            return Ok(false);
-        }
-        let mut magic = [0; 8];
-        File::open(disk.path())?.read_exact_at(&mut magic, 0)?;
-        Ok(magic == *MAGIC)
-    }
+/// Whether the file at a path was made by [`ZoneFile::create`].
+pub(super) fn is_at(path: &Path) -> bool {
+    let mut magic = [0; 8];
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    is_file && File::open(path).and_then(|file| file.read_exact_at(&mut magic, 0)).is_ok() && magic == *MAGIC
+}
 
+impl ZoneFile {
     /// Makes a file with as many zones as fit `size` bytes. Leaves none behind if it fails.
     pub fn create(path: &Path, size: u64, zoning: Zoning, options: Options) -> io::Result<ZoneFile> {
         let description = Description { zones: (size / zoning.size).min(u32::MAX.into()) as u32, zoning };

@@ -196,8 +196,16 @@ impl ZonedFlash {
     /// Finishes a zone that may still be written.
     fn finish(&self, zone: u32, state: &mut State) -> io::Result<()> {
         let Zone { condition, written } = state.zone;
-        if condition.is_active() {
-            self.device.finish(zone).map_err(|error| self.failed(zone, "finishing", error))?;
+        if !condition.is_active() {
+            return Ok(());
+        }
+        if let Err(error) = self.device.finish(zone) {
+            match self.device.report(zone, 1) {
+                // One that failed takes none of what the device keeps for zones that are written.
+                Ok(reported) if reported[0].condition.has_failed() => self.set(zone, state, reported[0]),
+                _ => return Err(self.failed(zone, "finishing", error)),
+            }
+        } else {
             // What was not written reads as zeroes as before.
             self.set(zone, state, Zone { condition: Condition::Full, written });
         }
@@ -245,11 +253,10 @@ impl ZonedFlash {
         let zone = zone_of(unit);
         let mut current = self.current();
         let mut state = self.state(zone);
-        if *current != Some(zone)
-            && let Some(before) = current.replace(zone)
-        {
+        if let Some(before) = current.filter(|before| *before != zone) {
             self.finish(before, &mut self.state(before))?;
         }
+        *current = Some(zone);
         drop(current);
         // Where a write failed, a part of it may have been written.
         let done = state.zone.written.saturating_sub(offset);

@@ -110,13 +110,18 @@ pub trait ZonedDevice: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
+/// Whether what is at a path has zones: a block device, or a file that was made so.
+pub fn may_have_zones(path: &Path) -> bool {
+    device::is_zoned(path) || file::is_at(path)
+}
+
 /// Opens what a cache lives on: a zoned block device, a file that behaves like one, or any other block device or regular file.
 pub fn open_flash(path: &Path, options: Options) -> io::Result<Arc<dyn Disk>> {
     if device::is_zoned(path) {
         return Ok(Arc::new(ZonedFlash::new(Box::new(device::ZonedBlockDevice::open(path, options)?))?));
     }
     let disk = FileDisk::open(path, options)?;
-    if ZoneFile::is_one(&disk)? {
+    if file::is_at(path) {
         return Ok(Arc::new(ZonedFlash::new(Box::new(ZoneFile::open(disk)?))?));
     }
     Ok(Arc::new(disk))
