@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
+.PHONY: dist test-dist planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -37,6 +37,10 @@ file-systems:
 
 power-cuts:
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
+
+# A cache on zoned devices of a real kernel, in a guest.
+zoned:
+	tests/zoned/run
 
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -75,6 +79,7 @@ FLASHWISE_SEEDS ?= 100
 sampling-table:
 	cargo build --release -p flashwise -p flashwise-benches --bin flashwise --bin bench_sampling
 	benches/sampling.sh --seeds $(FLASHWISE_SEEDS) --rates 1%,10%
+
 # What is handed out, in target/artefacts: static tarballs, .deb, .rpm, OCI image. DIST_ARCHITECTURES says for which: x86_64 aarch64.
 DIST_ARCHITECTURES ?= x86_64 aarch64
 dist:

@@ -67,6 +67,9 @@ pub struct VolumeFlags {
     /// How much of the flash is used [default: all of it]
     #[arg(long, value_name = "SIZE")]
     flash_size: Option<String>,
+    /// Divide a new file of the flash into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
+    #[arg(long, value_name = "ZONES")]
+    flash_zones: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
     /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
@@ -133,6 +136,7 @@ impl VolumeFlags {
             ("size", &self.size),
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
+            ("flash-zones", &self.flash_zones),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
             ("aliases", &self.aliases),

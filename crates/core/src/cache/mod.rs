@@ -382,7 +382,7 @@ impl LogCache {
         self.become_sure(steps);
         // Where nothing was appended for a while: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
-            if self.log.waits_to_say_sure() {
+            if self.log.waits_to_say_sure() || self.log.writes_in_order() {
                 self.log_seal(steps);
             }
             self.log.bear_witness(steps);

@@ -375,8 +375,9 @@ fn create(
     let mut superblock =
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
+    superblock.in_order = flash.zoned().is_some();
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    let recovered = Recovered::empty(superblock.geometry);
+    let recovered = Recovered::empty(superblock.geometry, superblock.in_order);
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
 }

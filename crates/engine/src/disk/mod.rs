@@ -17,6 +17,7 @@ pub mod memory;
 pub mod pool;
 pub mod ring;
 pub mod slow;
+pub mod zoned;
 
 /// A block device, a regular file, or a test's stand-in. Offsets, lengths and buffers of reads and writes are multiples of
 /// [`ALIGNMENT`], so that they can bypass the page cache.
@@ -31,6 +32,16 @@ pub trait Disk: Send + Sync {
     /// What it is, for error messages: a path.
     fn description(&self) -> String {
         "disk".to_owned()
+    }
+
+    /// Remarks, lines for people.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
+    /// The disk as one that is written in order, if it is.
+    fn zoned(&self) -> Option<&zoned::ZonedFlash> {
+        None
     }
 
     /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may go to it without asking this

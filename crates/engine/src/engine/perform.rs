@@ -233,6 +233,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             page: segment.page,
             data_pages: segment.data_pages,
             footer_pages: 0,
+            skipped: segment.skipped,
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
@@ -275,6 +276,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 data_pages: end,
                 durable_end: end,
                 footer_pages: pages,
+                skipped: 0,
             };
             let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
             let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());

@@ -92,7 +92,7 @@ pub struct Volume {
     inner: Mutex<Inner>,
     /// Something ended, so that the engine may be idle.
     ended: Condvar,
-    flash: Arc<FileDisk>,
+    flash: Arc<dyn Disk>,
     backend: Arc<FileDisk>,
     attachment: Mutex<Attachment>,
     guests: Guests,
@@ -106,7 +106,7 @@ pub struct Volume {
 
 /// The devices of a volume, which belong together.
 struct Pair {
-    flash: Arc<FileDisk>,
+    flash: Arc<dyn Disk>,
     backend: Arc<FileDisk>,
     side: Box<dyn BackendSide>,
     attachment: Attachment,
@@ -146,11 +146,11 @@ impl Volume {
             .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
         let refuse = |error| refused(&config, &identity, error);
         let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
-        opened.notes.extend([&backend, &flash].into_iter().flat_map(|disk| disk.notes().to_owned()));
+        opened.notes.extend(backend.notes().iter().chain(flash.notes()).cloned());
         opened.notes.extend(tail_note(&config, backend.size()));
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let started = Instant::now();
-        let wanted = wanted(&config, flash.size(), identity.id, size_bytes);
+        let wanted = wanted(&config, &*flash, identity.id, size_bytes);
         let Attached { attachment, recovered, formatted, crashed, notes } =
             attach(&*flash, &*side, &wanted, progress).map_err(refuse)?;
         opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
@@ -171,7 +171,7 @@ impl Volume {
             patience: READ_PATIENCE,
             holds_failed: true,
             pauses: true,
-            discard: config.discard,
+            discard: config.discard || flash.zoned().is_some(),
             spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: config.unsafe_ignore_flushes,
         };

@@ -23,7 +23,7 @@ use crate::fake_side::{FakeRecord, FakeSide};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
 use crate::planted::{
     Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
-    witness_filter,
+    unsaid_filter, witness_filter,
 };
 use crate::random::Random;
 
@@ -113,7 +113,10 @@ pub fn no_crash(_: &World) -> Outcome<()> {
 
 impl World {
     pub fn new(setup: Setup, seed: u64) -> World {
-        let flash = FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES);
+        let flash = match setup.zoned {
+            true => FakeDisk::zoned(setup.geometry),
+            false => FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES),
+        };
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
         let backend = FakeDisk::new(VOLUME_BLOCKS, BLOCK_BYTES);
         let planted = |bug: Planted| setup.planted == Some(bug);
@@ -131,6 +134,7 @@ impl World {
             Some(Planted::DropDirty) => flash.set_filter(drop_dirty_filter()),
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
+            Some(Planted::UnsaidSkips) => flash.set_filter(unsaid_filter()),
             _ => {}
         }
         let model = Model::new(VOLUME_BLOCKS, !setup.faults.is_empty());
@@ -408,6 +412,11 @@ impl World {
     }
 
     fn check(&self) -> Outcome<()> {
+        let refusals = self.disks[FLASH].refusals();
+        // Where transfers fail that took place, what is written again is refused.
+        if refusals > 0 && self.setup.faults.is_empty() {
+            return Err(format!("a zoned device refuses {refusals} operations"));
+        }
         match self.violations.lock().unwrap().first() {
             Some(violation) => Err(violation.clone()),
             None => Ok(()),

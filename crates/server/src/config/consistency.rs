@@ -8,6 +8,8 @@ use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front;
 use crate::front::iscsi::names;
 use crate::manage::Address;
+use flashwise_engine::disk::zoned::file::Zoning;
+use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
@@ -142,11 +144,27 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
         return Err(origin.missing(section, key, expected));
     }
     volume.cache.check().map_err(|error| origin.refuse(section, &error.key, error.problem))?;
+    // Zones that are there say themselves how large they are.
     if let Some(bytes) = volume.flash_size_bytes {
-        check_flash_size(bytes, volume.cache.erase_unit_bytes())
-            .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
+        match volume.flash_zones {
+            Some(Zoning { size, .. }) => check_zones(bytes, size),
+            None if may_have_zones(&volume.flash) => Ok(()),
+            None => check_flash_size(bytes, volume.cache.erase_unit_bytes()),
+        }
+        .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
     }
     Ok(())
+}
+
+/// Whether a file of so many zones can hold a cache, of which two have superblocks.
+fn check_zones(bytes: u64, zone_bytes: u64) -> Result<(), String> {
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    let (zones, zones_min) = (bytes / zone_bytes, u64::from(Geometry::UNITS_MIN) + 1);
+    if zones >= zones_min {
+        return Ok(());
+    }
+    let (found, zone, expected) = (shown(bytes), shown(zone_bytes), shown(zones_min * zone_bytes));
+    Err(format!("found {found}, which is {zones} zones of {zone}; expected at least {zones_min}, {expected}"))
 }
 
 /// Whether a flash of `bytes` can hold a cache.

@@ -13,6 +13,7 @@ use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use flashwise_engine::disk::device;
+use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::record::segments::Names;
 use flashwise_engine::volume::VolumeConfig;
 
@@ -125,7 +126,7 @@ fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, Ke
     if !metadata.is_file() && !metadata.file_type().is_block_device() {
         return Err(found("which is neither; expected a regular file or a block device".to_owned()));
     }
-    if metadata.file_type().is_block_device() {
+    if metadata.file_type().is_block_device() && key != "flash" {
         device::check_zones(&device::sysfs(metadata.rdev())).map_err(found)?;
     }
     match size(path, &metadata) {
@@ -191,6 +192,8 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
         (Some((bytes, metadata)), wanted) => {
             let is_device = metadata.file_type().is_block_device();
             match wanted {
+                // What their number has to be, opening them says.
+                _ if may_have_zones(&volume.flash) => Ok(is_device),
                 Some(wanted) if wanted > bytes => {
                     let problem =
                         format!("found {}, expected at most the size of {flash}, {}", shown(wanted), shown(bytes));

@@ -12,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::iscsi::names;
+use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::record::LIMIT_BYTES_MIN;
 use flashwise_engine::volume::VolumeConfig;
 
@@ -182,7 +183,7 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     DEVICE_KEYS.into_iter().chain(SETTINGS.iter().map(of_setting)).chain(OTHER_KEYS).collect()
 });
 
-const DEVICE_KEYS: [Key<VolumeConfig>; 9] = [
+const DEVICE_KEYS: [Key<VolumeConfig>; 10] = [
     key("name", None, |volume, value| {
         volume.name = export_name(&value.text()?)?;
         Ok(())
@@ -202,6 +203,10 @@ const DEVICE_KEYS: [Key<VolumeConfig>; 9] = [
         Ok(())
     }),
     key("flash-size", None, |volume, value| Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
+    key("flash-zones", None, |volume, value| {
+        let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
+        Ok(volume.flash_zones = Some(zoning))
+    }),
     key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
         volume.array.cache = value.device()?;
         Ok(())

@@ -90,6 +90,8 @@ pub struct Setup {
     pub depth: usize,
     pub spare_frames: u32,
     pub regions: Regions,
+    /// Whether the flash has zones.
+    pub zoned: bool,
     pub planted: Option<Planted>,
     pub faults: Vec<Fault>,
     /// Tries after the first.
@@ -124,6 +126,7 @@ impl Setup {
                 sure_after_us: random.pick(&[5_000, 40_000, 400_000]),
                 unsure_max: random.pick(&[1, 3, 1024]),
             },
+            zoned: random.chance(3),
             planted: None,
             faults: Vec::new(),
             retries: 0,
