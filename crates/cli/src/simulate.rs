@@ -12,6 +12,7 @@ use flashwise_core::policy::{POLICIES, Spec, larc};
 use flashwise_report::{Report, Section};
 use flashwise_sim::array::TraceRule;
 use flashwise_sim::cache_settings::{CacheError, Ram};
+use flashwise_sim::checks::{self, Checks};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, reference, with_references};
 use flashwise_sim::results::{self, ResultRow, WearLimits};
@@ -22,6 +23,7 @@ use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::wlfc::{BucketError, BucketJob, System, simulate_buckets};
 use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
@@ -275,7 +277,7 @@ impl Simulate {
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
         if self.html.is_some() {
             let of_trace = |number| runs.iter().filter(|run| run.job.trace == number).map(row).collect();
-            self.write_report(&traces, &of_trace)?;
+            self.write_report(&traces, &of_trace, true)?;
         }
         let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
@@ -336,7 +338,7 @@ impl Simulate {
                 let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied()).flatten();
                 all.filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect()
             };
-            self.write_report(traces, &of_trace)?;
+            self.write_report(traces, &of_trace, false)?;
         }
         let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
         self.write_parquet(&rows)?;
@@ -382,10 +384,15 @@ impl Simulate {
         self.jobs_behind(traces, &alone, &[None])
     }
 
-    /// Writes the report of the rows of each trace, by its number.
-    fn write_report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<()> {
+    /// Writes the report of the rows of each trace, by its number. What is recommended of policies alone is run again.
+    fn write_report(
+        &self,
+        traces: &[Trace],
+        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
+        with_checks: bool,
+    ) -> anyhow::Result<()> {
         let Some(html) = &self.html else { return Ok(()) };
-        let report = self.report(traces, rows)?;
+        let report = self.report(traces, rows, with_checks)?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
@@ -402,14 +409,30 @@ impl Simulate {
         Ok(())
     }
 
-    fn report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<String> {
+    /// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
+    fn checks(&self, trace: &Trace, rows: &[ResultRow]) -> anyhow::Result<Option<Checks>> {
+        let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
+        let policy = Spec::parse(&row.policy)?;
+        if policy.info().offline {
+            return Ok(None);
+        }
+        checks::run(trace, &policy, row, self.warmup, &Silent).map(Some).map_err(misuse)
+    }
+
+    fn report(
+        &self,
+        traces: &[Trace],
+        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
+        with_checks: bool,
+    ) -> anyhow::Result<String> {
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
-        let section = |(number, trace): (usize, &Trace)| Section {
-            info: Info::of(trace),
-            reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
-            rows: rows(number),
+        let section = |(number, trace): (usize, &Trace)| {
+            let (info, reuse) = (Info::of(trace), ReuseDistances::of(trace, Distance::Unique, &bar));
+            let rows = rows(number);
+            let checks = if with_checks { self.checks(trace, &rows)? } else { None };
+            anyhow::Ok(Section { info, reuse, rows, checks })
         };
-        let sections = traces.par_iter().enumerate().map(section).collect();
+        let sections = traces.par_iter().enumerate().map(section).collect::<Result<_, _>>()?;
         let command = command()?;
         Ok(flashwise_report::render(&Report { command, counting: self.counting(), sections })?)
     }

@@ -425,5 +425,5 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
 
 /// A chart with its table, and no caption yet.
 pub fn figure(chart: &Chart, table: Table) -> Figure {
-    Figure { caption: String::new(), svg: chart.inline(), table, open: true }
+    Figure { caption: String::new(), svg: chart.inline(), legend: chart.legend(), table, open: false }
 }

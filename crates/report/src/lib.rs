@@ -18,7 +18,7 @@
 //!
 //! // Of a trace alone; with the rows of a simulation their figures and charts follow.
 //! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
-//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new() };
+//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new(), checks: None };
 //! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
 //! let page = render(&Report { command: "flashwise simulate trace.csv".to_owned(), counting, sections: vec![section] })?;
 //! assert!(page.contains("Flash cache simulation of"));
@@ -26,10 +26,14 @@
 //! # }
 //! ```
 
+mod answer;
+mod answers;
 mod array;
 mod array_time;
 mod candidates;
+mod certainty;
 mod charts;
+mod choice;
 pub mod curve;
 mod figures;
 mod frontier;
@@ -46,7 +50,6 @@ mod timeline;
 mod wear;
 mod wear_measures;
 mod wear_parameters;
-mod words;
 
 use flashwise_core::admission::RULES;
 use flashwise_core::policy::Spec;
@@ -55,10 +58,13 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
+use self::answer::{Answer, Picture};
+use self::choice::Choice;
 use self::figures::{Subject, reuse_distances};
 use self::grid::Grid;
 use self::look::Looks;
 use self::table::{Figure, Table};
+use flashwise_sim::checks::Checks;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::ResultRow;
 use flashwise_sim::simulate::{Counting, Warmup};
@@ -85,6 +91,17 @@ pub struct Section {
     pub reuse: ReuseDistances,
     /// Its results; the policies appear in the order of their first rows, the sizes by number of blocks.
     pub rows: Vec<ResultRow>,
+    /// What came of it when what is [`recommended`] was run again, if it was.
+    pub checks: Option<Checks>,
+}
+
+/// The row that is recommended among those of one trace: the policy and the size to buy. None if nothing was counted, and where it is
+/// arrays that are compared.
+pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
+    if array::is_of_arrays(rows) {
+        return None;
+    }
+    Choice::of(&Grid::new(rows)).map(|choice| choice.row)
 }
 
 /// Why a report could not be made.
@@ -159,8 +176,12 @@ struct Page {
     version: &'static str,
     title: String,
     colours: String,
+    switches: String,
     settings: Vec<(&'static str, String)>,
     policies: Table,
+    /// What to buy for all traces, if there are several.
+    sentences: Vec<String>,
+    overview: Option<Picture>,
     summary: Option<Table>,
     over_traces: Vec<Figure>,
     over_traces_heading: &'static str,
@@ -171,7 +192,9 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    sentences: Vec<String>,
+    answer: Answer,
+    /// What else is said of the results.
+    remarks: Vec<String>,
     info: Table,
     heading: &'static str,
     compared_with_bound: bool,
@@ -196,11 +219,19 @@ impl Page {
         let rows: Vec<&[ResultRow]> = report.sections.iter().map(|section| &section.rows[..]).collect();
         let labelled = array::labelled(&rows);
         let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
-        let named = || grids.iter().flat_map(|grid| grid.policies.iter().map(|policy| policy.name));
-        let looks = Looks::new(named());
+        let names = |grid: &Grid| grid.policies.iter().map(|policy| policy.name.to_owned()).collect::<Vec<_>>();
+        let looks_of = |grid: &Grid| {
+            let chosen = Choice::of(grid).map(|choice| choice.row.policy.clone());
+            let first: Vec<&str> = chosen.iter().map(String::as_str).collect();
+            Looks::few(&first, names(grid).iter().map(String::as_str))
+        };
         let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
-            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks))
+            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks_of(grid)))
             .collect();
+        let named: Vec<String> = grids.iter().flat_map(names).collect();
+        let looks = Looks::few(&[], named.iter().map(String::as_str));
+        let answers: Vec<_> =
+            report.sections.iter().zip(&sections).map(|(section, view)| (&section.info, &view.answer)).collect();
         let title = match &report.sections[..] {
             [only] => format!("Flash cache simulation of {}", only.info.trace),
             sections => format!("Flash cache simulation of {} traces", sections.len()),
@@ -213,13 +244,16 @@ impl Page {
             let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
             over_traces = array::over_traces(&names, &rows, &labelled, &looks);
         }
-        let summary = (report.sections.len() > 1).then(|| summary::traces(&report.sections, &grids));
+        let summary = many.then(|| answers::table(&answers));
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
             colours: look::css(":root"),
+            switches: look::switches(),
             settings: settings(report),
             policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
+            sentences: if many { answers::sentences(&answers) } else { Vec::new() },
+            overview: if many { answers::picture(&answers) } else { None },
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
@@ -263,14 +297,8 @@ impl SectionView {
         };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: {
-                let sentences = match () {
-                    () if is_of_wear => wear::sentences(grid),
-                    () if is_of_arrays => array::sentences(grid),
-                    () => words::sentences(&section.info, grid),
-                };
-                sentences.into_iter().chain(rows::caveat(&section.rows)).collect()
-            },
+            answer: answer::of(section, &subject, is_of_arrays.then(|| array::sentences(grid).to_vec())),
+            remarks: if is_of_wear { wear::sentences(grid).to_vec() } else { Vec::new() },
             heading: match () {
                 () if is_of_wear => "Hits and wear",
                 () if is_of_arrays => "Hits, latency and lifetime",

@@ -7,6 +7,7 @@
 pub mod array;
 pub mod cache_run;
 pub mod cache_settings;
+pub mod checks;
 pub mod columns;
 pub mod counting;
 pub mod curve;

@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(text("hdd:read-latency-ms=5").device().unwrap().device.read_latency_us, 5000.0);
         let errors = ["hddd", "hdd:devices=0", "missing.toml"].map(|device| text(device).device().unwrap_err());
         let expected = [
-            "'hddd': found no device 'hddd' (did you mean 'hdd'?); expected one of: slc, mlc, hdd, cloud, or the path of a \
+            "'hddd': found no device 'hddd' (did you mean 'hdd'?); expected one of: slc, mlc, hdd, cloud, p4500, 9200-max, p4800x, or the path of a \
              file that ends in .toml",
             "'hdd:devices=0': devices: found '0', expected a number greater than 0",
             "found 'missing.toml', which cannot be read: No such file or directory (os error 2)",
