@@ -18,7 +18,8 @@
 //! - A weight stays within 1 % and 99 %. Where both choose the same block it goes to neither history.
 //!
 //! Departures from that code: in a cache of one block it fails, and here `R` is empty between two hits; weights have 64 bits, not 32; chance
-//! is SplitMix64 from `seed`. With these two changed in their code both have the same hits: see below.
+//! is SplitMix64 from `seed`. With the last two changed in their code both have the same
+//! hits: 40,368 on the trace sprite in 100 blocks, 13,705 on multi3 in 745, 48,863 on 2_pools in 100, 136,240 on the bundled trace in 30,859.
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;

@@ -13,8 +13,9 @@
 //! - A cold page that `HAND_hot` passes before it finds a hot page to demote is not promoted, and its test ends.
 //! - The target of cold pages, `m_c`, is at least `cold` of the cache, and leaves as much to hot ones.
 //! - The paper remembers as many pages that are not cached as it caches, Caffeine's simulator twice as many: `ghosts`.
-//! - Every access counts; Caffeine's simulator skips one to the same block as the access before it. Without that, and with
-//!   `cold=1%,ghosts=200%`, both have the same hits: see the tests.
+//! - Every access counts; Caffeine's simulator skips one to the same block as the access before it. Without that, both
+//!   have the same hits with one and with twice as many ghosts as blocks: 37,767 and 35,757 on the trace sprite in 100 blocks, 14,403 and 14,559
+//!   on multi3 in 745, 149,287 and 156,636 on the bundled trace in 30,859.
 
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
