@@ -131,7 +131,8 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     let section = SectionView {
         id: "trace-1".to_owned(),
         name: curves.info.trace.clone(),
-        sentences: curves.sentences(),
+        answer: None,
+        remarks: curves.sentences(),
         info: curves.info(),
         heading: "Hits by cache size, and blocks in use",
         compared_with_bound: false,
@@ -151,8 +152,11 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
         colours: look::css(":root"),
+        switches: look::switches(),
         settings: settings.to_vec(),
         policies: policies(curves.policies().into_iter()),
+        sentences: Vec::new(),
+        overview: None,
         summary: None,
         over_traces: Vec::new(),
         over_traces_heading: "",
@@ -192,7 +196,8 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    answer: Answer,
+    /// What to buy; none where that was not asked.
+    answer: Option<Answer>,
     /// What else is said of the results.
     remarks: Vec<String>,
     info: Table,
@@ -230,8 +235,9 @@ impl Page {
             .collect();
         let named: Vec<String> = grids.iter().flat_map(names).collect();
         let looks = Looks::few(&[], named.iter().map(String::as_str));
+        let both = report.sections.iter().zip(&sections);
         let answers: Vec<_> =
-            report.sections.iter().zip(&sections).map(|(section, view)| (&section.info, &view.answer)).collect();
+            both.filter_map(|(section, view)| Some((&section.info, view.answer.as_ref()?))).collect();
         let title = match &report.sections[..] {
             [only] => format!("Flash cache simulation of {}", only.info.trace),
             sections => format!("Flash cache simulation of {} traces", sections.len()),
@@ -297,7 +303,7 @@ impl SectionView {
         };
         SectionView {
             name: section.info.trace.clone(),
-            answer: answer::of(section, &subject, is_of_arrays.then(|| array::sentences(grid).to_vec())),
+            answer: Some(answer::of(section, &subject, is_of_arrays.then(|| array::sentences(grid).to_vec()))),
             remarks: if is_of_wear { wear::sentences(grid).to_vec() } else { Vec::new() },
             heading: match () {
                 () if is_of_wear => "Hits and wear",

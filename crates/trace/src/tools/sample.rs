@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::ScalarBuffer;
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
