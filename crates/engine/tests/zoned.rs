@@ -196,6 +196,7 @@ fn a_volume_on_zones_comes_back_after_each_end() {
         );
     }
     assert!(volume.with_cache(|cache| cache.log().has_wrapped()), "the log went round");
+    ask(&volume, Operation::Write, 0, 4096, pattern(0, 7));
     volume.close().unwrap();
     drop(volume);
     let flash = open_flash(&config.flash, Options::default()).unwrap();
