@@ -74,19 +74,19 @@ fn of_sample(sample: &SampleFigures) -> [String; 3] {
     [sample.hit_ratio_standard_error, sample.hit_ratio_low, sample.hit_ratio_high].map(human::percent)
 }
 
-/// That the sample of a trace is too small for the smallest cache, where it is.
+/// What limits the sample of a trace, at the smallest cache.
 fn too_small(rows: &[ResultRow]) -> String {
-    let mut smallest: Vec<(&str, &SampleFigures)> = Vec::new();
+    let mut smallest: Vec<(&ResultRow, &SampleFigures)> = Vec::new();
     for (row, sample) in rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?))) {
-        match smallest.iter_mut().find(|(trace, _)| *trace == row.trace) {
+        match smallest.iter_mut().find(|(found, _)| found.trace == row.trace) {
             Some((_, found)) if found.sample_capacity_groups <= sample.sample_capacity_groups => {}
-            Some((_, found)) => *found = sample,
-            None => smallest.push((&row.trace, sample)),
+            Some(found) => *found = (row, sample),
+            None => smallest.push((row, sample)),
         }
     }
-    let line = |(trace, sample): &(&str, &SampleFigures)| {
+    let line = |(row, sample): &(&ResultRow, &SampleFigures)| {
         let caveat = sample.sample_caveat.as_ref()?;
-        Some(format!("\n\n{trace}: {caveat}, at the smallest size."))
+        Some(format!("\n\n{}, size {}: {caveat}.", row.trace, row.size))
     };
     smallest.iter().filter_map(line).collect()
 }

@@ -140,7 +140,9 @@ fn of_whole(trace: &Trace, job: &Job, experiment: &Experiment, run: Run) -> Resu
         flash,
         ran,
     };
-    Ok(SampledRun { run, figures: sampled.figures.around(hits) })
+    let figures = sampled.figures.around(hits);
+    let figures = if run.flash.is_some() { figures.on_flash() } else { figures };
+    Ok(SampledRun { run, figures })
 }
 
 /// How counts of the sample become those of the whole trace.

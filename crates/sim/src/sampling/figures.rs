@@ -33,7 +33,8 @@ figures! {
         hit_ratio_low: f64, "share";
         /// The upper end of that interval.
         hit_ratio_high: f64, "share";
-        /// That the sample is too small for the size of the cache, if it is, and how large it should be.
+        /// That the sample is too small for the size of the cache, if it is, and how large it should be; or that flash is not as much smaller as the
+        /// sample.
         sample_caveat: Option<String>, "";
     }
 }
@@ -65,6 +66,13 @@ impl SampleFigures {
             sample_caveat: None,
         };
         SampleFigures { sample_caveat: figures.caveat(), ..figures }
+    }
+
+    /// The same of a cache on flash, whose erase units are as large as those of the whole cache.
+    pub(crate) fn on_flash(self) -> SampleFigures {
+        let caveat = "erase units are not smaller in a sample: hits of caches that evict them, and erasures, may be further off than is said";
+        let sample_caveat = self.sample_caveat.or_else(|| (self.sample_rate < 1.0).then(|| caveat.to_owned()));
+        SampleFigures { sample_caveat, ..self }
     }
 
     /// The same around another hit ratio.
