@@ -236,8 +236,7 @@ impl Page {
         let named: Vec<String> = grids.iter().flat_map(names).collect();
         let looks = Looks::few(&[], named.iter().map(String::as_str));
         let both = report.sections.iter().zip(&sections);
-        let answers: Vec<_> =
-            both.filter_map(|(section, view)| Some((&section.info, view.answer.as_ref()?))).collect();
+        let answers: Vec<_> = both.filter_map(|(section, view)| Some((&section.info, view.answer.as_ref()?))).collect();
         let title = match &report.sections[..] {
             [only] => format!("Flash cache simulation of {}", only.info.trace),
             sections => format!("Flash cache simulation of {} traces", sections.len()),

@@ -374,7 +374,7 @@ impl Normaliser<Vec<u8>> {
         }
         let trace = Trace::of_bytes(&path, self.finish()?)?;
         let sample = notes.finish(trace.addresses(), None);
-        Ok(trace.as_sample(sample))
+        Ok(trace.into_sample(sample))
     }
 }
 

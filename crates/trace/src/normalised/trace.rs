@@ -47,7 +47,7 @@ impl Trace {
     }
 
     /// The same as a sample of a whole trace. What is known of its requests and times is that of the whole trace.
-    pub(crate) fn as_sample(self, sample: Sample) -> Trace {
+    pub(crate) fn into_sample(self, sample: Sample) -> Trace {
         Trace { sample: Some(Box::new(sample)), ..self }
     }
 

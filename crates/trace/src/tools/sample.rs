@@ -102,7 +102,7 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     let sample = notes.finish(&renumbered.addresses, Some(trace.unique_blocks() as u64));
     let addresses = ScalarBuffer::from(renumbered.addresses);
     let file = TraceFile { batches, addresses, block_size_bytes, description };
-    Ok(Trace::of_file(trace.name(), file).as_sample(sample))
+    Ok(Trace::of_file(trace.name(), file).into_sample(sample))
 }
 
 fn mapped(rows: Rows) -> Accesses {
@@ -181,7 +181,7 @@ mod tests {
     fn requests() -> Vec<Request> {
         let request = |number: u64| Request {
             time_us: 1000 * number as i64,
-            op: if number % 3 == 0 { Op::Write } else { Op::Read },
+            op: if number.is_multiple_of(3) { Op::Write } else { Op::Read },
             volume: (number % 2) as u32,
             offset_bytes: 4096 * (number * number * 2_654_435_761 % 60_000),
             length_bytes: 4096 * (1 + number % 40),
