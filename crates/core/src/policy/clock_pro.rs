@@ -388,7 +388,9 @@ mod tests {
     fn a_removed_block_ends_the_tests_behind_the_next_hot_one() {
         let options = Options::parse("clock-pro", INFO.parameters, "").unwrap();
         let mut clock = ClockPro::new(Dense::new(100), 3, &options);
-        [1, 2, 3, 4].map(|block| clock.access(Access::read(block)));
+        for block in 1..=4 {
+            clock.access(Access::read(block));
+        }
         assert!(clock.remove(1) && !clock.remove(3) && !clock.remove(3));
         assert_eq!(draw(&clock), "2 | 4t | ");
         assert_eq!(clock.access(Access::read(5)), FILL);
