@@ -388,7 +388,7 @@ mod tests {
     fn a_removed_block_ends_the_tests_behind_the_next_hot_one() {
         let options = Options::parse("clock-pro", INFO.parameters, "").unwrap();
         let mut clock = ClockPro::new(Dense::new(100), 3, &options);
-        for block in [1, 2, 3, 4] {
+        for block in 1..=4 {
             clock.access(Access::read(block));
         }
         assert!(clock.remove(1) && !clock.remove(3) && !clock.remove(3));

@@ -20,11 +20,14 @@
 //! - No promotion fails for want of bandwidth. Since Linux 4.12 blocks are also demoted in the background, so that a quarter of an idle cache
 //!   is free.
 
+mod levels;
+
+use levels::{LEVELS, Queue};
+
 use super::{Info, Outcome, Policy};
 use crate::access::{Access, Op};
 use crate::blocks::{Blocks, List, NodeId, Queues};
 use crate::index::Index;
-use crate::lists::Lists;
 use crate::options::{Kind, Options, Parameter};
 
 /// SMQ's row in the table of policies.
@@ -55,7 +58,6 @@ const CACHED: List = List(0);
 /// Blocks that are on the hotspot queue alone.
 const REMEMBERED: List = List(1);
 
-const LEVELS: u8 = 64;
 /// Blocks of the hotspot queue at least.
 const HOTSPOTS_MIN: usize = 1024;
 /// An access to a block on this level or above counts as a hit in the assessment of a queue.
@@ -67,157 +69,6 @@ const PROMOTE_LEVELS: [u8; 17] = [1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2
 
 const CACHE_PERIOD_S: u64 = 10;
 const DEMOTE_PERIOD_S: u64 = 60;
-
-/// Entries by their numbers, from 1, on levels. Each level is a list with its head, the oldest, at the back, cut by sentinels into zones.
-#[derive(Clone, Debug)]
-struct Queue {
-    lists: Lists,
-    /// Where in a level's lists each zone is, the one before the first sentinel first.
-    zones: Vec<u8>,
-    /// The blocks on the top levels together, and how many levels these are.
-    in_top_levels: u32,
-    top_levels: u8,
-    len: u32,
-}
-
-impl Queue {
-    /// An empty queue whose levels are cut into so many zones.
-    fn new(zones: u8) -> Queue {
-        Queue {
-            lists: Lists::new(LEVELS * zones),
-            zones: (0..zones).collect(),
-            in_top_levels: 0,
-            top_levels: 0,
-            len: 0,
-        }
-    }
-
-    /// The list of a zone of a level.
-    #[inline]
-    fn list(&self, level: u8, zone: usize) -> u8 {
-        level * self.zones.len() as u8 + self.zones[zone]
-    }
-
-    fn last_zone(&self) -> usize {
-        self.zones.len() - 1
-    }
-
-    #[inline]
-    fn level(&self, entry: u32) -> u8 {
-        self.lists.list_of(entry).map_or(0, |list| list / self.zones.len() as u8)
-    }
-
-    fn level_len(&self, level: u8) -> u32 {
-        (0..self.zones.len()).map(|zone| self.lists.len(self.list(level, zone))).sum()
-    }
-
-    /// Puts an entry at the end of a zone.
-    #[inline]
-    fn push_in_zone(&mut self, entry: u32, level: u8, zone: usize) {
-        self.lists.push_front(self.list(level, zone), entry);
-        self.len += 1;
-    }
-
-    /// Puts an entry at the end of its level.
-    #[inline]
-    fn push(&mut self, entry: u32, level: u8) {
-        self.push_in_zone(entry, level, self.last_zone());
-    }
-
-    /// Takes an entry out; its level.
-    #[inline]
-    fn remove(&mut self, entry: u32) -> u8 {
-        let level = self.level(entry);
-        self.lists.remove(entry);
-        self.len -= 1;
-        level
-    }
-
-    /// The head of a level, sentinels aside.
-    #[inline]
-    fn head(&self, level: u8) -> Option<u32> {
-        (0..self.zones.len()).find_map(|zone| self.lists.back(self.list(level, zone)))
-    }
-
-    /// The head of the lowest level, from `level` on, that has entries.
-    #[inline]
-    fn head_from(&self, level: u8) -> Option<u32> {
-        (level..LEVELS).find_map(|level| self.head(level))
-    }
-
-    /// The head of the lowest level that has one before its first sentinel.
-    #[inline]
-    fn oldest(&self) -> Option<u32> {
-        (0..LEVELS).find_map(|level| self.lists.back(self.list(level, 0)))
-    }
-
-    /// Puts an entry at the end of the level that is so many above its own, and the head of that level in its place: before the sentinel
-    /// that `zone` ends at.
-    #[inline]
-    fn requeue(&mut self, entry: u32, zone: usize, levels: u8) {
-        let level = self.remove(entry);
-        let above = (level + levels).min(LEVELS - 1);
-        if above > level
-            && let Some(head) = self.head(above)
-        {
-            self.remove(head);
-            self.push_in_zone(head, level, zone);
-        }
-        self.push(entry, above);
-    }
-
-    /// How many entries a level should have.
-    fn target(&self, level: u8) -> u32 {
-        let lower_levels = LEVELS - self.top_levels;
-        let (entries, levels, number) = if level < lower_levels {
-            (self.len.saturating_sub(self.in_top_levels), lower_levels, level)
-        } else {
-            (self.in_top_levels, self.top_levels, level - lower_levels)
-        };
-        let levels = u32::from(levels);
-        entries / levels + u32::from(u32::from(number) < entries % levels)
-    }
-
-    /// Gives each level as many entries as it should have.
-    fn redistribute(&mut self) {
-        for level in 0..LEVELS - 1 {
-            let (target, mut len) = (self.target(level), self.level_len(level));
-            while len < target
-                && let Some(entry) = self.head_from(level + 1)
-            {
-                self.lists.remove(entry);
-                self.lists.push_front(self.list(level, self.last_zone()), entry);
-                len += 1;
-            }
-            while len > target
-                && let Some(entry) =
-                    (0..self.zones.len()).rev().find_map(|zone| self.lists.front(self.list(level, zone)))
-            {
-                self.lists.remove(entry);
-                self.lists.push_back(self.list(level + 1, 0), entry);
-                len -= 1;
-            }
-        }
-    }
-
-    /// The sentinel that ends zone `first` of each level goes to the level's end.
-    fn move_sentinels(&mut self, first: usize) {
-        for level in 0..LEVELS {
-            let (from, to) = (self.list(level, first + 1), self.list(level, first));
-            while let Some(entry) = self.lists.back(from) {
-                self.lists.remove(entry);
-                self.lists.push_front(to, entry);
-            }
-        }
-        // What was the zone behind it has become empty, and is the last.
-        self.zones[first + 1..].rotate_left(1);
-    }
-
-    fn check(&self) {
-        self.lists.check();
-        assert_eq!((0..LEVELS).map(|level| self.level_len(level)).sum::<u32>(), self.len);
-    }
-}
 
 /// How well a queue tells what is accessed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -337,7 +188,7 @@ impl<I: Index> Smq<I> {
             demote_period: DEMOTE_PERIOD_S * rate,
             sentinel: 1,
             cache: Queue::new(3),
-            hotspots: Queue { in_top_levels, top_levels: TOP_LEVELS, ..Queue::new(1) },
+            hotspots: Queue::new(1).with_top_levels(TOP_LEVELS, in_top_levels),
             cache_stats: Stats::default(),
             hotspot_stats: Stats::default(),
             level_jump: 1,
@@ -555,9 +406,9 @@ impl<I: Index> Policy for Smq<I> {
     fn check(&self) {
         self.cache.check();
         self.hotspots.check();
-        assert_eq!(self.cache.len as usize, self.blocks.cached_len());
+        assert_eq!(self.cache.len(), self.blocks.cached_len());
         assert!(self.blocks.cached_len() <= self.c);
-        assert!(self.hotspots.len as usize <= self.hotspots_max, "{} hotspots", self.hotspots.len);
+        assert!(self.hotspots.len() <= self.hotspots_max, "{} hotspots", self.hotspots.len());
         for (list, is_cached) in [(CACHED, true), (REMEMBERED, false)] {
             for node in self.blocks.keys(list).filter_map(|key| self.blocks.find(key)) {
                 let (key, Entries { cache, hotspot }) = (self.blocks.key(node), *self.blocks.data(node));
@@ -573,80 +424,9 @@ impl<I: Index> Policy for Smq<I> {
 
 #[cfg(test)]
 mod tests {
+    use super::levels::draw;
     use super::*;
     use crate::index::Dense;
-
-    /// The levels that have entries, from the lowest on, each from its head: `0: 1 2 | 3 |` has two sentinels.
-    fn draw(queue: &Queue) -> String {
-        let zone = |level, zone| {
-            let entries = queue.lists.from_back(queue.list(level, zone));
-            entries.map(|entry| format!(" {entry}")).collect::<String>()
-        };
-        let level = |level| {
-            let zones: Vec<String> = (0..queue.zones.len()).map(|number| zone(level, number)).collect();
-            format!("{level}:{}", zones.join(" |"))
-        };
-        (0..LEVELS).filter(|&of| queue.level_len(of) > 0).map(level).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The head of the level that an entry comes to takes its place: at the end, or before the second sentinel.
-    #[test]
-    fn an_entry_trades_its_place_with_the_head_of_a_level_above() {
-        let mut hotspots = Queue::new(1);
-        for (entry, level) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 63)] {
-            hotspots.push(entry, level);
-        }
-        hotspots.requeue(1, 0, 1);
-        assert_eq!(draw(&hotspots), "0: 2 3, 1: 4 1, 63: 5");
-        hotspots.requeue(2, 0, 4);
-        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 2, 63: 5", "no one to trade with");
-        hotspots.requeue(2, 0, 64);
-        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 5, 63: 2");
-        hotspots.push(6, 63);
-        hotspots.requeue(2, 0, 1);
-        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 5, 63: 6 2", "at the top to the end of its level");
-        hotspots.check();
-        let mut cache = Queue::new(3);
-        for (entry, level) in [(1, 0), (2, 0), (3, 1)] {
-            cache.push(entry, level);
-        }
-        cache.requeue(1, 1, 1);
-        assert_eq!(draw(&cache), "0: | 3 | 2, 1: | | 1");
-        cache.check();
-    }
-
-    /// Only what is before the first sentinel is old. The older of the two goes to the end, the first time the second.
-    #[test]
-    fn sentinels_tell_what_is_old() {
-        let mut cache = Queue::new(3);
-        cache.push(1, 0);
-        cache.move_sentinels(1);
-        cache.push(2, 0);
-        assert_eq!((draw(&cache).as_str(), cache.oldest()), ("0: | 1 | 2", None));
-        cache.move_sentinels(0);
-        assert_eq!((draw(&cache).as_str(), cache.oldest()), ("0: 1 | 2 |", Some(1)));
-        cache.push(3, 0);
-        cache.push_in_zone(4, 0, 0);
-        assert_eq!(draw(&cache), "0: 1 4 | 2 | 3");
-        cache.move_sentinels(0);
-        assert_eq!(draw(&cache), "0: 1 4 2 | 3 |");
-        cache.check();
-    }
-
-    /// Ten entries in a queue whose top eight levels have two together: the others have 8 on 56 levels, one on each of the first eight.
-    /// 3 to 10 leave level 0 by its end for the head of level 1, one less at every level; 1 stays, and 9 and 10, at last, have levels 56 and 57.
-    #[test]
-    fn every_level_gets_its_due() {
-        let mut hotspots = Queue { in_top_levels: 2, top_levels: 8, ..Queue::new(1) };
-        (1..=10).for_each(|entry| hotspots.push(entry, 0));
-        hotspots.redistribute();
-        assert_eq!(draw(&hotspots), "0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 56: 9, 57: 10");
-        // Level 0 lacks one, and takes the head of the next level that has one; so do all others.
-        hotspots.remove(1);
-        hotspots.redistribute();
-        assert_eq!(draw(&hotspots), "0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7, 6: 8, 56: 9, 57: 10");
-        hotspots.check();
-    }
 
     #[test]
     fn the_threshold_follows_what_the_queues_are_worth() {
@@ -680,7 +460,11 @@ mod tests {
         }
         assert_eq!(draw(&smq.cache), "0: | 1 |");
         assert_eq!(smq.access(Access::read(2)), Outcome::Admit { evicted: Some(1) });
-        assert_eq!(draw(&smq.cache), "0: | | 2");
+        assert_eq!(
+            (draw(&smq.cache).as_str(), smq.of_cache.keys[1]),
+            ("0: | | 1", 2),
+            "entry 1 is that of block 2 now"
+        );
         smq.check();
     }
 

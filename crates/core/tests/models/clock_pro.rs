@@ -70,7 +70,7 @@ impl ClockPro {
         }
     }
 
-    fn to_head(&mut self, block: u32, status: Status) {
+    fn come_to_head(&mut self, block: u32, status: Status) {
         if let Some(at) = self.of(block) {
             self.list.remove(at);
         }
@@ -86,9 +86,9 @@ impl ClockPro {
         while came_before && self.list[at].block != trigger && !demoted {
             let Page { block, status, referenced } = self.list[at];
             match (status, referenced) {
-                (Hot, true) => self.to_head(block, Hot),
+                (Hot, true) => self.come_to_head(block, Hot),
                 (Hot, false) => {
-                    self.to_head(block, Cold);
+                    self.come_to_head(block, Cold);
                     demoted = true;
                 }
                 (Cold, _) => at += 1,
@@ -119,7 +119,7 @@ impl ClockPro {
             let Page { block, status, referenced } = self.list[at];
             if referenced {
                 let promoted = status == ColdInTest && self.may_promote(block);
-                self.to_head(block, if promoted { Hot } else { ColdInTest });
+                self.come_to_head(block, if promoted { Hot } else { ColdInTest });
                 continue;
             }
             if status == ColdInTest {
@@ -148,7 +148,7 @@ impl Model for ClockPro {
         let free = self.c - self.count(&[Hot, Cold, ColdInTest]);
         let evicted = (free == 0).then(|| self.evict());
         let is_hot = if free == 0 { self.may_promote(block) } else { free > self.cold_min };
-        self.to_head(block, if is_hot { Hot } else { ColdInTest });
+        self.come_to_head(block, if is_hot { Hot } else { ColdInTest });
         self.end_tests_behind_hot();
         Outcome::Admit { evicted }
     }
