@@ -379,7 +379,7 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 9);
     for (path, methods) in paths {
         for method in methods.as_object().unwrap().keys() {
             let path = path.replace("{name}", "one");
