@@ -32,8 +32,11 @@ pub struct SampledRun {
     pub figures: SampleFigures,
 }
 
+/// What is named, whether an experiment has it, and why a sample cannot tell of it.
+type NotSampled = (&'static str, fn(&Experiment) -> bool, &'static str);
+
 /// What a sample cannot tell, and why.
-const NOT_SAMPLED: [(&str, fn(&Experiment) -> bool, &str); 3] = [
+const NOT_SAMPLED: [NotSampled; 3] = [
     (
         "the log",
         |experiment| matches!(experiment.layout, Layout::Log(_)),
