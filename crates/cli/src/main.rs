@@ -6,6 +6,7 @@ mod buckets;
 mod cache;
 mod check;
 mod detach;
+mod disks;
 mod endurance;
 mod failure;
 mod given;
@@ -50,6 +51,7 @@ enum Command {
     Status(status::Status),
     Flush(manage::Flush),
     Set(manage::Set),
+    Disks(disks::Disks),
     Detach(detach::Detach),
     Check(check::Check),
     Wipe(wipe::Wipe),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Flush(flush) => flush.run(),
         Command::Set(set) => set.run(),
+        Command::Disks(disks) => disks.run(),
         Command::Detach(detach) => detach.run(),
         Command::Check(check) => check.run(),
         Command::Wipe(wipe) => wipe.run(),

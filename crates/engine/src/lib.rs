@@ -10,6 +10,7 @@ pub mod disk;
 pub mod engine;
 pub mod export;
 pub mod flash;
+pub mod inventory;
 pub mod latency;
 pub mod memory;
 pub mod record;
