@@ -13,6 +13,7 @@ pub mod flash;
 pub mod inventory;
 pub mod latency;
 pub mod memory;
+pub mod pool;
 pub mod record;
 pub mod salvage;
 pub mod status;

@@ -138,6 +138,8 @@ pub struct Storage {
 /// What is known of the work of opening a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
+    /// Whether there is no flash.
+    pub without_flash: bool,
     /// Whether the flash was formatted.
     pub formatted: bool,
     /// Blocks that the cache came back with.
@@ -177,10 +179,11 @@ impl Volume {
         progress: Progress<'_>,
     ) -> Result<(Arc<Volume>, Opened), VolumeError> {
         let Storage { disk: backend, identity, side, notes } = storage;
-        let mut opened = Opened { notes, ..Opened::default() };
+        let without_flash = config.flash.as_os_str().is_empty();
+        let mut opened = Opened { notes, without_flash, ..Opened::default() };
         let volume = || config.name.clone();
         let refuse = |error| refused(&config, &identity, error);
-        if config.flash.as_os_str().is_empty() {
+        if without_flash {
             let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
             use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
             let engine = engine_without_flash(&config, geometry_without_flash(&config), size_bytes);
