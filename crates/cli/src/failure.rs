@@ -6,6 +6,7 @@ use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
 use flashwise_engine::detach::DetachError;
+use flashwise_engine::pool::PoolError;
 use flashwise_engine::wipe::WipeError;
 use flashwise_server::config::ConfigError;
 use flashwise_server::server::ServerError;
@@ -65,6 +66,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
             _ => true,
         })
         || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
+        || error.downcast_ref::<PoolError>().is_some_and(PoolError::is_permanent)
         || error.downcast_ref::<DetachError>().is_some_and(DetachError::is_misuse)
         || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
         || error.is::<SizeError>()

@@ -18,6 +18,7 @@ mod manage;
 mod pair;
 mod pareto;
 mod policies;
+mod pool;
 mod progress;
 mod salvage;
 mod serve;
@@ -52,6 +53,10 @@ enum Command {
     Flush(manage::Flush),
     Set(manage::Set),
     Disks(disks::Disks),
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    #[command(subcommand)]
+    Disk(pool::DiskCommand),
     Detach(detach::Detach),
     Check(check::Check),
     Wipe(wipe::Wipe),
@@ -71,6 +76,8 @@ fn main() -> ExitCode {
         Command::Flush(flush) => flush.run(),
         Command::Set(set) => set.run(),
         Command::Disks(disks) => disks.run(),
+        Command::Pool(command) => command.run(),
+        Command::Disk(command) => command.run(),
         Command::Detach(detach) => detach.run(),
         Command::Check(check) => check.run(),
         Command::Wipe(wipe) => wipe.run(),

@@ -190,10 +190,13 @@ impl Serve {
         })?;
         drop(bar);
         tell(&server);
-        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
+        let of_pools = server.pools().iter().map(|(pool, _)| pool.volume().clone());
+        let volumes: Vec<_> = server.volumes().iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
+        let served = volumes.len();
+        let watchdog = Watchdog::start(volumes);
         notify(&[
             NotifyState::Ready,
-            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
+            NotifyState::Status(&format!("serving {}", human::counted(served as u64, "volume"))),
         ]);
         for signal in signals.forever() {
             match signal {
@@ -222,8 +225,10 @@ impl Serve {
             None => ServerConfig::from_flags(self.volume.flags())?,
         };
         for name in &self.discard_cache {
-            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-            let Some(volume) = config.volumes.iter_mut().find(|volume| volume.name == *name) else {
+            let of_pools = config.pools.iter_mut().map(|pool| &mut pool.cache);
+            let mut volumes: Vec<_> = config.volumes.iter_mut().chain(of_pools).collect();
+            let names: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+            let Some(volume) = volumes.iter_mut().find(|volume| volume.name == *name) else {
                 let what = format!("--discard-cache: no volume '{name}', expected one of: {}", names.join(", "));
                 return Err(Misuse(what).into());
             };
@@ -278,6 +283,19 @@ fn tell(server: &Server) {
         let uris = exports.iter().flat_map(|export| server.uris(export));
         uris.for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
     }
+    for (pool, opened) in server.pools() {
+        let name = pool.name();
+        opened.notes.iter().for_each(|note| say!("flashwise: {note}"));
+        let disks = pool.logical_disks();
+        let counted = human::counted(disks.len() as u64, "logical disk");
+        say!("flashwise: pool {name} has {counted}: {}", found(opened));
+        server
+            .uris("")
+            .iter()
+            .for_each(|uri| say!("flashwise: pool {name} is served at {uri}, each logical disk by its name"));
+        let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
+        uris.for_each(|(disk, uri)| say!("flashwise: logical disk {disk} is served at {uri}"));
+    }
     if let Some(recording) = server.recording() {
         eprintln!("flashwise: requests are recorded to {recording}");
     }
@@ -287,6 +305,9 @@ fn tell(server: &Server) {
 }
 
 fn found(opened: &Opened) -> String {
+    if opened.without_flash {
+        return "its cache is in RAM alone".to_owned();
+    }
     if opened.formatted {
         return "its cache is new".to_owned();
     }

@@ -120,10 +120,11 @@ impl Pool {
             return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
         }
         let mut entries = logical.entries_mut();
-        for at in first..entries.len() {
-            let before = at.checked_sub(1).and_then(|before| entries[before].chunk());
+        let mut before = first.checked_sub(1).and_then(|before| entries[before].chunk());
+        for (at, entry) in entries.iter_mut().enumerate().skip(first) {
             let chunk = map.space.allocate(at as u32, before, shape.striped).expect("there are enough free chunks");
-            entries[at] = Entry::at(chunk, false);
+            *entry = Entry::at(chunk, false);
+            before = Some(chunk);
         }
         let mut runs = map.runs(&entries[first..]);
         runs.iter_mut().for_each(|run| run.first += first as u32);

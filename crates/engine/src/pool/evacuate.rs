@@ -155,15 +155,15 @@ impl Shared {
         let mut moving = Vec::new();
         for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
             let mut entries = disk.logical.entries_mut();
-            for at in 0..entries.len() {
-                let old = entries[at];
+            for (at, entry) in entries.iter_mut().enumerate() {
+                let old = *entry;
                 if moving.len() == BATCH {
                     break;
                 }
                 // A chunk that is not written down yet is moved later.
                 let moves = old.chunk().is_some_and(|chunk| chunks.contains(&chunk));
                 if moves && !old.is_held() && !old.is_pending() {
-                    entries[at] = old.held(true);
+                    *entry = old.held(true);
                     moving.push(Moving { disk: disk.clone(), at, old });
                 }
             }

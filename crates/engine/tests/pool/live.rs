@@ -388,7 +388,7 @@ fn clients_that_write_side_by_side_to_new_chunks_all_find_their_bytes() {
 #[test]
 fn a_hundred_thousand_random_changes_are_what_a_model_says() {
     const CHANGES: u32 = 100_000;
-    let disks: Vec<Arc<dyn Disk>> = (0..3).map(|_| Arc::new(MemoryDisk::new(4 << 20)) as Arc<dyn Disk>).collect();
+    let disks: Vec<Arc<dyn Disk>> = (0..3).map(|_| Arc::new(MemoryDisk::new(2 << 20)) as Arc<dyn Disk>).collect();
     let folder = TempDir::new().unwrap();
     let config = config(folder.path(), false);
     drop(flashwise_engine::pool::Metadata::create("tank", disks.clone()).unwrap());
@@ -408,7 +408,7 @@ fn a_hundred_thousand_random_changes_are_what_a_model_says() {
         match (random.random_range(0..4u32), picked) {
             (0, _) if names.len() < 20 => {
                 let (name, chunks, thick) =
-                    (format!("d{change}"), random.random_range(1..20u64), random.random_bool(0.3));
+                    (format!("d{change}"), random.random_range(1..30u64), random.random_bool(0.3));
                 let striped = random.random_bool(0.5);
                 let made = pool.create_logical(&NewLogical { thick, striped, ..new(&name, chunks * CHUNK) });
                 let fits = !thick || used(&model) + chunks <= total;
