@@ -61,7 +61,7 @@ fn main() {
             let request = Request {
                 kind: Kind::Read,
                 offset: block * BLOCK,
-                length: BLOCK as u32,
+                length: BLOCK,
                 whole_length: BLOCK,
                 durable: false,
                 last: true,

@@ -98,6 +98,11 @@ impl Client {
         self.ask("PATCH", path, Some(change))
     }
 
+    /// Has something done that this method stands for; null is no body.
+    pub fn send(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.ask(method, path, (!body.is_null()).then_some(body))
+    }
+
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {

@@ -64,6 +64,7 @@ fn is_misuse(error: &anyhow::Error) -> bool {
 #[cfg(feature = "serve")]
 fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
     use flashwise_engine::detach::DetachError;
+    use flashwise_engine::pool::PoolError;
     use flashwise_engine::wipe::WipeError;
     use flashwise_server::config::ConfigError;
     use flashwise_server::server::ServerError;
@@ -75,6 +76,7 @@ fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
             _ => true,
         })
         || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
+        || error.downcast_ref::<PoolError>().is_some_and(PoolError::is_permanent)
         || error.downcast_ref::<DetachError>().is_some_and(DetachError::is_misuse)
 }
 

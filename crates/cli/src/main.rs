@@ -18,6 +18,8 @@ mod curve;
 mod demo;
 #[cfg(feature = "serve")]
 mod detach;
+#[cfg(feature = "serve")]
+mod disks;
 mod endurance;
 mod failure;
 mod fit;
@@ -35,6 +37,8 @@ mod manage;
 mod pair;
 mod pareto;
 mod policies;
+#[cfg(feature = "serve")]
+mod pool;
 mod progress;
 #[cfg(feature = "serve")]
 mod salvage;
@@ -91,6 +95,11 @@ enum Live {
     Status(status::Status),
     Flush(manage::Flush),
     Set(manage::Set),
+    Disks(disks::Disks),
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    #[command(subcommand)]
+    Disk(pool::DiskCommand),
     Detach(detach::Detach),
     Check(check::Check),
     Wipe(wipe::Wipe),
@@ -124,6 +133,9 @@ impl Live {
             Live::Status(command) => command.run(),
             Live::Flush(command) => command.run(),
             Live::Set(command) => command.run(),
+            Live::Disks(command) => command.run(),
+            Live::Pool(command) => command.run(),
+            Live::Disk(command) => command.run(),
             Live::Detach(command) => command.run(),
             Live::Check(command) => command.run(),
             Live::Wipe(command) => command.run(),

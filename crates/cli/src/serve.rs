@@ -199,10 +199,13 @@ impl Serve {
         })?;
         drop(bar);
         tell(&server);
-        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
+        let of_pools = server.pools().iter().map(|(pool, _)| pool.volume().clone());
+        let volumes: Vec<_> = server.volumes().iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
+        let served = volumes.len();
+        let watchdog = Watchdog::start(volumes);
         notify(&[
             NotifyState::Ready,
-            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
+            NotifyState::Status(&format!("serving {}", human::counted(served as u64, "volume"))),
         ]);
         for signal in signals.forever() {
             match signal {
@@ -242,8 +245,10 @@ impl Serve {
             None => ServerConfig::from_flags(self.volume.flags())?,
         };
         for name in &self.discard_cache {
-            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-            let Some(volume) = config.volumes.iter_mut().find(|volume| volume.name == *name) else {
+            let of_pools = config.pools.iter_mut().map(|pool| &mut pool.cache);
+            let mut volumes: Vec<_> = config.volumes.iter_mut().chain(of_pools).collect();
+            let names: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+            let Some(volume) = volumes.iter_mut().find(|volume| volume.name == *name) else {
                 let what = format!("--discard-cache: no volume '{name}', expected one of: {}", names.join(", "));
                 return Err(Misuse(what).into());
             };
@@ -271,11 +276,19 @@ impl Serve {
 /// What a configuration would serve, a line each.
 fn summary(config: &ServerConfig) -> String {
     let volume = |volume: &flashwise_engine::volume::VolumeConfig| {
-        format!("volume {}: {} behind {}\n", volume.name, volume.backend.display(), volume.flash.display())
+        let behind = match volume.flash.as_os_str().is_empty() {
+            true => "RAM alone".to_owned(),
+            false => volume.flash.display().to_string(),
+        };
+        format!("volume {}: {} behind {behind}\n", volume.name, volume.backend.display())
+    };
+    let pool = |pool: &flashwise_engine::pool::PoolConfig| {
+        let disks = human::counted(pool.disks.len() as u64, "disk");
+        format!("pool {}: {disks}\n", pool.cache.name)
     };
     let listen = config.listen.iter().map(|uri| format!("listening at {uri}\n"));
     let api = config.api.address().map(|address| format!("the management API at {address}\n"));
-    config.volumes.iter().map(volume).chain(listen).chain(api).collect()
+    config.volumes.iter().map(volume).chain(config.pools.iter().map(pool)).chain(listen).chain(api).collect()
 }
 
 /// Says what was opened, and where it is.
@@ -287,6 +300,16 @@ fn tell(server: &Server) {
         let uris = exports.iter().flat_map(|export| server.uris(export));
         uris.for_each(|uri| note!("volume {name} is served at {uri}"));
     }
+    for (pool, opened) in server.pools() {
+        let name = pool.name();
+        opened.notes.iter().for_each(|note| note!("{note}"));
+        let disks = pool.logical_disks();
+        let counted = human::counted(disks.len() as u64, "logical disk");
+        note!("pool {name} has {counted}: {}", found(opened));
+        server.uris("").iter().for_each(|uri| note!("pool {name} is served at {uri}, each logical disk by its name"));
+        let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
+        uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
+    }
     if let Some(recording) = server.recording() {
         note!("requests are recorded to {recording}");
     }
@@ -296,6 +319,9 @@ fn tell(server: &Server) {
 }
 
 fn found(opened: &Opened) -> String {
+    if opened.without_flash {
+        return "its cache is in RAM alone".to_owned();
+    }
     if opened.formatted {
         return "its cache is new".to_owned();
     }

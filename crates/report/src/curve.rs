@@ -132,7 +132,8 @@ impl Curves {
         let block_bytes = self.info.block_size_bytes;
         let most = self.working_sets.iter().map(|part| part.blocks * block_bytes).max().unwrap_or(0);
         let (unit, unit_bytes) = binary_unit(most);
-        let kinds: [(&str, fn(&WorkingSet) -> u64); 3] = [
+        type Kind = (&'static str, fn(&WorkingSet) -> u64);
+        let kinds: [Kind; 3] = [
             ("accessed", |part| part.blocks),
             ("written", |part| part.written_blocks),
             ("new", |part| part.new_blocks),

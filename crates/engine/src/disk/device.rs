@@ -82,7 +82,7 @@ pub fn names_a_device(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A directory with the files that sysfs has for a device.

@@ -143,14 +143,6 @@ impl FileDisk {
         Ok(disk)
     }
 
-    /// Looks at the size again, which may have changed since; returns it.
-    pub fn refresh_size(&self) -> io::Result<u64> {
-        let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
-        let found = size(&self.file, &self.path, &metadata)?;
-        self.size.store(found, Ordering::Release);
-        Ok(found)
-    }
-
     /// Where it was opened.
     pub fn path(&self) -> &Path {
         &self.path
@@ -326,6 +318,13 @@ impl Disk for FileDisk {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn refresh_size(&self) -> io::Result<u64> {
+        let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
+        let found = size(&self.file, &self.path, &metadata)?;
+        self.size.store(found, Ordering::Release);
+        Ok(found)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

@@ -50,6 +50,16 @@ pub trait Disk: Send + Sync {
         None
     }
 
+    /// The disk that has the `length` bytes from `offset`, all of them, and where it has them: for a disk that is made of others.
+    fn part(&self, _offset: u64, _length: u64) -> Option<(Arc<dyn Disk>, u64)> {
+        None
+    }
+
+    /// Looks at the size again, which may have changed since; returns it.
+    fn refresh_size(&self) -> io::Result<u64> {
+        Ok(self.size())
+    }
+
     /// Fills `buffer` from `offset`.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 

@@ -22,7 +22,7 @@ pub struct VolumeConfig {
     pub backend: PathBuf,
     /// The volume's size; the backend's if `None`.
     pub size_bytes: Option<u64>,
-    /// The flash: a block device, or a regular file, which is made if it is missing.
+    /// The flash: a block device, or a regular file, which is made if it is missing; empty for a volume without one.
     pub flash: PathBuf,
     /// How much of the flash is used; all of it if `None`.
     pub flash_size_bytes: Option<u64>,

@@ -106,6 +106,11 @@ fn geometry(config: &VolumeConfig, flash: &dyn Disk) -> Geometry {
     Geometry { units: u32::try_from(bytes / unit).unwrap_or(u32::MAX), unit_pages: (unit / BLOCK) as u32 }
 }
 
+/// The smallest that there is, where no flash is: nothing is ever placed there.
+pub(super) fn geometry_without_flash(config: &VolumeConfig) -> Geometry {
+    Geometry { units: Geometry::UNITS_MIN, unit_pages: (config.cache.erase_unit_bytes() / BLOCK) as u32 }
+}
+
 /// What a start wants of the cache.
 pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16], volume_bytes: u64) -> Wanted {
     Wanted {

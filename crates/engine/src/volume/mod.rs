@@ -33,10 +33,10 @@ use flashwise_core::filter::{Caching, Client};
 use flashwise_core::format::BLOCK_BYTES;
 
 use crate::attach::stores::side_of;
-use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty};
-use crate::disk::file::FileDisk;
+use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty, use_without_cache};
 use crate::disk::health::Health;
-use crate::disk::identity::{IdentityError, identity};
+use crate::disk::identity::{Identity, IdentityError, identity};
+use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
 use crate::engine::{Engine, Settings};
@@ -51,7 +51,8 @@ pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 
 use self::config::{cache_config, devices};
-use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
+use self::detaching::engine_without_flash;
+use self::devices::{geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use self::extents::overlay;
 use self::pacer::Pacer;
 
@@ -92,9 +93,11 @@ pub struct Volume {
     inner: Mutex<Inner>,
     /// Something ended, so that the engine may be idle.
     ended: Condvar,
+    /// A disk of no bytes for a volume without flash.
     flash: Arc<dyn Disk>,
-    backend: Arc<FileDisk>,
-    attachment: Mutex<Attachment>,
+    backend: Arc<dyn Disk>,
+    /// None for a volume without flash.
+    attachment: Mutex<Option<Attachment>>,
     guests: Guests,
     /// Where the backend keeps what it knows of its cache.
     side: Box<dyn BackendSide>,
@@ -107,14 +110,28 @@ pub struct Volume {
 /// The devices of a volume, which belong together.
 struct Pair {
     flash: Arc<dyn Disk>,
-    backend: Arc<FileDisk>,
+    backend: Arc<dyn Disk>,
     side: Box<dyn BackendSide>,
-    attachment: Attachment,
+    attachment: Option<Attachment>,
+}
+
+/// What a volume stores its blocks on, and what is known of it.
+pub struct Storage {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Which one it is.
+    pub identity: Identity,
+    /// Where it keeps what it knows of its cache.
+    pub side: Box<dyn BackendSide>,
+    /// Remarks about it.
+    pub notes: Vec<String>,
 }
 
 /// What is known of the work of opening a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
+    /// Whether there is no flash.
+    pub without_flash: bool,
     /// Whether the flash was formatted.
     pub formatted: bool,
     /// Blocks that the cache came back with.
@@ -135,7 +152,6 @@ impl Volume {
     /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
     /// is.
     pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        let mut opened = Opened::default();
         let backend = open_backend(&config)?;
         let volume = || config.name.clone();
         let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
@@ -144,10 +160,31 @@ impl Volume {
         })?;
         let side = side_of(backend.clone(), identity.id, &config.state_directory)
             .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
+        Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
+    }
+
+    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
+    pub fn open_on(
+        config: VolumeConfig,
+        storage: Storage,
+        progress: Progress<'_>,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let Storage { disk: backend, identity, side, notes } = storage;
+        let without_flash = config.flash.as_os_str().is_empty();
+        let mut opened = Opened { notes, without_flash, ..Opened::default() };
+        let volume = || config.name.clone();
         let refuse = |error| refused(&config, &identity, error);
+        if without_flash {
+            let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
+            use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
+            let engine = engine_without_flash(&config, geometry_without_flash(&config), size_bytes);
+            let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
+            let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment: None }, size_bytes)?;
+            return Ok((volume, opened));
+        }
         let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
-        opened.notes.extend(backend.notes().iter().chain(flash.notes()).cloned());
-        opened.notes.extend(tail_note(&config, backend.size()));
+        opened.notes.extend(flash.notes().to_owned());
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let started = Instant::now();
         let wanted = wanted(&config, &*flash, identity.id, size_bytes);
@@ -176,7 +213,8 @@ impl Volume {
             answers_flushes_at_once: config.unsafe_ignore_flushes,
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
-        let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment }, size_bytes)?;
+        let pair = Pair { flash, backend, side, attachment: Some(attachment) };
+        let volume = Volume::start(config, engine, pair, size_bytes)?;
         Ok((volume, opened))
     }
 
@@ -186,7 +224,7 @@ impl Volume {
             waiting: VecDeque::new(),
             frozen: false,
             closed: false,
-            state: VolumeState::Ok,
+            state: if pair.attachment.is_none() { VolumeState::Detached } else { VolumeState::Ok },
             failed_requests: 0,
             flash_given_up: false,
             held: Vec::new(),
@@ -341,13 +379,13 @@ impl Volume {
                 false => Ok(()),
             };
         }
-        self.attachment()
-            .close(&*self.flash, &*self.side, end, may_be_dirty)
+        self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
             .map_err(|error| VolumeError::Flash { volume: volume(), error })
     }
 
-    fn attachment(&self) -> MutexGuard<'_, Attachment> {
-        self.attachment.lock().expect("no thread panics with the attachment")
+    /// Does something to the pair; nothing where there is no flash.
+    fn with_attachment(&self, work: impl FnOnce(&mut Attachment) -> io::Result<()>) -> io::Result<()> {
+        self.attachment.lock().expect("no thread panics with the attachment").as_mut().map_or(Ok(()), work)
     }
 
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
@@ -355,7 +393,7 @@ impl Volume {
         if self.lock().state.is_without_flash() {
             return Ok(());
         }
-        let allowed = self.attachment().allow_dirty(&*self.flash, &*self.side);
+        let allowed = self.with_attachment(|attachment| attachment.allow_dirty(&*self.flash, &*self.side));
         allowed.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
 
@@ -400,7 +438,8 @@ impl Volume {
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
         let attached = !self.lock().state.is_without_flash();
-        let written = if attached { self.attachment().set_volume_bytes(&*self.flash, size_bytes) } else { Ok(()) };
+        let set = |attachment: &mut Attachment| attachment.set_volume_bytes(&*self.flash, size_bytes);
+        let written = if attached { self.with_attachment(set) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
@@ -413,7 +452,11 @@ impl Export for Volume {
     }
 
     fn description(&self) -> String {
-        format!("{} behind {}", self.config.backend.display(), self.config.flash.display())
+        let backend = self.config.backend.display();
+        match &self.config.flash {
+            none if none.as_os_str().is_empty() => backend.to_string(),
+            flash => format!("{backend} behind {}", flash.display()),
+        }
     }
 
     fn enter(&self, client: Client) -> Arc<Guest> {

@@ -10,6 +10,7 @@ use crate::front::iscsi::names;
 use crate::manage::Address;
 use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::disk::zoned::may_have_zones;
+use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
@@ -26,15 +27,36 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     }
     check_tls(config, origin)?;
     check_iscsi(config, origin)?;
-    if config.volumes.is_empty() {
-        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]]"));
+    if config.volumes.is_empty() && config.pools.is_empty() {
+        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]] or [[pool]]"));
     }
     for (number, volume) in config.volumes.iter().enumerate() {
         check_volume(number, volume, origin)?;
         check_names(number, config, origin)?;
         check_rules(number, volume, origin)?;
     }
+    for (number, pool) in config.pools.iter().enumerate() {
+        check_pool(number, pool, config, origin)?;
+    }
     Ok(())
+}
+
+fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let section = Section::Pool(number);
+    if pool.cache.name.is_empty() {
+        return Err(origin.missing(section, "name", "the name that the pool was made with"));
+    }
+    if pool.disks.is_empty() {
+        return Err(origin.missing(section, "disks", "the pool's disks: block devices or regular files"));
+    }
+    let name = &pool.cache.name;
+    let taken = config.volumes.iter().any(|volume| volume.export_names().contains(name))
+        || config.pools[..number].iter().any(|other| other.cache.name == *name);
+    if taken {
+        let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
+        return Err(origin.refuse(section, "name", problem));
+    }
+    check_cache(section, &pool.cache, origin)
 }
 
 fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
@@ -134,16 +156,18 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
     let required = [
         ("name", volume.name.is_empty(), "the name that clients open"),
         ("backend", volume.backend.as_os_str().is_empty(), "a regular file or a block device: the slow storage"),
-        (
-            "flash",
-            volume.flash.as_os_str().is_empty(),
-            "a block device, or a regular file, which is made if it is missing",
-        ),
     ];
     if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
         return Err(origin.missing(section, key, expected));
     }
+    check_cache(section, volume, origin)
+}
+
+fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     volume.cache.check().map_err(|error| origin.refuse(section, &error.key, error.problem))?;
+    if volume.flash.as_os_str().is_empty() && volume.flash_size_bytes.is_some() {
+        return Err(origin.missing(section, "flash", "the flash that flash-size is about"));
+    }
     // Zones that are there say themselves how large they are.
     if let Some(bytes) = volume.flash_size_bytes {
         match volume.flash_zones {

@@ -7,7 +7,7 @@ use flashwise_core::cache::settings::Devices;
 use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::format::Geometry;
 
-use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
 use super::*;
 
@@ -57,6 +57,7 @@ fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
         of("limits", LIMITS_KEYS),
         of("iscsi", ISCSI_KEYS),
         of("volume", &VOLUME_KEYS),
+        of("pool", &POOL_KEYS),
     ]
     .concat()
 }
@@ -189,7 +190,9 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         refusal("listen = 'nbd://localhost'\ntls = 'required'"),
         refusal("listen = 'nbd://localhost'\n[volume]\nname = 'a'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a/b'"),
-        refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'A'\ndisks = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nflash-size = '64MiB'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nbackend = 'disk.img'"),
         refusal("listen = 'nbd://localhost'\n[[volume]\nbackend = 'disk.img'"),
         refusal("listen = 2026-11-21"),

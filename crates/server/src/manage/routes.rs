@@ -1,5 +1,7 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
+mod pools;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +52,7 @@ impl Failure {
 impl From<ManageError> for Failure {
     fn from(error: ManageError) -> Failure {
         let status = match error {
-            ManageError::NoSuchVolume { .. } => StatusCode::NOT_FOUND,
+            ManageError::NoSuchVolume { .. } | ManageError::NotFound(_) => StatusCode::NOT_FOUND,
             ManageError::Invalid(_) => StatusCode::BAD_REQUEST,
             ManageError::Conflict(_) => StatusCode::CONFLICT,
             ManageError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -302,6 +304,7 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         .route("/v1/volumes/{name}", get(volume_status).patch(change))
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
+        .merge(pools::router())
         .route("/metrics", get(all_metrics))
         .route("/openapi.json", get(description))
         .route("/healthz", get(health))
@@ -323,6 +326,15 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         flush,
         detach,
         detach_progress,
+        pools::machine_disks,
+        pools::all_pools,
+        pools::one_pool,
+        pools::add_disk,
+        pools::remove_disk,
+        pools::create_logical_disk,
+        pools::change_logical_disk,
+        pools::delete_logical_disk,
+        pools::map_of_logical_disk,
         all_metrics,
         description,
         health,

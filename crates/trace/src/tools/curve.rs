@@ -150,7 +150,10 @@ mod tests {
     /// Squares and a loop: 40 to 60 different blocks, read and written.
     fn accesses() -> Vec<(Op, u64)> {
         let access = |at: u64| {
-            (if at.is_multiple_of(3) { Op::Write } else { Op::Read }, if at.is_multiple_of(2) { at * at % 97 } else { at % 43 })
+            (
+                if at.is_multiple_of(3) { Op::Write } else { Op::Read },
+                if at.is_multiple_of(2) { at * at % 97 } else { at % 43 },
+            )
         };
         (0..4000).map(access).collect()
     }
