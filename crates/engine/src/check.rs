@@ -412,7 +412,7 @@ fn check_recovered(
             named.join(", ")
         ));
     }
-    if superblock.state != State::Detached && log.free_units() < 2 {
+    if superblock.state != State::Detached && log.free_units() == 0 {
         report.damage("The log has no free erase unit, so the cache cannot be started; it can be detached.".to_owned());
     }
     if let Some(zoned) = flash.zoned()
