@@ -281,7 +281,8 @@ mod tests {
     /// Lines of Linux 6.18 while dd and blkdiscard used a loop device.
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let rows: [(&str, u64, &[(Operation, u64, u64, bool)]); 6] = [
+        type Row = (&'static str, u64, &'static [(Operation, u64, u64, bool)]);
+        let rows: [Row; 6] = [
             (
                 "      blkdiscard-23281   [000] ..... 48524.916173: block_bio_queue: 7,0 RA 136 + 120 [blkdiscard]",
                 48_524_916_173,

@@ -57,7 +57,7 @@ fn mapped(metadata: &Metadata, id: u32, first: u32, count: u32) -> Vec<Change> {
 
 /// A pool of three disks that lives through about eighty changes, some of which need a new snapshot.
 fn life(log: &Log) -> Vec<(usize, Seen)> {
-    let disks: Vec<_> = (0..3).map(|number| RecordedDisk::new(number, 2 * MIB, log)).collect();
+    let disks: Vec<_> = (0..3).map(|number| RecordedDisk::shared(number, 2 * MIB, log)).collect();
     let mut metadata = Metadata::create("tank", disks.clone()).unwrap();
     let mut steps = vec![(log.lock().unwrap().len(), seen(&metadata))];
     let mut step = |metadata: &mut Metadata, changes: &[Change]| {
@@ -135,7 +135,7 @@ fn a_disk_that_lies_about_its_syncs_is_found_out() {
 #[test]
 fn a_start_that_is_interrupted_at_every_write_is_made_up_for_by_the_next() {
     let log = Log::default();
-    let disks: Vec<_> = (0..3).map(|number| RecordedDisk::new(number, 2 * MIB, &log)).collect();
+    let disks: Vec<_> = (0..3).map(|number| RecordedDisk::shared(number, 2 * MIB, &log)).collect();
     let mut metadata = Metadata::create("tank", disks.clone()).unwrap();
     let places = vec![Change::Logical(1, shape("a", 4))];
     change(&mut metadata, &places);

@@ -22,7 +22,7 @@ pub struct RecordedDisk {
 }
 
 impl RecordedDisk {
-    pub fn new(number: usize, size: usize, log: &Log) -> Arc<dyn Disk> {
+    pub fn shared(number: usize, size: usize, log: &Log) -> Arc<dyn Disk> {
         Arc::new(RecordedDisk { number, memory: MemoryDisk::new(size), log: log.clone() })
     }
 }
