@@ -24,7 +24,7 @@ use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
-use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -394,7 +394,7 @@ impl Simulate {
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
         let section = |(number, trace): (usize, &Trace)| Section {
             info: Info::of(trace),
-            reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
+            reuse: reuse(trace, &bar),
             rows: rows(number),
         };
         let sections = traces.par_iter().enumerate().map(section).collect();
@@ -522,6 +522,14 @@ impl Simulate {
         }
         Ok(())
     }
+}
+
+/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
+    if trace.sample().is_none() {
+        return ReuseDistances::of(trace, Distance::Unique, bar);
+    }
+    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
 }
 
 /// How far hit ratios from samples are off at most; none if a sample is too small to say.
