@@ -26,7 +26,7 @@ use flashwise_trace::output::{check_writable, write_whole};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
-use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -427,7 +427,7 @@ impl Simulate {
     ) -> anyhow::Result<String> {
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
         let section = |(number, trace): (usize, &Trace)| {
-            let (info, reuse) = (Info::of(trace), ReuseDistances::of(trace, Distance::Unique, &bar));
+            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
             let rows = rows(number);
             let checks = if with_checks { self.checks(trace, &rows)? } else { None };
             anyhow::Ok(Section { info, reuse, rows, checks })
@@ -557,6 +557,14 @@ impl Simulate {
         }
         Ok(())
     }
+}
+
+/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
+    if trace.sample().is_none() {
+        return ReuseDistances::of(trace, Distance::Unique, bar);
+    }
+    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
 }
 
 /// How far hit ratios from samples are off at most; none if a sample is too small to say.
