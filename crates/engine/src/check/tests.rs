@@ -214,7 +214,7 @@ fn a_segment_behind_a_damaged_header_is_missed() {
     let world = world(60);
     let sequence = *world.recovered().log.sequences().start();
     let unit = GEOMETRY.unit_of(sequence);
-    let walk = walk_unit(&world.flash, GEOMETRY, cache_tag(&world.superblock), unit).unwrap().unwrap();
+    let walk = walk_unit(&world.flash, &world.superblock, unit).unwrap().unwrap();
     let second = walk.segments[1].page;
     world.damage(GEOMETRY.slot(unit, second));
     let report = world.check(false);
