@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn every_profile_names_its_source_and_is_read() {
         let profiles = Profile::all();
-        assert_eq!(profiles.len(), 4);
+        assert_eq!(profiles.len(), 7);
         for profile in profiles {
             assert!(!profile.title.is_empty() && !profile.source.is_empty(), "{profile:?}");
         }

@@ -82,6 +82,8 @@ pub fn assert_exercised(config: &Config, counts: &CacheCounts) {
     if config.read_buffer_blocks > 0 {
         busy.push(("RAM reads", figures.ram_read_hits));
     }
+    // SMQ admits little of so short a run: no unit is reset for it.
+    busy.retain(|&(what, _)| what != "erasures" || config.policy.info().name != "smq");
     for (what, count) in busy {
         assert!(count > 0, "{}: no {what}", config.policy);
     }
