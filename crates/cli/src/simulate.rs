@@ -12,17 +12,21 @@ use flashwise_core::policy::{POLICIES, Spec, larc};
 use flashwise_report::{Report, Section};
 use flashwise_sim::array::TraceRule;
 use flashwise_sim::cache_settings::{CacheError, Ram};
+use flashwise_sim::checks::{self, Checks};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, reference, with_references};
 use flashwise_sim::results::{self, ResultRow, WearLimits};
+use flashwise_sim::sampled;
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_sim::wlfc::{BucketError, BucketJob, System, simulate_buckets};
 use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
-use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -31,7 +35,9 @@ use crate::failure::Misuse;
 use crate::given::given;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
+use crate::list::List;
 use crate::progress::Bar;
+use crate::sample::SampleOptions;
 use crate::table;
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
@@ -41,11 +47,11 @@ pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required_unless_present = "help", value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// A policy or algorithm, of `flashwise policies`; can be given many times [default: all policies]
+    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all policies]
     ///
     /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
     #[arg(long = "policy", value_name = "POLICY")]
-    policies: Vec<Choice>,
+    policies: Vec<List<Choice>>,
     /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     ///
     /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
@@ -60,6 +66,8 @@ pub struct Simulate {
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
+    #[command(flatten)]
+    sample: SampleOptions,
     /// Print a JSON array, one object per trace, policy and size
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -171,6 +179,10 @@ impl Simulate {
         if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
         }
+        if self.parquet.is_some() && !cfg!(feature = "parquet") {
+            let problem = "--parquet: this flashwise was built without it, expected one built with the feature parquet";
+            return Err(Misuse(problem.to_owned()).into());
+        }
         if self.html.is_some() && self.html == self.parquet {
             return Err(Misuse("--html and --parquet name the same file".to_owned()).into());
         }
@@ -181,9 +193,12 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
-        let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
-        match self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())? {
-            Model::Policy(Ram::Bytes(0)) if !self.array.is_given() => self.run_policies(),
+        let algorithm = self.policies.iter().flatten().find(|choice| matches!(choice, Choice::Algorithm(_)));
+        let model = self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())?;
+        let alone = matches!(model, Model::Policy(Ram::Bytes(0))) && !self.array.is_given();
+        self.sample.check(alone, matches!(model, Model::Log(..) | Model::Buckets(_)))?;
+        match model {
+            _ if alone => self.run_policies(),
             Model::Policy(ram) => {
                 let layouts = [Layout::None { ram }];
                 let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
@@ -202,10 +217,8 @@ impl Simulate {
     }
 
     fn open(&self) -> anyhow::Result<Vec<Trace>> {
-        Ok(match self.join {
-            true => vec![self.input.open_joined(&self.traces)?],
-            false => self.traces.iter().map(|path| self.input.open(path)).collect::<Result<_, _>>()?,
-        })
+        let judged = self.array.rules().iter().any(Option::is_some);
+        Ok(self.sample.open(&self.input, &self.traces, self.join, judged)?)
     }
 
     /// The traces, and their requests as they came.
@@ -250,7 +263,6 @@ impl Simulate {
     }
 
     fn run_policies(&self) -> anyhow::Result<()> {
-        let traces = self.open()?;
         let asked = self.policies()?;
         let mut policies = asked.clone();
         if self.html.is_some() {
@@ -260,11 +272,12 @@ impl Simulate {
                 policies.push(policy?);
             }
         }
-        let runs = self.simulate(&traces, self.jobs(&traces, &policies)?)?;
+        let work = |traces: &[Trace]| self.simulate(traces, self.jobs(traces, &policies)?);
+        let (traces, runs) = self.sample.accurate(&self.input, &self.traces, self.join, work, |runs| margin(runs))?;
         let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
         if self.html.is_some() {
             let of_trace = |number| runs.iter().filter(|run| run.job.trace == number).map(row).collect();
-            self.write_report(&traces, &of_trace)?;
+            self.write_report(&traces, &of_trace, true)?;
         }
         let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
         let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
@@ -306,10 +319,11 @@ impl Simulate {
         // A row for each layout, one after the other.
         let mut rows: Vec<Vec<(usize, ResultRow)>> = vec![Vec::new(); asked + compared_len];
         for layout in layouts {
-            let runs = experiment::run(traces, jobs.clone(), &of_layout(layout), &bar).map_err(misuse)?;
-            for (rows, run) in rows.iter_mut().zip(&runs) {
+            let (runs, samples) = self.experiment(traces, &jobs, &of_layout(layout), &bar).map_err(misuse)?;
+            for ((rows, run), sample) in rows.iter_mut().zip(&runs).zip(samples) {
                 let trace = run.job.trace;
-                rows.push((trace, ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits)));
+                let row = ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits);
+                rows.push((trace, ResultRow { sample, ..row }));
             }
         }
         drop(bar);
@@ -324,7 +338,7 @@ impl Simulate {
                 let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied()).flatten();
                 all.filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect()
             };
-            self.write_report(traces, &of_trace)?;
+            self.write_report(traces, &of_trace, false)?;
         }
         let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
         self.write_parquet(&rows)?;
@@ -335,6 +349,21 @@ impl Simulate {
             None => table::results,
         };
         self.print(&rows, table)
+    }
+
+    /// Runs jobs over the traces, or over their samples, and how good these are.
+    fn experiment(
+        &self,
+        traces: &[Trace],
+        jobs: &[experiment::Job],
+        experiment: &Experiment,
+        bar: &Bar,
+    ) -> Result<(Vec<experiment::Run>, Vec<Option<SampleFigures>>), ExperimentError> {
+        if self.sample.is_given() {
+            let runs = sampled::run(traces, jobs, experiment, bar)?;
+            return Ok(runs.into_iter().map(|sampled| (sampled.run, Some(sampled.figures))).unzip());
+        }
+        Ok((experiment::run(traces, jobs.to_vec(), experiment, bar)?, vec![None; jobs.len()]))
     }
 
     /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.
@@ -355,28 +384,56 @@ impl Simulate {
         self.jobs_behind(traces, &alone, &[None])
     }
 
-    /// Writes the report of the rows of each trace, by its number.
-    fn write_report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<()> {
+    /// Writes the report of the rows of each trace, by its number. What is recommended of policies alone is run again.
+    fn write_report(
+        &self,
+        traces: &[Trace],
+        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
+        with_checks: bool,
+    ) -> anyhow::Result<()> {
         let Some(html) = &self.html else { return Ok(()) };
-        let report = self.report(traces, rows)?;
+        let report = self.report(traces, rows, with_checks)?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
+    #[cfg(feature = "parquet")]
     fn write_parquet(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
         let Some(parquet) = &self.parquet else { return Ok(()) };
         let contents = results::parquet(rows)?;
         write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))
     }
 
-    fn report(&self, traces: &[Trace], rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync)) -> anyhow::Result<String> {
+    /// Asking for one is refused before anything runs.
+    #[cfg(not(feature = "parquet"))]
+    fn write_parquet(&self, _: &[ResultRow]) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
+    fn checks(&self, trace: &Trace, rows: &[ResultRow]) -> anyhow::Result<Option<Checks>> {
+        let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
+        let policy = Spec::parse(&row.policy)?;
+        if policy.info().offline {
+            return Ok(None);
+        }
+        checks::run(trace, &policy, row, self.warmup, &Silent).map(Some).map_err(misuse)
+    }
+
+    fn report(
+        &self,
+        traces: &[Trace],
+        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
+        with_checks: bool,
+    ) -> anyhow::Result<String> {
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
-        let section = |(number, trace): (usize, &Trace)| Section {
-            info: Info::of(trace),
-            reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
-            rows: rows(number),
+        let section = |(number, trace): (usize, &Trace)| {
+            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
+            let rows = rows(number);
+            let checks = if with_checks { self.checks(trace, &rows)? } else { None };
+            anyhow::Ok(Section { info, reuse, rows, checks })
         };
-        let sections = traces.par_iter().enumerate().map(section).collect();
-        let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
+        let sections = traces.par_iter().enumerate().map(section).collect::<Result<_, _>>()?;
+        let command = command()?;
         Ok(flashwise_report::render(&Report { command, counting: self.counting(), sections })?)
     }
 
@@ -384,7 +441,7 @@ impl Simulate {
         if self.policies.is_empty() {
             return POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect();
         }
-        let policies = self.policies.iter().filter_map(|choice| match choice {
+        let policies = self.policies.iter().flatten().filter_map(|choice| match choice {
             Choice::Policy(policy) => Some(policy.clone()),
             Choice::Algorithm(_) => None,
         });
@@ -420,7 +477,7 @@ impl Simulate {
             Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
             Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
         };
-        self.policies.iter().map(algorithm).collect()
+        self.policies.iter().flatten().map(algorithm).collect()
     }
 
     /// A job for each trace, algorithm, size and rule.
@@ -457,16 +514,17 @@ impl Simulate {
         let sizes = Sizes::all(&self.sizes, SIZES)?;
         let mut jobs = Vec::new();
         for (number, trace) in traces.iter().enumerate() {
-            let warmup = self.warmup.accesses(trace.len());
-            if warmup >= trace.len() as u64 {
-                let (name, len) = (trace.name(), trace.len());
+            let (name, len) = (trace.name(), trace.whole_len());
+            let warmup = self.warmup.accesses(len as usize);
+            if warmup >= len {
                 let what =
                     format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
                 return Err(Misuse(what).into());
             }
             for policy in policies {
                 for size in &sizes {
-                    let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
+                    let unique_blocks = trace.whole_unique_blocks() as usize;
+                    let capacity_blocks = size.capacity_blocks(unique_blocks, trace.block_size_bytes())?;
                     jobs.push(job(number, policy, size.to_string(), capacity_blocks));
                 }
             }
@@ -501,6 +559,24 @@ impl Simulate {
     }
 }
 
+/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
+    if trace.sample().is_none() {
+        return ReuseDistances::of(trace, Distance::Unique, bar);
+    }
+    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
+}
+
+/// How far hit ratios from samples are off at most; none if a sample is too small to say.
+pub fn margin(runs: &[Run]) -> Option<f64> {
+    let margin = |run: &Run| match &run.sample {
+        Some(sample) if sample.sample_caveat.is_some() => None,
+        Some(sample) => Some(sample.hit_ratio_margin),
+        None => Some(0.0),
+    };
+    runs.iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
+}
+
 /// What does not go together is a misuse; what is missing or damaged is not.
 fn misuse(error: ExperimentError) -> anyhow::Error {
     match error {
@@ -510,7 +586,9 @@ fn misuse(error: ExperimentError) -> anyhow::Error {
     }
 }
 
-/// What follows the program's name on the command line.
-fn arguments() -> Vec<String> {
-    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+/// The command line, as a shell would take it.
+pub fn command() -> Result<String, shlex::QuoteError> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments: Vec<String> = arguments.collect();
+    shlex::try_join(std::iter::once("flashwise").chain(arguments.iter().map(String::as_str)))
 }

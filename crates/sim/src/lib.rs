@@ -7,12 +7,17 @@
 pub mod array;
 pub mod cache_run;
 pub mod cache_settings;
+pub mod checks;
 pub mod columns;
+pub mod counting;
+pub mod curve;
 pub mod endurance;
 pub mod experiment;
 pub mod offline;
 pub mod online;
 pub mod results;
+pub mod sampled;
+pub mod sampling;
 pub mod simulate;
 pub mod size;
 pub mod stretch;

@@ -37,7 +37,9 @@ pub struct Guard {
 
 /// What anybody may ask for, who may reach the server at all: there is nothing in it, or it is how one signs in.
 fn is_open(method: &Method, path: &str) -> bool {
-    path == "/healthz" || page::is_of_page(path) || (path == "/v1/session" && method != Method::DELETE)
+    ["/healthz", "/readyz"].contains(&path)
+        || page::is_of_page(path)
+        || (path == "/v1/session" && method != Method::DELETE)
 }
 
 impl Guard {
@@ -151,7 +153,8 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_passes() {
-        let guard = Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
+        let guard =
+            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
         for (header, status) in [
             ("Bearer sesame", 200),
             ("bearer sesame", 200),
@@ -167,15 +170,13 @@ mod tests {
         }
         assert_eq!(check(&guard, Method::GET, "/metrics", &[]), 401);
         assert_eq!(check(&guard, Method::GET, "/healthz", &[]), 200);
+        assert_eq!(check(&guard, Method::GET, "/readyz", &[]), 200);
     }
 
     #[test]
     fn a_cookie_stands_for_the_token_on_the_own_page() {
-        let guard = Guard {
-            token: Some(RwLock::new("sesame".to_owned())),
-            checks_host: false,
-            sessions: Sessions::default(),
-        };
+        let guard =
+            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
         let set = guard.sessions.begin().unwrap();
         let cookie = set.split_once(';').unwrap().0;
         let from = |method, more: &[(&'static str, &str)]| {

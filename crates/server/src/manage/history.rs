@@ -128,7 +128,8 @@ impl Look {
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         let read_blocks = self.read_blocks.saturating_sub(before.read_blocks);
         let hits = self.read_hits.saturating_sub(before.read_hits);
-        let count_before = |us_max| before.latencies.iter().find(|bucket| bucket.us_max == us_max).map_or(0, |b| b.count);
+        let count_before =
+            |us_max| before.latencies.iter().find(|bucket| bucket.us_max == us_max).map_or(0, |b| b.count);
         let latencies: Vec<LatencyBucket> = self
             .latencies
             .iter()
@@ -272,7 +273,9 @@ mod tests {
     #[test]
     fn a_step_without_requests_has_neither_hits_nor_latencies() {
         let history = History::default();
-        [7, 8].map(|time| history.look(time, &[status(5)]));
+        for time in [7, 8] {
+            history.look(time, &[status(5)]);
+        }
         let point = history.of("one", Range::Minutes).points[0];
         assert_eq!((point.read_hit_ratio, point.latency_p50_us, point.latency_p99_us), (None, None, None));
         assert_eq!((point.reads_per_second, point.dirty_bytes), (0.0, 5));

@@ -54,7 +54,12 @@ impl Live {
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
-        events.push_back(Event { number, time_seconds: seconds(), volume: volume.map(str::to_owned), text: text.into() });
+        events.push_back(Event {
+            number,
+            time_seconds: seconds(),
+            volume: volume.map(str::to_owned),
+            text: text.into(),
+        });
     }
 
     /// What happened after the event of that number, oldest first.
@@ -83,7 +88,10 @@ impl Live {
                 let before = states.insert(volume.name.clone(), volume.state);
                 if before.unwrap_or(VolumeState::Ok) != volume.state {
                     let reason = volume.state_reason.iter().map(|reason| format!(": {reason}"));
-                    self.happened(Some(&volume.name), format!("The state is {}{}", volume.state, reason.collect::<String>()));
+                    self.happened(
+                        Some(&volume.name),
+                        format!("The state is {}{}", volume.state, reason.collect::<String>()),
+                    );
                 }
             }
             self.now.send_replace(Arc::new(status));

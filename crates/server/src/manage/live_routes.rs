@@ -85,8 +85,7 @@ pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Sessi
     )
 )]
 pub async fn sign_in(State(page): State<Page>, given: Result<Json<SignIn>, JsonRejection>) -> Answer<Response> {
-    let Json(SignIn { token }) =
-        given.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    let Json(SignIn { token }) = given.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
     if !page.guard.is_token(token.as_bytes()) {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));

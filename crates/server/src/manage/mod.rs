@@ -5,6 +5,7 @@
 mod address;
 mod changes;
 mod connections;
+mod exposition;
 mod guard;
 mod history;
 mod live;
@@ -12,6 +13,7 @@ mod live_routes;
 mod metrics;
 mod page;
 mod plan;
+mod pools;
 mod routes;
 mod sessions;
 
@@ -29,7 +31,9 @@ use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
+pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
+pub use pools::{DiskAdded, LogicalDiskChange, NewLogicalDisk, Pools};
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -60,6 +64,11 @@ pub trait Managed: Send + Sync + 'static {
 
     /// Makes what was written durable, of one volume or of all; returns when it is.
     fn flush(&self, volume: Option<&str>) -> Result<(), ManageError>;
+
+    /// The pools, if it can have any.
+    fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
 
     /// Starts to detach a volume and returns at once.
     fn detach(&self, name: &str) -> Result<(), ManageError>;
@@ -121,6 +130,9 @@ pub enum DetachState {
 pub enum ManageError {
     #[error("no volume '{name}', expected one of: {}", .volumes.join(", "))]
     NoSuchVolume { name: String, volumes: Vec<String> },
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
     /// What was asked makes no sense.
     #[error("{0}")]
     Invalid(String),

@@ -11,8 +11,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH,
-    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -159,7 +159,10 @@ mod tests {
         assert!(sent.sum::<usize>() < 60_000);
         for (path, _, plain) in FILES.iter().filter(|(path, ..)| !path.starts_with("vendor/")) {
             let text = std::str::from_utf8(plain).unwrap();
-            assert!(!text.contains("://") || text.matches("://").count() == text.matches("http://www.w3.org/").count(), "{path}");
+            assert!(
+                !text.contains("://") || text.matches("://").count() == text.matches("http://www.w3.org/").count(),
+                "{path}"
+            );
         }
     }
 

@@ -100,7 +100,8 @@ mod tests {
         assert!(sessions.knows(&sent(cookie)) && sessions.knows(&sent(&format!("other=1; {cookie}"))));
         let other = sessions.begin().unwrap();
         assert_ne!(other, set);
-        for wrong in ["", "flashwise=", "flashwise", "flashwise=00", &cookie[..cookie.len() - 1], &format!("x{cookie}")] {
+        for wrong in ["", "flashwise=", "flashwise", "flashwise=00", &cookie[..cookie.len() - 1], &format!("x{cookie}")]
+        {
             assert!(!sessions.knows(&sent(wrong)), "{wrong}");
         }
         sessions.end(&sent(cookie));
