@@ -3,8 +3,7 @@
 //! What others wrote is in `page/vendor` as its authors published it, with its licence; a test holds each file to its checksum.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::Write;
 use std::sync::LazyLock;
 
 use axum::Router;
@@ -68,10 +67,8 @@ impl File {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory does not fail.
         let gzipped = encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default();
-        let mut etag = String::from("\"");
-        Sha256::digest(plain)[..16].iter().for_each(|byte| drop(write!(etag, "{byte:02x}")));
-        etag.push('"');
-        File { kind, plain, gzipped, etag }
+        let digest: String = Sha256::digest(plain)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        File { kind, plain, gzipped, etag: format!("\"{digest}\"") }
     }
 }
 

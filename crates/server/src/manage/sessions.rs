@@ -62,7 +62,9 @@ impl Sessions {
     /// Signs out whoever sent this request, and gives the header `Set-Cookie` that says so.
     pub fn end(&self, headers: &HeaderMap) -> String {
         let mut begun = self.begun();
-        cookies(headers).for_each(|cookie| drop(begun.remove(&hash(cookie))));
+        for cookie in cookies(headers) {
+            begun.remove(&hash(cookie));
+        }
         format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
     }
 
