@@ -46,12 +46,13 @@ function Chart({ title, shown, lines, past }) {
   const plot = useRef(null);
   const data = columns(past.points, lines.map(([, field]) => field), past.step_seconds);
   useEffect(() => {
+    const element = place.current;
     const axis = { stroke: colour("--ink"), grid: { stroke: colour("--rule"), width: 1 }, ticks: { stroke: colour("--rule"), width: 1 } };
     const share = title === "Read hit ratio";
     const top = (_, min, max) => [0, share ? 1 : max > 0 ? max * 1.05 : 1];
     plot.current = new globalThis.uPlot(
       {
-        width: place.current.clientWidth,
+        width: element.clientWidth,
         height: 200,
         scales: { y: { range: top } },
         axes: [axis, { ...axis, size: 84, values: (_, ticks) => ticks.map(shown) }],
@@ -61,10 +62,10 @@ function Chart({ title, shown, lines, past }) {
         ],
       },
       data,
-      place.current,
+      element,
     );
-    const resized = new ResizeObserver(() => plot.current.setSize({ width: place.current.clientWidth, height: 200 }));
-    resized.observe(place.current);
+    const resized = new ResizeObserver(() => plot.current.setSize({ width: element.clientWidth, height: 200 }));
+    resized.observe(element);
     return () => {
       resized.disconnect();
       plot.current.destroy();
