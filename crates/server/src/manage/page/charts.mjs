@@ -58,7 +58,7 @@ function Chart({ title, shown, lines, past }) {
         axes: [axis, { ...axis, size: 84, values: (_, ticks) => ticks.map(shown) }],
         series: [
           { value: (_, at) => (at == null ? "" : numbers.time(at)) },
-          ...lines.map(([name], line) => ({ label: name, stroke: colour(LINES[line]), width: 2, dash: line ? [6, 3 * line] : undefined, value: (_, value) => (value == null ? "" : shown(value)) })),
+          ...lines.map(([name], line) => ({ label: name, stroke: colour(LINES[line]), width: 2, points: { show: true, size: 4 }, dash: line ? [6, 3 * line] : undefined, value: (_, value) => (value == null ? "" : shown(value)) })),
         ],
       },
       data,
