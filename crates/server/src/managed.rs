@@ -1,13 +1,14 @@
 //! What the management API manages: the volumes of a server.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
+use flashwise_core::options::{Kind, Parameter};
 
-use crate::manage::{DetachProgress, DetachState, ManageError, Managed, Pools};
+use crate::manage::{DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
 use crate::managed_pools::ServedPools;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -22,8 +23,8 @@ pub struct Volumes {
     pools: ServedPools,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
-    /// Keys of settings that differ from the configuration's, or did, by the volume's name.
-    changed: Mutex<HashMap<String, BTreeSet<&'static str>>>,
+    /// The settings that were changed since the start, by the volume's name.
+    changed: Mutex<HashMap<String, Settings>>,
 }
 
 /// What clients take of a server at a moment.
@@ -63,14 +64,16 @@ impl Volumes {
         })
     }
 
-    fn changed(&self) -> std::sync::MutexGuard<'_, HashMap<String, BTreeSet<&'static str>>> {
+    fn changed(&self) -> std::sync::MutexGuard<'_, HashMap<String, Settings>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn status_of(&self, volume: &Volume) -> VolumeStatus {
         let mut status = volume.status();
         let changed = self.changed();
-        status.changed_settings = changed.get(&status.name).into_iter().flatten().map(|&key| key.to_owned()).collect();
+        let names = changed.get(&status.name).into_iter().flat_map(Settings::names);
+        status.changed_settings = names.map(str::to_owned).collect();
+        status.changed_settings.sort();
         status
     }
 
@@ -149,6 +152,27 @@ impl Managed for Volumes {
         Ok(DetachProgress { state, dirty_blocks, destaged_blocks })
     }
 
+    fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {
+        let volume = self.find(name)?;
+        let changed = self.changed().get(name).cloned().unwrap_or_default();
+        let status = |setting: &'static Setting| {
+            let Parameter { name, default, meaning, kind } = setting.parameter;
+            let value = changed.given(setting).or_else(|| volume.config().cache.given(setting));
+            SettingStatus {
+                name: name.to_owned(),
+                value: value.map_or_else(|| default.to_owned(), ToString::to_string),
+                default: default.to_owned(),
+                meaning: meaning.to_owned(),
+                choices: match kind {
+                    Kind::Choice(words) => words.iter().map(|&word| word.to_owned()).collect(),
+                    _ => Vec::new(),
+                },
+                changed: changed.given(setting).is_some(),
+            }
+        };
+        Ok(Setting::settable().map(status).collect())
+    }
+
     fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {
         let volume = self.find(name)?;
         let mut filter = volume.guests().filter();
@@ -162,7 +186,7 @@ impl Managed for Volumes {
         if changes.changes(Live::Clients) {
             volume.guests().set_filter(filter);
         }
-        self.changed().entry(name.to_owned()).or_default().extend(changes.names());
+        self.changed().entry(name.to_owned()).or_default().take_over(changes);
         Ok(())
     }
 }

@@ -46,6 +46,11 @@ impl Settings {
         self.given.push((setting.name(), value));
     }
 
+    /// Gives all that is given in `changes`.
+    pub fn take_over(&mut self, changes: &Settings) {
+        changes.given.iter().for_each(|(name, value)| self.set(Setting::named(name), value.clone()));
+    }
+
     /// What was given for a setting.
     pub fn given(&self, setting: &Setting) -> Option<&Value> {
         self.given.iter().find(|(name, _)| *name == setting.name()).map(|(_, value)| value)

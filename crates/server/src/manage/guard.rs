@@ -2,7 +2,8 @@
 //!
 //! Source: RFC 6750 (bearer tokens). Without a token the API listens on loopback or a Unix socket only. Web pages reach
 //! loopback too: by a name that they make resolve to it (DNS rebinding), which the `Host` header gives away, or by sending
-//! requests whose answers they cannot read, which the `Origin` header gives away.
+//! requests whose answers they cannot read, which the `Origin` header gives away. Who is signed in sends a cookie in the token's place;
+//! since a browser sends that by itself, what changes something must then come from this server's own page.
 
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
@@ -10,6 +11,9 @@ use std::sync::{PoisonError, RwLock};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
+
+use super::page;
+use super::sessions::Sessions;
 
 /// Why a request may not be made.
 #[derive(Debug)]
@@ -27,6 +31,15 @@ pub struct Guard {
     pub token: Option<RwLock<String>>,
     /// Whether the `Host` header must name this machine.
     pub checks_host: bool,
+    /// Those who are signed in to the page.
+    pub sessions: Sessions,
+}
+
+/// What anybody may ask for, who may reach the server at all: there is nothing in it, or it is how one signs in.
+fn is_open(method: &Method, path: &str) -> bool {
+    ["/healthz", "/readyz"].contains(&path)
+        || page::is_of_page(path)
+        || (path == "/v1/session" && method != Method::DELETE)
 }
 
 impl Guard {
@@ -45,22 +58,43 @@ impl Guard {
             let error = "requests from other web pages are refused".to_owned();
             return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
-        if ["/healthz", "/readyz"].contains(&uri.path()) || self.bears_token(headers) {
+        if is_open(method, uri.path()) || self.bears_token(headers) {
             return Ok(());
+        }
+        if self.sessions.knows(headers) {
+            let same_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+            if method.is_safe() || same_site || headers.contains_key(ORIGIN) {
+                return Ok(());
+            }
+            let error = "a change that bears a cookie must come from the server's own page".to_owned();
+            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
         let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
         Err(Refusal { status: StatusCode::UNAUTHORIZED, error })
     }
 
-    fn bears_token(&self, headers: &HeaderMap) -> bool {
+    /// Whether somebody who sends these headers may see the server.
+    pub fn admits(&self, headers: &HeaderMap) -> bool {
+        self.bears_token(headers) || self.sessions.knows(headers)
+    }
+
+    /// Whether this is the token; where none is asked for, all are.
+    pub fn is_token(&self, given: &[u8]) -> bool {
         let Some(token) = &self.token else { return true };
+        // Takes as long wherever the first wrong byte is.
+        let token = token.read().unwrap_or_else(PoisonError::into_inner);
+        bool::from(given.ct_eq(token.as_bytes()))
+    }
+
+    fn bears_token(&self, headers: &HeaderMap) -> bool {
+        if self.token.is_none() {
+            return true;
+        }
         let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).and_then(|value| {
             let (scheme, given) = value.split_at_checked("Bearer ".len())?;
             scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)
         });
-        // Takes as long wherever the first wrong byte is.
-        let token = token.read().unwrap_or_else(PoisonError::into_inner);
-        given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes())))
+        given.is_some_and(|given| self.is_token(given))
     }
 }
 
@@ -96,7 +130,7 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_pass_where_there_is_no_token() {
-        let guard = Guard { token: None, checks_host: true };
+        let guard = Guard { token: None, checks_host: true, sessions: Sessions::default() };
         for (host, status) in [
             ("localhost", 200),
             ("LocalHost:9470", 200),
@@ -119,7 +153,8 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_passes() {
-        let guard = Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false };
+        let guard =
+            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
         for (header, status) in [
             ("Bearer sesame", 200),
             ("bearer sesame", 200),
@@ -139,8 +174,37 @@ mod tests {
     }
 
     #[test]
+    fn a_cookie_stands_for_the_token_on_the_own_page() {
+        let guard =
+            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
+        let set = guard.sessions.begin().unwrap();
+        let cookie = set.split_once(';').unwrap().0;
+        let from = |method, more: &[(&'static str, &str)]| {
+            check(&guard, method, "/v1/flush", &[&[("host", "nas:9470"), ("cookie", cookie)], more].concat())
+        };
+        assert_eq!(from(Method::GET, &[]), 200);
+        assert_eq!(from(Method::POST, &[]), 403);
+        assert_eq!(from(Method::POST, &[("sec-fetch-site", "same-origin")]), 200);
+        assert_eq!(from(Method::POST, &[("sec-fetch-site", "cross-site")]), 403);
+        assert_eq!(from(Method::POST, &[("origin", "https://nas:9470")]), 200);
+        assert_eq!(from(Method::POST, &[("origin", "https://evil.example"), ("sec-fetch-site", "same-origin")]), 403);
+        assert_eq!(check(&guard, Method::GET, "/v1/status", &[("cookie", "flashwise=0")]), 401);
+        for (method, path, status) in [
+            (Method::GET, "/", 200),
+            (Method::GET, "/page/app.mjs", 200),
+            (Method::GET, "/v1/session", 200),
+            (Method::POST, "/v1/session", 200),
+            (Method::DELETE, "/v1/session", 401),
+            (Method::GET, "/v1/events", 401),
+            (Method::GET, "/pages", 401),
+        ] {
+            assert_eq!(check(&guard, method, path, &[]), status, "{path}");
+        }
+    }
+
+    #[test]
     fn pages_from_elsewhere_change_nothing() {
-        let guard = Guard { token: None, checks_host: true };
+        let guard = Guard { token: None, checks_host: true, sessions: Sessions::default() };
         let from = |method, origin: &str| {
             check(&guard, method, "/v1/flush", &[("host", "localhost:9470"), ("origin", origin)])
         };

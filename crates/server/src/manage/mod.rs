@@ -7,9 +7,15 @@ mod changes;
 mod connections;
 mod exposition;
 mod guard;
+mod history;
+mod live;
+mod live_routes;
 mod metrics;
+mod page;
+mod plan;
 mod pools;
 mod routes;
+mod sessions;
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,6 +38,9 @@ pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use guard::Guard;
+use live::Live;
+use live_routes::Page;
+use sessions::Sessions;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
 const BLOCKING_THREADS_MAX: usize = 8;
@@ -67,8 +76,28 @@ pub trait Managed: Send + Sync + 'static {
     /// How far detaching a volume is; `attached` where nobody asked for it.
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError>;
 
+    /// What can be changed of a volume, and what it is now.
+    fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError>;
+
     /// Changes settings of a volume, all of them or, if that fails, none.
     fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError>;
+}
+
+/// A setting of a volume that can be changed while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SettingStatus {
+    /// What it is called.
+    pub name: String,
+    /// What it is now.
+    pub value: String,
+    /// What it is where nothing is said.
+    pub default: String,
+    /// What it does.
+    pub meaning: String,
+    /// All values that it takes, where these are few words; else empty.
+    pub choices: Vec<String>,
+    /// Whether it was changed since the server was started.
+    pub changed: bool,
 }
 
 /// How far detaching a volume is.
@@ -168,10 +197,13 @@ impl Api {
             Listener::Unix(..) => address.clone(),
         };
         let checks_host = token.is_none() && matches!(address, Address::Tcp(..));
-        let guard = Arc::new(Guard { token: token.map(RwLock::new), checks_host });
-        let router = routes::router(server, guard.clone());
+        let guard = Arc::new(Guard { token: token.map(RwLock::new), checks_host, sessions: Sessions::default() });
         let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
         let (stopping, stopped) = watch::channel(false);
+        let live = Arc::new(Live::default());
+        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
+        let router = routes::router(Arc::clone(&server), page);
+        runtime.spawn(live.look(server));
         let context = runtime.enter();
         let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
         drop(context);
@@ -184,11 +216,12 @@ impl Api {
         &self.address
     }
 
-    /// Asks for another token from now on, where one is asked for.
+    /// Asks for another token from now on, where one is asked for, and signs everybody out.
     pub fn set_token(&self, token: String) -> Result<(), ApiError> {
         check_token(&token)?;
         if let Some(current) = &self.guard.token {
             *current.write().unwrap_or_else(PoisonError::into_inner) = token;
+            self.guard.sessions.end_all();
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRef, Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
@@ -21,7 +21,10 @@ use utoipa::{OpenApi, ToSchema};
 use super::changes::{self, Changes};
 use super::exposition::Exposition;
 use super::guard::Guard;
-use super::{DetachProgress, ManageError, Managed};
+use super::live::Live;
+use super::live_routes::{self, Page};
+use super::plan::{self, DryRun, Plan};
+use super::{DetachProgress, ManageError, Managed, SettingStatus, page};
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 
 /// The largest body of a request.
@@ -38,7 +41,7 @@ pub struct Failure {
 
 /// The body of failures.
 #[derive(Debug, Serialize, ToSchema)]
-struct ErrorBody {
+pub struct ErrorBody {
     /// What is wrong, for people.
     error: String,
 }
@@ -71,9 +74,29 @@ impl IntoResponse for Failure {
     }
 }
 
-type Answer<T> = Result<T, Failure>;
+pub type Answer<T> = Result<T, Failure>;
 type Server = State<Arc<dyn Managed>>;
-type Name = Result<Path<String>, PathRejection>;
+type Dry = Result<Query<DryRun>, QueryRejection>;
+
+/// What the routes answer from.
+#[derive(Clone)]
+struct Routed {
+    server: Arc<dyn Managed>,
+    live: Arc<Live>,
+}
+
+impl FromRef<Routed> for Arc<dyn Managed> {
+    fn from_ref(routed: &Routed) -> Self {
+        Arc::clone(&routed.server)
+    }
+}
+
+impl FromRef<Routed> for Arc<Live> {
+    fn from_ref(routed: &Routed) -> Self {
+        Arc::clone(&routed.live)
+    }
+}
+pub type Name = Result<Path<String>, PathRejection>;
 
 /// Runs what may wait for locks and devices beside the threads that serve.
 async fn blocking<T: Send + 'static>(
@@ -120,24 +143,58 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
 #[utoipa::path(
     patch,
     path = "/v1/volumes/{name}",
-    params(("name" = String, Path, description = "The volume")),
+    params(("name" = String, Path, description = "The volume"), DryRun),
     request_body = Changes,
     responses(
-        (status = 200, description = "What was asked for", body = VolumeStatus),
+        (status = 200, description = "The volume; with `dry-run=true` what would happen", body = VolumeStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-async fn change(State(server): Server, name: Name, request: Request) -> Answer<Json<VolumeStatus>> {
-    let name = volume(name)?;
+async fn change(
+    State(server): Server,
+    State(live): State<Arc<Live>>,
+    name: Name,
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let (name, dry) = (volume(name)?, is_dry(dry)?);
     let body = body(request.into_body()).await?;
     let changes = changes::parse(&body).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+    if dry {
+        let work =
+            move |server: &dyn Managed| Ok(plan::of_change(&server.volume(&name)?, &server.settings(&name)?, &changes));
+        return blocking(server, work).await.map(|plan| Json(plan).into_response());
+    }
     let work = move |server: &dyn Managed| {
         server.set(&name, &changes)?;
+        let values = changes.names().map(|key| format!("{key} = {}", plan::shown(&changes, key)));
+        live.happened(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
         server.volume(&name)
     };
-    blocking(server, work).await.map(Json)
+    blocking(server, work).await.map(|status| Json(status).into_response())
+}
+
+/// What can be changed of a volume, and what it is now.
+#[utoipa::path(
+    get,
+    path = "/v1/volumes/{name}/settings",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 200, description = "What was asked for", body = Vec<SettingStatus>),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
+    )
+)]
+async fn settings(State(server): Server, name: Name) -> Answer<Json<Vec<SettingStatus>>> {
+    let name = volume(name)?;
+    blocking(server, move |server| server.settings(&name)).await.map(Json)
+}
+
+/// Whether only what would happen is asked for.
+fn is_dry(dry: Dry) -> Answer<bool> {
+    let Query(DryRun { dry_run }) = dry.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    Ok(dry_run)
 }
 
 async fn body(body: Body) -> Answer<Bytes> {
@@ -183,20 +240,27 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
 #[utoipa::path(
     post,
     path = "/v1/volumes/{name}/detach",
-    params(("name" = String, Path, description = "The volume")),
+    params(("name" = String, Path, description = "The volume"), DryRun),
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 202, description = "It began", body = DetachProgress),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-async fn detach(State(server): Server, name: Name) -> Answer<(StatusCode, Json<DetachProgress>)> {
-    let name = volume(name)?;
+async fn detach(State(server): Server, State(live): State<Arc<Live>>, name: Name, dry: Dry) -> Answer<Response> {
+    let (name, dry) = (volume(name)?, is_dry(dry)?);
+    if dry {
+        let plan = blocking(server, move |server| Ok(plan::of_detach(&server.volume(&name)?))).await?;
+        return Ok(Json(plan).into_response());
+    }
     let work = move |server: &dyn Managed| {
         server.detach(&name)?;
+        live.happened(Some(&name), "Somebody asked to detach the flash");
         server.detach_progress(&name)
     };
-    blocking(server, work).await.map(|progress| (StatusCode::ACCEPTED, Json(progress)))
+    let progress = blocking(server, work).await?;
+    Ok((StatusCode::ACCEPTED, Json(progress)).into_response())
 }
 
 /// How far detaching a volume is.
@@ -297,11 +361,13 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
 }
 
 /// All routes.
-pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
+pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
+    let (guard, live) = (Arc::clone(&page.guard), Arc::clone(&page.live));
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/flush", post(flush_all))
         .route("/v1/volumes/{name}", get(volume_status).patch(change))
+        .route("/v1/volumes/{name}/settings", get(settings))
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
         .merge(pools::router())
@@ -309,9 +375,11 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         .route("/openapi.json", get(description))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
+        .merge(page::routes())
+        .with_state(Routed { server, live })
+        .merge(live_routes::routes(page))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(server)
         .layer(middleware::from_fn_with_state(guard, guarded))
 }
 
@@ -323,6 +391,12 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         flush_all,
         volume_status,
         change,
+        settings,
+        live_routes::history,
+        live_routes::events,
+        live_routes::session,
+        live_routes::sign_in,
+        live_routes::sign_out,
         flush,
         detach,
         detach_progress,

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
-use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed};
+use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed, SettingStatus};
 
 #[derive(Debug, Default)]
 struct State {
@@ -143,6 +143,16 @@ impl Managed for Fake {
             return Ok(DetachProgress { state: DetachState::Attached, ..DetachProgress::default() });
         }
         Ok(DetachProgress { state: DetachState::Detaching, dirty_blocks: 7, destaged_blocks: 3 })
+    }
+
+    fn settings(&self, name: &str) -> Result<Vec<SettingStatus>, ManageError> {
+        self.volume(name)?;
+        let setting = |setting: &'static Setting| SettingStatus {
+            name: setting.name().to_owned(),
+            value: setting.parameter.default.to_owned(),
+            ..SettingStatus::default()
+        };
+        Ok(Setting::settable().map(setting).collect())
     }
 
     fn set(&self, name: &str, changes: &Settings) -> Result<(), ManageError> {

@@ -4,6 +4,7 @@
 
 mod client;
 mod fake;
+mod page;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,5 @@
 //! The routes of pools, their disks and their logical disks.
 
-use std::sync::Arc;
-
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::StatusCode;
@@ -12,7 +10,7 @@ use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
-use super::{Answer, ErrorBody, Failure, Server, blocking, body};
+use super::{Answer, ErrorBody, Failure, Routed, Server, blocking, body};
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, Pools};
 
 type Names<T> = Result<Path<T>, PathRejection>;
@@ -247,7 +245,7 @@ pub(super) async fn map_of_logical_disk(
     blocking(server, move |server| pools(server)?.map(&pool, &name)).await.map(Json)
 }
 
-pub(super) fn router() -> Router<Arc<dyn Managed>> {
+pub(super) fn router() -> Router<Routed> {
     Router::new()
         .route("/v1/disks", get(machine_disks))
         .route("/v1/pools", get(all_pools))

@@ -1,0 +1,291 @@
+//! What the figures of each volume were lately: by the second, the minute and the half hour, in bounded memory.
+//!
+//! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a percentile of a minute
+//! is of that minute and no mean of means.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use flashwise_engine::status::{LatencyBucket, VolumeStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// How far back the history is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum Range {
+    /// The last 15 minutes, by the second.
+    #[default]
+    #[serde(rename = "15min")]
+    Minutes,
+    /// The last 24 hours, by the minute.
+    #[serde(rename = "24h")]
+    Day,
+    /// The last 30 days, by the half hour.
+    #[serde(rename = "30d")]
+    Month,
+}
+
+impl Range {
+    const ALL: [Range; 3] = [Range::Minutes, Range::Day, Range::Month];
+
+    /// Seconds from one point to the next, and most points that are kept.
+    fn extent(self) -> (u64, usize) {
+        match self {
+            Range::Minutes => (1, 15 * 60),
+            Range::Day => (60, 24 * 60),
+            Range::Month => (30 * 60, 30 * 48),
+        }
+    }
+}
+
+/// What a client asks of the history.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Query {
+    /// How far back: `15min` (the default), `24h` or `30d`.
+    #[serde(default)]
+    pub range: Range,
+}
+
+/// One volume's figures, from the oldest to the newest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct Past {
+    /// Seconds from one point to the next, where the server ran.
+    pub step_seconds: u64,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// What a volume did in one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub struct Point {
+    /// The end of the step, in seconds since 1970.
+    pub time_seconds: u64,
+    /// Reads that were answered, per second.
+    pub reads_per_second: f64,
+    /// Writes that were answered, per second.
+    pub writes_per_second: f64,
+    /// Bytes that clients read, per second.
+    pub read_bytes_per_second: f64,
+    /// Bytes that clients wrote, per second.
+    pub written_bytes_per_second: f64,
+    /// Bytes written to flash for any cause, per second.
+    pub flash_written_bytes_per_second: f64,
+    /// Reads served from RAM or flash, 0 to 1; absent where nothing was read.
+    pub read_hit_ratio: Option<f64>,
+    /// Median of the reads and writes of this step, interpolated between the bounds of the metrics' histogram; absent where there were none.
+    pub latency_p50_us: Option<f64>,
+    /// Their 99th percentile, in the same way.
+    pub latency_p99_us: Option<f64>,
+    /// Bytes on flash or in RAM that are newer than the backend's, at the end of the step.
+    pub dirty_bytes: u64,
+}
+
+/// The counters of a volume at a moment.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    time_seconds: u64,
+    reads: u64,
+    writes: u64,
+    read_blocks: u64,
+    written_blocks: u64,
+    read_hits: u64,
+    flash_written_bytes: u64,
+    dirty_bytes: u64,
+    latencies: Vec<LatencyBucket>,
+}
+
+const BLOCK_BYTES: f64 = flashwise_core::format::BLOCK_BYTES as f64;
+
+impl Look {
+    fn at(time_seconds: u64, status: &VolumeStatus) -> Look {
+        let of = |name: &str| status.latencies.iter().find(|latency| latency.operation == name);
+        let count = |name| of(name).map_or(0, |latency| latency.count);
+        let mut latencies: Vec<LatencyBucket> = of("read").map(|latency| latency.buckets.clone()).unwrap_or_default();
+        for bucket in of("write").iter().flat_map(|latency| &latency.buckets) {
+            match latencies.iter_mut().find(|other| other.us_max == bucket.us_max) {
+                Some(other) => other.count += bucket.count,
+                None => latencies.push(*bucket),
+            }
+        }
+        Look {
+            time_seconds,
+            reads: count("read"),
+            writes: count("write"),
+            read_blocks: status.read_blocks,
+            written_blocks: status.written_blocks,
+            read_hits: status.ram_read_hits + status.flash_read_hits,
+            flash_written_bytes: status.flash_written_bytes,
+            dirty_bytes: status.dirty_bytes,
+            latencies,
+        }
+    }
+
+    /// What happened from an earlier look to this one.
+    fn since(&self, before: &Look) -> Point {
+        let seconds = self.time_seconds.saturating_sub(before.time_seconds).max(1) as f64;
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let read_blocks = self.read_blocks.saturating_sub(before.read_blocks);
+        let hits = self.read_hits.saturating_sub(before.read_hits);
+        let count_before =
+            |us_max| before.latencies.iter().find(|bucket| bucket.us_max == us_max).map_or(0, |b| b.count);
+        let latencies: Vec<LatencyBucket> = self
+            .latencies
+            .iter()
+            .map(|&LatencyBucket { us_max, count }| LatencyBucket {
+                us_max,
+                count: count.saturating_sub(count_before(us_max)),
+            })
+            .collect();
+        Point {
+            time_seconds: self.time_seconds,
+            reads_per_second: rate(self.reads, before.reads),
+            writes_per_second: rate(self.writes, before.writes),
+            read_bytes_per_second: rate(self.read_blocks, before.read_blocks) * BLOCK_BYTES,
+            written_bytes_per_second: rate(self.written_blocks, before.written_blocks) * BLOCK_BYTES,
+            flash_written_bytes_per_second: rate(self.flash_written_bytes, before.flash_written_bytes),
+            read_hit_ratio: (read_blocks > 0).then(|| (hits as f64 / read_blocks as f64).min(1.0)),
+            latency_p50_us: quantile(&latencies, 0.5),
+            latency_p99_us: quantile(&latencies, 0.99),
+            dirty_bytes: self.dirty_bytes,
+        }
+    }
+}
+
+/// The value below which this share of what was counted lies, even between the bounds of its bucket.
+fn quantile(buckets: &[LatencyBucket], share: f64) -> Option<f64> {
+    let all: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+    let wanted = all as f64 * share;
+    let (mut below, mut bound_us) = (0.0, 0.0);
+    for bucket in buckets.iter().filter(|_| all > 0) {
+        let (count, us_max) = (bucket.count as f64, bucket.us_max as f64);
+        if count > 0.0 && below + count >= wanted {
+            return Some(bound_us + (us_max - bound_us) * (wanted - below) / count);
+        }
+        (below, bound_us) = (below + count, us_max);
+    }
+    None
+}
+
+#[derive(Debug, Default)]
+struct Series {
+    last: Look,
+    points: VecDeque<Point>,
+}
+
+/// The history of all volumes.
+#[derive(Debug, Default)]
+pub struct History {
+    /// By the volume's name, one for each range.
+    volumes: Mutex<HashMap<String, [Series; Range::ALL.len()]>>,
+}
+
+impl History {
+    /// Looks at the volumes; to be called once a second.
+    pub fn look(&self, time_seconds: u64, volumes: &[VolumeStatus]) {
+        let mut histories = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        for status in volumes {
+            let now = Look::at(time_seconds, status);
+            let is_new = !histories.contains_key(&status.name);
+            let history = histories.entry(status.name.clone()).or_default();
+            for (series, range) in history.iter_mut().zip(Range::ALL) {
+                let (step_seconds, points_max) = range.extent();
+                if is_new {
+                    series.last = now.clone();
+                } else if time_seconds >= series.last.time_seconds + step_seconds {
+                    if series.points.len() == points_max {
+                        series.points.pop_front();
+                    }
+                    series.points.push_back(now.since(&series.last));
+                    series.last = now.clone();
+                }
+            }
+        }
+    }
+
+    /// The past of a volume; empty where it was not looked at twice yet.
+    pub fn of(&self, volume: &str, range: Range) -> Past {
+        let histories = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let points = histories.get(volume).map(|history| history[range as usize].points.iter().copied().collect());
+        Past { step_seconds: range.extent().0, points: points.unwrap_or_default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_engine::status::LatencyStatus;
+
+    use super::*;
+
+    fn status(seconds: u64) -> VolumeStatus {
+        // Each second: 10 reads of two blocks, 15 of the 20 hits, of which 9 take 20 us at most and one 200 us; 4 writes of one block.
+        let bucket = |us_max, count| LatencyBucket { us_max, count: count * seconds };
+        let latency = |operation: &str, count, buckets| LatencyStatus {
+            operation: operation.to_owned(),
+            count: count * seconds,
+            buckets,
+            ..LatencyStatus::default()
+        };
+        VolumeStatus {
+            name: "one".to_owned(),
+            read_blocks: 20 * seconds,
+            written_blocks: 4 * seconds,
+            ram_read_hits: 5 * seconds,
+            flash_read_hits: 10 * seconds,
+            flash_written_bytes: 8192 * seconds,
+            dirty_bytes: seconds,
+            latencies: vec![
+                latency("read", 10, vec![bucket(10, 0), bucket(20, 9), bucket(200, 1)]),
+                latency("write", 4, vec![bucket(10, 4), bucket(20, 0), bucket(200, 0)]),
+            ],
+            ..VolumeStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_point_is_what_its_own_step_did() {
+        let history = History::default();
+        (100..=221).for_each(|time| history.look(time, &[status(time)]));
+        let Past { step_seconds, points } = history.of("one", Range::Minutes);
+        assert_eq!((step_seconds, points.len()), (1, 121));
+        // Half of 14 is 7: 4 up to 10 us, 3 of the 9 between 10 and 20. 99 % is 13.86: the last of them, 0.86 of the way from 20 to 200.
+        let expected = Point {
+            time_seconds: 221,
+            reads_per_second: 10.0,
+            writes_per_second: 4.0,
+            read_bytes_per_second: 81_920.0,
+            written_bytes_per_second: 16_384.0,
+            flash_written_bytes_per_second: 8192.0,
+            read_hit_ratio: Some(0.75),
+            latency_p50_us: Some(10.0 + 10.0 * 3.0 / 9.0),
+            latency_p99_us: Some(20.0 + 180.0 * (14.0 * 0.99 - 13.0)),
+            dirty_bytes: 221,
+        };
+        assert_eq!(points.last(), Some(&expected));
+        let minutes = history.of("one", Range::Day).points;
+        assert_eq!(minutes.iter().map(|point| point.time_seconds).collect::<Vec<_>>(), [160, 220]);
+        assert_eq!((minutes[1].reads_per_second, minutes[1].read_hit_ratio), (10.0, Some(0.75)));
+        assert_eq!(history.of("one", Range::Month).points, []);
+        assert_eq!(history.of("two", Range::Day).points, []);
+    }
+
+    #[test]
+    fn a_step_without_requests_has_neither_hits_nor_latencies() {
+        let history = History::default();
+        for time in [7, 8] {
+            history.look(time, &[status(5)]);
+        }
+        let point = history.of("one", Range::Minutes).points[0];
+        assert_eq!((point.read_hit_ratio, point.latency_p50_us, point.latency_p99_us), (None, None, None));
+        assert_eq!((point.reads_per_second, point.dirty_bytes), (0.0, 5));
+    }
+
+    #[test]
+    fn the_oldest_points_leave() {
+        let history = History::default();
+        (0..2000).for_each(|time| history.look(time, &[status(time)]));
+        let points = history.of("one", Range::Minutes).points;
+        assert_eq!((points.len(), points[0].time_seconds), (900, 1100));
+    }
+}

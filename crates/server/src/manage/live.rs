@@ -1,0 +1,119 @@
+//! What a page that is open sees: the status of each second and what happened, as a stream of events.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use flashwise_engine::status::{ServerStatus, VolumeState};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+use utoipa::ToSchema;
+
+use super::Managed;
+use super::history::History;
+
+/// How often the volumes are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Most events that are kept; the oldest leave.
+const EVENTS_MAX: usize = 1000;
+
+/// Something that happened, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Event {
+    /// Rises by one from event to event.
+    pub number: u64,
+    /// When, in seconds since 1970.
+    pub time_seconds: u64,
+    /// The volume that it happened to; absent for the server as a whole.
+    pub volume: Option<String>,
+    /// What happened.
+    pub text: String,
+}
+
+/// What is known of the last days.
+#[derive(Debug)]
+pub struct Live {
+    /// The figures of each volume over time.
+    pub history: History,
+    events: Mutex<VecDeque<Event>>,
+    now: watch::Sender<Arc<ServerStatus>>,
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live { history: History::default(), events: Mutex::default(), now: watch::Sender::new(Arc::default()) }
+    }
+}
+
+impl Live {
+    /// Takes down what happened.
+    pub fn happened(&self, volume: Option<&str>, text: impl Into<String>) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = events.back().map_or(1, |event| event.number + 1);
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(Event {
+            number,
+            time_seconds: seconds(),
+            volume: volume.map(str::to_owned),
+            text: text.into(),
+        });
+    }
+
+    /// What happened after the event of that number, oldest first.
+    pub fn events_after(&self, number: u64) -> Vec<Event> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.iter().filter(|event| event.number > number).cloned().collect()
+    }
+
+    /// The status once a second.
+    pub fn watch(&self) -> watch::Receiver<Arc<ServerStatus>> {
+        self.now.subscribe()
+    }
+
+    /// Looks at what is managed once a second, for as long as the runtime runs this.
+    pub async fn look(self: Arc<Live>, server: Arc<dyn Managed>) {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut states = HashMap::new();
+        loop {
+            ticks.tick().await;
+            let asked = Arc::clone(&server);
+            // A panic is in the answers of those who ask as well; the next second may be better.
+            let Ok(status) = tokio::task::spawn_blocking(move || asked.status()).await else { continue };
+            self.history.look(seconds(), &status.volumes);
+            for volume in &status.volumes {
+                let before = states.insert(volume.name.clone(), volume.state);
+                if before.unwrap_or(VolumeState::Ok) != volume.state {
+                    let reason = volume.state_reason.iter().map(|reason| format!(": {reason}"));
+                    self.happened(
+                        Some(&volume.name),
+                        format!("The state is {}{}", volume.state, reason.collect::<String>()),
+                    );
+                }
+            }
+            self.now.send_replace(Arc::new(status));
+        }
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_and_the_oldest_leave() {
+        let live = Live::default();
+        (0..EVENTS_MAX + 2).for_each(|event| live.happened(Some("one"), format!("event {event}")));
+        let all = live.events_after(0);
+        assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (EVENTS_MAX, 3, "event 2"));
+        let last = live.events_after(EVENTS_MAX as u64 + 1);
+        assert_eq!((last.len(), last[0].number), (1, EVENTS_MAX as u64 + 2));
+    }
+}

@@ -1,0 +1,201 @@
+//! The routes that the page lives on: who is signed in, what happens, and how the figures were.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query as UrlQuery, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{self, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures_util::stream::{self, Stream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use utoipa::ToSchema;
+
+use super::guard::Guard;
+use super::history::{Past, Query};
+use super::live::{Event, Live};
+use super::routes::{Answer, ErrorBody, Failure, Name};
+use flashwise_engine::status::ServerStatus;
+
+/// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
+const FOLLOWERS_MAX: usize = 32;
+/// Whoever gives a wrong token waits for this long.
+const WRONG_TOKEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// What these routes answer from.
+#[derive(Clone)]
+pub struct Page {
+    pub live: Arc<Live>,
+    pub guard: Arc<Guard>,
+    pub stopping: watch::Receiver<bool>,
+    followers: Arc<Semaphore>,
+}
+
+impl Page {
+    pub fn new(live: Arc<Live>, guard: Arc<Guard>, stopping: watch::Receiver<bool>) -> Page {
+        Page { live, guard, stopping, followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)) }
+    }
+}
+
+/// Whether somebody has to sign in, and has.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Session {
+    /// Whether the API asks for a token.
+    token_needed: bool,
+    /// Whether this request may see the server: it bears the token or the cookie of a session, or none is needed.
+    signed_in: bool,
+}
+
+/// What one signs in with.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignIn {
+    /// The token of the management API.
+    token: String,
+}
+
+/// Whether this request is signed in; needs no token.
+#[utoipa::path(
+    get,
+    path = "/v1/session",
+    security(()),
+    responses((status = 200, description = "What was asked for", body = Session))
+)]
+pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Session> {
+    let token_needed = page.guard.token.is_some();
+    Json(Session { token_needed, signed_in: page.guard.admits(&headers) })
+}
+
+/// Signs in for twelve hours: the answer's cookie stands for the token. Needs no other token.
+#[utoipa::path(
+    post,
+    path = "/v1/session",
+    security(()),
+    request_body = SignIn,
+    responses(
+        (status = 204, description = "The cookie is in `Set-Cookie`"),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 401, description = "The token is wrong", body = ErrorBody),
+    )
+)]
+pub async fn sign_in(State(page): State<Page>, given: Result<Json<SignIn>, JsonRejection>) -> Answer<Response> {
+    let Json(SignIn { token }) = given.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+    if !page.guard.is_token(token.as_bytes()) {
+        tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
+        return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));
+    }
+    let cookie = page.guard.sessions.begin();
+    let cookie = cookie.map_err(|error| {
+        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the system gives no random numbers: {error}"))
+    })?;
+    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+}
+
+/// Signs out.
+#[utoipa::path(
+    delete,
+    path = "/v1/session",
+    responses((status = 204, description = "It is done"))
+)]
+pub async fn sign_out(State(page): State<Page>, headers: HeaderMap) -> Response {
+    (StatusCode::NO_CONTENT, [(SET_COOKIE, page.guard.sessions.end(&headers))]).into_response()
+}
+
+/// How a volume's figures were lately.
+#[utoipa::path(
+    get,
+    path = "/v1/volumes/{name}/history",
+    params(("name" = String, Path, description = "The volume"), Query),
+    responses(
+        (status = 200, description = "What was asked for", body = Past),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+    )
+)]
+pub async fn history(
+    State(page): State<Page>,
+    name: Name,
+    query: Result<UrlQuery<Query>, QueryRejection>,
+) -> Answer<Json<Past>> {
+    let wrong = |text| Failure::new(StatusCode::BAD_REQUEST, text);
+    let Path(name) = name.map_err(|error| wrong(error.body_text()))?;
+    let UrlQuery(Query { range }) = query.map_err(|error| wrong(error.body_text()))?;
+    Ok(Json(page.live.history.of(&name, range)))
+}
+
+/// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each thing that happens,
+/// beginning with those of late.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    responses(
+        (status = 200, description = "A stream of events, until the client or the server ends it", content_type = "text/event-stream", body = Event),
+        (status = 503, description = "Too many follow the server", body = ErrorBody),
+    )
+)]
+pub async fn events(State(page): State<Page>) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+    let permit = Arc::clone(&page.followers).try_acquire_owned().map_err(|_| {
+        let error = format!("{FOLLOWERS_MAX} clients follow the server already, which is the most");
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    })?;
+    let follower = Follower {
+        status: page.live.watch(),
+        stopping: page.stopping,
+        live: page.live,
+        told: 0,
+        waiting: Vec::new(),
+        _permit: permit,
+    };
+    Ok(Sse::new(stream::unfold(follower, Follower::next)))
+}
+
+/// Somebody who follows the server.
+struct Follower {
+    live: Arc<Live>,
+    status: watch::Receiver<Arc<ServerStatus>>,
+    stopping: watch::Receiver<bool>,
+    /// The number of the last event that it was told of.
+    told: u64,
+    /// What it is told of next, last first.
+    waiting: Vec<Event>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// What it is told next, and who is told the rest; none when the server stops.
+    async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Follower)> {
+        loop {
+            if let Some(event) = self.waiting.pop() {
+                self.told = event.number;
+                return Some((Ok(written("happened", &event)), self));
+            }
+            tokio::select! {
+                changed = self.status.changed() => changed.ok()?,
+                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+            }
+            self.waiting = self.live.events_after(self.told);
+            self.waiting.reverse();
+            let status = Arc::clone(&self.status.borrow_and_update());
+            return Some((Ok(written("status", &*status)), self));
+        }
+    }
+}
+
+fn written(name: &str, value: &impl Serialize) -> sse::Event {
+    // These are structures of numbers and text, which JSON has.
+    sse::Event::default().event(name).json_data(value).unwrap_or_default()
+}
+
+/// The routes.
+pub fn routes(page: Page) -> Router {
+    Router::new()
+        .route("/v1/session", get(session).post(sign_in).delete(sign_out))
+        .route("/v1/events", get(events))
+        .route("/v1/volumes/{name}/history", get(history))
+        .with_state(page)
+}

@@ -1,0 +1,104 @@
+// The page: signs in, follows the server, and shows the view that the address names.
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { html, Message } from "./parts.mjs";
+import { ask, follow } from "./server.mjs";
+import { Overview } from "./overview.mjs";
+import { Volume } from "./volume.mjs";
+import { Clients, Events } from "./lists.mjs";
+
+const EVENTS_MAX = 1000;
+
+function useView() {
+  const [view, setView] = useState(location.hash);
+  useEffect(() => {
+    const changed = () => setView(location.hash);
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return view.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+}
+
+function SignIn({ done }) {
+  const [failed, setFailed] = useState(null);
+  const submit = async event => {
+    event.preventDefault();
+    try {
+      await ask("POST", "/v1/session", { token: new FormData(event.target).get("token") });
+      done();
+    } catch (error) {
+      setFailed(error.message);
+    }
+  };
+  return html`<main id="main"><h1>flashwise</h1>
+    <form onSubmit=${submit}>
+      <p><label>Token of the management API <input type="password" name="token" autocomplete="current-password" required /></label></p>
+      ${failed && html`<${Message} text=${failed} bad=${true} />`}
+      <p class="buttons"><button type="submit" class="act">Sign in</button></p>
+    </form>
+  </main>`;
+}
+
+function Shown({ view, status, events }) {
+  const [name, which] = view;
+  if (name === "volume") {
+    const volume = status.volumes.find(volume => volume.name === which);
+    return volume ? html`<${Volume} volume=${volume} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
+  }
+  if (name === "clients") return html`<${Clients} status=${status} />`;
+  if (name === "events") return html`<${Events} events=${events} />`;
+  return html`<${Overview} status=${status} />`;
+}
+
+function App() {
+  const [session, setSession] = useState(null);
+  const [status, setStatus] = useState(null);
+  const [events, setEvents] = useState([]);
+  const [lost, setLost] = useState(false);
+  const view = useView();
+  const open = () => ask("GET", "/v1/session").then(setSession, () => setLost(true));
+  useEffect(() => void open(), []);
+  const signedIn = session && session.signed_in;
+  useEffect(() => {
+    if (!signedIn) return undefined;
+    return follow({
+      status: status => {
+        setStatus(status);
+        setLost(false);
+      },
+      happened: event => setEvents(events => (events.some(other => other.number === event.number) ? events : [...events.slice(1 - EVENTS_MAX), event])),
+      lost: () => {
+        setLost(true);
+        // Perhaps the server knows this session no more.
+        open();
+      },
+    });
+  }, [signedIn]);
+  const key = view.join("/");
+  useEffect(() => {
+    document.title = `${view[1] ?? view[0] ?? ""} ${view[0] ? "- " : ""}flashwise`.trim();
+  }, [key]);
+  if (session && !signedIn) return html`<${SignIn} done=${open} />`;
+  if (!status) return html`<main id="main"><h1>flashwise</h1>${lost ? html`<${Message} bad=${true} text="The server does not answer." />` : html`<p>Loading.</p>`}</main>`;
+  const item = (path, text) => html`<a href=${`#/${path.map(encodeURIComponent).join("/")}`} aria-current=${path.join("/") === (key || "overview") ? "page" : undefined}>${text}</a>`;
+  const signOut = () => ask("DELETE", "/v1/session").then(() => location.reload());
+  return html`<a class="skip" href="#main" onClick=${event => {
+      event.preventDefault();
+      document.getElementById("view-title")?.focus();
+    }}>Skip to the contents</a>
+    <header><h1>flashwise</h1>
+      <nav aria-label="Views">
+        ${item(["overview"], "Overview")}
+        ${status.volumes.map(volume => item(["volume", volume.name], volume.name))}
+        ${item(["clients"], "Clients")}
+        ${item(["events"], "Events")}
+      </nav>
+      ${session?.token_needed && html`<button type="button" onClick=${signOut}>Sign out</button>`}
+    </header>
+    <main id="main">
+      ${lost && html`<${Message} bad=${true} text="The server does not answer. What is shown is old." />`}
+      <${Shown} key=${key} view=${view} status=${status} events=${events} />
+    </main>`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,47 @@
+// Numbers as people read them.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** @param {number} value three significant digits, without an exponent */
+function short(value) {
+  if (value === 0) return "0";
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 3) });
+}
+
+/** @param {number} bytes */
+export function bytes(bytes) {
+  let unit = 0;
+  while (Math.abs(bytes) >= 1024 && unit < UNITS.length - 1) {
+    bytes /= 1024;
+    unit += 1;
+  }
+  return `${short(bytes)} ${UNITS[unit]}`;
+}
+
+/** @param {number} value */
+export const count = value => Math.round(value).toLocaleString("en");
+
+/** @param {number} value @returns {string} a rate per second */
+export const rate = value => (value < 10 ? short(value) : count(value));
+
+/** @param {?number} share */
+export const percent = share => (share == null ? "none" : `${(share * 100).toFixed(1)} %`);
+
+/** @param {?number} us */
+export function micros(us) {
+  if (us == null) return "none";
+  if (us < 1000) return `${short(us)} us`;
+  return us < 1e6 ? `${short(us / 1000)} ms` : `${short(us / 1e6)} s`;
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  for (const [unit, length] of /** @type {[string, number][]} */ ([["days", 86400], ["h", 3600], ["min", 60]])) {
+    if (seconds >= 2 * length) return `${count(seconds / length)} ${unit}`;
+  }
+  return `${count(seconds)} s`;
+}
+
+/** @param {number} seconds since 1970 */
+export const time = seconds => new Date(seconds * 1000).toLocaleString(undefined, { dateStyle: "short", timeStyle: "medium" });

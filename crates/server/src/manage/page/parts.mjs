@@ -1,0 +1,76 @@
+// What the views are made of.
+import { h } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import htm from "htm";
+
+export const html = htm.bind(h);
+
+/** A table with a caption, which scrolls by itself where it is too wide. */
+export function Table({ caption, head, rows, empty }) {
+  if (rows.length === 0) return html`<p>${empty}</p>`;
+  return html`<div class="scroll" role="region" tabindex="0" aria-label=${caption}>
+    <table>
+      <caption>${caption}</caption>
+      <thead><tr>${head.map(text => html`<th scope="col">${text}</th>`)}</tr></thead>
+      <tbody>${rows.map(([first, ...rest]) => html`<tr><th scope="row">${first}</th>${rest.map(cell => html`<td>${cell}</td>`)}</tr>`)}</tbody>
+    </table>
+  </div>`;
+}
+
+/** Figures with their names, as a list. */
+export function Figures({ of }) {
+  return html`<dl class="figures">
+    ${of.map(([name, value, note]) => html`<div><dt>${name}</dt><dd>${value}${note && html`<small>${note}</small>`}</dd></div>`)}
+  </dl>`;
+}
+
+/** What a volume is in, in words and not in colour alone. */
+export function State({ state }) {
+  const good = state === "ok";
+  return html`<span class=${good ? "state good" : "state bad"}>${good ? "✓" : "!"} ${state}</span>`;
+}
+
+/** A message that screen readers say. */
+export function Message({ text, bad }) {
+  return html`<p class=${bad ? "message bad" : "message"} role=${bad ? "alert" : "status"}>${text}</p>`;
+}
+
+/**
+ * What will happen, before it does. Where it cannot be taken back, the name has to be typed.
+ * `plan` is asked of the server: {does: string[], destroys: boolean}.
+ */
+export function Confirm({ title, plan, name, act, close }) {
+  const dialog = useRef(null);
+  const [typed, setTyped] = useState("");
+  const [failed, setFailed] = useState(null);
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    dialog.current.showModal();
+  }, []);
+  const submit = async event => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await act();
+      dialog.current.close();
+    } catch (error) {
+      setFailed(error.message);
+      setBusy(false);
+    }
+  };
+  const ready = !plan.destroys || typed === name;
+  return html`<dialog ref=${dialog} aria-labelledby="confirm-title" onClose=${close}>
+    <form onSubmit=${submit}>
+      <h2 id="confirm-title">${title}</h2>
+      <ul>${plan.does.map(text => html`<li>${text}</li>`)}</ul>
+      ${plan.destroys &&
+      html`<p><label>To go on, type the name of the volume, <strong>${name}</strong>
+        <input name="typed" autocomplete="off" value=${typed} onInput=${event => setTyped(event.target.value)} /></label></p>`}
+      ${failed && html`<${Message} text=${failed} bad=${true} />`}
+      <p class="buttons">
+        <button type="button" onClick=${() => dialog.current.close()}>Cancel</button>
+        <button type="submit" class="act" disabled=${!ready || busy}>${title}</button>
+      </p>
+    </form>
+  </dialog>`;
+}

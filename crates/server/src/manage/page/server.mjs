@@ -1,0 +1,51 @@
+// How the page talks to the server: the routes of docs/api.md, and nothing else.
+
+/** What went wrong, with the server's own words. */
+export class Failure extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/**
+ * Asks one route.
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body] sent as JSON
+ * @returns {Promise<any>} the JSON of the answer, or null where there is none
+ */
+export async function ask(method, path, body) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method,
+      credentials: "same-origin",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Failure(0, "The server does not answer.");
+  }
+  const text = await answer.text();
+  const json = text && answer.headers.get("content-type")?.startsWith("application/json") ? JSON.parse(text) : null;
+  if (!answer.ok) throw new Failure(answer.status, json?.error ?? `The server answered ${answer.status}.`);
+  return json;
+}
+
+/** The path of a volume. @param {string} name */
+export const pathOf = name => `/v1/volumes/${encodeURIComponent(name)}`;
+
+/**
+ * Follows the server: its status each second, and what happens.
+ * @param {{ status(status: any): void, happened(event: any): void, lost(): void }} to
+ * @returns {() => void} stops it
+ */
+export function follow(to) {
+  const source = new EventSource("/v1/events");
+  source.addEventListener("status", event => to.status(JSON.parse(event.data)));
+  source.addEventListener("happened", event => to.happened(JSON.parse(event.data)));
+  source.addEventListener("error", () => to.lost());
+  return () => source.close();
+}

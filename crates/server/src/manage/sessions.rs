@@ -1,0 +1,124 @@
+//! Who is signed in to the page: a token is given once, and a cookie stands for it from then on.
+//!
+//! The cookie is a random number of 256 bits, of which only a hash is kept, for twelve hours. Scripts cannot read it (`HttpOnly`), and
+//! browsers do not send it with requests that other sites cause (`SameSite=Strict`).
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE;
+use rustix::rand::{GetRandomFlags, getrandom};
+use sha2::{Digest, Sha256};
+
+/// The cookie's name.
+const NAME: &str = "flashwise";
+/// How long one is signed in.
+const LIFETIME: Duration = Duration::from_secs(12 * 3600);
+/// Most who are signed in; the one who has been for longest is signed out.
+const SESSIONS_MAX: usize = 256;
+
+type Hash = [u8; 32];
+
+/// Those who are signed in.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// When each began, by the hash of its cookie.
+    begun: Mutex<HashMap<Hash, Instant>>,
+}
+
+impl Sessions {
+    fn begun(&self) -> std::sync::MutexGuard<'_, HashMap<Hash, Instant>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Signs in, and gives the header `Set-Cookie` that says so.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn begin(&self) -> io::Result<String> {
+        let mut random = [0; 32];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let cookie: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut begun = self.begun();
+        begun.retain(|_, begun| begun.elapsed() < LIFETIME);
+        if begun.len() == SESSIONS_MAX
+            && let Some(oldest) = begun.iter().min_by_key(|(_, begun)| **begun).map(|(hash, _)| *hash)
+        {
+            begun.remove(&oldest);
+        }
+        begun.insert(hash(&cookie), Instant::now());
+        Ok(format!("{NAME}={cookie}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict", LIFETIME.as_secs()))
+    }
+
+    /// Whether a request comes from somebody who is signed in.
+    pub fn knows(&self, headers: &HeaderMap) -> bool {
+        let begun = self.begun();
+        cookies(headers).any(|cookie| begun.get(&hash(cookie)).is_some_and(|begun| begun.elapsed() < LIFETIME))
+    }
+
+    /// Signs out whoever sent this request, and gives the header `Set-Cookie` that says so.
+    pub fn end(&self, headers: &HeaderMap) -> String {
+        let mut begun = self.begun();
+        for cookie in cookies(headers) {
+            begun.remove(&hash(cookie));
+        }
+        format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
+    }
+
+    /// Signs everybody out: the token is another one.
+    pub fn end_all(&self) {
+        self.begun().clear();
+    }
+}
+
+fn hash(cookie: &str) -> Hash {
+    Sha256::digest(cookie).into()
+}
+
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(|&(name, _)| name == NAME).map(|(_, cookie)| cookie)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(cookie: &str) -> HeaderMap {
+        HeaderMap::from_iter([(COOKIE, cookie.parse().unwrap())])
+    }
+
+    #[test]
+    fn who_signed_in_is_known_until_signed_out() {
+        let sessions = Sessions::default();
+        let set = sessions.begin().unwrap();
+        let (cookie, attributes) = set.split_once(';').unwrap();
+        assert_eq!(attributes, " Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
+        assert_eq!(cookie.len(), "flashwise=".len() + 64);
+        assert!(sessions.knows(&sent(cookie)) && sessions.knows(&sent(&format!("other=1; {cookie}"))));
+        let other = sessions.begin().unwrap();
+        assert_ne!(other, set);
+        for wrong in ["", "flashwise=", "flashwise", "flashwise=00", &cookie[..cookie.len() - 1], &format!("x{cookie}")]
+        {
+            assert!(!sessions.knows(&sent(wrong)), "{wrong}");
+        }
+        sessions.end(&sent(cookie));
+        assert!(!sessions.knows(&sent(cookie)));
+        assert!(sessions.knows(&sent(other.split_once(';').unwrap().0)));
+        sessions.end_all();
+        assert!(!sessions.knows(&sent(other.split_once(';').unwrap().0)));
+    }
+
+    #[test]
+    fn the_longest_signed_in_leave_where_there_are_too_many() {
+        let sessions = Sessions::default();
+        let all: Vec<String> = (0..=SESSIONS_MAX).map(|_| sessions.begin().unwrap()).collect();
+        let known = |set: &String| sessions.knows(&sent(set.split_once(';').unwrap().0));
+        assert!(!known(&all[0]));
+        assert!(all[1..].iter().all(known));
+    }
+}
