@@ -8,7 +8,6 @@ mod check;
 mod detach;
 mod endurance;
 mod failure;
-mod given;
 mod help;
 mod input;
 mod lifetime;

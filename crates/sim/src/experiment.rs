@@ -36,7 +36,7 @@ use crate::wlfc::System;
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct Case {
     /// Position of the trace among the traces.
     pub trace: usize,
     /// The policy or algorithm.
@@ -75,7 +75,7 @@ pub struct Log {
 }
 
 /// Devices of an array around the cache: what latency and lifetime are reckoned with, and what requests may wait for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Devices {
     /// The devices. How large they are, cache and trace say.
     pub model: ArrayModel,
@@ -85,12 +85,12 @@ pub struct Devices {
     pub arrivals: Arrivals,
 }
 
-/// What all jobs of a simulation share.
+/// What all cases of a simulation share.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Where cached blocks lie.
     pub layout: Layout,
-    /// The array around the cache, if one is simulated. A job with a rule has one: rules have to know it.
+    /// The array around the cache, if one is simulated. A case with a rule has one: rules have to know it.
     pub devices: Option<Devices>,
     /// How to count.
     pub counting: Counting,
@@ -105,11 +105,11 @@ pub struct Flash {
     pub counts: endurance::Counts,
 }
 
-/// What came of a job.
+/// What came of a case.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The job.
-    pub job: Job,
+    /// The case.
+    pub case: Case,
     /// The array, as large as cache and trace make it, if one was simulated.
     pub setting: Option<Setting>,
     /// The flash, if one was simulated.
@@ -130,7 +130,7 @@ impl Run {
 
     /// How blocks lie on flash: `log`, or as the algorithm has them.
     pub fn layout(&self) -> &'static str {
-        if self.whole.is_some() { "log" } else { self.job.algorithm.layout() }
+        if self.whole.is_some() { "log" } else { self.case.algorithm.layout() }
     }
 }
 
@@ -154,40 +154,40 @@ pub enum ExperimentError {
 const MEANINGLESS: [(&str, Combined, &str); 7] = [
     (
         "an admission rule",
-        |job, _| job.admission.is_some() && job.algorithm.offline(),
+        |case, _| case.admission.is_some() && case.algorithm.offline(),
         "an algorithm that knows the future decides itself what to take in; a rule can only make it worse",
     ),
     (
         "an admission rule",
-        |job, _| job.admission.is_some() && matches!(job.algorithm.method(), Method::ContainerPolicy(_)),
+        |case, _| case.admission.is_some() && matches!(case.algorithm.method(), Method::ContainerPolicy(_)),
         "a container policy decides itself what to take in",
     ),
     (
         "arrivals",
-        |job, experiment| experiment.waits() && job.algorithm.offline(),
+        |case, experiment| experiment.waits() && case.algorithm.offline(),
         "what an algorithm that knows the future decides is a bound for hits and wear, not for waiting",
     ),
     (
         "--epoch",
-        |job, experiment| experiment.counting.epoch.is_some() && job.algorithm.offline(),
+        |case, experiment| experiment.counting.epoch.is_some() && case.algorithm.offline(),
         "an algorithm that knows the future is the best over the whole trace, and over no part of it",
     ),
     (
         "arrivals",
-        |job, experiment| experiment.waits() && matches!(job.algorithm.method(), Method::ContainerPolicy(_)),
+        |case, experiment| experiment.waits() && matches!(case.algorithm.method(), Method::ContainerPolicy(_)),
         "a container policy evicts erase units, whose blocks the model of waiting does not know",
     ),
     (
         "no layout",
-        |job, experiment| {
-            matches!(experiment.layout, Layout::None { .. }) && !matches!(job.algorithm.method(), Method::Policy(_))
+        |case, experiment| {
+            matches!(experiment.layout, Layout::None { .. }) && !matches!(case.algorithm.method(), Method::Policy(_))
         },
         "its blocks lie on flash",
     ),
     (
         "the log",
-        |job, experiment| {
-            matches!(experiment.layout, Layout::Log(_)) && !matches!(job.algorithm.method(), Method::Policy(_))
+        |case, experiment| {
+            matches!(experiment.layout, Layout::Log(_)) && !matches!(case.algorithm.method(), Method::Policy(_))
         },
         "it has a layout of its own",
     ),
@@ -224,39 +224,39 @@ pub fn check_buckets(system: System, given: &[String]) -> Result<(), ExperimentE
     Ok(())
 }
 
-/// Whether a job has what does not go with an experiment.
-type Combined = fn(&Job, &Experiment) -> bool;
+/// Whether a case has what does not go with an experiment.
+type Combined = fn(&Case, &Experiment) -> bool;
 
 impl Experiment {
     fn waits(&self) -> bool {
         self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None)
     }
 
-    /// Refuses a job of what does not go together.
-    pub fn check(&self, job: &Job) -> Result<(), ExperimentError> {
-        match MEANINGLESS.iter().find(|(_, combined, _)| combined(job, self)) {
+    /// Refuses a case of what does not go together.
+    pub fn check(&self, case: &Case) -> Result<(), ExperimentError> {
+        match MEANINGLESS.iter().find(|(_, combined, _)| combined(case, self)) {
             None => Ok(()),
             Some(&(with, _, reason)) => Err(ExperimentError::Meaningless {
-                algorithm: job.algorithm.to_string(),
+                algorithm: case.algorithm.to_string(),
                 with: with.to_owned(),
                 reason,
             }),
         }
     }
 
-    /// The whole cache of a job, if that is what runs.
-    fn whole(&self, job: &Job, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
-        let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, job.algorithm.method()) else {
+    /// The whole cache of a case, if that is what runs.
+    fn whole(&self, case: &Case, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
+        let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, case.algorithm.method()) else {
             return Ok(None);
         };
         let model = self.devices.as_ref().map_or_else(ArrayModel::paper, |devices| devices.model);
         let devices = cache::settings::Devices {
-            flash_bytes: job.capacity_blocks as u64 * trace.block_size_bytes(),
+            flash_bytes: case.capacity_blocks as u64 * trace.block_size_bytes(),
             storage_bytes: self.storage_bytes(trace),
             array: model.array(),
         };
-        let config = cache_settings::config(&log.settings, policy.clone(), &job.size, &devices)?;
-        let admission = job.admission.clone().map(|rule| devices.admission(rule, &config.geometry));
+        let config = cache_settings::config(&log.settings, policy.clone(), &case.size, &devices)?;
+        let admission = case.admission.clone().map(|rule| devices.admission(rule, &config.geometry));
         Ok(Some(Config { admission, ..config }))
     }
 
@@ -266,23 +266,23 @@ impl Experiment {
         given.unwrap_or_else(|| storage_bytes(trace))
     }
 
-    /// The array behind a job, if one is simulated.
-    fn setting(&self, job: &Job, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
+    /// The array behind a case, if one is simulated.
+    fn setting(&self, case: &Case, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
         let model = &self.devices.as_ref()?.model;
         let (block_bytes, blocks) = match whole {
             Some(config) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
-            None => (trace.block_size_bytes(), job.capacity_blocks),
+            None => (trace.block_size_bytes(), case.capacity_blocks),
         };
         Some(setting(&model.array(), block_bytes, blocks, self.storage_bytes(trace)))
     }
 
     fn geometry(
         &self,
-        job: &Job,
+        case: &Case,
         block_size_bytes: u64,
         whole: Option<&Config>,
     ) -> Result<Option<Geometry>, EnduranceError> {
-        let Job { algorithm, size, capacity_blocks, .. } = job;
+        let Case { algorithm, size, capacity_blocks, .. } = case;
         let settings = match (&self.layout, whole) {
             (Layout::Log(Log { ssd: Some(settings), .. }), Some(config)) => {
                 let (pages, held) = (config.geometry.pages(), config.capacity_blocks());
@@ -328,10 +328,10 @@ fn buffer_blocks(config: &Config) -> u64 {
     u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks)
 }
 
-/// A job that can be run.
+/// A case that can be run.
 struct Prepared {
     number: usize,
-    job: Job,
+    case: Case,
     /// The whole cache, if that is what runs.
     whole: Option<Config>,
     geometry: Option<Geometry>,
@@ -343,26 +343,26 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(number: usize, job: Job, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
-        let whole = experiment.whole(&job, trace)?;
-        let geometry = experiment.geometry(&job, trace.block_size_bytes(), whole.as_ref())?;
-        let setting = experiment.setting(&job, trace, whole.as_ref());
-        assert!(setting.is_some() || job.admission.is_none() || whole.is_some(), "a rule has to know the devices");
+    fn new(number: usize, case: Case, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
+        let whole = experiment.whole(&case, trace)?;
+        let geometry = experiment.geometry(&case, trace.block_size_bytes(), whole.as_ref())?;
+        let setting = experiment.setting(&case, trace, whole.as_ref());
+        assert!(setting.is_some() || case.admission.is_none() || whole.is_some(), "a rule has to know the devices");
         let (ram_blocks, read_cache_blocks) = match (&experiment.layout, &geometry, &whole) {
             (_, _, Some(config)) => (buffer_blocks(config), 0),
             (_, Some(geometry), None) => (geometry.ram_used_blocks(), geometry.read_cache_blocks),
             (Layout::None { ram }, ..) => {
-                let blocks = ram_blocks(*ram, job.capacity_blocks, trace.block_size_bytes());
+                let blocks = ram_blocks(*ram, case.capacity_blocks, trace.block_size_bytes());
                 (blocks, usize::try_from(blocks).unwrap_or(usize::MAX))
             }
             _ => unreachable!("what is on flash has a geometry"),
         };
-        Ok(Prepared { number, job, whole, geometry, setting, ram_blocks, read_cache_blocks })
+        Ok(Prepared { number, case, whole, geometry, setting, ram_blocks, read_cache_blocks })
     }
 }
 
-/// Runs all jobs, on all cores; the runs come in the order of the jobs, whatever the number of threads. What jobs have in common is done
-/// once. `progress` is told of block accesses, those of a whole trace when a job is done.
+/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases have in common is done
+/// once. `progress` is told of block accesses, those of a whole trace when a case is done.
 ///
 /// # Errors
 /// What does not go together (algorithms that know the future are run beside arrivals and epochs, and have none: where they were asked for,
@@ -370,10 +370,10 @@ impl Prepared {
 /// number, and traces may have to have times.
 ///
 /// # Panics
-/// If a job has a rule and the experiment no devices.
+/// If a case has a rule and the experiment no devices.
 pub fn run(
     traces: &[Trace],
-    jobs: Vec<Job>,
+    cases: Vec<Case>,
     experiment: &Experiment,
     progress: &dyn Progress,
 ) -> Result<Vec<Run>, ExperimentError> {
@@ -383,37 +383,37 @@ pub fn run(
         model.check()?;
         traces.iter().try_for_each(|trace| arrivals.check(trace))?;
     }
-    let prepare = |(number, job): (usize, Job)| {
+    let prepare = |(number, case): (usize, Case)| {
         // What others are compared with stands beside arrivals and epochs, and has none itself.
-        if !(job.algorithm.offline() && job.admission.is_none() && matches!(experiment.layout, Layout::Flash(_))) {
-            experiment.check(&job)?;
+        if !(case.algorithm.offline() && case.admission.is_none() && matches!(experiment.layout, Layout::Flash(_))) {
+            experiment.check(&case)?;
         }
-        let trace = &traces[job.trace];
-        Prepared::new(number, job, experiment, trace)
+        let trace = &traces[case.trace];
+        Prepared::new(number, case, experiment, trace)
     };
-    let prepared: Vec<Prepared> = jobs.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
+    let prepared: Vec<Prepared> = cases.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
     let mut by_trace: BTreeMap<usize, Vec<&Prepared>> = BTreeMap::new();
     for prepared in &prepared {
-        by_trace.entry(prepared.job.trace).or_default().push(prepared);
+        by_trace.entry(prepared.case.trace).or_default().push(prepared);
     }
     let of_trace =
-        |(trace, jobs): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&jobs);
+        |(trace, cases): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&cases);
     let by_trace: Vec<_> = by_trace.into_iter().collect();
     let found: Vec<Vec<Done>> = by_trace.into_par_iter().with_max_len(1).map(of_trace).collect::<Result<_, _>>()?;
     let mut found: BTreeMap<usize, (Option<Ran>, Option<endurance::Counts>)> =
         found.into_iter().flatten().map(|(number, ran, counts)| (number, (ran, counts))).collect();
-    let run = |Prepared { number, job, whole, geometry, setting, ram_blocks, .. }| {
-        let (ran, counts) = found.remove(&number).expect("every job was run");
+    let run = |Prepared { number, case, whole, geometry, setting, ram_blocks, .. }| {
+        let (ran, counts) = found.remove(&number).expect("every case was run");
         let flash = geometry.zip(counts).map(|(geometry, counts)| Flash { geometry, counts });
-        Run { job, setting, flash, whole, ram_blocks, ran }
+        Run { case, setting, flash, whole, ram_blocks, ran }
     };
     Ok(prepared.into_iter().map(run).collect())
 }
 
-/// A job's number and what came of it.
+/// A case's number and what came of it.
 type Done = (usize, Option<Ran>, Option<endurance::Counts>);
 
-/// The jobs over one trace.
+/// The cases over one trace.
 struct TraceRuns<'a> {
     trace: &'a Trace,
     /// Accesses not counted.
@@ -429,9 +429,9 @@ impl<'a> TraceRuns<'a> {
         TraceRuns { trace, warmup, days: days(trace, warmup), experiment, progress }
     }
 
-    fn run(&self, jobs: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
+    fn run(&self, cases: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
         let (offline, online): (Vec<&Prepared>, Vec<&Prepared>) =
-            jobs.iter().partition(|prepared| prepared.job.algorithm.offline());
+            cases.iter().partition(|prepared| prepared.case.algorithm.offline());
         let online = || {
             online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Result<Vec<Done>, _>>()
         };
@@ -464,7 +464,7 @@ impl<'a> TraceRuns<'a> {
 
     /// Runs a cache that is asked one block access at a time.
     fn blocks(&self, prepared: &Prepared) -> Ran {
-        let Prepared { job, geometry, setting, .. } = prepared;
+        let Prepared { case, geometry, setting, .. } = prepared;
         let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
         let run = Online {
             trace: self.trace,
@@ -474,13 +474,13 @@ impl<'a> TraceRuns<'a> {
             trim: self.experiment.trims(),
             queues: self.waited_for().map(queues),
         };
-        match job.algorithm.method() {
+        match case.algorithm.method() {
             Method::Policy(policy) => {
-                run.policy(policy, job.admission.as_ref().zip(setting.as_ref()), job.capacity_blocks)
+                run.policy(policy, case.admission.as_ref().zip(setting.as_ref()), case.capacity_blocks)
             }
             Method::ContainerPolicy(policy) => {
                 let geometry = prepared.geometry.clone().expect("containers lie on flash");
-                let (flash, _) = flash_of(policy, geometry).expect("the job was checked");
+                let (flash, _) = flash_of(policy, geometry).expect("the case was checked");
                 policy.build(Dense::new(self.trace.unique_blocks()), flash, run)
             }
             Method::Offline(_) => unreachable!("it does not know the future"),
@@ -494,7 +494,7 @@ impl<'a> TraceRuns<'a> {
         let plans = |devices: &Devices| Plans::new(&devices.model, config.geometry, devices.arrivals);
         let run = WholeRun {
             trace: self.trace,
-            requests: &log.requests[prepared.job.trace],
+            requests: &log.requests[prepared.case.trace],
             counting: self.experiment.counting,
             config,
             ssd: prepared.geometry.as_ref().map(ssd),
@@ -505,9 +505,9 @@ impl<'a> TraceRuns<'a> {
     }
 }
 
-fn offline_run(Prepared { number, job, geometry, .. }: &Prepared) -> OfflineRun {
-    let Method::Offline(method) = job.algorithm.method() else { unreachable!("it knows the future") };
+fn offline_run(Prepared { number, case, geometry, .. }: &Prepared) -> OfflineRun {
+    let Method::Offline(method) = case.algorithm.method() else { unreachable!("it knows the future") };
     let geometry = geometry.clone().expect("what knows the future has a layout");
-    let (number, algorithm, size) = (*number, job.algorithm.to_string(), job.size.clone());
+    let (number, algorithm, size) = (*number, case.algorithm.to_string(), case.size.clone());
     OfflineRun { number, method: *method, algorithm, size, geometry }
 }

@@ -10,6 +10,7 @@ pub mod cache_settings;
 pub mod columns;
 pub mod endurance;
 pub mod experiment;
+pub mod job;
 pub mod offline;
 pub mod online;
 pub mod results;

@@ -14,7 +14,7 @@ use crate::offline::{FlashStream, Plan, Threshold, next_reads};
 /// An algorithm over a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct OfflineRun {
-    /// Its number among the jobs.
+    /// Its number among the cases.
     pub number: usize,
     /// What it does.
     pub method: Offline,
@@ -66,7 +66,7 @@ fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Ve
     groups.into_iter().collect()
 }
 
-/// What all jobs over a trace have.
+/// What all cases over a trace have.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     trace: &'a Trace,
@@ -76,7 +76,7 @@ struct Shared<'a> {
     ended: &'a (dyn Fn() + Sync),
 }
 
-/// The jobs over one trace with caches and read caches of one size.
+/// The cases over one trace with caches and read caches of one size.
 struct SizeRuns<'a> {
     shared: Shared<'a>,
     stream: &'a FlashStream,

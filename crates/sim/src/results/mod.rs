@@ -83,6 +83,9 @@ figures! {
         /// simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "";
+        /// The run in words, as `--job` reads it: rows are named by it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<String>, "";
         /// What limits the figures of the row: from how short a time rates per day, drive writes per day and lifetimes are extrapolated. None where that is a day
         /// or more, and where there are no such figures.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,9 +142,9 @@ impl ResultRow {
         let of_policy = ResultRow::of_counters(&run.counters);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.job.policy.to_string(),
-            size: run.job.size.clone(),
-            capacity_blocks: run.job.capacity_blocks as u64,
+            policy: run.case.policy.to_string(),
+            size: run.case.size.clone(),
+            capacity_blocks: run.case.capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: trace.len() as u64 - of_policy.accesses,
@@ -194,14 +197,14 @@ impl ResultRow {
 impl ResultRow {
     /// The row of a cache of buckets that ran over `trace`. What it admits and replaces are buckets, of which no blocks are told.
     pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
-        let BucketResult { job, counts, warmup_accesses } = result;
+        let BucketResult { case, counts, warmup_accesses } = result;
         let read_hits = counts.ram_hits + counts.flash_hits;
         let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: job.system.name().to_owned(),
-            size: job.size.clone(),
-            capacity_blocks: job.flash_bytes / trace.block_size_bytes(),
+            policy: case.system.name().to_owned(),
+            size: case.size.clone(),
+            capacity_blocks: case.flash_bytes / trace.block_size_bytes(),
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: *warmup_accesses,
@@ -216,7 +219,7 @@ impl ResultRow {
             bypasses: counts.bypasses,
             flash_writes_blocks: counts.flash_written_blocks(),
             flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
-            buckets: Some(BucketFigures::new(counts, job.flash_bytes)),
+            buckets: Some(BucketFigures::new(counts, case.flash_bytes)),
             ..ResultRow::default()
         }
     }
@@ -244,13 +247,13 @@ impl ResultRow {
             ram_hits: counts.map_or(0, |counts| counts.ram_hits),
         });
         let whole = run.whole.as_ref().zip(counts.and_then(|counts| counts.whole.as_ref()));
-        let admission = run.job.admission.as_ref().map(ToString::to_string).unwrap_or_default();
+        let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
         let array = run.setting.as_ref().zip(ran).map(|(setting, ran)| array_figures(run, setting, ran));
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.job.algorithm.to_string(),
-            size: run.job.size.clone(),
-            capacity_blocks: run.whole.as_ref().map_or(run.job.capacity_blocks, Config::capacity_blocks) as u64,
+            policy: run.case.algorithm.to_string(),
+            size: run.case.size.clone(),
+            capacity_blocks: run.whole.as_ref().map_or(run.case.capacity_blocks, Config::capacity_blocks) as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: ran.map_or_else(|| trace.len() as u64 - of_cache.accesses, |ran| ran.warmup_accesses),
@@ -271,7 +274,7 @@ impl ResultRow {
     fn of_online(run: &experiment::Run, ran: &Ran) -> ResultRow {
         let counts = &ran.counted.counts;
         let row = ResultRow { flash_writes_blocks: flash_writes_blocks(counts, run), ..ResultRow::of_counts(counts) };
-        if !run.job.algorithm.evicts_units() {
+        if !run.case.algorithm.evicts_units() {
             return row;
         }
         ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
