@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use flashwise_report::{Report, Section};
-use flashwise_sim::experiment::check_buckets;
+use flashwise_sim::experiment::{Cache, check};
 use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::simulate::Warmup;
@@ -277,7 +277,7 @@ fn print_jobs(jobs: &[Job]) -> anyhow::Result<()> {
 fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
     for job in jobs {
         if let Place::Buckets(system, _) = job.meaning().map_err(misuse)?.place {
-            check_buckets(system, &["--html".to_owned()]).map_err(|error| Misuse(error.to_string()))?;
+            check(Cache::Buckets(system), ["--html"]).map_err(|error| Misuse(error.to_string()))?;
         }
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
 //! is optional; what does not go together is refused with its reason.
 
+mod meaningless;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 use rayon::prelude::*;
 
+pub use meaningless::{Cache, Meaningless, check};
 pub use reference::{reference, with_references};
 
 use crate::array::{Arrivals, Plans, Queues, setting, storage_bytes};
@@ -28,11 +30,11 @@ use crate::endurance::{
     self, Algorithm, Buffers, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks,
     run_offline,
 };
+use crate::offline::{FlashStream, Plan};
 use crate::online::Online;
 use crate::simulate::Counting;
 use crate::stretch::Ran;
 use crate::whole::WholeRun;
-use crate::wlfc::System;
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
@@ -118,8 +120,8 @@ pub struct Run {
     pub whole: Option<Config>,
     /// Blocks of RAM that were used: read cache, write buffer, open erase units.
     pub ram_blocks: u64,
-    /// What was counted; none of an algorithm that knows the future, of which the flash says all.
-    pub ran: Option<Ran>,
+    /// What was counted.
+    pub ran: Ran,
 }
 
 impl Run {
@@ -146,102 +148,22 @@ pub enum ExperimentError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("{algorithm} and {with}: {reason}")]
-    Meaningless { algorithm: String, with: String, reason: &'static str },
+    #[error(transparent)]
+    Meaningless(#[from] Meaningless),
 }
-
-/// What does not go together, and why.
-const MEANINGLESS: [(&str, Combined, &str); 7] = [
-    (
-        "an admission rule",
-        |case, _| case.admission.is_some() && case.algorithm.offline(),
-        "an algorithm that knows the future decides itself what to take in; a rule can only make it worse",
-    ),
-    (
-        "an admission rule",
-        |case, _| case.admission.is_some() && matches!(case.algorithm.method(), Method::ContainerPolicy(_)),
-        "a container policy decides itself what to take in",
-    ),
-    (
-        "arrivals",
-        |case, experiment| experiment.waits() && case.algorithm.offline(),
-        "what an algorithm that knows the future decides is a bound for hits and wear, not for waiting",
-    ),
-    (
-        "--epoch",
-        |case, experiment| experiment.counting.epoch.is_some() && case.algorithm.offline(),
-        "an algorithm that knows the future is the best over the whole trace, and over no part of it",
-    ),
-    (
-        "arrivals",
-        |case, experiment| experiment.waits() && matches!(case.algorithm.method(), Method::ContainerPolicy(_)),
-        "a container policy evicts erase units, whose blocks the model of waiting does not know",
-    ),
-    (
-        "no layout",
-        |case, experiment| {
-            matches!(experiment.layout, Layout::None { .. }) && !matches!(case.algorithm.method(), Method::Policy(_))
-        },
-        "its blocks lie on flash",
-    ),
-    (
-        "the log",
-        |case, experiment| {
-            matches!(experiment.layout, Layout::Log(_)) && !matches!(case.algorithm.method(), Method::Policy(_))
-        },
-        "it has a layout of its own",
-    ),
-];
-
-/// Options that mean nothing to a cache that evicts whole buckets, and why.
-const MEANINGLESS_TO_BUCKETS: [(&[&str], &[System], &str); 9] = [
-    (&["--policy"], &System::ALL, "it decides itself what it keeps"),
-    (&["--admission"], &System::ALL, "it decides itself what it takes in"),
-    (&["--arrivals"], &System::ALL, "its requests come one after the other, each when the one before it is answered"),
-    (&["--epoch", "--html"], &System::ALL, "its figures are those of the whole run"),
-    (&["--ram"], &System::ALL, "only wlfc_c has RAM, which is 64MiB"),
-    (&["--bucket", "--device", "--storage-device"], &[], ""),
-    (&["--write-queue", "--halving", "--refresh"], &[System::BLike], "it has neither a write queue nor read copies"),
-    (&["--journal-logs"], &[System::Wlfc, System::WlfcC], "it has no journal"),
-    (&["--over-provision"], &[System::Wlfc, System::WlfcC], "it has no spare flash: it needs none"),
-];
-
-/// Refuses what does not go with a cache that evicts whole buckets, of the options that were given.
-///
-/// # Errors
-/// The first option that means nothing to it, with the reason.
-pub fn check_buckets(system: System, given: &[String]) -> Result<(), ExperimentError> {
-    for option in given {
-        let known = MEANINGLESS_TO_BUCKETS.iter().find(|(options, ..)| options.contains(&option.as_str()));
-        let reason = match known {
-            Some((_, systems, reason)) if systems.contains(&system) => *reason,
-            Some(_) => continue,
-            None => "the option is of another layout",
-        };
-        let (algorithm, with) = (format!("--layout {}", system.name()), option.clone());
-        return Err(ExperimentError::Meaningless { algorithm, with, reason });
-    }
-    Ok(())
-}
-
-/// Whether a case has what does not go with an experiment.
-type Combined = fn(&Case, &Experiment) -> bool;
 
 impl Experiment {
-    fn waits(&self) -> bool {
-        self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None)
-    }
-
     /// Refuses a case of what does not go together.
     pub fn check(&self, case: &Case) -> Result<(), ExperimentError> {
-        match MEANINGLESS.iter().find(|(_, combined, _)| combined(case, self)) {
-            None => Ok(()),
-            Some(&(with, _, reason)) => Err(ExperimentError::Meaningless {
-                algorithm: case.algorithm.to_string(),
-                with: with.to_owned(),
-                reason,
-            }),
-        }
+        let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
+        let given = [
+            ("--admission", case.admission.is_some()),
+            ("--arrivals", waits),
+            ("--layout none", matches!(self.layout, Layout::None { .. })),
+            ("--layout log", matches!(self.layout, Layout::Log(_))),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+        Ok(check(Cache::Algorithm(&case.algorithm), given)?)
     }
 
     /// The whole cache of a case, if that is what runs.
@@ -365,9 +287,8 @@ impl Prepared {
 /// once. `progress` is told of block accesses, those of a whole trace when a case is done.
 ///
 /// # Errors
-/// What does not go together (algorithms that know the future are run beside arrivals and epochs, and have none: where they were asked for,
-/// [`Experiment::check`] refuses them), sizes that make no flash, budgets that allow nothing; where requests wait, devices have to be a whole
-/// number, and traces may have to have times.
+/// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where requests wait, devices
+/// have to be a whole number, and traces may have to have times.
 ///
 /// # Panics
 /// If a case has a rule and the experiment no devices.
@@ -384,10 +305,7 @@ pub fn run(
         traces.iter().try_for_each(|trace| arrivals.check(trace))?;
     }
     let prepare = |(number, case): (usize, Case)| {
-        // What others are compared with stands beside arrivals and epochs, and has none itself.
-        if !(case.algorithm.offline() && case.admission.is_none() && matches!(experiment.layout, Layout::Flash(_))) {
-            experiment.check(&case)?;
-        }
+        experiment.check(&case)?;
         let trace = &traces[case.trace];
         Prepared::new(number, case, experiment, trace)
     };
@@ -400,7 +318,7 @@ pub fn run(
         |(trace, cases): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&cases);
     let by_trace: Vec<_> = by_trace.into_iter().collect();
     let found: Vec<Vec<Done>> = by_trace.into_par_iter().with_max_len(1).map(of_trace).collect::<Result<_, _>>()?;
-    let mut found: BTreeMap<usize, (Option<Ran>, Option<endurance::Counts>)> =
+    let mut found: BTreeMap<usize, (Ran, Option<endurance::Counts>)> =
         found.into_iter().flatten().map(|(number, ran, counts)| (number, (ran, counts))).collect();
     let run = |Prepared { number, case, whole, geometry, setting, ram_blocks, .. }| {
         let (ran, counts) = found.remove(&number).expect("every case was run");
@@ -411,7 +329,7 @@ pub fn run(
 }
 
 /// A case's number and what came of it.
-type Done = (usize, Option<Ran>, Option<endurance::Counts>);
+type Done = (usize, Ran, Option<endurance::Counts>);
 
 /// The cases over one trace.
 struct TraceRuns<'a> {
@@ -435,14 +353,19 @@ impl<'a> TraceRuns<'a> {
         let online = || {
             online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Result<Vec<Done>, _>>()
         };
-        let offline: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
-        let ended = || self.progress.advance(self.trace.len() as u64);
-        let offline = || run_offline(self.trace, self.warmup, self.days, &offline, &ended);
-        let (online, offline) = rayon::join(online, offline);
-        Ok(online?
-            .into_iter()
-            .chain(offline?.into_iter().map(|(number, counts)| (number, None, Some(counts))))
-            .collect())
+        let of_number: BTreeMap<usize, &Prepared> =
+            offline.iter().map(|prepared| (prepared.number, *prepared)).collect();
+        let performed = |run: &OfflineRun, stream: &FlashStream, plan: &Plan| {
+            let run_of = self.run_of(of_number[&run.number]);
+            let ran = run_of.planned(stream, plan, &run.geometry, run.method.placement);
+            self.progress.advance(self.trace.len() as u64);
+            ran
+        };
+        let runs: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
+        let planned = || run_offline(self.trace, self.warmup, self.days, &runs, &performed);
+        let (online, planned) = rayon::join(online, planned);
+        let planned = planned?.into_iter().map(|(number, ran)| self.done(of_number[&number], ran));
+        Ok(online?.into_iter().chain(planned).collect())
     }
 
     fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
@@ -451,10 +374,15 @@ impl<'a> TraceRuns<'a> {
             None => self.blocks(prepared),
         };
         self.progress.advance(self.trace.len() as u64);
+        Ok(self.done(prepared, ran))
+    }
+
+    /// With what became of the flash, if there is one.
+    fn done(&self, prepared: &Prepared, ran: Ran) -> Done {
         let counts = prepared.geometry.as_ref().zip(ran.wear).map(|(geometry, wear)| {
-            endurance::Counts::of_online(&ran.counted.counts, geometry.unit_pages, wear, self.days)
+            endurance::Counts::of_run(&ran.counted.counts, geometry.unit_pages, wear, self.days)
         });
-        Ok((prepared.number, Some(ran), counts))
+        (prepared.number, ran, counts)
     }
 
     /// What requests wait for.
@@ -462,18 +390,23 @@ impl<'a> TraceRuns<'a> {
         self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None)
     }
 
-    /// Runs a cache that is asked one block access at a time.
-    fn blocks(&self, prepared: &Prepared) -> Ran {
-        let Prepared { case, geometry, setting, .. } = prepared;
+    /// A run of a cache that is asked one block access at a time.
+    fn run_of<'b>(&'b self, prepared: &'b Prepared) -> Online<'b> {
         let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
-        let run = Online {
+        Online {
             trace: self.trace,
             counting: self.experiment.counting,
             ram_blocks: prepared.read_cache_blocks,
-            flash: geometry.as_ref(),
+            flash: prepared.geometry.as_ref(),
             trim: self.experiment.trims(),
             queues: self.waited_for().map(queues),
-        };
+        }
+    }
+
+    /// Runs a cache that is asked one block access at a time, and does not know the future.
+    fn blocks(&self, prepared: &Prepared) -> Ran {
+        let Prepared { case, setting, .. } = prepared;
+        let run = self.run_of(prepared);
         match case.algorithm.method() {
             Method::Policy(policy) => {
                 run.policy(policy, case.admission.as_ref().zip(setting.as_ref()), case.capacity_blocks)

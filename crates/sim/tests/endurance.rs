@@ -7,9 +7,10 @@ mod brute_force;
 mod workloads;
 
 use brute_force::BruteForce;
+use flashwise_device::ArrayModel;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{Algorithm, Counts, Geometry, Settings};
-use flashwise_sim::experiment::{self, Case, Experiment, ExperimentError, Flash, Layout};
+use flashwise_sim::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Silent;
@@ -414,5 +415,45 @@ mod real_traces {
         let [_, m_plus, arrival, c, ..] = of_m.map(|of_m| of_m / runs);
         assert!(m_plus < 0.69 && c < 0.45 && c < 0.94 * m_plus, "{m_plus}, {c}");
         assert!(c < arrival, "evict order loses to arrival order: {c}, {arrival}");
+    }
+}
+
+/// A plan runs like any other cache. Whether there are epochs, devices and others who wait changes nothing of what it decides; and since it
+/// keeps nothing that is not read again, all that was written into the cache has been written back in the end.
+#[test]
+fn a_plan_has_epochs_and_devices_like_any_cache() {
+    let trace = &traces()[0];
+    for (settings, algorithm) in with_and_without_dram()
+        .into_iter()
+        .flat_map(|settings| ["m", "m+", "c", "h"].map(|name| (settings.clone(), name)))
+    {
+        let case = Case {
+            trace: 0,
+            algorithm: algorithm.parse().unwrap(),
+            admission: None,
+            size: "5%".to_owned(),
+            capacity_blocks: trace.unique_blocks() / 20,
+        };
+        let run = |devices: Option<Devices>, epoch| {
+            let counting = Counting { warmup: NO_WARMUP, epoch };
+            let experiment = Experiment { layout: Layout::Flash(settings.clone()), devices, counting };
+            experiment::run(std::slice::from_ref(trace), vec![case.clone()], &experiment, &Silent).unwrap().remove(0)
+        };
+        let arrivals = "closed:depth=4".parse().unwrap();
+        let devices = Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals };
+        let (alone, waiting) = (run(None, None), run(Some(devices), Some(70_000)));
+        let [counts, with_devices] = [&alone, &waiting].map(|run| run.flash.as_ref().unwrap().counts);
+        assert_eq!(counts, with_devices, "{algorithm}");
+        let counted = &waiting.ran.counted.counts;
+        assert_eq!(counted.answered.written_back, counts.insertions_write, "{algorithm}");
+        assert_eq!(counted.answered.bypasses.iter().sum::<u64>(), counts.bypasses, "{algorithm}");
+        let epochs = &waiting.ran.epochs;
+        assert_eq!(epochs.len(), trace.len().div_ceil(70_000), "{algorithm}");
+        let sum =
+            |of: fn(&flashwise_sim::stretch::Counts) -> u64| epochs.iter().map(|epoch| of(&epoch.counts)).sum::<u64>();
+        assert_eq!(sum(|counts| counts.accesses()), trace.len() as u64, "{algorithm}");
+        assert_eq!(sum(|counts| counts.read_hits), counts.read_hits(), "{algorithm}");
+        assert_eq!(sum(|counts| counts.device.erasures), counts.erasures(), "{algorithm}");
+        assert!(waiting.ran.waits.is_some() && alone.ran.waits.is_none(), "{algorithm}");
     }
 }

@@ -14,7 +14,7 @@ use super::words::{Admission, LayoutName, Written, share};
 use super::{Choice, Job, JobError, Key};
 use crate::cache_settings::{CacheError, Ram, simulated};
 use crate::endurance::{self, Algorithm};
-use crate::experiment::{Case, Devices, Experiment, Layout, Log, check_buckets};
+use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
 use crate::results::WearLimits;
 use crate::simulate::{Counting, Warmup};
 use crate::wlfc::{BucketSettings, System};
@@ -246,7 +246,8 @@ impl Job {
     fn buckets(&self, system: System) -> Result<Place, JobError> {
         let shared = ["size", "warmup", "layout"];
         let given = self.words().filter(|(name, _)| !shared.contains(name)).map(|(name, _)| format!("--{name}"));
-        check_buckets(system, &given.collect::<Vec<_>>())?;
+        let given: Vec<String> = given.collect();
+        check(Cache::Buckets(system), given.iter().map(String::as_str)).map_err(ExperimentError::from)?;
         let default = BucketSettings::paper();
         Ok(Place::Buckets(
             system,

@@ -48,7 +48,7 @@ impl TierFigures {
     /// Those of `run`, whose blocks have so many bytes; none of a policy alone.
     pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
         let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
-        let ran = run.ran.as_ref().map(|ran| &ran.counted.counts).filter(|_| whole);
+        let ran = Some(&run.ran.counted.counts).filter(|_| whole);
         let (ram_hits, flash_hits, writes, erasures) = match (counts, ran) {
             (Some(counts), _) => (counts.ram_hits, counts.flash_hits, counts.flash_writes, counts.erasures()),
             (None, Some(ran)) => {
