@@ -48,11 +48,11 @@ fn the_jobs_that_options_name_give_the_same_rows() {
             "--policy",
             "c:cfr=2",
             "--size",
-            "20%",
+            "400",
             "--over-provision",
             "7%,28%",
             "--erase-unit",
-            "64KiB",
+            "16KiB",
         ],
         &[
             "--policy",
@@ -112,7 +112,7 @@ fn jobs_of_all_kinds_run_together() {
     let folder = folder();
     let jobs = [
         r#"{"policy": "lru", "size": "20%"}"#,
-        r#"{"policy": "m+", "size": "20%", "erase-unit": "64KiB", "ram": 0}"#,
+        r#"{"policy": "m+", "size": 400, "erase-unit": "16KiB", "ram": 0}"#,
         r#"{"policy": "larc", "size": "2MiB", "layout": "log", "erase-unit": "64KiB", "epoch": 1000}"#,
         r#"{"size": "64MiB", "layout": "wlfc"}"#,
         r#"{"policy": "lru", "size": 400, "admission": "size"}"#,

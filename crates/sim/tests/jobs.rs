@@ -191,10 +191,7 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=m+ size=1% admission=size"), "m+ and "),
         (text("policy=lru size=1% layout=wlfc"), "--layout wlfc and --policy: it decides itself what it keeps"),
         (json("[]"), "invalid type: sequence, expected a job such as {\"policy\": \"lru\", \"size\": \"10%\"}"),
-        (
-            json(r#"{"policy": "lru", "size": null}"#),
-            "invalid type: null, expected text or a number as size at line 1",
-        ),
+        (json(r#"{"policy": "lru", "size": null}"#), "invalid type: null, expected text or a number as size at line 1"),
         (json(r#"{"policy": "lru", "sise": 1}"#), "sise: found a word that no job has (did you mean 'size'?)"),
         (
             json(r#"{"policy": "lru", "size": 100, "epoch": 1.5}"#),
