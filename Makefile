@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: planted crash kill file-systems power-cuts soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table
+.PHONY: dist test-dist planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -38,6 +38,10 @@ file-systems:
 power-cuts:
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
 
+# A cache on zoned devices of a real kernel, in a guest.
+zoned:
+	tests/zoned/run
+
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
 	cargo test -p flashwise --test soak -- --nocapture
@@ -51,13 +55,13 @@ bench-serve:
 
 # LRU and LARC before a slow disk, as in Figures 10 and 11 of the paper on LARC: a table, and docs/larc.svg. Takes a quarter of an hour.
 bench-larc:
-	cargo build --release -p flashwise -p flashwise-benches --bins
-	target/release/bench_larc --svg docs/larc.svg
+	cargo build --profile dist -p flashwise -p flashwise-benches --bins
+	target/dist/bench_larc --svg docs/larc.svg
 
 # WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.
 bench-wlfc:
-	cargo build --release -p flashwise-benches --bin bench_wlfc
-	target/release/bench_wlfc --svg docs/wlfc.svg
+	cargo build --profile dist -p flashwise-benches --bin bench_wlfc
+	target/dist/bench_wlfc --svg docs/wlfc.svg
 
 # What bcache, dm-cache, dm-writecache and flashwise write on flash and backend, in a guest of QEMU; the trace of a database only with
 # FLASHWISE_TRACES. Takes an hour or more.
@@ -66,5 +70,21 @@ bench-kernel:
 
 # Latency over lifetime by admission rule over the traces in FLASHWISE_TRACES: admission.html and admission.csv.
 admission-table:
-	cargo build --release -p flashwise
+	cargo build --profile dist -p flashwise
 	benches/admission.sh admission.html > admission.csv
+
+# How far estimates from samples of 1 % are off, by 100 seeds over the traces in FLASHWISE_TRACES, as in docs/results/sampling.md. Takes some
+# minutes.
+FLASHWISE_SEEDS ?= 100
+sampling-table:
+	cargo build --release -p flashwise -p flashwise-benches --bin flashwise --bin bench_sampling
+	benches/sampling.sh --seeds $(FLASHWISE_SEEDS) --rates 1%,10%
+
+# What is handed out, in target/artefacts: static tarballs, .deb, .rpm, OCI image. DIST_ARCHITECTURES says for which: x86_64 aarch64.
+DIST_ARCHITECTURES ?= x86_64 aarch64
+dist:
+	packaging/dist $(DIST_ARCHITECTURES)
+
+# Installs each of them in a clean root, runs it, and removes it; as root.
+test-dist:
+	packaging/test

@@ -4,7 +4,7 @@
 set -eu
 traces=${FLASHWISE_TRACES:?names the directory of traces}
 report=${1:?a file for the report}
-flashwise=${FLASHWISE:-target/release/flashwise}
+flashwise=${FLASHWISE:-target/dist/flashwise}
 converted=$(mktemp -d)
 trap 'rm -rf "$converted"' EXIT
 

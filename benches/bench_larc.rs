@@ -11,7 +11,7 @@ use flashwise_benches::larc::{Experiment, Kind, MINUTES, Outcome, Problem, chart
 #[derive(Parser)]
 struct Arguments {
     /// The program.
-    #[arg(long, default_value = "target/release/flashwise")]
+    #[arg(long, default_value = "target/dist/flashwise")]
     flashwise: PathBuf,
     /// How many times smaller and shorter than the paper's the runs are.
     #[arg(long, default_value_t = 40)]

@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flashwise_core::cache::{Cache, Config, Kind, Request};
+use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy;
@@ -52,7 +52,7 @@ fn main() {
             sequential_blocks: 0,
             ..Config::new(geometry, policy.parse().expect("a policy"))
         };
-        let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
         let mut steps = Vec::new();
         // Twice over more blocks than fit, in no order: the policies remember what they evicted, too.
         let blocks: u64 = 5_000_011;
@@ -61,13 +61,13 @@ fn main() {
             let request = Request {
                 kind: Kind::Read,
                 offset: block * BLOCK,
-                length: BLOCK as u32,
+                length: BLOCK,
                 whole_length: BLOCK,
                 durable: false,
                 last: true,
                 caching: Default::default(),
             };
-            cache.plan(&request, access, &mut steps);
+            cache.on(Event::Request { request: &request, now_us: access }, &mut steps);
             steps.clear();
         }
         drop(steps);

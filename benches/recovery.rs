@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use flashwise_benches::{memory_peak_bytes, thread_seconds};
-use flashwise_core::cache::{Cache, Config};
+use flashwise_core::cache::{Config, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, Kind, Page, Record, Role, encode_metadata};
 use flashwise_core::recovery::{Footer, Known, RecoveryError, UnitScan, Units, footer_of, recover};
 
@@ -82,6 +82,7 @@ impl FullLog {
             data_pages,
             durable_end: END,
             footer_pages,
+            skipped: 0,
         }
     }
 
@@ -142,15 +143,21 @@ impl FullLog {
 impl Units for FullLog {
     type Error = Infallible;
 
-    fn read_unit(&self, unit: u32, bytes: &mut [u8]) -> Result<(), Infallible> {
+    fn read_pages(&self, unit: u32, page: u32, bytes: &mut [u8]) -> Result<(), Infallible> {
         self.make(|| {
             bytes.fill(0);
-            for (segment, at) in SEGMENTS.into_iter().map(|segment| (segment, segment.0 as usize * BLOCK_BYTES)) {
-                let page = &mut bytes[at..at + BLOCK_BYTES];
-                self.segment(unit, segment, page.try_into().expect("a page"));
+            for segment in SEGMENTS.into_iter().filter(|segment| segment.0 >= page) {
+                let at = (segment.0 - page) as usize * BLOCK_BYTES;
+                if let Some(place) = bytes.get_mut(at..at + BLOCK_BYTES) {
+                    self.segment(unit, segment, place.try_into().expect("a page"));
+                }
             }
         });
         Ok(())
+    }
+
+    fn written_pages(&self, _: u32) -> Result<u32, Infallible> {
+        Ok(GEOMETRY.unit_pages)
     }
 
     fn read_footers(
@@ -196,7 +203,7 @@ fn main() {
         segment_blocks: 252,
         ..Config::new(GEOMETRY, "lru".parse().expect("a policy"))
     };
-    let cache = Cache::new(config, recovered.log, recovered.lost);
+    let cache = LogCache::new(config, recovered.log, recovered.lost);
     let end = log.seconds();
     told("a cache with a policy (lru)", end - rebuilt);
     told("all", end - start);

@@ -6,10 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${RUNS:-5} seconds=${SECONDS_EACH:-1}
-cargo build --release --quiet -p flashwise-server --example nbd_load
-[ -n "${FLASHWISE:-}" ] || cargo build --release --quiet -p flashwise --bin flashwise
-program=${FLASHWISE:-target/release/flashwise}
-load=target/release/examples/nbd_load
+cargo build --profile dist --quiet -p flashwise-server --example nbd_load
+[ -n "${FLASHWISE:-}" ] || cargo build --profile dist --quiet -p flashwise --bin flashwise
+program=${FLASHWISE:-target/dist/flashwise}
+load=target/dist/examples/nbd_load
 # On a disk: a file system in memory knows no way past the page cache.
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT

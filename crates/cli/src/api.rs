@@ -41,6 +41,11 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl ApiOptions {
+    /// A server whose API is at an address and asks for no token.
+    pub fn at(address: String) -> ApiOptions {
+        ApiOptions { api: address, token_file: None }
+    }
+
     /// A client; nothing is asked yet.
     pub fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
@@ -91,6 +96,11 @@ impl Client {
     /// Changes something.
     pub fn patch(&self, path: &str, change: &Value) -> anyhow::Result<Value> {
         self.ask("PATCH", path, Some(change))
+    }
+
+    /// Has something done that this method stands for; null is no body.
+    pub fn send(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.ask(method, path, (!body.is_null()).then_some(body))
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {

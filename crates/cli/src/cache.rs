@@ -26,7 +26,7 @@ fn layouts() -> impl TypedValueParser<Value = LayoutName> {
 #[command(next_help_heading = help::LAYOUT)]
 pub struct CacheOptions {
     /// Where cached blocks lie. none: nowhere, what policies decide; in-place: each at a place of its own on a modelled SSD; log: the whole
-    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier and c; wlfc, wlfc_c, b-like:
+    /// cache that flashwise serve runs; containers: erase units that are written and reset whole, for ripq+, pannier, bcache and c; wlfc, wlfc_c, b-like:
     /// caches of their own that evict whole buckets, with no policy beside them. An option of one
     /// layout names it, and so does an algorithm. Of the log --size is the size of the flash, at least 11 erase units; its blocks are 4KiB and keep
     /// their addresses if the trace is of one volume below 16TiB; of a larger one, or of several volumes, which share the cache, the 256MiB

@@ -9,7 +9,8 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::attach::{AttachError, Refusal, paired_superblock};
 use flashwise_engine::check::{Report, Severity, check, total_bytes};
 use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::disk::file::Options;
+use flashwise_engine::disk::zoned::open_flash;
 use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
@@ -38,16 +39,16 @@ pub struct Check {
 impl Check {
     pub fn run(&self) -> anyhow::Result<()> {
         let options = Options { read_only: true, ..Options::default() };
-        let flash = FileDisk::open(&self.flash, options)?;
+        let flash = open_flash(&self.flash, options)?;
         let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), options);
         let backend = self.backend.as_deref().map(open).transpose()?;
-        let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&flash, self.data));
+        let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&*flash, self.data));
         let pair = backend.as_ref().map(|backend| (&backend.identity, backend.disk.size()));
-        let mut report = check(&flash, pair, self.data, &|bytes| bar.advance(bytes))?;
+        let mut report = check(&*flash, pair, self.data, &|bytes| bar.advance(bytes))?;
         drop(bar);
         if let Some(OpenBackend { side, pairing, .. }) = &backend {
             // Whatever else is wrong with them was found above.
-            if let Err(AttachError::Refused(refusal)) = paired_superblock(&flash, &**side, pairing)
+            if let Err(AttachError::Refused(refusal)) = paired_superblock(&*flash, &**side, pairing)
                 && !matches!(refusal, Refusal::OtherBackend { .. })
             {
                 report.add_refusal(&refusal);

@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::detach::{Detached, detach};
-use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::disk::file::Options;
+use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::volume::VolumeConfig;
 use flashwise_server::config::ServerConfig;
 use flashwise_server::manage::{DetachProgress, DetachState};
@@ -119,7 +120,7 @@ fn only_volume(client: &Client) -> anyhow::Result<String> {
 
 fn offline(volume: &VolumeConfig, salvage: &SalvageFlags) -> anyhow::Result<()> {
     let VolumeConfig { flash, backend, .. } = volume;
-    let flash_disk = FileDisk::open(flash, Options::default())?;
+    let flash_disk = open_flash(flash, Options::default())?;
     let OpenBackend { disk: backend_disk, side, pairing, .. } = OpenBackend::of(volume, Options::default())?;
     let read = Bar::erase_units(format!("reading {}", flash.display()));
     let reading = |done, all| read.set(done, all);
@@ -127,12 +128,12 @@ fn offline(volume: &VolumeConfig, salvage: &SalvageFlags) -> anyhow::Result<()> 
     let bytes = |blocks| blocks * BLOCK_BYTES as u64;
     let mut progress = |done, all| bar.set(bytes(done), bytes(all));
     if salvage.salvage {
-        let disks = (&flash_disk, &*backend_disk);
+        let disks = (&*flash_disk, &*backend_disk);
         let salvaged = salvage.run(volume, disks, &*side, &pairing, &reading, &mut progress)?;
         drop((read, bar));
         return salvaged.tell(volume);
     }
-    let detached = detach(&flash_disk, &*backend_disk, &*side, &pairing, &reading, &mut progress)?;
+    let detached = detach(&*flash_disk, &*backend_disk, &*side, &pairing, &reading, &mut progress)?;
     drop((read, bar));
     match detached {
         Detached::Now { destaged_blocks } => println!(

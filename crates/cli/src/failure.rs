@@ -5,10 +5,6 @@ use std::process::ExitCode;
 use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
-use flashwise_engine::detach::DetachError;
-use flashwise_engine::wipe::WipeError;
-use flashwise_server::config::ConfigError;
-use flashwise_server::server::ServerError;
 use flashwise_sim::endurance::EnduranceError;
 use flashwise_sim::size::SizeError;
 use flashwise_trace::error::TraceError;
@@ -24,7 +20,7 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("flashwise: {error:#}");
+    crate::log::tell(tracing::Level::ERROR, &format!("{error:#}"));
     ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
 }
 
@@ -57,17 +53,34 @@ fn is_misuse(error: &anyhow::Error) -> bool {
     };
     error.is::<Misuse>()
         || error.downcast_ref::<EnduranceError>().is_some_and(of_endurance)
-        || error.is::<ConfigError>()
         || error.is::<SettingError>()
+        || is_misuse_of_a_live_cache(error)
+        || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
+        || error.is::<SizeError>()
+        || error.is::<OptionError>()
+        || error.downcast_ref::<TraceError>().is_some_and(of_trace)
+}
+
+#[cfg(feature = "serve")]
+fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
+    use flashwise_engine::detach::DetachError;
+    use flashwise_engine::pool::PoolError;
+    use flashwise_engine::wipe::WipeError;
+    use flashwise_server::config::ConfigError;
+    use flashwise_server::server::ServerError;
+
+    error.is::<ConfigError>()
         || error.downcast_ref::<WipeError>().is_some_and(|error| match error {
             WipeError::Io(_) => false,
             WipeError::Flash { error, .. } => error.is_permanent(),
             _ => true,
         })
         || error.downcast_ref::<ServerError>().is_some_and(ServerError::is_permanent)
+        || error.downcast_ref::<PoolError>().is_some_and(PoolError::is_permanent)
         || error.downcast_ref::<DetachError>().is_some_and(DetachError::is_misuse)
-        || error.downcast_ref::<ArrayError>().is_some_and(|error| !matches!(error, ArrayError::Io { .. }))
-        || error.is::<SizeError>()
-        || error.is::<OptionError>()
-        || error.downcast_ref::<TraceError>().is_some_and(of_trace)
+}
+
+#[cfg(not(feature = "serve"))]
+fn is_misuse_of_a_live_cache(_: &anyhow::Error) -> bool {
+    false
 }

@@ -26,7 +26,7 @@ pub const INPUT: &str = "How traces are read";
 pub const ADMISSION: &str = "What is admitted, how long requests wait, and how long the devices last";
 pub const LAYOUT: &str = "Where blocks lie, and the whole cache that flashwise serve runs: --layout log";
 pub const WEAR: &str = "How fast the flash wears out: --layout in-place, --layout log with --device, or algorithms with a layout of \
-                        their own: m, m+, c, h and their kin, ripq+, pannier";
+                        their own: m, m+, c, h and their kin, ripq+, pannier, bcache";
 
 pub const BUCKETS: &str = "Caches that evict whole buckets, one request after the other: --layout wlfc, wlfc_c, b-like";
 

@@ -11,9 +11,12 @@ use flashwise_trace::normalised::trace::{Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::output::name_of;
 use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::sampling::Sampling;
 use flashwise_trace::tools::concat::{join, join_with_requests};
+use flashwise_trace::tools::sample;
 
 use crate::help;
+use crate::log::warning;
 use crate::progress::Bar;
 
 /// How to read traces.
@@ -48,6 +51,35 @@ impl InputOptions {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_trace(&trace);
         Ok(trace)
+    }
+
+    /// Opens a sample of a trace of any kind, with a progress bar.
+    pub fn open_sampled(&self, path: &Path, sampling: Sampling) -> Result<Trace, TraceError> {
+        let trace = sample::open(path, &self.settings(), sampling, &reading(&[path.to_owned()]))?;
+        warn_of_trace(&trace);
+        Ok(trace)
+    }
+
+    /// The same of traces as one, one after another.
+    pub fn open_joined_sampled(&self, paths: &[PathBuf], sampling: Sampling) -> Result<Trace, TraceError> {
+        let trace = sample::open_joined(paths, &self.settings(), sampling, &reading(paths))?;
+        warn_of_trace(&trace);
+        Ok(trace)
+    }
+
+    /// Opens traces, each or joined to one, or samples of them.
+    pub fn open_all(
+        &self,
+        paths: &[PathBuf],
+        join: bool,
+        sampling: Option<Sampling>,
+    ) -> Result<Vec<Trace>, TraceError> {
+        match sampling {
+            Some(sampling) if join => Ok(vec![self.open_joined_sampled(paths, sampling)?]),
+            Some(sampling) => paths.iter().map(|path| self.open_sampled(path, sampling)).collect(),
+            None if join => Ok(vec![self.open_joined(paths)?]),
+            None => paths.iter().map(|path| self.open(path)).collect(),
+        }
     }
 
     /// Opens traces as one, one after another.
@@ -91,15 +123,15 @@ fn warn_of_trace(trace: &Trace) {
     let (times, requests) = (trace.times(), trace.description().requests);
     if let Some(refusal) = times.refusal(requests) {
         let name = trace.name();
-        eprintln!("flashwise: {name}: nothing is said per day or per year, since its times are no clock: {refusal}");
+        warning!("{name}: nothing is said per day or per year, since its times are no clock: {refusal}");
     } else if let Some(disorder) = times.disorder(requests) {
-        eprintln!("flashwise: {}: {disorder}", trace.name());
+        warning!("{}: {disorder}", trace.name());
     }
 }
 
 /// Says on standard error how many malformed records of the trace called `name` were passed over, if any were.
 pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
-        eprintln!("flashwise: {name}: {} malformed records were passed over", about.malformed_records);
+        warning!("{name}: {} malformed records were passed over", about.malformed_records);
     }
 }

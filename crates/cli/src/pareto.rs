@@ -17,6 +17,7 @@ use flashwise_trace::output::{check_writable, write_whole};
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::input::InputOptions;
+use crate::list::List;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
 use crate::table::{self, caveats, rate};
@@ -29,9 +30,9 @@ pub struct Pareto {
     trace: PathBuf,
     #[command(flatten)]
     input: InputOptions,
-    /// A policy that can run, with its options; can be given many times [default: all policies, some with other parameters too]
-    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policy)]
-    policies: Vec<Algorithm>,
+    /// Policies that can run, with their options: lru,larc; can be given many times [default: all policies, some with other parameters too]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
+    policies: Vec<List<Algorithm>>,
     /// A cache size, as for simulate; can be given many times [default: 1%,2%,5%,10%,20%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
@@ -49,6 +50,10 @@ pub struct Pareto {
     svg: Option<PathBuf>,
     #[command(flatten)]
     cache: CacheOptions,
+}
+
+fn parse_policies(text: &str) -> Result<List<Algorithm>, OptionError> {
+    List::read(text, parse_policy)
 }
 
 fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
@@ -82,8 +87,11 @@ impl Pareto {
         let trace = self.input.open(&self.trace)?;
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
-        let online: Vec<Algorithm> =
-            if self.policies.is_empty() { pareto::online().collect() } else { self.policies.clone() };
+        let online: Vec<Algorithm> = if self.policies.is_empty() {
+            pareto::online().collect()
+        } else {
+            self.policies.iter().flatten().cloned().collect()
+        };
         let mut cases = Vec::new();
         for size in &sizes {
             let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;

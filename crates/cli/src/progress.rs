@@ -1,9 +1,9 @@
 //! Progress bars: on a terminal only, for work that takes longer than a moment.
 
-use std::io::IsTerminal;
-
 use flashwise_trace::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::log::{note, shows_progress, warning};
 
 /// A bar on standard error, which is gone when dropped.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl Bar {
     }
 
     fn new(what: String, total: u64, template: &str) -> Bar {
-        let hidden = !std::io::stderr().is_terminal();
-        let target = if hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(8) };
+        let shown = shows_progress();
+        let target = if shown { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template(template).expect("the template is valid");
         Bar(ProgressBar::with_draw_target(Some(total), target).with_style(style).with_prefix(what))
     }
@@ -55,14 +55,12 @@ impl Progress for Bar {
     }
 
     fn note(&self, path: &str, what: &str) {
-        self.0.suspend(|| eprintln!("flashwise: {path}: {what}"));
+        self.0.suspend(|| note!("{path}: {what}"));
     }
 
     fn ends_early(&self, path: &str, rows: u64) {
         let rows = flashwise_trace::human::count(rows);
-        self.0.suspend(|| {
-            eprintln!("flashwise: {path}: its end is missing, as where a server is killed; {rows} rows were read")
-        });
+        self.0.suspend(|| warning!("{path}: its end is missing, as where a server is killed; {rows} rows were read"));
     }
 }
 

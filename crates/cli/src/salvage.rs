@@ -46,7 +46,10 @@ impl SalvageFlags {
         self.lost_list.is_some()
     }
 
-    fn geometry(&self, volume: &VolumeConfig, flash: &FileDisk) -> anyhow::Result<Geometry> {
+    fn geometry(&self, volume: &VolumeConfig, flash: &dyn Disk) -> anyhow::Result<Geometry> {
+        if let Some(zoned) = flash.zoned().filter(|_| self.erase_unit.is_none() && self.flash_size.is_none()) {
+            return Ok(zoned.geometry());
+        }
         let unit = self.erase_unit.map_or_else(|| volume.cache.erase_unit_bytes(), ByteSize::bytes);
         let size = self.flash_size.map(ByteSize::bytes).or(volume.flash_size_bytes).unwrap_or(flash.size());
         let pages = unit / BLOCK_BYTES as u64;
@@ -54,7 +57,7 @@ impl SalvageFlags {
         if !unit.is_multiple_of(BLOCK_BYTES as u64) || !possible.contains(&pages) {
             let unit = ByteSize::new(unit);
             return Err(
-                Misuse(format!("--erase-unit is {unit}, expected a multiple of 4KiB from 64KiB to 256MiB")).into()
+                Misuse(format!("--erase-unit is {unit}, expected a multiple of 4KiB from 64KiB to 2GiB")).into()
             );
         }
         let units = size / unit;
@@ -72,7 +75,7 @@ impl SalvageFlags {
     pub fn run(
         &self,
         volume: &VolumeConfig,
-        (flash, backend): (&FileDisk, &FileDisk),
+        (flash, backend): (&dyn Disk, &FileDisk),
         side: &dyn BackendSide,
         pairing: &Pairing,
         reading: Progress<'_>,

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,12 +19,9 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::failure::Misuse;
+use crate::log::{self, note, warning};
 use crate::progress::Bar;
 use crate::settings::{ServeSettings, VOLUME_GROUP};
 
@@ -34,9 +31,12 @@ use crate::settings::{ServeSettings, VOLUME_GROUP};
 /// second signal ends it at once, which is as safe as a power failure. SIGHUP reloads TLS files, token and log level.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// A configuration in TOML; docs/flashwise.toml shows every key
+    /// A configuration in TOML; docs/flashwise.toml shows every key [default: /etc/flashwise/flashwise.toml, unless flags describe a volume]
     #[arg(value_name = "CONFIG", conflicts_with = VOLUME_GROUP)]
     config: Option<PathBuf>,
+    /// Read the configuration, say what is wrong with it or what it would serve, and end; no device is opened
+    #[arg(long)]
+    check_config: bool,
     #[command(flatten)]
     volume: VolumeFlags,
     /// Start this volume although the flash with its cache is missing, older or another's: what was not written back is lost. Can be
@@ -67,6 +67,9 @@ pub struct VolumeFlags {
     /// How much of the flash is used [default: all of it]
     #[arg(long, value_name = "SIZE")]
     flash_size: Option<String>,
+    /// Divide a new file of the flash into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
+    #[arg(long, value_name = "ZONES")]
+    flash_zones: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
     /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
@@ -117,6 +120,12 @@ pub struct VolumeFlags {
 }
 
 impl VolumeFlags {
+    /// Whether any flag is given, so that no file is read.
+    fn is_given(&self) -> bool {
+        let Flags { listen, server, api, volume } = self.flags();
+        !(listen.is_empty() && server.is_empty() && api.is_empty() && volume.is_empty())
+    }
+
     fn flags(&self) -> Flags {
         let given = |keys: &[(&'static str, &Option<String>)]| -> Vec<(&'static str, String)> {
             keys.iter().filter_map(|(key, value)| Some((*key, value.as_ref()?.clone()))).collect()
@@ -127,6 +136,7 @@ impl VolumeFlags {
             ("size", &self.size),
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
+            ("flash-zones", &self.flash_zones),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
             ("aliases", &self.aliases),
@@ -157,15 +167,11 @@ impl VolumeFlags {
     }
 }
 
-/// Tells the operator. Where nobody listens any more, such as on a terminal that was closed, the server goes on.
-macro_rules! say {
-    ($($text:tt)*) => {
-        drop(writeln!(std::io::stderr(), $($text)*))
-    };
-}
-
 /// Signals that would end the process, and with it what waits in memory, and that have no meaning for the server.
 const IGNORED: [c_int; 4] = [SIGUSR1, SIGUSR2, SIGALRM, SIGXFSZ];
+
+/// The configuration where none is named and no volume is described by flags.
+const DEFAULT_CONFIG: &str = "/etc/flashwise/flashwise.toml";
 
 /// How long clients' requests may take to be answered when the server ends.
 const GRACE: Duration = Duration::from_secs(30);
@@ -173,7 +179,10 @@ const GRACE: Duration = Duration::from_secs(30);
 impl Serve {
     pub fn run(&self) -> anyhow::Result<()> {
         let config = self.config()?;
-        let log = Log::start(config.log_level)?;
+        if self.check_config {
+            return Ok(std::io::stdout().write_all(summary(&config).as_bytes())?);
+        }
+        log::set_level(config.log_level);
         // Before anything is opened, so that no signal goes unheard.
         let ending = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
@@ -190,40 +199,56 @@ impl Serve {
         })?;
         drop(bar);
         tell(&server);
-        let watchdog = Watchdog::start(server.volumes().iter().map(|(volume, _)| volume.clone()).collect());
+        let of_pools = server.pools().iter().map(|(pool, _)| pool.volume().clone());
+        let volumes: Vec<_> = server.volumes().iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
+        let served = volumes.len();
+        let watchdog = Watchdog::start(volumes);
         notify(&[
             NotifyState::Ready,
-            NotifyState::Status(&format!("serving {}", human::counted(server.volumes().len() as u64, "volume"))),
+            NotifyState::Status(&format!("serving {}", human::counted(served as u64, "volume"))),
         ]);
         for signal in signals.forever() {
             match signal {
                 SIGTERM | SIGINT => break,
-                SIGHUP => self.reload(&server, &log),
-                _ => say!("flashwise: {} means nothing here, ignored", signal_name(signal).unwrap_or("a signal")),
+                SIGHUP => self.reload(&server),
+                _ => note!("{} means nothing here, ignored", signal_name(signal).unwrap_or("a signal")),
             }
         }
         notify(&[NotifyState::Stopping, NotifyState::Status("flushing")]);
-        say!("flashwise: flushing");
+        note!("flushing");
         let stopped = server.stop(GRACE);
         drop(watchdog);
         stopped?;
-        say!("flashwise: everything is flushed, ended");
+        note!("everything is flushed, ended");
         Ok(())
     }
 
     fn config(&self) -> anyhow::Result<ServerConfig> {
         let mut config = match &self.config {
             Some(path) => ServerConfig::read(path)?,
-            None if self.volume.backend.is_none() && self.volume.flash.is_none() => {
+            None if self.volume.backend.is_none() && self.volume.flash.is_none() && self.volume.is_given() => {
                 let what =
                     "expected a configuration file, or --backend, --flash and --listen; see flashwise serve --help";
                 return Err(Misuse(what.to_owned()).into());
             }
+            None if !self.volume.is_given() => {
+                let path = Path::new(DEFAULT_CONFIG);
+                if !path.exists() {
+                    let what = format!(
+                        "found no {DEFAULT_CONFIG}, expected it, another configuration file, or --backend, --flash and --listen; see \
+                         flashwise serve --help"
+                    );
+                    return Err(Misuse(what).into());
+                }
+                ServerConfig::read(path)?
+            }
             None => ServerConfig::from_flags(self.volume.flags())?,
         };
         for name in &self.discard_cache {
-            let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-            let Some(volume) = config.volumes.iter_mut().find(|volume| volume.name == *name) else {
+            let of_pools = config.pools.iter_mut().map(|pool| &mut pool.cache);
+            let mut volumes: Vec<_> = config.volumes.iter_mut().chain(of_pools).collect();
+            let names: Vec<String> = volumes.iter().map(|volume| volume.name.clone()).collect();
+            let Some(volume) = volumes.iter_mut().find(|volume| volume.name == *name) else {
                 let what = format!("--discard-cache: no volume '{name}', expected one of: {}", names.join(", "));
                 return Err(Misuse(what).into());
             };
@@ -233,60 +258,70 @@ impl Serve {
     }
 
     /// Takes over what can change while the server runs. Where the configuration is wrong, all stays as it was.
-    fn reload(&self, server: &Server, log: &Log) {
+    fn reload(&self, server: &Server) {
         let now = NotifyState::monotonic_usec_now().into_iter();
         notify(&[NotifyState::Reloading].into_iter().chain(now).collect::<Vec<_>>());
         match self.config() {
             Ok(config) => {
-                log.set_level(config.log_level);
-                say!("flashwise: SIGHUP: the log level is {}", config.log_level);
-                server.reload(&config).iter().for_each(|line| say!("flashwise: SIGHUP: {line}"));
+                log::set_level(config.log_level);
+                note!("SIGHUP: the log level is {}", config.log_level);
+                server.reload(&config).iter().for_each(|line| note!("SIGHUP: {line}"));
             }
-            Err(error) => say!("flashwise: SIGHUP: nothing is reloaded: {error:#}"),
+            Err(error) => warning!("SIGHUP: nothing is reloaded: {error:#}"),
         }
         notify(&[NotifyState::Ready]);
     }
 }
 
-/// What the parts of the server tell of themselves, on standard error.
-struct Log {
-    filter: reload::Handle<LevelFilter, Registry>,
-}
-
-impl Log {
-    fn start(level: LevelFilter) -> anyhow::Result<Log> {
-        let (filter, handle) = reload::Layer::new(level);
-        // Errors of writing go nowhere: standard error, where they would be told, is what cannot be written.
-        let told = fmt::layer().with_writer(std::io::stderr).without_time().with_target(false).with_ansi(false);
-        let told = told.log_internal_errors(false);
-        tracing_subscriber::registry().with(filter).with(told).try_init().context("the log")?;
-        Ok(Log { filter: handle })
-    }
-
-    fn set_level(&self, level: LevelFilter) {
-        // Fails only where the log is gone.
-        let _ = self.filter.modify(|current| *current = level);
-    }
+/// What a configuration would serve, a line each.
+fn summary(config: &ServerConfig) -> String {
+    let volume = |volume: &flashwise_engine::volume::VolumeConfig| {
+        let behind = match volume.flash.as_os_str().is_empty() {
+            true => "RAM alone".to_owned(),
+            false => volume.flash.display().to_string(),
+        };
+        format!("volume {}: {} behind {behind}\n", volume.name, volume.backend.display())
+    };
+    let pool = |pool: &flashwise_engine::pool::PoolConfig| {
+        let disks = human::counted(pool.disks.len() as u64, "disk");
+        format!("pool {}: {disks}\n", pool.cache.name)
+    };
+    let listen = config.listen.iter().map(|uri| format!("listening at {uri}\n"));
+    let api = config.api.address().map(|address| format!("the management API at {address}\n"));
+    config.volumes.iter().map(volume).chain(config.pools.iter().map(pool)).chain(listen).chain(api).collect()
 }
 
 /// Says what was opened, and where it is.
 fn tell(server: &Server) {
     for (volume, opened) in server.volumes() {
         let (name, exports) = (&volume.config().name, volume.config().export_names());
-        opened.notes.iter().for_each(|note| say!("flashwise: {note}"));
-        say!("flashwise: volume {name}: {}", found(opened));
+        opened.notes.iter().for_each(|note| note!("{note}"));
+        note!("volume {name}: {}", found(opened));
         let uris = exports.iter().flat_map(|export| server.uris(export));
-        uris.for_each(|uri| say!("flashwise: volume {name} is served at {uri}"));
+        uris.for_each(|uri| note!("volume {name} is served at {uri}"));
+    }
+    for (pool, opened) in server.pools() {
+        let name = pool.name();
+        opened.notes.iter().for_each(|note| note!("{note}"));
+        let disks = pool.logical_disks();
+        let counted = human::counted(disks.len() as u64, "logical disk");
+        note!("pool {name} has {counted}: {}", found(opened));
+        server.uris("").iter().for_each(|uri| note!("pool {name} is served at {uri}, each logical disk by its name"));
+        let uris = disks.keys().flat_map(|disk| server.uris(disk).into_iter().map(move |uri| (disk, uri)));
+        uris.for_each(|(disk, uri)| note!("logical disk {disk} is served at {uri}"));
     }
     if let Some(recording) = server.recording() {
-        eprintln!("flashwise: requests are recorded to {recording}");
+        note!("requests are recorded to {recording}");
     }
     if let Some(address) = server.api() {
-        say!("flashwise: the management API is at {address}");
+        note!("the management API is at {address}");
     }
 }
 
 fn found(opened: &Opened) -> String {
+    if opened.without_flash {
+        return "its cache is in RAM alone".to_owned();
+    }
     if opened.formatted {
         return "its cache is new".to_owned();
     }
@@ -300,7 +335,7 @@ fn found(opened: &Opened) -> String {
 /// Tells the service manager, where there is one that listens; what it makes of that is its affair.
 fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        say!("flashwise: the service manager cannot be told: {error}");
+        warning!("the service manager cannot be told: {error}");
     }
 }
 

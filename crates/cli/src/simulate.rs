@@ -5,17 +5,22 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::Share;
 use flashwise_report::{Report, Section};
+use flashwise_sim::checks::{self, Checks};
 use flashwise_sim::experiment::{Cache, check};
 use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared};
 use flashwise_sim::results::{self, ResultRow};
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
-use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -23,7 +28,9 @@ use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
+use crate::list::List;
 use crate::progress::Bar;
+use crate::sample::SampleOptions;
 use crate::table;
 
 /// Simulate caches over traces: hits and flash writes of each policy at each size
@@ -33,11 +40,11 @@ pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
     #[arg(required_unless_present_any = ["help", "print_jobs"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// A policy or algorithm, of `flashwise policies`; can be given many times [default: all policies]
+    /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all policies]
     ///
     /// With its options: lru, larc:fill=ghost, m+, c:buffers=8. Where wear is simulated, the default is lru, ripq+, pannier, m, m+ and c.
     #[arg(long = "policy", value_name = "POLICY")]
-    policies: Vec<Choice>,
+    policies: Vec<List<Choice>>,
     /// A cache size: 10% of the trace's unique blocks, 512MiB, 1%,5%; can be given many times [default: 1%,2%,5%,10%,20%,50%]
     ///
     /// A share of the trace's unique blocks (10%), bytes (512MiB) or a number of blocks, at most 2147483647; lists (1%,10%) and ranges
@@ -52,6 +59,8 @@ pub struct Simulate {
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     epoch: Option<u64>,
+    #[command(flatten)]
+    sample: SampleOptions,
     /// Print a JSON array, one object per trace, policy and size
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -124,6 +133,10 @@ impl Simulate {
         if self.html.iter().chain(&self.parquet).any(|path| path == Path::new("-")) {
             return Err(Misuse("--html and --parquet take a file, standard output shows the results".to_owned()).into());
         }
+        if self.parquet.is_some() && !cfg!(feature = "parquet") {
+            let problem = "--parquet: this flashwise was built without it, expected one built with the feature parquet";
+            return Err(Misuse(problem.to_owned()).into());
+        }
         if self.html.is_some() && self.html == self.parquet {
             return Err(Misuse("--html and --parquet name the same file".to_owned()).into());
         }
@@ -134,45 +147,57 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
-        let jobs = self.jobs()?;
-        if self.print_jobs {
-            return print_jobs(&jobs);
+        if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
+            let what = format!(
+                "{option} finds a sample by running larger ones, and a job has one: found it beside --job or --print-jobs, expected --sample"
+            );
+            return Err(Misuse(what).into());
         }
+        if self.print_jobs {
+            return print_jobs(&self.jobs(self.sample.share())?);
+        }
+        let work = |share| self.work(self.jobs(share)?);
+        let done = self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))?;
+        self.write_report(&done)?;
+        let rows: Vec<ResultRow> = done.asked().cloned().collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows, table_of(&done.jobs)?)
+    }
+
+    /// Runs jobs, and what a report compares them with.
+    fn work(&self, jobs: Vec<Job>) -> anyhow::Result<Done> {
+        self.sample.check(&jobs)?;
         if self.html.is_some() {
             refuse_reports_of_buckets(&jobs)?;
         }
         let comparison = if self.html.is_some() { compared(&jobs).map_err(misuse)? } else { Comparison::default() };
         let (before, asked) = (comparison.before.len(), jobs.len());
-        let all = [comparison.before, jobs, comparison.after].concat();
+        let jobs = [comparison.before, jobs, comparison.after].concat();
         // What is read of the traces is the same of all that options name, and may differ between jobs of a file.
         let mut rows: Vec<Vec<ResultRow>> = vec![Vec::new(); if self.join { 1 } else { self.traces.len() }];
-        let mut opened = None;
-        for jobs in all.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
-            let (traces, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
-            let runs = Runs::new(&traces, requests.into(), jobs).map_err(misuse)?;
+        let mut traces = Vec::new();
+        for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
+            let (opened, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
+            let runs = Runs::new(&opened, requests.into(), jobs).map_err(misuse)?;
             let bar = Bar::accesses(format!("{} runs", runs.count()), runs.accesses());
             for (rows, more) in rows.iter_mut().zip(runs.run(&bar).map_err(misuse)?) {
                 rows.extend(more);
             }
-            opened = Some(traces);
+            traces = opened;
         }
-        if let Some(traces) = &opened {
-            self.write_report(traces, &all, &rows)?;
-        }
-        let rows: Vec<ResultRow> =
-            rows.into_iter().flat_map(|rows| rows.into_iter().skip(before).take(asked)).collect();
-        self.write_parquet(&rows)?;
-        self.print(&rows, table_of(&all)?)
+        Ok(Done { jobs, before, asked, traces, rows })
     }
 
     /// What is to be run: what a file lists, or what options name.
-    fn jobs(&self) -> anyhow::Result<Vec<Job>> {
+    /// Of each trace they run over a sample of such a share, if one is given.
+    fn jobs(&self, sample: Option<Share>) -> anyhow::Result<Vec<Job>> {
         let mut base = Job { warmup: self.warmup, epoch: self.epoch, ..Job::default() };
         self.cache.put(&mut base)?;
         self.array.put(&mut base);
+        self.sample.put(&mut base, sample);
         let many = Many {
             base,
-            policies: self.policies.clone(),
+            policies: self.policies.iter().flatten().cloned().collect(),
             sizes: Sizes::given(&self.sizes),
             admissions: self.array.rules(),
             over_provisions: self.cache.over_provisions().to_vec(),
@@ -189,13 +214,9 @@ impl Simulate {
 
     /// The traces, and their requests as they came where those are read.
     fn open(&self, reads: &Reads) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
-        let Reads { requests, filter } = reads;
+        let Reads { requests, filter, sampling } = reads;
         if !requests {
-            let traces = match self.join {
-                true => vec![self.input.open_joined(&self.traces)?],
-                false => self.traces.iter().map(|path| self.input.open(path)).collect::<Result<_, _>>()?,
-            };
-            return Ok((traces, Vec::new()));
+            return Ok((self.input.open_all(&self.traces, self.join, *sampling)?, Vec::new()));
         }
         if self.join {
             let (trace, requests) = self.input.open_joined_with_requests(&self.traces, filter)?;
@@ -206,26 +227,33 @@ impl Simulate {
         Ok(opened.into_iter().unzip())
     }
 
-    /// Writes the report of the rows of each trace, if one is asked for.
-    fn write_report(&self, traces: &[Trace], jobs: &[Job], rows: &[Vec<ResultRow>]) -> anyhow::Result<()> {
-        let Some(html) = &self.html else { return Ok(()) };
+    /// Writes the report of what was run, if one is asked for. What is recommended of policies alone is run again.
+    fn write_report(&self, done: &Done) -> anyhow::Result<()> {
+        let (Some(html), Some(first)) = (&self.html, done.jobs.first()) else { return Ok(()) };
+        let meaning = first.meaning().map_err(misuse)?;
+        let (traces, counting) = (&done.traces, meaning.counting);
         let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
-        let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| Section {
-            info: Info::of(trace),
-            reuse: ReuseDistances::of(trace, Distance::Unique, &bar),
-            rows: rows.clone(),
+        let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| {
+            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
+            let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
+            anyhow::Ok(Section { info, reuse, rows: rows.clone(), checks })
         };
-        let sections = traces.par_iter().zip(rows).map(section).collect();
-        let command = shlex::try_join(std::iter::once("flashwise").chain(arguments().iter().map(String::as_str)))?;
-        let counting = jobs[0].meaning().map_err(misuse)?.counting;
-        let report = flashwise_report::render(&Report { command, counting, sections })?;
+        let sections = traces.par_iter().zip(&done.rows).map(section).collect::<Result<_, _>>()?;
+        let report = flashwise_report::render(&Report { command: command()?, counting, sections })?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
+    #[cfg(feature = "parquet")]
     fn write_parquet(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
         let Some(parquet) = &self.parquet else { return Ok(()) };
         let contents = results::parquet(rows)?;
         write_whole(parquet, &self.traces, |file| anyhow::Ok(file.write_all(&contents)?))
+    }
+
+    /// Asking for one is refused before anything runs.
+    #[cfg(not(feature = "parquet"))]
+    fn write_parquet(&self, _: &[ResultRow]) -> anyhow::Result<()> {
+        Ok(())
     }
 
     fn print(&self, rows: &[ResultRow], table: fn(&[ResultRow]) -> String) -> anyhow::Result<()> {
@@ -243,6 +271,54 @@ impl Simulate {
         }
         Ok(())
     }
+}
+
+/// Jobs that were run.
+struct Done {
+    /// First those that others are compared with, then those that were asked for, then more for comparison.
+    jobs: Vec<Job>,
+    /// How many stand before those that were asked for, ...
+    before: usize,
+    /// ... and how many of these there are.
+    asked: usize,
+    traces: Vec<Trace>,
+    /// For each trace the rows of the jobs, in their order.
+    rows: Vec<Vec<ResultRow>>,
+}
+
+impl Done {
+    /// The rows that were asked for, trace by trace.
+    fn asked(&self) -> impl Iterator<Item = &ResultRow> {
+        self.rows.iter().flat_map(|rows| rows.iter().skip(self.before).take(self.asked))
+    }
+}
+
+/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
+fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> anyhow::Result<Option<Checks>> {
+    let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
+    let policy = Spec::parse(&row.policy)?;
+    if policy.info().offline {
+        return Ok(None);
+    }
+    checks::run(trace, &policy, row, warmup, &Silent).map(Some).map_err(|error| misuse(error.into()))
+}
+
+/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
+    if trace.sample().is_none() {
+        return ReuseDistances::of(trace, Distance::Unique, bar);
+    }
+    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
+}
+
+/// How far hit ratios from samples are off at most; none if a sample is too small to say.
+pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) -> Option<f64> {
+    let margin = |sample: &Option<SampleFigures>| match sample {
+        Some(sample) if sample.sample_caveat.is_some() => None,
+        Some(sample) => Some(sample.hit_ratio_margin),
+        None => Some(0.0),
+    };
+    samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
 }
 
 /// The jobs that the file at `path` lists, one after the other.
@@ -310,7 +386,9 @@ pub fn misuse(error: JobError) -> anyhow::Error {
     }
 }
 
-/// What follows the program's name on the command line.
-fn arguments() -> Vec<String> {
-    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+/// The command line, as a shell would take it.
+pub fn command() -> Result<String, shlex::QuoteError> {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    let arguments: Vec<String> = arguments.collect();
+    shlex::try_join(std::iter::once("flashwise").chain(arguments.iter().map(String::as_str)))
 }

@@ -12,6 +12,7 @@ use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
 use crate::api::ApiOptions;
+use crate::fit;
 use crate::table;
 
 /// Show what a running server does: hits, flash writes and wear, dirty data, latencies, failures
@@ -25,6 +26,11 @@ pub struct Status {
 }
 
 impl Status {
+    /// The status of a server, as a page.
+    pub fn of(api: ApiOptions) -> Status {
+        Status { api, json: false }
+    }
+
     pub fn run(&self) -> anyhow::Result<()> {
         let json = self.api.client()?.get("/v1/status")?;
         let mut out = std::io::stdout().lock();
@@ -89,8 +95,9 @@ fn volume_page(volume: &VolumeStatus) -> String {
         "volume {}: {}, {size}, {} {}, up {uptime}\n",
         volume.name, volume.state, volume.policy, volume.write_mode
     );
+    let width = fit::width();
     let mut line = |what: &str, text: String| {
-        let _ = writeln!(page, "  {what:<14}{text}");
+        let _ = writeln!(page, "{}", fit::sentences(&format!("  {what:<14}{text}"), 16, width));
     };
     if let Some(reason) = &volume.state_reason {
         line("failed", reason.clone());

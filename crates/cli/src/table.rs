@@ -5,14 +5,20 @@ use std::collections::HashMap;
 use comfy_table::{CellAlignment, Table, presets};
 use flashwise_core::policy::{Spec, larc, min};
 use flashwise_sim::results::{EnduranceFigures, ResultRow};
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::human;
+
+use crate::fit;
+
+/// Spaces between columns.
+const GAP: usize = 2;
 
 /// A table without lines whose columns after the first `text_columns` stand to the right.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
     for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP as u16));
         if number >= text_columns {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -59,23 +65,69 @@ pub fn results(rows: &[ResultRow]) -> String {
     grouped(&header, rows, cells, &footnote)
 }
 
+/// The columns of a sample, and what they are.
+const SAMPLE_HEADER: [&str; 3] = ["error", "hits from", "to"];
+const OF_SAMPLE: &str = " From a sample: error: standard error of hits; from, to: the hits of the whole trace are between them in 95 of 100 samples.";
+
+/// How far the hit ratio of a row may be off.
+fn of_sample(sample: &SampleFigures) -> [String; 3] {
+    [sample.hit_ratio_standard_error, sample.hit_ratio_low, sample.hit_ratio_high].map(human::percent)
+}
+
+/// What limits the sample of a trace, at the smallest cache.
+fn too_small(rows: &[ResultRow]) -> String {
+    let mut smallest: Vec<(&ResultRow, &SampleFigures)> = Vec::new();
+    for (row, sample) in rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?))) {
+        match smallest.iter_mut().find(|(found, _)| found.trace == row.trace) {
+            Some((_, found)) if found.sample_capacity_groups <= sample.sample_capacity_groups => {}
+            Some(found) => *found = (row, sample),
+            None => smallest.push((row, sample)),
+        }
+    }
+    let line = |(row, sample): &(&ResultRow, &SampleFigures)| {
+        let caveat = sample.sample_caveat.as_ref()?;
+        Some(format!("\n\n{}, size {}: {caveat}.", row.trace, row.size))
+    };
+    smallest.iter().filter_map(line).collect()
+}
+
 /// What has to be known of LARC's figures.
 const LARC_FILLS: &str =
     "; larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
 
-/// A table of the cells of each row behind its trace, policy and size, with a gap where another policy begins, and a footnote.
+/// A table of the cells of each row behind its trace, policy and size, and before how good a sample is, with a gap where another policy begins, and a footnote.
 fn grouped(header: &[&str], rows: &[ResultRow], cells: impl Fn(&ResultRow) -> Vec<String>, footnote: &str) -> String {
-    let mut table = plain(header, 2);
+    let sampled = rows.iter().any(|row| row.sample.is_some());
+    let mut header = header.to_vec();
+    header.extend(sampled.then_some(SAMPLE_HEADER).into_iter().flatten());
+    let mut lines: Vec<Vec<String>> = Vec::new();
     let mut previous: Option<&ResultRow> = None;
     for row in rows {
         if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
-            table.add_row([""]);
+            lines.push(Vec::new());
         }
         let names = [&row.trace, &row.policy, &row.size].map(String::clone);
-        table.add_row(names.into_iter().chain(cells(row)));
+        lines.push(names.into_iter().chain(cells(row)).chain(row.sample.iter().flat_map(of_sample)).collect());
         previous = Some(row);
     }
-    format!("{}\n\n{footnote}", table.trim_fmt())
+    let len = |text: &str| text.chars().count() + GAP;
+    let width_of = |(number, name): (usize, &&str)| {
+        lines.iter().filter_map(|line| line.get(number)).map(|cell| len(cell)).fold(len(name), usize::max)
+    };
+    let widths: Vec<usize> = header.iter().enumerate().map(width_of).collect();
+    let width = fit::width();
+    let table = |columns: Vec<usize>| {
+        let mut table = plain(&columns.iter().map(|&column| header[column]).collect::<Vec<_>>(), 2);
+        for line in &lines {
+            table.add_row(columns.iter().map(|&column| line.get(column).map_or("", String::as_str)));
+        }
+        table.trim_fmt()
+    };
+    // The last gap of a line is not printed.
+    let tables: Vec<String> = fit::groups(&widths, 3, width.map(|width| width + GAP)).into_iter().map(table).collect();
+    let of_sample = if sampled { OF_SAMPLE } else { "" };
+    let footnote = format!("{footnote}{of_sample}");
+    format!("{}\n\n{}{}", tables.join("\n\n"), fit::sentences(&footnote, 0, width), too_small(rows))
 }
 
 /// One line per trace, policy, size and admission rule, if there is one, of whole caches.
@@ -119,7 +171,7 @@ pub fn cache_results(rows: &[ResultRow]) -> String {
                     written back: blocks.";
     let of_device = " device x: pages programmed per flash write; per day: erasures of each erase unit.";
     let footnote = footnote.to_owned() + if on_device { of_device } else { "" } + if arrays { OF_ARRAY } else { "" };
-    grouped(&header, rows, cells, &footnote) + overloaded(rows) + &caveats_of(rows)
+    grouped(&header, rows, cells, &footnote) + &overloaded(rows) + &caveats_of(rows)
 }
 
 /// What latency and lifetime are, beside other figures.
@@ -223,7 +275,7 @@ pub fn array_results(rows: &[ResultRow]) -> String {
         "hits: share of block accesses; bypassed: accesses that went past the cache; latency: of {of}, on average, and what that share of \
          them does not exceed;{uses} us per year: latency over lifetime; cache and storage writes: per cell and second."
     );
-    grouped(&header, rows, cells, &footnote) + overloaded(rows) + &caveats_of(rows)
+    grouped(&header, rows, cells, &footnote) + &overloaded(rows) + &caveats_of(rows)
 }
 
 /// A little more than 1: what is asked for at the end is done after it.
@@ -233,10 +285,14 @@ const OVERLOADED: &str = "\n\nDevices used beyond 100% cannot keep up: they fall
                           the trace.";
 
 /// What follows a table where some device cannot keep up; else nothing.
-fn overloaded(rows: &[ResultRow]) -> &'static str {
+fn overloaded(rows: &[ResultRow]) -> String {
     let arrays = rows.iter().filter_map(|row| row.array.as_ref());
     let mut utilisations = arrays.flat_map(|array| [array.cache_utilisation, array.storage_utilisation]).flatten();
-    if utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX) { OVERLOADED } else { "" }
+    if utilisations.any(|utilisation| utilisation > KEEPS_UP_MAX) {
+        fit::sentences(OVERLOADED, 0, fit::width())
+    } else {
+        String::new()
+    }
 }
 
 /// One line per trace, policy and size of caches whose wear was simulated.
@@ -296,7 +352,7 @@ pub fn caveats<'a>(rows: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> St
 /// The caveats of rows, below their table.
 fn caveats_of(rows: &[ResultRow]) -> String {
     let caveats = caveats(rows.iter().map(|row| (&row.trace[..], row.caveat.as_deref())));
-    if caveats.is_empty() { caveats } else { format!("\n{}", caveats.trim_end()) }
+    if caveats.is_empty() { caveats } else { format!("\n{}", fit::sentences(caveats.trim_end(), 0, fit::width())) }
 }
 
 /// What RAM is used for: the read cache, and what gathers there on its way to flash.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use flashwise_engine::check::state_name;
 use flashwise_engine::disk::Disk;
-use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::disk::file::Options;
+use flashwise_engine::disk::zoned::open_flash;
 use flashwise_engine::wipe::{Holding, examine, wipe};
 use uuid::Uuid;
 
@@ -37,10 +38,10 @@ pub struct Wipe {
 
 impl Wipe {
     pub fn run(&self) -> anyhow::Result<()> {
-        let flash = FileDisk::open(&self.flash, Options::default())?;
+        let flash = open_flash(&self.flash, Options::default())?;
         let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), Options::default());
         let backend = self.backend.as_deref().map(open).transpose()?;
-        let holding = examine(&flash)?;
+        let holding = examine(&*flash)?;
         println!("{}", self.description(&holding));
         if holding.may_be_dirty() && !self.discard_dirty {
             let what = match holding.dirty_blocks {
@@ -57,7 +58,7 @@ impl Wipe {
         self.confirm(&holding)?;
         let pair = backend.as_ref().map(|backend| (&*backend.disk as &dyn Disk, &*backend.side, &backend.pairing));
         let (named, dirty) = (pair.is_some(), holding.may_be_dirty());
-        wipe(&flash, &holding, pair)?;
+        wipe(&*flash, &holding, pair)?;
         println!("{} is blank.", self.flash.display());
         if dirty && !named {
             println!("Its backend still misses its data: start it with --discard-cache once.");

@@ -80,7 +80,7 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
         &["--admission", "larger"],
         &["--admission", "size", "--policy", "m+", "--erase-unit", "4KiB", "--size", "10"],
         &["--admission", "size", "--policy", "ripq+", "--erase-unit", "4KiB", "--size", "10"],
-        &["--storage-size", "10GB"],
+        &["--storage-size", "10PB"],
         &["--admission", "none", "--policy", "fif"],
         &["--admission", "probability:p=0.9..0.1:0.1"],
         &["--admission", "adaptive:timeframe=200%"],

@@ -267,7 +267,7 @@ fn output_goes_where_links_lead_and_keeps_modes() {
     symlink("there.arrow", &link).unwrap();
     succeed(folder.path(), &["trace", "convert", "t.csv", "link.arrow"]);
     fs::set_permissions(&there, fs::Permissions::from_mode(0o600)).unwrap();
-    succeed(folder.path(), &["trace", "convert", "t.csv", "link.arrow"]);
+    succeed(folder.path(), &["trace", "convert", "t.csv", "link.arrow", "--force"]);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o600);
 }

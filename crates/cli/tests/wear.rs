@@ -119,3 +119,27 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
     let shown = succeed(folder.path(), &pareto.split(' ').collect::<Vec<_>>());
     assert!(shown.contains("~: minute.csv: rates per day"), "{shown}");
 }
+
+/// An array's lifetime comes from the trace's times, and says so where these are not in order.
+#[test]
+fn a_lifetime_from_times_that_are_refused_has_a_caveat() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each request half a minute before the one before.
+    let mut text = String::from("time,op,offset,length\n");
+    for at in 0..4000_u64 {
+        text += &format!("{},read,{},4096\n", (4000 - at) * 30_000_000, at * 7 % 1000 * 4096);
+    }
+    std::fs::write(folder.path().join("back.csv"), text).unwrap();
+    let run = "simulate back.csv --policy lru --size 10% --cache-device slc --storage-device mlc --json";
+    // What is wrong with the times is said once more where the trace is read.
+    let (out, err, code) = common::run(folder.path(), &run.split(' ').collect::<Vec<_>>());
+    assert_eq!(code, 0, "{err}");
+    let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
+    assert!(rows[0]["lifetime_years"].is_number(), "{}", rows[0]);
+    let caveat = rows[0]["caveat"].as_str().unwrap();
+    assert!(
+        caveat.starts_with("the times of the trace say no rates and lifetimes: of 4,000 requests, 3,99"),
+        "{caveat}"
+    );
+    assert!(caveat.ends_with("expected at most 10% of them"), "{caveat}");
+}

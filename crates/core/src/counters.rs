@@ -36,6 +36,11 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Those of reads and of writes.
+    pub fn of_ops(by_op: [OpCounters; 2]) -> Counters {
+        Counters { by_op }
+    }
+
     /// Counts one access.
     #[inline]
     pub fn record<K>(&mut self, op: Op, outcome: &Outcome<K>) {

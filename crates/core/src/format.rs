@@ -12,9 +12,11 @@ use crate::checksum;
 
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The version of the format that this code writes. It reads version 1 too, which lacked what [`Superblock`] says from
-/// [`attach`](Superblock::attach) on, and version 2, which lacked the records of regions.
-pub const VERSION: u32 = 3;
+/// The newest version of the format: of a flash whose units are zones, which are [written in order](Superblock::in_order).
+pub const VERSION: u32 = 4;
+/// The version of any other flash. Version 1, which is read too, lacked what [`Superblock`] says from
+/// [`attach`](Superblock::attach) on, and version 2 the records of regions.
+pub const VERSION_ANYWHERE: u32 = 3;
 const VERSION_MIN: u32 = 1;
 /// Records in one metadata page: (4,096 - 64) / 16.
 pub const RECORDS_PER_PAGE: usize = 252;
@@ -44,8 +46,8 @@ impl Geometry {
     pub const UNITS_MIN: u32 = 11;
     /// Fewest pages in a unit.
     pub const UNIT_PAGES_MIN: u32 = 16;
-    /// Most pages in a unit: 256 MiB.
-    pub const UNIT_PAGES_MAX: u32 = 65_536;
+    /// Most pages in a unit: 2 GiB.
+    pub const UNIT_PAGES_MAX: u32 = 524_288;
 
     /// Units of the log.
     pub fn log_units(&self) -> u32 {
@@ -134,6 +136,9 @@ pub struct Superblock {
     pub durable: Place,
     /// Copies that are clean by what the log says before this place do not count: the backend was changed without the cache.
     pub clean_from: Place,
+    /// Whether each unit is a zone, which is written front to back and never in place. Superblocks then follow each other in two zones
+    /// of their own.
+    pub in_order: bool,
 }
 
 /// Why a page is not what it should be.
@@ -165,6 +170,7 @@ impl Superblock {
             may_be_dirty: true,
             durable: Place::default(),
             clean_from: Place::default(),
+            in_order: false,
         }
     }
 
@@ -172,7 +178,8 @@ impl Superblock {
     pub fn encode(&self) -> Page {
         let mut page = [0; BLOCK_BYTES];
         put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
-        put(&mut page, 12, &VERSION.to_le_bytes());
+        let version = if self.in_order { VERSION } else { VERSION_ANYWHERE };
+        put(&mut page, 12, &version.to_le_bytes());
         put(&mut page, 16, &self.generation.to_le_bytes());
         put(&mut page, 24, &self.cache);
         put(&mut page, 40, &self.backend);
@@ -238,6 +245,7 @@ impl Superblock {
             may_be_dirty: u32_at(page, 96) != 0 || version == 1,
             durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
             clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
+            in_order: version == VERSION,
         })
     }
 }
@@ -349,6 +357,8 @@ pub struct Header {
     pub durable_end: u32,
     /// Of a footer, how many pages it has; 0 in a segment's header, and in a footer of version 1, which has all that it can have.
     pub footer_pages: u32,
+    /// Of a segment, how many pages before it do not count: a crash tore them. The last segment that says so of a place is right.
+    pub skipped: u32,
 }
 
 /// A header or footer page, read.
@@ -401,7 +411,8 @@ pub fn encode_metadata(role: Role, header: &Header, records: &[Record], page: &m
     put(page, 48, &(records.len() as u32).to_le_bytes());
     put(page, 52, &header.data_pages.to_le_bytes());
     put(page, 56, &header.durable_end.to_le_bytes());
-    put(page, 60, &header.footer_pages.to_le_bytes());
+    let last = if role == Role::Footer { header.footer_pages } else { header.skipped };
+    put(page, 60, &last.to_le_bytes());
     for (record, bytes) in records.iter().zip(page[RECORDS_START..].chunks_exact_mut(RECORD_BYTES)) {
         bytes[0..4].copy_from_slice(&record.block.to_le_bytes());
         bytes[4..8].copy_from_slice(&(record.kind as u32).to_le_bytes());
@@ -438,7 +449,8 @@ pub fn decode_metadata(role: Role, page: &Page) -> Result<MetadataPage, PageErro
         page: u32_at(page, 44),
         data_pages: u32_at(page, 52),
         durable_end: u32_at(page, 56),
-        footer_pages: u32_at(page, 60),
+        footer_pages: if role == Role::Footer { u32_at(page, 60) } else { 0 },
+        skipped: if role == Role::Segment { u32_at(page, 60) } else { 0 },
     };
     Ok(MetadataPage { header, records })
 }
@@ -511,25 +523,27 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 4;
+        newer[12] = 5;
         assert!(
             matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
             "a flipped bit is no newer version"
         );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 4 }));
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 5 }));
     }
 
-    /// Version 2 differs in the records that a log may have.
+    /// Version 2 differs in the records that a log may have, version 4 in how its units are written.
     #[test]
-    fn a_superblock_of_version_2_is_read_as_it_is() {
+    fn a_superblock_of_versions_2_and_4_is_read_as_it_is() {
         let mut page = superblock().encode();
         assert_eq!(page[12], 3);
         page[12] = 2;
         let crc = crc32c::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         assert_eq!(Superblock::decode(&page), Ok(superblock()));
+        let zoned = Superblock { in_order: true, ..superblock() };
+        assert_eq!((zoned.encode()[12], Superblock::decode(&zoned.encode())), (4, Ok(zoned)));
     }
 
     #[test]
@@ -566,6 +580,7 @@ mod tests {
             data_pages: 3,
             durable_end: 253,
             footer_pages: 0,
+            skipped: 4,
         };
         let records: Vec<Record> = Kind::ALL
             .into_iter()

@@ -56,14 +56,24 @@ impl Lists {
     /// Puts `number`, which is on no list, at the front of `list`.
     #[inline]
     pub fn push_front(&mut self, list: u8, number: u32) {
+        self.link(list, number, u32::from(list), self.links[usize::from(list)].next);
+    }
+
+    /// Puts `number`, which is on no list, at the back of `list`.
+    #[inline]
+    pub fn push_back(&mut self, list: u8, number: u32) {
+        self.link(list, number, self.links[usize::from(list)].previous, u32::from(list));
+    }
+
+    #[inline]
+    fn link(&mut self, list: u8, number: u32, previous: u32, next: u32) {
         assert_eq!(self.list_of(number), None, "{number} is on two lists");
         let node = self.node(number);
         if node as usize >= self.links.len() {
             self.links.resize(node as usize + 1, Link { previous: 0, next: 0, list: NONE });
         }
-        let (head, next) = (u32::from(list), self.links[usize::from(list)].next);
-        self.links[node as usize] = Link { previous: head, next, list };
-        self.links[head as usize].next = node;
+        self.links[node as usize] = Link { previous, next, list };
+        self.links[previous as usize].next = node;
         self.links[next as usize].previous = node;
         self.lens[usize::from(list)] += 1;
     }
@@ -92,6 +102,12 @@ impl Lists {
     #[inline]
     pub fn back(&self, list: u8) -> Option<u32> {
         self.number(self.links[usize::from(list)].previous)
+    }
+
+    /// The number at the front of `list`.
+    #[inline]
+    pub fn front(&self, list: u8) -> Option<u32> {
+        self.number(self.links[usize::from(list)].next)
     }
 
     /// The neighbour of `number` towards the front of its list.
@@ -139,16 +155,20 @@ mod tests {
             assert_eq!(lists.list_of(number), held);
             queues.iter_mut().for_each(|queue| queue.retain(|&queued| queued != number));
             match (held, state >> 30) {
+                (None, 0) => lists.push_back(list, number),
                 (None, _) => lists.push_front(list, number),
                 (Some(_), 0) => lists.move_front(number, list),
                 (Some(held), _) => assert_eq!(lists.remove(number), held),
             }
-            if held.is_none() || state >> 30 == 0 {
+            if held.is_none() && state >> 30 == 0 {
+                queues[usize::from(list)].push_back(number);
+            } else if held.is_none() || state >> 30 == 0 {
                 queues[usize::from(list)].push_front(number);
             }
             lists.check();
             for (list, queue) in (0..).zip(&queues) {
                 assert!(lists.from_back(list).eq(queue.iter().rev().copied()));
+                assert_eq!(lists.front(list), queue.front().copied());
                 assert_eq!((lists.len(list), lists.is_empty(list)), (queue.len() as u32, queue.is_empty()));
             }
         }

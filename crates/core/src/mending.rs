@@ -89,6 +89,7 @@ mod tests {
             data_pages: 1,
             durable_end: 0,
             footer_pages: 0,
+            skipped: 0,
         };
         let record = Record { kind: Kind::Dirty, block: 5, slot: 17, crc: 3 };
         let mut page = [0; BLOCK_BYTES];

@@ -12,7 +12,9 @@ use std::str::FromStr;
 pub enum QuantityError {
     #[error("found '{found}', expected a size in bytes such as 10GiB, 512MiB or 4096")]
     NotASize { found: String },
-    #[error("size '{found}': unknown unit '{unit}', expected B, KiB, MiB, GiB or TiB (powers of 1024)")]
+    #[error(
+        "size '{found}': unknown unit '{unit}', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)"
+    )]
     SizeUnit { found: String, unit: String },
     #[error("size '{found}' is not a whole number of bytes")]
     FractionOfAByte { found: String },
@@ -48,16 +50,21 @@ impl ByteSize {
 
 const SIZE_UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
+/// The units in which drives are sold; they are read only.
+const DECIMAL_UNITS: [(&str, u64); 4] =
+    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000)];
+
 impl FromStr for ByteSize {
     type Err = QuantityError;
 
-    /// Units are binary, in any case, and can be cut to their first letter or left out.
+    /// Units are in any case and can be left out; binary ones can be cut to their first letter.
     fn from_str(text: &str) -> Result<ByteSize, QuantityError> {
         let found = || text.to_owned();
         let (number, unit) = split_unit(text);
         let nano = nano(number).ok_or_else(|| QuantityError::NotASize { found: found() })?;
         let means = |name: &str| unit.eq_ignore_ascii_case(name) || unit.eq_ignore_ascii_case(&name[..1]);
-        let unit_bytes = match SIZE_UNITS.iter().find(|(name, _)| means(name)) {
+        let decimal = DECIMAL_UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
+        let unit_bytes = match SIZE_UNITS.iter().find(|(name, _)| means(name)).or(decimal) {
             Some((_, unit_bytes)) => *unit_bytes,
             None if unit.is_empty() => 1,
             None => return Err(QuantityError::SizeUnit { found: found(), unit: unit.to_owned() }),
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_take_binary_units_and_decimals() {
+    fn sizes_take_binary_and_decimal_units_and_decimals() {
         let rows = [
             ("10GiB", 10 << 30),
             ("512MiB", 512 << 20),
@@ -217,6 +224,10 @@ mod tests {
             ("1.5GiB", 3 << 29),
             ("8k", 8 << 10),
             ("2 TIB", 2 << 40),
+            ("2 TB", 2_000_000_000_000),
+            ("1.5gb", 1_500_000_000),
+            ("10MB", 10_000_000),
+            ("4kB", 4000),
             ("0.5KiB", 512),
             ("0", 0),
             ("21474836480", 20 << 30),
@@ -284,8 +295,14 @@ mod tests {
             ("", "found '', expected a size in bytes such as 10GiB, 512MiB or 4096"),
             ("-1GiB", "found '-1GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),
             ("1.GiB", "found '1.GiB', expected a size in bytes such as 10GiB, 512MiB or 4096"),
-            ("1,5GiB", "size '1,5GiB': unknown unit ',5GiB', expected B, KiB, MiB, GiB or TiB (powers of 1024)"),
-            ("10GB", "size '10GB': unknown unit 'GB', expected B, KiB, MiB, GiB or TiB (powers of 1024)"),
+            (
+                "1,5GiB",
+                "size '1,5GiB': unknown unit ',5GiB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)",
+            ),
+            (
+                "10PB",
+                "size '10PB': unknown unit 'PB', expected B, KiB, MiB, GiB, TiB (powers of 1024), KB, MB, GB or TB (powers of 1000)",
+            ),
             ("1.5", "size '1.5' is not a whole number of bytes"),
             ("16777216TiB", "size '16777216TiB' is too large, expected less than 2^64 bytes"),
             ("18446744073709551615TiB", "size '18446744073709551615TiB' is too large, expected less than 2^64 bytes"),

@@ -17,7 +17,11 @@
 //! The log goes on right behind the last whole segment, in a new epoch. Within a unit epochs only rise, so that what an earlier run
 //! left further behind is not taken for a part of the log. What it left at the very place could become whole by chance, when the
 //! same data is written there again: it is to be wiped before anything is written.
+//!
+//! In a unit that is written in order nothing can be wiped. There the log goes on behind what was left, and its next segment says how
+//! many pages it [skips](Header::skipped).
 
+mod pages;
 mod rebuild;
 mod regions;
 
@@ -30,6 +34,7 @@ use crate::format::{
 };
 use crate::layout::containers::{Head, Log};
 
+use self::pages::{Pages, Traces};
 use self::rebuild::Rebuild;
 
 /// Highest sequence that is believed: more units than can ever be written.
@@ -114,33 +119,58 @@ impl UnitScan {
     }
 }
 
-/// A unit that was read whole.
-struct WholeUnit<'a> {
+/// A unit that is read whole.
+struct WholeUnit<'a, U> {
     geometry: Geometry,
     cache: u64,
     unit: u32,
-    bytes: &'a [u8],
+    pages: Pages<'a, U>,
     /// Of the first page, or of the footer that stands in for it.
     header: Option<Header>,
     /// If it belongs to what the first page begins.
     footer: Option<Footer>,
+    traces: Traces,
 }
 
-impl WholeUnit<'_> {
-    fn new(geometry: Geometry, cache: u64, unit: u32, bytes: &[u8]) -> WholeUnit<'_> {
-        let first = first_header(geometry, cache, unit, page_of(bytes, 0)).ok();
-        let footer = footer_of(geometry, cache, unit, &bytes[geometry.segments_end() as usize * BLOCK_BYTES..]);
+impl<'a, U: Units> WholeUnit<'a, U> {
+    /// Looks through the unit for what belongs to `sequence`.
+    fn new(geometry: Geometry, cache: u64, unit: u32, sequence: u64, units: &'a U) -> Result<Self, U::Error> {
+        let mut pages = Pages::new(geometry, units, unit);
+        let first = first_header(geometry, cache, unit, pages.page(0)?).ok();
+        let traces = Traces::find(geometry, cache, sequence, &mut pages)?;
+        let footer = footer_of(geometry, cache, unit, &pages.read(geometry.segments_end()..geometry.unit_pages)?);
         let header = first.or(footer.as_ref().map(|(header, _)| *header));
         let agrees = |(footer, _): &Footer| {
             header.is_some_and(|header| footer.sequence == header.sequence && footer.epoch >= header.epoch)
         };
-        WholeUnit { geometry, cache, unit, bytes, header, footer: footer.filter(agrees) }
+        Ok(WholeUnit { geometry, cache, unit, pages, header, footer: footer.filter(agrees), traces })
+    }
+
+    /// Whether the data of all records is what they say.
+    fn is_right(&mut self, records: &[Record]) -> Result<bool, U::Error> {
+        for record in records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty)) {
+            if checksum::crc32c(self.pages.page(record.slot % self.geometry.unit_pages)?) != record.crc {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The footer, if all that it repeats was durable when it was written.
     fn witness(&self) -> Option<&Footer> {
         self.footer.as_ref().filter(|(footer, _)| is_witness(footer))
     }
+}
+
+/// Where the segments of a unit go on that skip some pages: by the page where the ones before end.
+pub fn resumed<U: Units>(
+    geometry: Geometry,
+    cache: u64,
+    unit: u32,
+    sequence: u64,
+    units: &U,
+) -> Result<HashMap<u32, u32>, U::Error> {
+    Ok(Traces::find(geometry, cache, sequence, &mut Pages::new(geometry, units, unit))?.resumed)
 }
 
 /// Whether all that a footer repeats was durable when it was written.
@@ -220,10 +250,14 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// What a cache holds that was just made.
-    pub fn empty(geometry: Geometry) -> Recovered {
+    /// What a cache holds that was just made. `in_order`: as [`Superblock::in_order`].
+    pub fn empty(geometry: Geometry, in_order: bool) -> Recovered {
+        let mut log = Log::new(geometry);
+        if in_order {
+            log.write_in_order(0);
+        }
         Recovered {
-            log: Log::new(geometry),
+            log,
             lost: HashMap::new(),
             dropped_blocks: 0,
             checksums: vec![0; geometry.pages() as usize],
@@ -246,13 +280,16 @@ pub struct Known {
     pub durable: Place,
     /// As [`Superblock::clean_from`].
     pub clean_from: Place,
+    /// As [`Superblock::in_order`].
+    pub in_order: bool,
 }
 
 impl Known {
     /// What a superblock knows.
     pub fn of(superblock: &Superblock) -> Known {
         let cache = u64::from_le_bytes(superblock.cache[..8].try_into().expect("8 of 16 bytes"));
-        Known { cache, durable: superblock.durable, clean_from: superblock.clean_from }
+        let Superblock { durable, clean_from, in_order, .. } = *superblock;
+        Known { cache, durable, clean_from, in_order }
     }
 }
 
@@ -261,8 +298,11 @@ pub trait Units {
     /// Why they cannot be.
     type Error;
 
-    /// Reads a whole unit into `bytes`, which are as long.
-    fn read_unit(&self, unit: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
+    /// Fills `bytes` from `page` of a unit on.
+    fn read_pages(&self, unit: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// How many pages of a unit that is written in order were written, the last one maybe not whole.
+    fn written_pages(&self, unit: u32) -> Result<u32, Self::Error>;
 
     /// Reads the footers of `units` and hands them to `each`, as [`footer_of`] has them and in this order, until it fails.
     fn read_footers(
@@ -283,17 +323,16 @@ pub fn recover<U: Units>(
     let mut by_sequence = &scans[scans.partition_point(|scan| scan.begun.is_none())..];
     let mut end = LogEnd { geometry, known, units, epoch: 0, torn: None, leftovers: Vec::new() };
     end.epoch = by_sequence.iter().filter_map(|scan| Some(scan.begun?.1)).max().unwrap_or(0);
-    let mut buffer = vec![0; geometry.unit_pages as usize * BLOCK_BYTES];
-    let head = end.find_head(&mut by_sequence, &mut buffer)?;
+    let head = end.find_head(&mut by_sequence)?;
     let head_sequence = head.as_ref().map_or(0, |head| head.first.sequence);
-    end.look_behind(head_sequence, &mut buffer)?;
+    end.look_behind(head_sequence)?;
     if head_sequence < known.durable.sequence {
         return Err(missing(geometry, &scans, known.durable.sequence));
     }
     let epoch = end.epoch + 1;
     let (leftovers, torn) = (end.leftovers, end.torn.is_some() || head.as_ref().is_some_and(|head| head.torn));
     let Some(HeadUnit { first, tail, end, records, .. }) = head else {
-        return Ok(Recovered { epoch, torn, leftovers, ..Recovered::empty(geometry) });
+        return Ok(Recovered { epoch, torn, leftovers, ..Recovered::empty(geometry, known.in_order) });
     };
     // Behind the head, from the newest to the oldest.
     let mut behind = Vec::new();
@@ -307,7 +346,12 @@ pub fn recover<U: Units>(
         }
     }
     let head = Head { sequence: first.sequence, end, previous_end: first.previous_end, records };
-    let mut rebuild = Rebuild::new(Log::continued(geometry, tail, &head), known.clean_from);
+    let mut log = Log::continued(geometry, tail, &head);
+    if known.in_order {
+        let written = units.written_pages(geometry.unit_of(head.sequence)).map_err(RecoveryError::Read)?;
+        log.write_in_order(written.max(head.end));
+    }
+    let mut rebuild = Rebuild::new(log, known.clean_from);
     rebuild.apply(head.sequence, &head.records);
     let mut previous_end = head.previous_end;
     let numbers: Vec<u32> = behind.iter().map(|scan| scan.unit).collect();
@@ -317,8 +361,8 @@ pub fn recover<U: Units>(
         let (header, records) = match footer.filter(|footer| scan.agrees(footer)) {
             Some((header, records)) if header.data_pages == previous_end => (header, records),
             _ => {
-                units.read_unit(scan.unit, &mut buffer).map_err(RecoveryError::Read)?;
-                walk_whole(&WholeUnit::new(geometry, known.cache, scan.unit, &buffer), scan.sequence(), previous_end)?
+                let unit = WholeUnit::new(geometry, known.cache, scan.unit, scan.sequence(), units);
+                walk_whole(unit.map_err(RecoveryError::Read)?, scan.sequence(), previous_end)?
             }
         };
         previous_end = header.previous_end;
@@ -333,8 +377,12 @@ pub fn recover<U: Units>(
 }
 
 /// The header and the records of a unit whose segments were flushed up to `end`, from the segments.
-fn walk_whole<E>(unit: &WholeUnit<'_>, sequence: u64, end: u32) -> Result<Footer, RecoveryError<E>> {
-    let walked = walk(unit, end, end);
+fn walk_whole<U: Units>(
+    mut unit: WholeUnit<'_, U>,
+    sequence: u64,
+    end: u32,
+) -> Result<Footer, RecoveryError<U::Error>> {
+    let walked = walk(&mut unit, end, end).map_err(RecoveryError::Read)?;
     match unit.header {
         Some(header) if walked.end == end && walked.tail.is_some() => Ok((header, walked.records)),
         _ => {
@@ -376,11 +424,7 @@ struct LogEnd<'a, U> {
 
 impl<U: Units> LogEnd<'_, U> {
     /// The newest unit whose first segment is whole is the head. One further unit may have been begun.
-    fn find_head(
-        &mut self,
-        by_sequence: &mut &[UnitScan],
-        buffer: &mut [u8],
-    ) -> Result<Option<HeadUnit>, RecoveryError<U::Error>> {
+    fn find_head(&mut self, by_sequence: &mut &[UnitScan]) -> Result<Option<HeadUnit>, RecoveryError<U::Error>> {
         let geometry = self.geometry;
         loop {
             let scan = by_sequence.split_off_last();
@@ -393,14 +437,16 @@ impl<U: Units> LogEnd<'_, U> {
                 return Err(RecoveryError::UnitMissing { unit: geometry.unit_of(torn - 1), sequence: torn - 1, what });
             }
             let Some(scan) = scan else { return Ok(None) };
-            self.units.read_unit(scan.unit, buffer).map_err(RecoveryError::Read)?;
-            let durable_end = self.traces(scan.unit, sequence, buffer);
-            let unit = WholeUnit::new(geometry, self.known.cache, scan.unit, buffer);
-            let walked = walk(&unit, geometry.segments_end(), durable_end);
+            let unit = WholeUnit::new(geometry, self.known.cache, scan.unit, sequence, self.units);
+            let mut unit = unit.map_err(RecoveryError::Read)?;
+            let durable_end = self.durable_end(sequence, &unit.traces);
+            let walked = walk(&mut unit, geometry.segments_end(), durable_end).map_err(RecoveryError::Read)?;
             if walked.end < durable_end {
                 return Err(RecoveryError::SegmentDamaged { unit: scan.unit, page: walked.end, durable_end });
             }
-            self.note_leftovers(&unit, sequence, &walked);
+            if !self.known.in_order {
+                self.note_leftovers(&mut unit, sequence, &walked).map_err(RecoveryError::Read)?;
+            }
             if let (Some(first), Some(tail)) = (unit.header, walked.tail) {
                 return Ok(Some(HeadUnit { first, tail, end: walked.end, records: walked.records, torn: walked.torn }));
             }
@@ -410,46 +456,41 @@ impl<U: Units> LogEnd<'_, U> {
 
     /// Notes what must not be found again: a segment right behind the end, and a footer of more or other segments than were found. A
     /// witness stays true.
-    fn note_leftovers(&mut self, unit: &WholeUnit<'_>, sequence: u64, walked: &Walked) {
-        let header = |role, page| decode_metadata(role, page_of(unit.bytes, page)).ok().map(|page| page.header);
+    fn note_leftovers(&mut self, unit: &mut WholeUnit<'_, U>, sequence: u64, walked: &Walked) -> Result<(), U::Error> {
         let segments_end = self.geometry.segments_end();
-        let is_left = |header: &Header| header.cache == self.known.cache && header.sequence == sequence;
-        if walked.end < segments_end && header(Role::Segment, walked.end).as_ref().is_some_and(is_left) {
-            self.leftovers.push(self.geometry.slot(unit.unit, walked.end));
-        }
         let right = unit.footer.as_ref().is_some_and(|(footer, records)| {
             footer.data_pages == walked.end && *records == walked.records && walked.tail.is_some()
         });
-        if !right && unit.witness().is_none() && header(Role::Footer, segments_end).as_ref().is_some_and(is_left) {
-            self.leftovers.push(self.geometry.slot(unit.unit, segments_end));
+        let is_replaced = !right && unit.witness().is_none();
+        let is_left = |header: &Header| header.cache == self.known.cache && header.sequence == sequence;
+        for (role, page, may_be_left) in
+            [(Role::Segment, walked.end, walked.end < segments_end), (Role::Footer, segments_end, is_replaced)]
+        {
+            let header = if may_be_left { decode_metadata(role, unit.pages.page(page)?).ok() } else { None };
+            if header.is_some_and(|page| is_left(&page.header)) {
+                self.leftovers.push(self.geometry.slot(unit.unit, page));
+            }
         }
+        Ok(())
     }
 
     /// Looks through the unit behind the head, of which a first page that cannot be read would tell nothing.
-    fn look_behind(&mut self, head: u64, buffer: &mut [u8]) -> Result<(), RecoveryError<U::Error>> {
+    fn look_behind(&mut self, head: u64) -> Result<(), RecoveryError<U::Error>> {
         let unit = self.geometry.unit_of(head + 1);
-        self.units.read_unit(unit, buffer).map_err(RecoveryError::Read)?;
-        let durable_end = self.traces(unit, head + 1, buffer);
+        let mut pages = Pages::new(self.geometry, self.units, unit);
+        let traces = Traces::find(self.geometry, self.known.cache, head + 1, &mut pages);
+        let durable_end = self.durable_end(head + 1, &traces.map_err(RecoveryError::Read)?);
         if durable_end > 0 {
             return Err(RecoveryError::SegmentDamaged { unit, page: 0, durable_end });
         }
         Ok(())
     }
 
-    /// Up to which page the unit was durable, by what can be read of its metadata; takes note of epochs.
-    fn traces(&mut self, unit: u32, sequence: u64, bytes: &[u8]) -> u32 {
-        let mut durable_end = if sequence == self.known.durable.sequence { self.known.durable.page } else { 0 };
-        for page in 0..self.geometry.unit_pages {
-            let role = if page < self.geometry.segments_end() { Role::Segment } else { Role::Footer };
-            let Ok(MetadataPage { header, .. }) = decode_metadata(role, page_of(bytes, page)) else { continue };
-            if belongs(self.geometry, self.known.cache, unit, &header)
-                && (header.sequence, header.page) == (sequence, page)
-            {
-                durable_end = durable_end.max(header.durable_end.min(self.geometry.segments_end()));
-                self.epoch = self.epoch.max(header.epoch);
-            }
-        }
-        durable_end
+    /// Up to which page the unit of a sequence was durable; takes note of epochs.
+    fn durable_end(&mut self, sequence: u64, traces: &Traces) -> u32 {
+        self.epoch = self.epoch.max(traces.epoch);
+        let known = if sequence == self.known.durable.sequence { self.known.durable.page } else { 0 };
+        traces.durable_end.max(known)
     }
 }
 
@@ -470,30 +511,32 @@ pub(crate) fn page_of(bytes: &[u8], page: u32) -> &Page {
 
 /// Walks the segments of a unit up to `limit`, from where a witness ends if there is one. Those up to `durable_end` were flushed: their
 /// data is checked when it is read. The data of others is checked here; the walk ends at the first that is not whole.
-fn walk(unit: &WholeUnit<'_>, limit: u32, durable_end: u32) -> Walked {
-    let WholeUnit { geometry, cache, bytes, .. } = *unit;
+fn walk<U: Units>(unit: &mut WholeUnit<'_, U>, limit: u32, durable_end: u32) -> Result<Walked, U::Error> {
+    let WholeUnit { geometry, cache, .. } = *unit;
     let mut walked = Walked { records: Vec::new(), end: 0, tail: None, torn: false };
-    let Some(first) = &unit.header else { return walked };
+    let Some(first) = unit.header else { return Ok(walked) };
     let mut epoch = first.epoch;
     if let Some((witness, records)) = unit.witness().filter(|(witness, _)| witness.data_pages <= limit) {
         epoch = witness.epoch;
         walked = Walked { records: records.clone(), end: witness.data_pages, tail: Some(witness.tail), torn: false };
     }
     while walked.end < limit {
-        let page = page_of(bytes, walked.end);
-        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) else { break };
-        let continues = belongs(geometry, cache, unit.unit, &header) && goes_on(&header, first, epoch, walked.end);
-        let next = u64::from(walked.end) + 1 + u64::from(header.data_pages);
-        if !continues || next > u64::from(limit) {
+        let page = unit.traces.begins_at(walked.end);
+        if page >= limit {
+            break;
+        }
+        let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, unit.pages.page(page)?) else {
+            break;
+        };
+        let continues = belongs(geometry, cache, unit.unit, &header) && goes_on(&header, &first, epoch, page);
+        let next = u64::from(page) + 1 + u64::from(header.data_pages);
+        if !continues || header.skipped != page - walked.end || next > u64::from(limit) {
             break;
         }
         let next = next as u32;
-        let is_right =
-            |record: &Record| checksum::crc32c(page_of(bytes, record.slot % geometry.unit_pages)) == record.crc;
-        let mut copies = records.iter().filter(|record| matches!(record.kind, Kind::Clean | Kind::Dirty));
-        let in_order = are_in_order(geometry, unit.unit, walked.end + 1, next, &records);
+        let in_order = are_in_order(geometry, unit.unit, page + 1, next, &records);
         let too_many = walked.records.len() + records.len() > geometry.unit_records_max();
-        if !in_order || too_many || (next > durable_end && !copies.all(is_right)) {
+        if !in_order || too_many || (next > durable_end && !unit.is_right(&records)?) {
             walked.torn = true;
             break;
         }
@@ -502,5 +545,5 @@ fn walk(unit: &WholeUnit<'_>, limit: u32, durable_end: u32) -> Walked {
         walked.tail = Some(header.tail);
         walked.records.extend(records);
     }
-    walked
+    Ok(walked)
 }

@@ -32,6 +32,11 @@ impl Segment {
     fn next(&self) -> u32 {
         self.header.page + 1 + self.header.data_pages
     }
+
+    /// Where the segment before it ends.
+    fn begins(&self) -> u32 {
+        self.header.page - self.header.skipped
+    }
 }
 
 /// What can be read of the metadata of an erase unit.
@@ -53,6 +58,7 @@ impl UnitRemains {
             let next = u64::from(page) + 1 + u64::from(header.data_pages);
             belongs(geometry, cache, unit, header)
                 && header.page == page
+                && header.skipped <= page
                 && (role == Role::Footer
                     || (next <= u64::from(end) && are_in_order(geometry, unit, page + 1, next as u32, records)))
         };
@@ -240,7 +246,7 @@ fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Optio
     let mut last: Vec<&Segment> = Vec::new();
     let (from, mut start, mut epoch) = (part.end, limit, u64::MAX);
     for segment in by_page.values().rev().filter(|_| end.is_some()) {
-        let Header { page, epoch: found, .. } = segment.header;
+        let (page, found) = (segment.begins(), segment.header.epoch);
         if page >= from && segment.next() == start && (part.epoch..=epoch).contains(&found) && segment.is_likely {
             (start, epoch) = (page, found);
             last.push(segment);
@@ -258,10 +264,18 @@ fn assemble(geometry: Geometry, sequence: u64, remains: &UnitRemains, end: Optio
     part
 }
 
+/// The segments of a unit by where the ones before them end, without those that were skipped.
 fn segments(sequence: u64, remains: &UnitRemains, previous_end: Option<u32>) -> BTreeMap<u32, &Segment> {
     let of_unit = remains.segments.iter().filter(|segment| segment.header.sequence == sequence);
     let belongs = of_unit.filter(|segment| Some(segment.header.previous_end) == previous_end);
-    belongs.map(|segment| (segment.header.page, segment)).collect()
+    let mut by_begin: BTreeMap<u32, &Segment> = BTreeMap::new();
+    for segment in belongs {
+        if segment.header.skipped > 0 {
+            by_begin.retain(|_, before| before.header.page < segment.begins());
+        }
+        by_begin.insert(segment.begins(), segment);
+    }
+    by_begin
 }
 
 /// What follows the end of the log and may have been a part of it.

@@ -9,7 +9,8 @@
 //! - a flush starts after the writes before it to its device have ended, one of the backend only after those of its own batch, or of no
 //!   batch: what is written back is on flash as long as it is not durable;
 //! - appends, witnesses and resets are done in order;
-//! - an append whose flush of the backend failed calls nothing clean: [`Cache::distrust`](crate::cache::Cache::distrust).
+//! - before an append is written, the cache is asked what its records say ([`Event::Appending`](crate::cache::Event::Appending)): of an append
+//!   whose flush of the backend failed, that nothing is clean.
 
 mod segment;
 
@@ -66,7 +67,7 @@ pub enum Step {
     FlushBackend { batch: Option<u32> },
     /// Nothing on the unit is needed any more.
     ResetUnit { unit: u32 },
-    /// Ends a batch of blocks written back; [`Cache::destaged`](crate::cache::Cache::destaged) wants to hear what came of it.
+    /// Ends a batch of blocks written back. It is done once the batch is flushed, and failed if that flush failed.
     Destaged { batch: u32 },
     /// Waits for all flushes before it; if one of them failed, so does the request.
     AwaitFlushes,

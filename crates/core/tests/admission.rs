@@ -336,7 +336,7 @@ fn rules_are_named_and_misspellings_are_answered_with_the_nearest() {
     let error = |text| Spec::parse(text).unwrap_err().to_string();
     assert!(error("sise").starts_with("unknown admission rule 'sise' (did you mean 'size'?); expected one of: size, "));
     assert_eq!(error("probability:p=1.5"), "probability: option 'p' is '1.5', expected a number from 0 to 1");
-    assert_eq!(error("size:max=64KB"), "size: option 'max' is '64KB', expected a size in bytes of at least 0B");
+    assert_eq!(error("size:max=64PB"), "size: option 'max' is '64PB', expected a size in bytes of at least 0B");
     assert!(error("auto:policies=lru+lrac").starts_with("unknown policy 'lrac' (did you mean 'larc'?)"));
     let repeated = "auto: option 'policies' is 'lru+lru', expected each policy once";
     assert_eq!(error("auto:policies=lru+lru"), repeated);

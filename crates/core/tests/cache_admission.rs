@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use flashwise_core::admission::{Admission, Setting, Spec};
 use flashwise_core::array::{Array, Device, Tier};
-use flashwise_core::cache::{Cache, Config, Kind, Mode, Request};
+use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Mode, Request};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
@@ -43,13 +43,13 @@ fn config(rule: &str, mode: Mode, write_buffer_blocks: u32) -> Config {
 }
 
 struct Run {
-    cache: Cache,
+    cache: LogCache,
 }
 
 impl Run {
     fn new(config: Config) -> Run {
         let log = Log::new(config.geometry);
-        Run { cache: Cache::new(config, log, HashMap::new()) }
+        Run { cache: LogCache::new(config, log, HashMap::new()) }
     }
 
     /// Asks for `count` blocks from one, and ends what is written back.
@@ -61,11 +61,11 @@ impl Run {
     fn request_of(&mut self, caching: Caching, kind: Kind, block: u64, count: u64, now_us: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         for piece in Request::pieces(kind, block * BLOCK, count * BLOCK, false).of_client(caching) {
-            self.cache.plan(&piece, now_us, &mut steps);
+            self.cache.on(Event::Request { request: &piece, now_us }, &mut steps);
         }
         for step in &steps {
-            if let Step::Destaged { batch } = step {
-                self.cache.destaged(*batch, &[]);
+            if let Step::Destaged { .. } = step {
+                self.cache.on(Event::Done(step), &mut Vec::new());
             }
         }
         self.cache.check();
@@ -112,7 +112,7 @@ fn a_write_that_waited_in_ram_is_judged_by_the_request_that_wrote_it() {
     run.request(Kind::Write, 16, 1, 0);
     let mut steps = Vec::new();
     assert_eq!(run.cache.next_tick_us(1_000_000), Some(1_000_000));
-    run.cache.tick(1_000_000, &mut steps);
+    run.cache.on(Event::Tick { now_us: 1_000_000 }, &mut steps);
     assert_eq!((run.on_flash(0..100), to_backend(&steps)), (vec![0, 16], vec![17, 18, 19]));
 }
 
@@ -170,7 +170,7 @@ fn a_rule_that_adapts_is_told_the_time() {
     // What waits in RAM is an access when it leaves.
     let mut run = Run::new(config("adaptive:timeframe=1s,target=10ms,sampling=1", Mode::WriteBack, 64));
     (0..200).for_each(|number| drop(run.request(Kind::Write, number, 1, number * 1000)));
-    run.cache.tick(2_000_000, &mut Vec::new());
+    run.cache.on(Event::Tick { now_us: 2_000_000 }, &mut Vec::new());
     assert_eq!(run.cache.decision().map(|decision| decision.time_us), Some(2_000_000));
 }
 

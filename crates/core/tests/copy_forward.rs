@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use flashwise_core::cache::{Cache, Config, CopyForward, Kind, Mode, Request};
+use flashwise_core::cache::{Cache, Config, CopyForward, Event, Kind, LogCache, Mode, Request};
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::{Spec, online};
@@ -12,7 +12,7 @@ use flashwise_core::step::Step;
 const BLOCK: u64 = 4096;
 
 struct Run {
-    cache: Cache,
+    cache: LogCache,
     /// Whether what is written back ever arrives.
     destages: bool,
 }
@@ -28,19 +28,19 @@ impl Run {
             ..Config::new(Geometry { units: 24, unit_pages: 16 }, Spec::parse(policy).unwrap())
         };
         let log = Log::new(config.geometry);
-        Run { cache: Cache::new(config, log, HashMap::new()), destages: true }
+        Run { cache: LogCache::new(config, log, HashMap::new()), destages: true }
     }
 
     fn request(&mut self, kind: Kind, block: u64) {
         let mut steps = Vec::new();
         for piece in Request::pieces(kind, block * BLOCK, BLOCK, false) {
-            self.cache.plan(&piece, 0, &mut steps);
+            self.cache.on(Event::Request { request: &piece, now_us: 0 }, &mut steps);
         }
         for step in &steps {
-            if let Step::Destaged { batch } = step
+            if let Step::Destaged { .. } = step
                 && self.destages
             {
-                self.cache.destaged(*batch, &[]);
+                self.cache.on(Event::Done(step), &mut Vec::new());
             }
         }
         self.cache.check();

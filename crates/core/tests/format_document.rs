@@ -69,6 +69,7 @@ fn the_superblock_is_as_documented() {
         may_be_dirty: true,
         durable: Place { sequence: 0x44, page: 0x43 },
         clean_from: Place { sequence: 0x45, page: 0x46 },
+        in_order: false,
     };
     let page = superblock.encode();
     let fields = [
@@ -107,6 +108,7 @@ fn metadata_pages_and_records_are_as_documented() {
         data_pages: 0x71,
         durable_end: 0x81,
         footer_pages: 0x91,
+        skipped: 0x92,
     };
     let records: Vec<Record> = (0_u32..RECORDS_PER_PAGE as u32)
         .map(|n| Record {
@@ -132,7 +134,10 @@ fn metadata_pages_and_records_are_as_documented() {
             ("number of records", 252_u32.to_le_bytes().to_vec()),
             ("data pages", header.data_pages.to_le_bytes().to_vec()),
             ("durable end", header.durable_end.to_le_bytes().to_vec()),
-            ("pages of the footer", header.footer_pages.to_le_bytes().to_vec()),
+            (
+                "pages of the footer",
+                (if role == Role::Footer { header.footer_pages } else { header.skipped }).to_le_bytes().to_vec(),
+            ),
             ("records", page[64..].to_vec()),
         ];
         assert_rows("Metadata page", &page, &fields);

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use flashwise_core::cache::{Cache, Config, Kind, Mode, Regions, Request};
+use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Mode, Regions, Request};
 use flashwise_core::format::{Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
@@ -32,7 +32,7 @@ enum Seen {
 use Seen::{Append, Await, FlushFlash, Write, Zero};
 
 struct Run {
-    cache: Cache,
+    cache: LogCache,
     now_us: u64,
 }
 
@@ -47,7 +47,7 @@ impl Run {
             ..Config::new(Geometry { units: 24, unit_pages: 128 }, Spec::parse("lru").unwrap())
         };
         let log = Log::new(config.geometry);
-        Run { cache: Cache::new(config, log, HashMap::new()), now_us: 0 }
+        Run { cache: LogCache::new(config, log, HashMap::new()), now_us: 0 }
     }
 
     fn seen(&mut self, steps: &[Step]) -> Vec<Seen> {
@@ -62,8 +62,8 @@ impl Run {
                 Step::WriteBackend { block, .. } => Write(*block),
                 Step::ZeroBackend { .. } => Zero,
                 Step::AwaitFlushes => Await,
-                Step::Destaged { batch } => {
-                    self.cache.destaged(*batch, &[]);
+                Step::Destaged { .. } => {
+                    self.cache.on(Event::Done(step), &mut Vec::new());
                     continue;
                 }
                 _ => continue,
@@ -76,7 +76,7 @@ impl Run {
     fn request(&mut self, kind: Kind, block: u64, blocks: u64) -> Vec<Seen> {
         let mut steps = Vec::new();
         for piece in Request::pieces(kind, block * BLOCK, blocks * BLOCK, false) {
-            self.cache.plan(&piece, self.now_us, &mut steps);
+            self.cache.on(Event::Request { request: &piece, now_us: self.now_us }, &mut steps);
         }
         self.seen(&steps)
     }
@@ -88,14 +88,14 @@ impl Run {
     /// Makes the copies that wait in memory durable.
     fn seal(&mut self) {
         let mut steps = Vec::new();
-        self.cache.close(self.now_us, &mut steps);
+        self.cache.on(Event::Close { now_us: self.now_us }, &mut steps);
         self.seen(&steps);
     }
 
     fn tick_after(&mut self, us: u64) -> Vec<Seen> {
         self.now_us += us;
         let mut steps = Vec::new();
-        self.cache.tick(self.now_us, &mut steps);
+        self.cache.on(Event::Tick { now_us: self.now_us }, &mut steps);
         self.seen(&steps)
     }
 }
@@ -151,7 +151,7 @@ fn a_block_that_was_written_back_is_forgotten_before_a_flush_is_answered() {
     let mut run = Run::new(Mode::WriteBack);
     run.write(0, 5);
     let mut steps = Vec::new();
-    run.cache.destage_all(0, &mut steps);
+    run.cache.on(Event::DestageAll { now_us: 0 }, &mut steps);
     run.seen(&steps);
     assert_eq!(run.cache.log().dirty_blocks(), 0);
     run.cache.set_mode(Mode::WriteAround);
@@ -208,7 +208,7 @@ fn an_orderly_end_leaves_nothing_unsure() {
     run.seal();
     [0, 10].into_iter().for_each(|block| drop(run.write(block, 1)));
     let mut steps = Vec::new();
-    run.cache.close(0, &mut steps);
+    run.cache.on(Event::Close { now_us: 0 }, &mut steps);
     assert_eq!(run.seen(&steps)[..2], [Append(vec![ALL_SURE]), FlushFlash]);
 }
 
@@ -230,7 +230,7 @@ fn cost(policy: &str, mode: Mode, write_percent: u64, is_skewed: bool) -> Cost {
         ..Config::new(Geometry { units: 33, unit_pages: 512 }, Spec::parse(policy).unwrap())
     };
     let log = Log::new(config.geometry);
-    let mut cache = Cache::new(config, log, HashMap::new());
+    let mut cache = LogCache::new(config, log, HashMap::new());
     let (mut state, mut flushes, mut writes) = (7, 0, 0);
     for number in 0..200_000_u64 {
         let now_us = number * 100;
@@ -244,15 +244,15 @@ fn cost(policy: &str, mode: Mode, write_percent: u64, is_skewed: bool) -> Cost {
         writes += u64::from(kind == Kind::Write);
         let mut steps = Vec::new();
         while let Some(tick_us) = cache.next_tick_us(now_us) {
-            cache.tick(tick_us, &mut steps);
+            cache.on(Event::Tick { now_us: tick_us }, &mut steps);
         }
         for piece in Request::pieces(kind, block * BLOCK, BLOCK, false) {
-            cache.plan(&piece, now_us, &mut steps);
+            cache.on(Event::Request { request: &piece, now_us }, &mut steps);
         }
         for step in &steps {
             match step {
                 Step::FlushFlash { .. } => flushes += 1,
-                Step::Destaged { batch } => cache.destaged(*batch, &[]),
+                Step::Destaged { .. } => cache.on(Event::Done(step), &mut Vec::new()),
                 _ => {}
             }
         }

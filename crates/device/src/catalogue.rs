@@ -7,11 +7,14 @@ use std::io::Read;
 use crate::keys::{ArrayError, Document, Keys};
 
 /// The devices that come with flashwise: a name, and what its file says.
-const DEVICES: [(&str, &str); 7] = [
+const DEVICES: [(&str, &str); 10] = [
     ("slc", include_str!("devices/slc.toml")),
     ("mlc", include_str!("devices/mlc.toml")),
     ("hdd", include_str!("devices/hdd.toml")),
     ("cloud", include_str!("devices/cloud.toml")),
+    ("p4500", include_str!("devices/p4500.toml")),
+    ("9200-max", include_str!("devices/9200-max.toml")),
+    ("p4800x", include_str!("devices/p4800x.toml")),
     ("samsung-slc", include_str!("devices/samsung-slc.toml")),
     ("femu", include_str!("devices/femu.toml")),
     ("wlfc", include_str!("devices/wlfc.toml")),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use flashwise_core::cache::Cache;
 use flashwise_core::cache::settings::Settings;
 use flashwise_engine::export::{Export, Operation, Request};
 use flashwise_engine::volume::{Volume, VolumeConfig};

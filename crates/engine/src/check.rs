@@ -3,22 +3,22 @@
 //! The format is that of `flashwise_core::format`; whether a log can be opened is for `flashwise_core::recovery` to say, and this
 //! says where and why not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use flashwise_core::checksum;
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, SUPERBLOCK_COPIES, State, Superblock,
-    decode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, State, Superblock, decode_metadata,
 };
-use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on};
+use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on, resumed};
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::attach::Refusal;
 use crate::disk::Disk;
 use crate::disk::identity::Identity;
-use crate::flash::{FlashError, SCAN_THREADS, cache_tag, read_superblock, recover_log};
+use crate::disk::zoned::ZonedFlash;
+use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
 use crate::memory::Memory;
 
 /// Findings of one kind that are told one by one; of the rest, only the number is.
@@ -177,11 +177,12 @@ pub fn total_bytes(flash: &dyn Disk, data: bool) -> u64 {
 }
 
 fn check_copies(flash: &dyn Disk, report: &mut Report) -> io::Result<()> {
-    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
-    flash.read_at(pages.bytes_mut(), 0)?;
-    let errors: Vec<(u32, PageError)> =
-        (0..SUPERBLOCK_COPIES).filter_map(|copy| Some((copy, Superblock::decode(pages.page(copy)).err()?))).collect();
-    if let [(copy, error)] = errors[..] {
+    let copies = read_copies(flash)?;
+    let errors: Vec<(usize, PageError)> =
+        copies.iter().enumerate().filter_map(|(copy, found)| Some((copy, *found.as_ref().err()?))).collect();
+    if let [(copy, error)] = errors[..]
+        && copies.len() > 1
+    {
         report.damage(format!(
             "Copy {copy} of the superblock is damaged: {error}. The other copy is whole and is used; the next start writes \
              this one anew."
@@ -257,7 +258,7 @@ fn walk_units(
     let geometry = superblock.geometry;
     let mut units = BTreeMap::new();
     for unit in 1..geometry.units {
-        if let Some(walk) = walk_unit(flash, geometry, cache_tag(superblock), unit)? {
+        if let Some(walk) = walk_unit(flash, superblock, unit)? {
             units.insert(walk.header.sequence, walk);
         }
         progress(u64::from(geometry.unit_pages) * BLOCK_BYTES as u64);
@@ -265,7 +266,8 @@ fn walk_units(
     Ok(units)
 }
 
-fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io::Result<Option<UnitWalk>> {
+fn walk_unit(flash: &dyn Disk, superblock: &Superblock, unit: u32) -> io::Result<Option<UnitWalk>> {
+    let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
     let belongs = |header: &Header| belongs(geometry, cache, unit, header);
     let mut footer = Memory::new(geometry.footer_pages() as usize);
     read_pages(flash, geometry, unit, geometry.segments_end(), &mut footer)?;
@@ -285,12 +287,17 @@ fn walk_unit(flash: &dyn Disk, geometry: Geometry, cache: u64, unit: u32) -> io:
         .map(|(footer, records)| (footer.data_pages, records));
     let mut walk =
         UnitWalk { unit, header, first: first.err(), segments: Vec::new(), records: Vec::new(), end: 0, footer };
+    let skips = match superblock.in_order {
+        true => resumed(geometry, cache, unit, header.sequence, &FlashUnits::of(flash, superblock))?,
+        false => Default::default(),
+    };
     while walk.end < geometry.segments_end() {
-        read_pages(flash, geometry, unit, walk.end, &mut page)?;
+        let at = skips.get(&walk.end).copied().unwrap_or(walk.end);
+        read_pages(flash, geometry, unit, at, &mut page)?;
         let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page.page(0)) else { break };
-        let next = u64::from(walk.end) + 1 + u64::from(header.data_pages);
+        let next = u64::from(at) + 1 + u64::from(header.data_pages);
         let epoch = walk.segments.last().map_or(walk.header.epoch, |last: &Header| last.epoch);
-        let continues = belongs(&header) && goes_on(&header, &walk.header, epoch, walk.end);
+        let continues = belongs(&header) && goes_on(&header, &walk.header, epoch, at);
         if !continues || next > u64::from(geometry.segments_end()) {
             break;
         }
@@ -405,8 +412,13 @@ fn check_recovered(
             named.join(", ")
         ));
     }
-    if superblock.state != State::Detached && log.free_units() < 2 {
+    if superblock.state != State::Detached && log.free_units() == 0 {
         report.damage("The log has no free erase unit, so the cache cannot be started; it can be detached.".to_owned());
+    }
+    if let Some(zoned) = flash.zoned()
+        && superblock.state == State::Clean
+    {
+        report.damages(check_write_pointers(zoned, recovered));
     }
     if data && superblock.state != State::Detached {
         check_data(flash, recovered, report, progress)?;
@@ -420,6 +432,29 @@ fn check_recovered(
         ));
     }
     Ok(())
+}
+
+/// After an orderly end, the device's write pointers are where the log says: the newest unit's at the end of the log, those of other
+/// units of the log at the end of their zones, and all others at the start.
+fn check_write_pointers(zoned: &ZonedFlash, recovered: &Recovered) -> Vec<String> {
+    let (log, geometry) = (&recovered.log, zoned.geometry());
+    let expected: HashMap<u32, u32> = log
+        .sequences()
+        .map(|sequence| {
+            let page = if log.is_head(sequence) { recovered.end.page } else { geometry.unit_pages };
+            (log.geometry().unit_of(sequence), page)
+        })
+        .collect();
+    let wrong = |unit: u32| {
+        let (found, expected) = (zoned.written_pages(unit), expected.get(&unit).copied().unwrap_or(0));
+        // The footer of a full unit follows the end of the log.
+        let has_footer =
+            (geometry.segments_end()..=geometry.unit_pages).contains(&found) && expected + 1 >= geometry.segments_end();
+        (found != expected && !has_footer).then(|| {
+            format!("Erase unit {unit}: the device's write pointer is at page {found}, the log's end there is page {expected}.")
+        })
+    };
+    (1..log.geometry().units).filter_map(wrong).collect()
 }
 
 fn check_data(

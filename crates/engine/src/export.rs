@@ -251,6 +251,11 @@ impl Exports {
         self.insert(name, Entry { export, is_alias: true })
     }
 
+    /// Takes an export away; those who have it open keep it.
+    pub fn remove(&self, name: &str) {
+        self.by_name.write().expect("no thread panics with the table of exports").remove(name);
+    }
+
     fn insert(&self, name: &str, entry: Entry) -> bool {
         let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
         if by_name.contains_key(name) {

@@ -1,14 +1,16 @@
 //! A flash device as a cache's home: formatting it, opening it, and recovering what it holds.
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, SUPERBLOCK_COPIES, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, PageError, SUPERBLOCK_COPIES, Superblock};
 use flashwise_core::recovery::{Footer, Known, Recovered, RecoveryError, UnitScan, Units, footer_of, recover};
 
 use crate::disk::Disk;
+use crate::disk::zoned::{Use, ZonedFlash};
 use crate::memory::Memory;
 
 /// Why a flash device cannot be used.
@@ -40,11 +42,19 @@ impl FlashError {
     }
 }
 
-/// Both copies of the superblock.
-pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageError>>> {
+/// The pages of both copies of the superblock: of a zoned flash, those that were written last, as many as there are.
+pub fn superblock_pages(flash: &dyn Disk) -> io::Result<Vec<Page>> {
+    if let Some(zoned) = flash.zoned() {
+        return zoned.superblocks();
+    }
     let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
     flash.read_at(pages.bytes_mut(), 0)?;
-    Ok((0..SUPERBLOCK_COPIES).map(|copy| Superblock::decode(pages.page(copy))).collect())
+    Ok((0..SUPERBLOCK_COPIES).map(|copy| *pages.page(copy)).collect())
+}
+
+/// Both copies of the superblock, as [`superblock_pages`] has them.
+pub fn read_copies(flash: &dyn Disk) -> io::Result<Vec<Result<Superblock, PageError>>> {
+    Ok(superblock_pages(flash)?.iter().map(Superblock::decode).collect())
 }
 
 /// Reads the superblock.
@@ -66,22 +76,26 @@ pub fn read_superblock(flash: &dyn Disk) -> Result<Superblock, FlashError> {
             }
             Ok(newest.clone())
         }
-        (None, [Err(PageError::Magic), Err(PageError::Magic)]) => Err(FlashError::NoSuperblock(PageError::Magic)),
-        (None, [Err(first), Err(second)]) => Err(FlashError::Damaged(*first, *second)),
-        (None, _) => unreachable!("there are two copies"),
+        (None, copies) if copies.iter().all(|copy| matches!(copy, Err(PageError::Magic))) => {
+            Err(FlashError::NoSuperblock(PageError::Magic))
+        }
+        (None, [Err(first), .., Err(second)] | [Err(first @ second)]) => Err(FlashError::Damaged(*first, *second)),
+        (None, _) => unreachable!("a copy is whole or not"),
     }
 }
 
 /// Whether the place of the superblock is all zeroes, so that nothing is lost by formatting.
 pub fn is_blank(flash: &dyn Disk) -> io::Result<bool> {
-    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
-    flash.read_at(pages.bytes_mut(), 0)?;
-    Ok(pages.bytes_mut().iter().all(|&byte| byte == 0))
+    Ok(superblock_pages(flash)?.iter().flatten().all(|&byte| byte == 0))
 }
 
-/// Writes the superblock in the place of its older copy, durably, and counts its generation up.
+/// Writes the superblock in the place of its older copy, or behind the last one on a zoned flash, durably, and counts its generation up.
 pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
     superblock.generation += 1;
+    if let Some(zoned) = flash.zoned() {
+        zoned.append_superblock(superblock)?;
+        return flash.sync();
+    }
     let copy = superblock.generation % u64::from(SUPERBLOCK_COPIES);
     let mut page = Memory::new(1);
     *page.page_mut(0) = superblock.encode();
@@ -94,11 +108,24 @@ pub fn write_superblock(flash: &dyn Disk, superblock: &mut Superblock) -> io::Re
 /// Its superblock counts on from what is there, so that the copy that held until now is the last to go: who is interrupted finds either
 /// the old cache, as it was left last, or the new one.
 pub fn format(flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<()> {
+    if let Some(failed) = flash.zoned().map(ZonedFlash::failed_zones)
+        && !failed.is_empty()
+    {
+        let path = flash.description();
+        return Err(io::Error::other(format!(
+            "{path}: zones {failed:?} have failed; a cache is made of a device that is whole"
+        )));
+    }
     let copies = read_copies(flash)?;
     superblock.generation = copies.iter().flatten().map(|copy| copy.generation).max().unwrap_or(0);
     // Both copies, so that no older one is left; the log's pages belong to another cache's UUID, if to any.
     write_superblock(flash, superblock)?;
-    write_superblock(flash, superblock)
+    write_superblock(flash, superblock)?;
+    if let Some(zoned) = flash.zoned() {
+        zoned.prepare(|_| Use::None)?;
+        flash.sync()?;
+    }
+    Ok(())
 }
 
 /// First 8 bytes of a cache's UUID, as the log's pages have them.
@@ -115,7 +142,7 @@ pub const SCAN_THREADS: u32 = 32;
 const BATCH_PAGES: u32 = 8192;
 
 /// The log on a flash device, which is read on some threads.
-struct FlashUnits<'a> {
+pub(crate) struct FlashUnits<'a> {
     flash: &'a dyn Disk,
     geometry: Geometry,
     cache: u64,
@@ -126,7 +153,14 @@ struct FlashUnits<'a> {
     all: AtomicU64,
 }
 
-impl FlashUnits<'_> {
+impl<'a> FlashUnits<'a> {
+    /// To be read by one thread, which tells nobody.
+    pub(crate) fn of(flash: &'a dyn Disk, superblock: &Superblock) -> Self {
+        let (geometry, cache) = (superblock.geometry, cache_tag(superblock));
+        let (done, all) = (AtomicU64::new(0), AtomicU64::new(0));
+        FlashUnits { flash, geometry, cache, threads: 1, progress: &|_, _| (), done, all }
+    }
+
     fn tell(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         (self.progress)(done, self.all.load(Ordering::Relaxed));
@@ -187,11 +221,15 @@ impl FlashUnits<'_> {
 impl Units for FlashUnits<'_> {
     type Error = io::Error;
 
-    fn read_unit(&self, unit: u32, bytes: &mut [u8]) -> io::Result<()> {
-        let mut pages = Memory::new(self.geometry.unit_pages as usize);
-        self.read(unit, 0, pages.bytes_mut())?;
+    fn read_pages(&self, unit: u32, page: u32, bytes: &mut [u8]) -> io::Result<()> {
+        let mut pages = Memory::new(bytes.len() / BLOCK_BYTES);
+        self.read(unit, page, pages.bytes_mut())?;
         bytes.copy_from_slice(pages.bytes_mut());
         Ok(())
+    }
+
+    fn written_pages(&self, unit: u32) -> io::Result<u32> {
+        Ok(self.flash.zoned().map_or(self.geometry.unit_pages, |zoned| zoned.written_pages(unit)))
     }
 
     /// Threads take batches of units in turn, and are a batch ahead each.
@@ -245,15 +283,27 @@ pub fn recover_log(
     progress: Progress<'_>,
 ) -> Result<Recovered, FlashError> {
     let geometry = superblock.geometry;
-    let (done, all) = (AtomicU64::new(0), AtomicU64::new(geometry.log_units().into()));
-    let units = FlashUnits { flash, geometry, cache: cache_tag(superblock), threads, progress, done, all };
+    let all = AtomicU64::new(geometry.log_units().into());
+    let units = FlashUnits { threads, progress, all, ..FlashUnits::of(flash, superblock) };
     Ok(recover(geometry, Known::of(superblock), units.scan()?, &units)?)
 }
 
-/// Makes durable what was recovered, and wipes what an interrupted run left behind the end of the log.
+/// Makes durable what was recovered, and wipes what an interrupted run left behind the end of the log; of a zoned flash, resets what is
+/// no part of the log.
 pub fn settle(flash: &dyn Disk, recovered: &Recovered) -> io::Result<()> {
     // What was read must not be lost by a later crash: it may be in the device's volatile cache only.
     flash.sync()?;
+    if let Some(zoned) = flash.zoned() {
+        let log = &recovered.log;
+        let used: HashMap<u32, Use> = log
+            .sequences()
+            .map(|sequence| {
+                (log.geometry().unit_of(sequence), if log.is_head(sequence) { Use::Head } else { Use::Log })
+            })
+            .collect();
+        zoned.prepare(|unit| used.get(&unit).copied().unwrap_or(Use::None))?;
+        return flash.sync();
+    }
     if !recovered.leftovers.is_empty() {
         let mut empty = Memory::new(1);
         for &page in &recovered.leftovers {

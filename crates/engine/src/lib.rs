@@ -4,14 +4,17 @@
 //! [`Disk`](disk::Disk)s.
 
 pub mod attach;
+pub mod capture;
 pub mod check;
 pub mod detach;
 pub mod disk;
 pub mod engine;
 pub mod export;
 pub mod flash;
+pub mod inventory;
 pub mod latency;
 pub mod memory;
+pub mod pool;
 pub mod record;
 pub mod salvage;
 pub mod status;

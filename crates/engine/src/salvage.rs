@@ -5,7 +5,7 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, Place, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, Place, State, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
@@ -13,7 +13,7 @@ use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as 
 use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired};
 use crate::detach::{DetachError, check_size, destage, dirty_copies};
 use crate::disk::Disk;
-use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
 use crate::memory::Memory;
 
 /// What an operator allows.
@@ -184,6 +184,7 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
         durable: closed
             .map_or(Place::default(), |closed| Place { sequence: closed.end_sequence, page: closed.end_page }),
         generation: closed.map_or(0, |closed| closed.generation),
+        in_order: flash.zoned().is_some(),
         ..Superblock::new(record.cache.into_bytes(), pairing.backend, geometry, backend.size())
     };
     if !holds_any(flash, &superblock)? {
@@ -198,9 +199,8 @@ fn find_superblock(pair: Pair<'_>, options: &Options, mending: &Mending) -> Resu
 
 /// The newest copy of the superblock of which no more than one bit is wrong.
 pub(crate) fn mended_superblock(flash: &dyn Disk, mending: &Mending) -> io::Result<Option<Superblock>> {
-    let mut pages = Memory::new(SUPERBLOCK_COPIES as usize);
-    flash.read_at(pages.bytes_mut(), 0)?;
-    let mended = (0..SUPERBLOCK_COPIES).filter_map(|copy| mending.superblock(pages.page(copy)));
+    let pages = superblock_pages(flash)?;
+    let mended = pages.iter().filter_map(|page| mending.superblock(page));
     Ok(mended.max_by_key(|superblock| superblock.generation))
 }
 

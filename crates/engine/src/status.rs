@@ -21,7 +21,7 @@ pub enum VolumeState {
     BackendFailed,
     /// What is dirty is being written back, so that the volume can go on without its flash.
     Detaching,
-    /// The volume was asked to go on without its flash, and does.
+    /// The volume was asked to go on without its flash, and does; or it has none.
     Detached,
 }
 
@@ -62,7 +62,7 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// Where the slow storage is.
     pub backend: String,
-    /// Where the flash is.
+    /// Where the flash is; empty for a volume without one.
     pub flash: String,
     /// Replacement policy with its options.
     pub policy: String,

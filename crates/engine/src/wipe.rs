@@ -89,6 +89,9 @@ pub fn wipe(
             Attachment::of(superblock, side.inode()).abandon(side)?;
         }
     }
+    if let Some(zoned) = flash.zoned() {
+        return Ok(zoned.wipe()?);
+    }
     // The newest copy goes last: who is interrupted finds the cache as it was, or none.
     let copies = read_copies(flash)?;
     let mut order: Vec<u32> = (0..SUPERBLOCK_COPIES).collect();

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Settings;
+use flashwise_core::cache::{Cache, Mode};
 use flashwise_engine::export::{Error, Export, Operation, Request};
 use flashwise_engine::volume::{Opened, Volume, VolumeConfig, VolumeError};
 

@@ -3,6 +3,8 @@
 //! kuva draws axes, grid, ticks, lines and markers. Added to it here: colours that follow the page's light or dark scheme, a
 //! legend whose keys are drawn like the lines, and what a screen reader says. Its clip paths are taken out: nothing that is
 //! drawn leaves the axes, and their ids come from a counter, so that the same report would not be the same bytes twice.
+//!
+//! In a page each series is a group of its own, which the page's style hides or emphasises; its legend is the page's.
 
 use std::sync::Arc;
 
@@ -14,11 +16,14 @@ use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 use kuva::render::render::{Primitive, Scene, TextAnchor, render_multiple};
 use kuva::render::theme::Theme;
+use serde::Serialize;
 
 use super::look::{self, Look, Marker};
 
 /// Width of a chart; its page scales it.
 const WIDTH: f64 = 640.0;
+/// Width of a chart for a narrow screen, on which its text stays as large as the page's.
+const NARROW: f64 = 340.0;
 /// Height between the axes, unless there are more ticks than have room.
 const PLOT_HEIGHT: f64 = 264.0;
 /// Height for a tick of the vertical axis.
@@ -86,36 +91,96 @@ pub struct Chart {
     pub markers: bool,
 }
 
+/// A series of a page's legend, drawn by the page.
+#[derive(Clone, Debug, Serialize)]
+pub struct LegendKey {
+    /// Its name.
+    pub name: String,
+    /// The CSS variable of its colour.
+    pub colour: &'static str,
+    /// Its SVG dash pattern.
+    pub dash: &'static str,
+}
+
+/// A place on the horizontal axis that is to be seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark<'a> {
+    /// Where it is.
+    pub x: f64,
+    /// What stands at it.
+    pub text: &'a str,
+}
+
 impl Chart {
-    /// The chart as an `svg` element that takes its colours from the page's [`look::css`].
+    /// The chart as an `svg` element that takes its colours from the page's [`look::css`]; its legend is [`legend`](Self::legend).
     pub fn inline(&self) -> String {
-        let (width, height, body) = self.body();
+        self.in_page(WIDTH, None)
+    }
+
+    /// The same for a narrow screen, with an id of its own.
+    pub fn inline_narrow(&self, mark: Option<Mark>) -> String {
+        // Names at the vertical axis take their room.
+        let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
+        Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, mark)
+    }
+
+    /// The same with a mark.
+    pub fn inline_marked(&self, mark: Option<Mark>) -> String {
+        self.in_page(WIDTH, mark)
+    }
+
+    fn in_page(&self, width: f64, mark: Option<Mark>) -> String {
+        let (height, body) = self.body(&Manner { width, in_page: true, mark });
         format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
     /// The chart as a file of its own, in light and in dark.
     pub fn standalone(&self) -> String {
-        let (width, height, body) = self.body();
-        standalone(&self.id, &self.title, &self.description, (width, height), &body)
+        let (height, body) = self.body(&Manner::of_file());
+        standalone(&self.id, &self.title, &self.description, (WIDTH, height), &body)
     }
 
-    /// Width, height and everything within the `svg` element, its end included.
-    fn body(&self) -> (f64, f64, String) {
-        let legend = Legend::new(&self.series);
+    /// The names of the series, each once: those in colour first. The page's n-th switch is that of the class `sn`.
+    pub fn legend(&self) -> Vec<LegendKey> {
+        let mut keys: Vec<LegendKey> = Vec::new();
+        for series in &self.series {
+            if keys.iter().all(|key| key.name != series.name) {
+                let Look { colour, dash, .. } = series.look;
+                keys.push(LegendKey { name: series.name.clone(), colour, dash });
+            }
+        }
+        // What is recommended, which has the first colour, comes first.
+        keys.sort_by_key(|key| (key.colour == look::OTHER.colour, key.colour != look::FIRST));
+        keys
+    }
+
+    /// Height, and everything within the `svg` element, its end included.
+    fn body(&self, manner: &Manner) -> (f64, String) {
+        let legend = if manner.in_page { Legend { keys: Vec::new(), rows: 0 } } else { Legend::new(&self.series) };
         let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW;
         let height = top + self.plot_height() + BELOW;
-        let frame = Frame { left: self.left(), top, chart: self };
+        let frame = Frame { left: self.left(), top, width: manner.width, chart: self };
         let mut plots = Vec::new();
-        for series in &self.series {
-            plots.extend(draw(&series.look, &series.points, self.markers));
+        // What is grey lies below what is not.
+        let mut order: Vec<usize> = (0..self.series.len()).collect();
+        order.sort_by_key(|&at| self.series[at].look.colour != look::OTHER.colour);
+        for &at in &order {
+            let Series { look, points, .. } = &self.series[at];
+            let colour = if manner.in_page { place_of_colour(at) } else { format!("var({})", look.colour) };
+            plots.extend(draw(look, &colour, points, self.markers && look.colour != look::OTHER.colour));
         }
         for key in &legend.keys {
             let (middle, y) = (key.x + 15.0, 38.0 + f64::from(key.row) * LEGEND_ROW);
             let ends = [(key.x, y), (middle, y), (key.x + 30.0, y)].map(|(x, y)| frame.data(x, y));
-            plots.push(line(&key.look, &ends));
+            let colour = format!("var({})", key.look.colour);
+            plots.push(line(&key.look, &colour, &ends));
             if self.markers {
-                plots.push(markers(&key.look, &ends[1..2]));
+                plots.push(markers(&key.look, &colour, &ends[1..2]));
             }
+        }
+        if let Some(mark) = &manner.mark {
+            let ends = [(mark.x, self.y.min), (mark.x, self.y.max)];
+            plots.push(line(&look::MARK, &format!("var({})", look::MARK.colour), &ends));
         }
         let mut scene = render_multiple(plots, self.layout(&frame, height));
         scene.elements.retain(|element| !matches!(element, Primitive::ClipStart { .. } | Primitive::ClipEnd));
@@ -124,10 +189,49 @@ impl Chart {
         for key in &legend.keys {
             text(&mut scene, key.x + 36.0, 42.5 + f64::from(key.row) * LEGEND_ROW, &key.name);
         }
+        if let Some(mark) = &manner.mark {
+            let x = frame.screen_x(mark.x);
+            // On the side where there is more room.
+            let (x, anchor) =
+                if x > manner.width / 2.0 { (x - 6.0, TextAnchor::End) } else { (x + 6.0, TextAnchor::Start) };
+            label(&mut scene, (x, frame.top + 14.0), anchor, true, mark.text);
+        }
         let svg = SvgBackend::new().render_scene(&scene);
         // What comes before is the library's own opening tag and its name.
         let body = svg.split_once("-->").map_or(svg.as_str(), |(_, body)| body);
-        (WIDTH, height, body.to_owned())
+        (height, if manner.in_page { self.grouped(body) } else { body.to_owned() })
+    }
+
+    /// The drawing with the elements of each series in a group, which has the class of its switch, its colour and what it tells.
+    fn grouped(&self, body: &str) -> String {
+        let legend = self.legend();
+        let mut drawing = body.to_owned();
+        for (at, series) in self.series.iter().enumerate() {
+            let place = place_of_colour(at);
+            let (Some(first), Some(last)) = (drawing.find(&place), drawing.rfind(&place)) else { continue };
+            let start = drawing[..first].rfind('<').unwrap_or(first);
+            let end = drawing[last..].find('>').map_or(drawing.len(), |end| last + end + 1);
+            let number = 1 + legend.iter().position(|key| key.name == series.name).unwrap_or(0);
+            let kind = if series.look.colour == look::OTHER.colour { " other" } else { "" };
+            let group = format!(
+                "<g class=\"s s{number}{kind}\" style=\"--c:var({})\"><title>{}</title>{}</g>",
+                series.look.colour,
+                escape(&self.told(series)),
+                drawing[start..end].replace(&place, "var(--c)")
+            );
+            drawing.replace_range(start..end, &group);
+        }
+        drawing
+    }
+
+    /// What is told of a series that is pointed at: its name, and its values if they are few.
+    fn told(&self, series: &Series) -> String {
+        if series.points.len() > TOLD_POINTS_MAX || !self.markers {
+            return series.name.clone();
+        }
+        let decimals = usize::try_from(2 - self.y.step.log10().floor() as i64).unwrap_or(0).min(6);
+        let values = series.points.iter().map(|point| super::numbers::shortest(point.1, decimals));
+        format!("{}: {}", series.name, values.collect::<Vec<_>>().join(", "))
     }
 
     fn plot_height(&self) -> f64 {
@@ -156,7 +260,7 @@ impl Chart {
         let (x, y) = (&self.x, &self.y);
         Layout::new((x.min, x.max), (y.min, y.max))
             .with_theme(theme)
-            .with_width(WIDTH)
+            .with_width(frame.width)
             .with_height(height)
             .with_force_margins(frame.left, RIGHT)
             .with_force_margins_y(frame.top, BELOW)
@@ -164,7 +268,7 @@ impl Chart {
             .with_x_axis_max(x.max)
             .with_y_axis_min(y.min)
             .with_y_axis_max(y.max)
-            .with_x_tick_step(x.step)
+            .with_x_tick_step(frame.x_step())
             .with_y_tick_step(y.step)
             .with_x_tick_format(TickFormat::Custom(Arc::clone(&x.tick)))
             .with_y_tick_format(TickFormat::Custom(Arc::clone(&y.tick)))
@@ -178,11 +282,11 @@ impl Chart {
 pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, charts: &[Chart]) -> String {
     let (mut all, mut y) = (String::new(), 0.0);
     for row in charts.chunks(columns) {
-        let bodies: Vec<_> = row.iter().map(Chart::body).collect();
-        let row_height = bodies.iter().map(|&(_, height, _)| height).fold(0.0, f64::max);
-        for (column, (width, height, body)) in bodies.into_iter().enumerate() {
+        let bodies: Vec<_> = row.iter().map(|chart| chart.body(&Manner::of_file())).collect();
+        let row_height = bodies.iter().map(|&(height, _)| height).fold(0.0, f64::max);
+        for (column, (height, body)) in bodies.into_iter().enumerate() {
             let x = WIDTH * column as f64;
-            all += &format!("<svg x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\">{body}");
+            all += &format!("<svg x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{height}\">{body}");
         }
         y += row_height;
     }
@@ -211,17 +315,56 @@ fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), s
     )
 }
 
+/// How a chart is drawn: wide or narrow, in a page or as a file, whose legend is in the drawing.
+struct Manner<'a> {
+    width: f64,
+    in_page: bool,
+    mark: Option<Mark<'a>>,
+}
+
+impl Manner<'_> {
+    fn of_file() -> Self {
+        Manner { width: WIDTH, in_page: false, mark: None }
+    }
+}
+
+/// More values are not told of a series that is pointed at.
+const TOLD_POINTS_MAX: usize = 12;
+
+/// Stands for the colour of the series at this place until its group has it.
+fn place_of_colour(at: usize) -> String {
+    format!("var(--place-{at})")
+}
+
 /// Where the axes lie, to place the legend's keys in the data's coordinates, in which the library draws.
 struct Frame<'a> {
     left: f64,
     top: f64,
+    width: f64,
     chart: &'a Chart,
 }
 
 impl Frame<'_> {
+    /// From tick to tick of the horizontal axis: on a narrow chart so far apart that their texts do not touch.
+    fn x_step(&self) -> f64 {
+        let Axis { min, max, step, tick, .. } = &self.chart.x;
+        if self.width >= WIDTH {
+            return *step;
+        }
+        let texts = ((min / step).ceil() as i64..=(max / step).floor() as i64).map(|at| tick(at as f64 * step));
+        let widest = texts.map(|text| text.chars().count()).max().unwrap_or(0) as f64 * LETTER + 12.0;
+        let room = step / (max - min) * (self.width - self.left - RIGHT);
+        step * (widest / room).ceil().max(1.0)
+    }
+
+    fn screen_x(&self, x: f64) -> f64 {
+        let across = &self.chart.x;
+        self.left + (x - across.min) / (across.max - across.min) * (self.width - self.left - RIGHT)
+    }
+
     fn data(&self, x: f64, y: f64) -> (f64, f64) {
         let Chart { x: across, y: up, .. } = self.chart;
-        let right_of_axis = (x - self.left) / (WIDTH - self.left - RIGHT);
+        let right_of_axis = (x - self.left) / (self.width - self.left - RIGHT);
         let above_axis = (self.top + self.chart.plot_height() - y) / self.chart.plot_height();
         (across.min + right_of_axis * (across.max - across.min), up.min + above_axis * (up.max - up.min))
     }
@@ -265,21 +408,24 @@ impl Legend {
     }
 }
 
-fn draw(look: &Look, points: &[(f64, f64)], marked: bool) -> Vec<Plot> {
-    let mut plots = vec![line(look, points)];
-    if marked || points.len() == 1 {
-        plots.push(markers(look, points));
+fn draw(look: &Look, colour: &str, points: &[(f64, f64)], marked: bool) -> Vec<Plot> {
+    let mut plots = vec![line(look, colour, points)];
+    // An upright line is an interval around a point that has its marker.
+    let is_interval = matches!(points, [from, to] if from.0 == to.0);
+    if marked && !is_interval || points.len() == 1 {
+        plots.push(markers(look, colour, points));
     }
     plots
 }
 
-fn line(look: &Look, points: &[(f64, f64)]) -> Plot {
+fn line(look: &Look, colour: &str, points: &[(f64, f64)]) -> Plot {
     let style = if look.dash.is_empty() { LineStyle::Solid } else { LineStyle::Custom(look.dash.to_owned()) };
-    let plot = LinePlot::new().with_data(points.iter().copied()).with_color(format!("var({})", look.colour));
-    Plot::Line(plot.with_stroke_width(2.0).with_line_style(style))
+    let plot = LinePlot::new().with_data(points.iter().copied()).with_color(colour.to_owned());
+    let width = if look.colour == look::OTHER.colour { 1.2 } else { 2.0 };
+    Plot::Line(plot.with_stroke_width(width).with_line_style(style))
 }
 
-fn markers(look: &Look, points: &[(f64, f64)]) -> Plot {
+fn markers(look: &Look, colour: &str, points: &[(f64, f64)]) -> Plot {
     let shape = match look.marker {
         Marker::Circle => MarkerShape::Circle,
         Marker::Square => MarkerShape::Square,
@@ -290,21 +436,17 @@ fn markers(look: &Look, points: &[(f64, f64)]) -> Plot {
         Marker::Hexagon => MarkerShape::Hexagon,
         Marker::Cross => MarkerShape::Cross,
     };
-    let plot = ScatterPlot::new().with_data(points.iter().copied()).with_color(format!("var({})", look.colour));
+    let plot = ScatterPlot::new().with_data(points.iter().copied()).with_color(colour.to_owned());
     Plot::Scatter(plot.with_marker(shape).with_size(MARKER_SIZE))
 }
 
 fn text(scene: &mut Scene, x: f64, y: f64, content: &str) {
-    scene.add(Primitive::Text {
-        x,
-        y,
-        content: plain(content),
-        size: TEXT_SIZE,
-        anchor: TextAnchor::Start,
-        rotate: None,
-        bold: false,
-        color: None,
-    });
+    label(scene, (x, y), TextAnchor::Start, false, content);
+}
+
+fn label(scene: &mut Scene, (x, y): (f64, f64), anchor: TextAnchor, bold: bool, content: &str) {
+    let (content, size) = (plain(content), TEXT_SIZE);
+    scene.add(Primitive::Text { x, y, content, size, anchor, rotate: None, bold, color: None });
 }
 
 /// The library reads `$...$` as mathematics and `\$` as a dollar.

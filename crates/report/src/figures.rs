@@ -15,6 +15,9 @@ use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 const LARC_FILLS: &str = " larc fills an empty cache with whatever is missed, and keeps that for as long as nothing else is missed twice; \
                           larc:fill=ghost, Algorithm 1 to the letter, does not.";
 
+/// What has to be known of hits from a sample.
+const OF_SAMPLE: &str = " It comes from a sample of the trace: \u{b1} is its standard error, and the upright lines hold the truth in 95 of 100 samples.";
+
 /// What stands in a table for a policy that was not simulated at a size.
 pub const NOT_RUN: &str = "not run";
 /// What a screen reader says of every chart.
@@ -34,18 +37,41 @@ impl<'a> Subject<'a> {
     /// Hit ratio against cache size (Figures 4 and 6).
     pub fn hit_ratio(&self) -> Figure {
         let chart = self.hit_ratio_chart();
-        let cell = |row: &ResultRow| Some(percent(row.hit_ratio));
+        let cell = |row: &ResultRow| {
+            let ratio = percent(row.hit_ratio);
+            let error = row.sample.as_ref().map(|sample| percent(sample.hit_ratio_standard_error));
+            Some(error.map_or_else(|| ratio.clone(), |error| format!("{ratio}\n\u{b1} {error}")))
+        };
         let table = self.by_policy("Hit ratio by policy and cache size", &self.grid.policies, cell);
         let fills_freely = |policy: &str| Spec::parse(policy).is_ok_and(|policy| larc::fills_freely(&policy));
         let larc = if self.grid.policies.iter().any(|policy| fills_freely(policy.name)) { LARC_FILLS } else { "" };
-        let caption = format!("Hit ratio: the share of the accesses whose block is in the cache.{larc}");
+        let sampled = if self.rows().any(|row| row.sample.is_some()) { OF_SAMPLE } else { "" };
+        let caption = format!("Hit ratio: the share of the accesses whose block is in the cache.{sampled}{larc}");
         Figure { caption, ..figure(&chart, table) }
     }
 
     /// The chart of [`hit_ratio`](Self::hit_ratio).
     pub fn hit_ratio_chart(&self) -> Chart {
         let value = |row: &ResultRow| Some(row.hit_ratio * 100.0);
-        self.against_size("hits", "Hit ratio against cache size", "Hit ratio", "%", &value, &self.grid.policies)
+        let policies = &self.grid.policies;
+        let mut chart = self.against_size("hits", "Hit ratio against cache size", "Hit ratio", "%", &value, policies);
+        let x = SizeAxis::new(self.grid.sizes.iter().map(|size| size.bytes));
+        let mut intervals = Vec::new();
+        for policy in policies {
+            let interval = |&size: &GridSize| {
+                let sample = self.grid.row(*policy, size)?.sample.as_ref()?;
+                let ends = [sample.hit_ratio_low, sample.hit_ratio_high];
+                let points = ends.map(|end| (x.place(size.bytes), 100.0 * end)).to_vec();
+                Some(Series { name: policy.name.to_owned(), look: self.looks.of(policy.name), points })
+            };
+            intervals.extend(self.grid.sizes.iter().filter_map(interval));
+        }
+        if !intervals.is_empty() {
+            chart.series.extend(intervals);
+            let values = chart.series.iter().flat_map(|series| &series.points).map(|point| point.1);
+            chart.y = linear("Hit ratio", values, "%");
+        }
+        chart
     }
 
     /// Flash writes against cache size.
@@ -399,5 +425,5 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
 
 /// A chart with its table, and no caption yet.
 pub fn figure(chart: &Chart, table: Table) -> Figure {
-    Figure { caption: String::new(), svg: chart.inline(), table, open: true }
+    Figure { caption: String::new(), svg: chart.inline(), legend: chart.legend(), table, open: false }
 }

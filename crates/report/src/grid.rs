@@ -88,28 +88,9 @@ impl<'a> Grid<'a> {
         self.policies.iter().copied().find(|policy| policy.base() == "min")
     }
 
-    /// The policy that others are compared with.
-    pub fn lru(&self) -> Option<GridPolicy<'a>> {
-        self.policies.iter().copied().find(|policy| policy.base() == "lru")
-    }
-
     /// The policies to choose from: those that a running cache can use, or all if none can.
     pub fn candidates(&self) -> Vec<GridPolicy<'a>> {
         let online: Vec<_> = self.policies.iter().copied().filter(|policy| !policy.offline).collect();
         if online.is_empty() { self.policies.clone() } else { online }
-    }
-
-    /// The row with the most hits among the candidates; of equal ones that of the smallest size, then of the first policy.
-    pub fn best(&self) -> Option<(GridSize<'a>, &'a ResultRow)> {
-        let candidates = self.candidates();
-        let mut best: Option<(GridSize, &ResultRow)> = None;
-        for &size in &self.sizes {
-            for row in candidates.iter().filter_map(|&policy| self.row(policy, size)) {
-                if best.is_none_or(|(_, best)| row.hits > best.hits) {
-                    best = Some((size, row));
-                }
-            }
-        }
-        best
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! // Of a trace alone; with the rows of a simulation their figures and charts follow.
 //! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
-//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new() };
+//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new(), checks: None };
 //! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
 //! let page = render(&Report { command: "flashwise simulate trace.csv".to_owned(), counting, sections: vec![section] })?;
 //! assert!(page.contains("Flash cache simulation of"));
@@ -26,10 +26,15 @@
 //! # }
 //! ```
 
+mod answer;
+mod answers;
 mod array;
 mod array_time;
 mod candidates;
+mod certainty;
 mod charts;
+mod choice;
+pub mod curve;
 mod figures;
 mod frontier;
 mod grid;
@@ -45,7 +50,6 @@ mod timeline;
 mod wear;
 mod wear_measures;
 mod wear_parameters;
-mod words;
 
 use flashwise_core::admission::RULES;
 use flashwise_core::policy::Spec;
@@ -54,10 +58,13 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
 
+use self::answer::{Answer, Picture};
+use self::choice::Choice;
 use self::figures::{Subject, reuse_distances};
 use self::grid::Grid;
 use self::look::Looks;
 use self::table::{Figure, Table};
+use flashwise_sim::checks::Checks;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::results::ResultRow;
 use flashwise_sim::simulate::{Counting, Warmup};
@@ -84,6 +91,17 @@ pub struct Section {
     pub reuse: ReuseDistances,
     /// Its results; the policies appear in the order of their first rows, the sizes by number of blocks.
     pub rows: Vec<ResultRow>,
+    /// What came of it when what is [`recommended`] was run again, if it was.
+    pub checks: Option<Checks>,
+}
+
+/// The row that is recommended among those of one trace: the policy and the size to buy. None if nothing was counted, and where it is
+/// arrays that are compared.
+pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
+    if array::is_of_arrays(rows) {
+        return None;
+    }
+    Choice::of(&Grid::new(rows)).map(|choice| choice.row)
 }
 
 /// Why a report could not be made.
@@ -93,12 +111,57 @@ pub struct ReportError(#[from] minijinja::Error);
 
 /// The report as an HTML page.
 pub fn render(report: &Report) -> Result<String, ReportError> {
+    page(&Page::new(report))
+}
+
+fn page(page: &Page) -> Result<String, ReportError> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.add_template("page.html", include_str!("page.html"))?;
-    let page = Value::from(Serde(Page::new(report)));
+    let page = Value::from(Serde(page));
     Ok(environment.get_template("page.html")?.render(page)?)
+}
+
+/// The curves of one trace as an HTML page, made by `command`.
+///
+/// # Errors
+/// None that the curves could cause.
+pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, ReportError> {
+    let section = SectionView {
+        id: "trace-1".to_owned(),
+        name: curves.info.trace.clone(),
+        answer: None,
+        remarks: curves.sentences(),
+        info: curves.info(),
+        heading: "Hits by cache size, and blocks in use",
+        compared_with_bound: false,
+        results: curves.figures("trace-1"),
+        bound: Vec::new(),
+        has_bound: false,
+        reuse: None,
+        time: Vec::new(),
+        counts: Table::default(),
+    };
+    let settings = [
+        ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
+        ("Command", command.to_owned()),
+        ("Block size", numbers::bytes(curves.info.block_size_bytes)),
+    ];
+    page(&Page {
+        version: env!("CARGO_PKG_VERSION"),
+        title: format!("Curves of {}", curves.info.trace),
+        colours: look::css(":root"),
+        switches: look::switches(),
+        settings: settings.to_vec(),
+        policies: policies(curves.policies().into_iter()),
+        sentences: Vec::new(),
+        overview: None,
+        summary: None,
+        over_traces: Vec::new(),
+        over_traces_heading: "",
+        sections: vec![section],
+    })
 }
 
 /// Hit ratio against cache size of the rows of one trace, as an SVG file in light and in dark.
@@ -117,8 +180,12 @@ struct Page {
     version: &'static str,
     title: String,
     colours: String,
+    switches: String,
     settings: Vec<(&'static str, String)>,
     policies: Table,
+    /// What to buy for all traces, if there are several.
+    sentences: Vec<String>,
+    overview: Option<Picture>,
     summary: Option<Table>,
     over_traces: Vec<Figure>,
     over_traces_heading: &'static str,
@@ -129,7 +196,10 @@ struct Page {
 struct SectionView {
     id: String,
     name: String,
-    sentences: Vec<String>,
+    /// What to buy; none where that was not asked.
+    answer: Option<Answer>,
+    /// What else is said of the results.
+    remarks: Vec<String>,
     info: Table,
     heading: &'static str,
     compared_with_bound: bool,
@@ -154,11 +224,19 @@ impl Page {
         let rows: Vec<&[ResultRow]> = report.sections.iter().map(|section| &section.rows[..]).collect();
         let labelled = array::labelled(&rows);
         let grids: Vec<_> = labelled.iter().map(|rows| Grid::new(rows)).collect();
-        let named = || grids.iter().flat_map(|grid| grid.policies.iter().map(|policy| policy.name));
-        let looks = Looks::new(named());
+        let names = |grid: &Grid| grid.policies.iter().map(|policy| policy.name.to_owned()).collect::<Vec<_>>();
+        let looks_of = |grid: &Grid| {
+            let chosen = Choice::of(grid).map(|choice| choice.row.policy.clone());
+            let first: Vec<&str> = chosen.iter().map(String::as_str).collect();
+            Looks::few(&first, names(grid).iter().map(String::as_str))
+        };
         let sections: Vec<_> = (report.sections.iter().zip(&grids).enumerate())
-            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks))
+            .map(|(number, (section, grid))| SectionView::new(number + 1, section, grid, &looks_of(grid)))
             .collect();
+        let named: Vec<String> = grids.iter().flat_map(names).collect();
+        let looks = Looks::few(&[], named.iter().map(String::as_str));
+        let both = report.sections.iter().zip(&sections);
+        let answers: Vec<_> = both.filter_map(|(section, view)| Some((&section.info, view.answer.as_ref()?))).collect();
         let title = match &report.sections[..] {
             [only] => format!("Flash cache simulation of {}", only.info.trace),
             sections => format!("Flash cache simulation of {} traces", sections.len()),
@@ -171,13 +249,16 @@ impl Page {
             let names: Vec<_> = report.sections.iter().map(|section| &section.info.trace[..]).collect();
             over_traces = array::over_traces(&names, &rows, &labelled, &looks);
         }
-        let summary = (report.sections.len() > 1).then(|| summary::traces(&report.sections, &grids));
+        let summary = many.then(|| answers::table(&answers));
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
             colours: look::css(":root"),
+            switches: look::switches(),
             settings: settings(report),
             policies: policies(rows.iter().copied().flatten().flat_map(|row| [&row.policy[..], rows::rule(row)])),
+            sentences: if many { answers::sentences(&answers) } else { Vec::new() },
+            overview: if many { answers::picture(&answers) } else { None },
             summary,
             over_traces,
             over_traces_heading: if is_of_arrays { "Latency and lifetime" } else { "Wear" },
@@ -221,14 +302,8 @@ impl SectionView {
         };
         SectionView {
             name: section.info.trace.clone(),
-            sentences: {
-                let sentences = match () {
-                    () if is_of_wear => wear::sentences(grid),
-                    () if is_of_arrays => array::sentences(grid),
-                    () => words::sentences(&section.info, grid),
-                };
-                sentences.into_iter().chain(rows::caveat(&section.rows)).collect()
-            },
+            answer: Some(answer::of(section, &subject, is_of_arrays.then(|| array::sentences(grid).to_vec()))),
+            remarks: if is_of_wear { wear::sentences(grid).to_vec() } else { Vec::new() },
             heading: match () {
                 () if is_of_wear => "Hits and wear",
                 () if is_of_arrays => "Hits, latency and lifetime",

@@ -53,6 +53,8 @@ const COLOURS: &[(&str, &str, &str)] = &[
     ("--fw-7", "#891014", "#ea9e9d"),
     ("--fw-8", "#894ae0", "#a5a3f9"),
     ("--fw-bound", "#3d434b", "#d5d9de"),
+    ("--fw-other", "#8b929b", "#6b747f"),
+    ("--fw-pointed", "#b4006e", "#ff86c8"),
     ("--fw-read", "#1f5f8b", "#86c5f0"),
     ("--fw-write", "#a4460f", "#f7ad77"),
 ];
@@ -71,6 +73,17 @@ const LOOKS: [Look; 8] = [
 
 /// MIN, the bound: apart from the policies that take a colour in turn.
 const BOUND: Look = Look { colour: "--fw-bound", dash: "2 4", marker: Marker::Cross };
+/// What is not among the few that are in colour.
+pub const OTHER: Look = Look { colour: "--fw-other", dash: "", marker: Marker::Circle };
+/// A place that is to be seen.
+pub const MARK: Look = Look { colour: "--fw-ink", dash: "3 3", marker: Marker::Cross };
+/// The most that is in colour besides what is pointed at.
+const COLOURED_MAX: usize = 4;
+/// The colour of what is recommended, unless it has its own.
+pub const FIRST: &str = LOOKS[0].colour;
+/// What is in colour where it is: what is recommended has the look before them.
+const KNOWN: [(&str, Look); 3] = [("lru", LOOKS[1]), ("larc", LOOKS[2]), ("min", BOUND)];
+
 /// Reads, in charts of reads and writes.
 pub const READS: Look = Look { colour: "--fw-read", dash: "", marker: Marker::Circle };
 /// Writes, in charts of reads and writes.
@@ -101,6 +114,34 @@ impl Looks {
         Looks(looks)
     }
 
+    /// The same with at most four in colour: those that are `first`, LRU, LARC and MIN, and if that is fewer those that come first. What is one
+    /// of them has the same look in every report.
+    pub fn few<'a>(first: &[&str], names: impl IntoIterator<Item = &'a str>) -> Looks {
+        let mut looks = Vec::<(String, Look)>::new();
+        for name in names {
+            if looks.iter().all(|(known, _)| known != name) {
+                looks.push((name.to_owned(), OTHER));
+            }
+        }
+        let known = |name: &str| KNOWN.iter().find(|known| known.0 == name).map(|known| known.1);
+        let wanted = first.iter().copied().chain(KNOWN.map(|known| known.0));
+        let wanted: Vec<String> = wanted.map(str::to_owned).chain(looks.iter().map(|(name, _)| name.clone())).collect();
+        for name in wanted {
+            let coloured = looks.iter().filter(|(_, look)| *look != OTHER);
+            if coloured.clone().count() == COLOURED_MAX {
+                break;
+            }
+            let taken: Vec<_> = coloured.map(|(_, look)| look.colour).collect();
+            let kept = |look: &Look| looks.iter().any(|(name, _)| known(name) == Some(*look));
+            let free = LOOKS.iter().find(|look| !taken.contains(&look.colour) && !kept(look));
+            let look = known(&name).or(free.copied()).unwrap_or(OTHER);
+            if let Some(own) = looks.iter_mut().find(|(known, look)| *known == name && *look == OTHER) {
+                own.1 = look;
+            }
+        }
+        Looks(looks)
+    }
+
     /// The look of a policy that was given one.
     pub fn of(&self, policy: &str) -> Look {
         self.0.iter().find(|(name, _)| name == policy).map_or(LOOKS[0], |&(_, look)| look)
@@ -114,6 +155,22 @@ pub fn css(selector: &str) -> String {
     };
     let (light, dark) = (set(|colour| colour.1), set(|colour| colour.2));
     format!("{selector}{{{light}}}\n@media screen and (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n")
+}
+
+/// The most series of a chart that can be switched; further ones are always shown.
+const SWITCHES: usize = 64;
+
+/// The CSS that makes a legend's switches work without a script: one that is off hides its series, and one that is pointed at
+/// shows it before all others.
+pub fn switches() -> String {
+    let off =
+        |number| format!("figure:has(.legend li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}");
+    let pointed = |number| format!("figure:has(.legend li:nth-child({number}):hover) .s{number}");
+    let off: String = (1..=SWITCHES).map(off).collect();
+    let pointed: Vec<_> = (1..=SWITCHES).map(pointed).chain([".s:hover".to_owned()]).collect();
+    let lines = pointed.iter().map(|group| format!("{group}>path[fill=none]")).collect::<Vec<_>>();
+    let grey = pointed.iter().map(|group| format!("{group}.other")).collect::<Vec<_>>();
+    format!("{off}\n{}{{stroke-width:3.5}}\n{}{{--c:var(--fw-pointed)!important}}\n", lines.join(","), grey.join(","))
 }
 
 #[cfg(test)]
@@ -153,7 +210,7 @@ mod tests {
                     assert!(found >= least, "{name} on {ground}, dark {dark}: {found:.2}");
                 }
             }
-            for look in LOOKS.iter().chain([&BOUND, &READS, &WRITES]) {
+            for look in LOOKS.iter().chain([&BOUND, &READS, &WRITES, &OTHER, &MARK]) {
                 let found = contrast(colour(look.colour, dark), colour("--fw-page", dark));
                 assert!(found >= 3.0, "{}, dark {dark}: {found:.2}", look.colour);
             }
@@ -201,6 +258,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn at_most_four_are_in_colour_and_the_known_ones_always_look_alike() {
+        let names = ["fifo", "lru", "mq", "arc", "larc", "min", "2q", "lru"];
+        let looks = Looks::few(&["mq"], names);
+        let of = |looks: &Looks| names.map(|name| looks.of(name).colour);
+        let grey = OTHER.colour;
+        assert_eq!(of(&looks), [grey, "--fw-2", "--fw-1", grey, "--fw-3", "--fw-bound", grey, "--fw-2"]);
+        // Where one of the known ones is recommended there is room for another.
+        assert_eq!(
+            of(&Looks::few(&["larc"], names)),
+            ["--fw-1", "--fw-2", grey, grey, "--fw-3", "--fw-bound", grey, "--fw-2"]
+        );
+        let others = Looks::few(&[], ["a", "b", "c", "d", "e"]);
+        assert_eq!(
+            ["a", "b", "c", "d", "e"].map(|name| others.of(name).colour),
+            ["--fw-1", "--fw-2", "--fw-3", "--fw-4", grey]
+        );
+        assert_eq!(others.of("a"), LOOKS[0]);
     }
 
     #[test]

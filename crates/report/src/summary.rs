@@ -1,8 +1,6 @@
-//! What a trace is like, and all traces of a report side by side.
+//! What a trace is like.
 
-use super::Section;
-use super::grid::Grid;
-use super::numbers::{about_percent, bytes, count, counted, duration, percent};
+use super::numbers::{bytes, count, duration, percent};
 use super::table::Table;
 use flashwise_trace::tools::info::Info;
 
@@ -39,44 +37,6 @@ pub fn characteristics(info: &Info) -> Table {
     }
     if info.malformed_records > 0 {
         table.push("Malformed records, passed over", plain(count(info.malformed_records)));
-    }
-    table
-}
-
-/// The traces side by side, each with the policy that hits most.
-pub fn traces(sections: &[Section], grids: &[Grid]) -> Table {
-    let columns = [
-        "Trace",
-        "Block accesses",
-        "Reads",
-        "Working set",
-        "Accessed before",
-        "Most hits",
-        "Hit ratio",
-        "MIN there",
-        "With a cache of",
-        "Flash writes",
-    ];
-    let mut table =
-        Table::new("All traces: the policy with the most hits, and what MIN hits at the same size", columns);
-    for (section, grid) in sections.iter().zip(grids) {
-        let info = &section.info;
-        let working_set = bytes(info.unique_blocks.saturating_mul(info.block_size_bytes));
-        let mut cells =
-            vec![count(info.accesses), about_percent(info.read_share), working_set, about_percent(info.reaccess_ratio)];
-        match grid.best() {
-            Some((size, best)) => {
-                let bound = grid.bound().and_then(|bound| grid.row(bound, size));
-                cells.push(best.policy.clone());
-                cells.push(percent(best.hit_ratio));
-                cells.push(bound.map_or_else(|| "not run".to_owned(), |bound| percent(bound.hit_ratio)));
-                cells.push(format!("{}\n{}", bytes(size.bytes), counted(size.blocks, "block", "blocks")));
-                let blocks = counted(best.flash_writes_blocks, "block", "blocks");
-                cells.push(format!("{}\n{blocks}", bytes(best.flash_bytes_written)));
-            }
-            None => cells.extend(vec![String::new(); 5]),
-        }
-        table.push(info.trace.clone(), cells);
     }
     table
 }

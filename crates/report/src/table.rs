@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::charts::LegendKey;
+
 /// A table whose rows begin with what they are about.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Table {
@@ -42,6 +44,8 @@ pub struct Figure {
     pub caption: String,
     /// The chart, as an `svg` element.
     pub svg: String,
+    /// The switches of its series.
+    pub legend: Vec<LegendKey>,
     /// The numbers of the chart.
     pub table: Table,
     /// Whether the table is shown from the start.

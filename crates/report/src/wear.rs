@@ -12,7 +12,7 @@ use super::numbers::{count, percent, shortest};
 use super::rows::erasures as erasures_of;
 use super::scales::{linear, powers_of_ten};
 use super::table::{Figure, Table};
-use super::wear_measures::{Measure, OF_M_PLUS, RHR, mean, measures};
+use super::wear_measures::{Measure, OF_M_PLUS, RHR, mean, measures, quantile};
 use super::wear_parameters::is_point;
 use flashwise_sim::results::ResultRow;
 
@@ -246,13 +246,6 @@ fn boxes(
     Figure { caption, open: false, ..figure(&chart, table) }
 }
 
-/// The value below which this share of sorted values lies, between neighbours in proportion.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let at = share * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    below + (above - below) * at.fract()
-}
-
 /// What the wear of a trace means: a sentence about hits and one about erasures, at the largest size.
 pub fn sentences(grid: &Grid) -> [String; 2] {
     let wear = |row: &ResultRow| row.endurance.clone().unwrap_or_default();
@@ -311,16 +304,5 @@ fn erasures(grid: &Grid, size: GridSize, online: &[&ResultRow]) -> String {
         (Some(worn), Some(offline)) => format!("{worn}; {offline}."),
         (Some(only), None) | (None, Some(only)) => format!("{only}."),
         (None, None) => "Erasures are in the figures below.".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_lie_between_neighbours() {
-        assert_eq!([0.0, 0.25, 0.5, 1.0].map(|share| quantile(&[1.0, 2.0, 4.0, 8.0], share)), [1.0, 1.75, 3.0, 8.0]);
-        assert_eq!(quantile(&[5.0], 0.9), 5.0);
     }
 }

@@ -11,7 +11,7 @@ use super::look::Looks;
 use super::numbers::shortest;
 use super::scales::linear;
 use super::table::{Figure, Table};
-use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures};
+use super::wear_measures::{Measure, OF_M_PLUS, RHR, WFUE_OF_ERASURES, WFUE_OF_HITS, mean, measures, quantile};
 use flashwise_sim::results::ResultRow;
 
 /// A parameter that runs differ in.
@@ -184,7 +184,8 @@ fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Opt
     if lines.is_empty() {
         return None;
     }
-    let looks = Looks::new(lines.iter().map(|(name, _)| &name[..]));
+    let looks = Looks::few(&[], lines.iter().map(|(name, _)| &name[..]));
+    let of_several = lines.iter().flat_map(|(_, line)| line).any(|(_, values)| values.len() > 1);
     let mean_of = |values: &[(&str, f64)]| mean(&values.iter().map(|(_, value)| *value).collect::<Vec<_>>());
     let series: Vec<_> = lines
         .iter()
@@ -203,18 +204,31 @@ fn against(parameter: &Parameter, measure: &Measure, rows: &[&ResultRow]) -> Opt
     ats.sort_by(f64::total_cmp);
     ats.dedup();
     let heads = ats.iter().map(|at| format!("{}{}", shortest(*at, 2), parameter.suffix));
-    let mut table = Table::new(&title, ["Policy, size".to_owned()].into_iter().chain(heads));
-    for series in &series {
+    let over = if of_several { ": means over the traces, and from the first to the third quartile" } else { "" };
+    let mut table = Table::new(format!("{title}{over}"), ["Policy, size".to_owned()].into_iter().chain(heads));
+    for (name, line) in &lines {
         let cell = |at: &f64| {
-            let found = series.points.iter().find(|point| point.0 == *at);
-            found.map_or_else(|| NOT_RUN.to_owned(), |point| measure.written(point.1))
+            let found = line.iter().find(|(value, _)| value == at);
+            found.map_or_else(|| NOT_RUN.to_owned(), |(_, values)| varied(measure, values))
         };
-        table.push(&series.name, ats.iter().map(cell).collect());
+        table.push(name, ats.iter().map(cell).collect());
     }
     let id = format!("all-{}-{}", parameter.id, measure.id);
     let chart = Chart { id, title, description, x, y, series, markers: true };
     let caption = format!("{} {}", parameter.caption, measure.caption(rows.iter().copied()));
     Some(Figure { caption, ..figure(&chart, table) })
+}
+
+/// The mean over the traces and, of several, from the first to the third quartile how they vary (Figure 7b).
+fn varied(measure: &Measure, values: &[(&str, f64)]) -> String {
+    let mut sorted: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    sorted.sort_by(f64::total_cmp);
+    let of_all = measure.written(mean(&sorted));
+    if sorted.len() < 2 {
+        return of_all;
+    }
+    let [low, high] = [0.25, 0.75].map(|share| measure.written(quantile(&sorted, share)));
+    format!("{of_all}\n{low} to {high}")
 }
 
 fn lower_first(text: &str) -> String {
@@ -235,6 +249,14 @@ mod tests {
             ..EnduranceFigures::default()
         };
         ResultRow { policy: policy.to_owned(), endurance: Some(wear), ..ResultRow::default() }
+    }
+
+    /// 1, 2, 4 and 9: a mean of 4, quartiles of 1.75 and 5.25.
+    #[test]
+    fn several_traces_have_their_quartiles_beside_the_mean() {
+        let values = [("a", 4.0), ("b", 1.0), ("c", 9.0), ("d", 2.0)];
+        assert_eq!(varied(&WFUE_OF_HITS, &values), "4\n1.75 to 5.25");
+        assert_eq!(varied(&WFUE_OF_HITS, &values[..1]), "4");
     }
 
     #[test]

@@ -69,8 +69,11 @@ fn the_page_is_well_formed_and_its_ids_are_unique_and_resolve() {
         }
     }
     let count = |name: &str| elements.iter().filter(|(element, _)| element == name).count();
-    // For each trace: hits, writes, write traffic, two to MIN, reuse distances, and two over time for each of four sizes.
-    assert_eq!((count("svg"), count("figure"), count("h1"), count("h2")), (28, 28, 1, 4));
+    // For each trace: the answer, hits, writes, write traffic, two to MIN, reuse distances, and two over time for each of four sizes; and
+    // the answer for both traces. An answer is drawn for wide and for narrow screens.
+    let charts = elements.iter().filter(|(name, own)| name == "svg" && own.iter().any(|own| own.0 == "role")).count();
+    // All traces, each trace, how it was made.
+    assert_eq!((charts, count("figure"), count("h1"), count("h2")), (31 + 3, 31, 1, 4));
     assert_eq!(count("table"), count("caption"));
 }
 
@@ -243,6 +246,39 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
     }
     assert!(page.contains("the best possible is") && page.contains("fewer than m and"), "the sentences");
     assert!(!page.contains("MIN was not simulated"));
+}
+
+#[test]
+fn the_answer_comes_before_everything_else() {
+    for report in [small(), report(&[("a.csv", 600), ("b.csv", 600)], &THREE)] {
+        let page = render(&report).unwrap();
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is on the page"));
+        let first = at("<div class=\"answer\">");
+        for later in ["id=\"contents\"", "-results\">", "-workload\">", "How this was made", "class=\"certainty\""] {
+            assert!(first < at(later), "{later}");
+        }
+    }
+}
+
+/// Each series of a chart is a group with the number of its switch, and at most four are in colour.
+#[test]
+fn every_line_has_its_switch_and_at_most_four_are_in_colour() {
+    let policies = &["lru", "fifo", "lfu", "2q", "arc", "larc", "lirs", "sieve", "min"];
+    let page = render(&report(&[("small.csv", 1000)], &Runs { policies, sizes: "5%,10%,50%", epoch: None })).unwrap();
+    for figure in page.split("<figure").skip(1) {
+        let (svg, rest) = figure.split_once("</svg>").unwrap();
+        let switches = rest.split("</ul>").next().unwrap().matches("type=\"checkbox\"").count();
+        let lines: BTreeSet<&str> =
+            svg.split("<g class=\"s s").skip(1).map(|group| group.split(['"', ' ']).next().unwrap()).collect();
+        let expected: Vec<String> = (1..=switches).map(|number| number.to_string()).collect();
+        assert_eq!(lines, expected.iter().map(String::as_str).collect(), "the numbers of switches");
+        let colours: BTreeSet<&str> =
+            svg.split("--c:var(").skip(1).map(|colour| colour.split(')').next().unwrap()).collect();
+        assert!(colours.iter().filter(|colour| **colour != "--fw-other").count() <= 4, "{colours:?}");
+    }
+    for number in 1..=9 {
+        assert!(page.contains(&format!("li:nth-child({number}) input:not(:checked)) .s{number}{{display:none}}")));
+    }
 }
 
 fn grouped(number: u64) -> String {

@@ -18,7 +18,10 @@ use serde_json::Value;
 
 const RUN_SECONDS_MAX: u64 = 120;
 const WIDE: &str = "--window-size=1280,2400";
+/// As narrow as a headless window can be.
 const NARROW: &str = "--window-size=500,2400";
+/// As narrow as a phone.
+const PHONE_PIXELS: u32 = 360;
 const DARK: &str = "--blink-settings=preferredColorScheme=0";
 
 /// Runs in a copy of the page, opens everything and measures it; the page itself has no scripts, and forbids them.
@@ -26,7 +29,7 @@ const PROBE: &str = r#"<script>
 addEventListener("load", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
   const overlapping = [], outside = [];
-  for (const svg of document.querySelectorAll("svg")) {
+  for (const svg of document.querySelectorAll("svg[role]")) {
     const frame = svg.getBoundingClientRect();
     const texts = [...svg.querySelectorAll("text")].map(text => [text.textContent, text.getBoundingClientRect()]);
     texts.forEach(([name, a], at) => {
@@ -42,11 +45,11 @@ addEventListener("load", () => {
   }
   const count = selector => document.querySelectorAll(selector).length;
   const style = getComputedStyle(document.body);
-  const line = document.querySelector("svg path[stroke]");
+  const line = document.querySelector("svg[role] g.s path[stroke]");
   const found = {
     overlapping, outside, background: style.backgroundColor, ink: style.color, stroke: getComputedStyle(line).stroke,
-    svgs: count("svg"), tables: count("table"), figures: count("figure"), headings: count("h1, h2, h3"),
-    unnamed_charts: count("svg:not([role=img][aria-labelledby])"), heads_without_scope: count("th:not([scope])"),
+    svgs: count("svg[role]"), tables: count("table"), figures: count("figure"), headings: count("h1, h2, h3"),
+    unnamed_charts: count("svg:not([role=img][aria-labelledby]):not([aria-hidden])"), heads_without_scope: count("th:not([scope])"),
     width: document.documentElement.scrollWidth, window: innerWidth, resources: performance.getEntriesByType("resource").length,
   };
   document.body.insertAdjacentHTML("beforeend", "<pre id=probe></pre>");
@@ -118,12 +121,12 @@ fn check_layout(found: &Value) {
     assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-    // For each trace: hits, writes, W, two to MIN, reuse distances, and two over time for each of six sizes.
-    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(36), &Value::from(36)));
-    // A table for each figure, for each trace and all its counts, and of the policies and the traces.
-    assert_eq!(found["tables"], 36 + 4 + 2);
-    // The page, its contents, all traces; for each trace its name and five parts.
-    assert_eq!(found["headings"], 3 + 2 * 6);
+    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, and two over time for each of six sizes; the answer for both.
+    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(39 + 3), &Value::from(39)));
+    // A table for each figure but the answers', for each trace, all its counts, its steps and drives, and of the policies and the traces.
+    assert_eq!(found["tables"], 36 + 8 + 2);
+    // The page, its contents, all traces, how it was made; for each trace its name and five parts.
+    assert_eq!(found["headings"], 4 + 2 * 6);
     assert_eq!((&found["unnamed_charts"], &found["heads_without_scope"]), (&Value::from(0), &Value::from(0)));
     assert_eq!(found["resources"], 0);
 }
@@ -164,9 +167,9 @@ fn figures_of_wear_are_whole_in_wide_and_narrow_windows() {
         assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
         assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
         assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-        // Over traces: five measures and hits against erasures; by parameter: buffers, spare, four of budgets and of least hits. Of each
-        // trace: four measures, hits against erasures, savings, reuse distances.
-        assert_eq!(found["figures"], 6 + 2 + 2 * 4 + 2 * 7);
+        // Over traces: the answer, five measures and hits against erasures; by parameter: buffers, spare, four of budgets and of least hits.
+        // Of each trace: its answer, four measures, hits against erasures, savings, reuse distances.
+        assert_eq!(found["figures"], 1 + 6 + 2 + 2 * 4 + 2 * 8);
         assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
     }
 }
@@ -197,6 +200,56 @@ fn figures_of_arrays_are_whole_in_wide_and_narrow_windows() {
             assert_eq!(found["figures"], figures);
             assert_eq!((&found["unnamed_charts"], &found["resources"]), (&Value::from(0), &Value::from(0)));
         }
+    }
+}
+
+/// On a phone the page is in a frame, because a window cannot be as narrow; nothing but charts and tables scrolls sideways there.
+#[test]
+fn the_answer_is_whole_on_a_phone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("report.html");
+    let page = page();
+    let policy = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").unwrap().1.split_once("/>").unwrap().0;
+    let policy = format!("<meta http-equiv=\"Content-Security-Policy\"{policy}/>");
+    let probe = PROBE.replace("<script>", "<script>if (parent !== window) ").replace(
+        "document.body.insertAdjacentHTML(\"beforeend\", \"<pre id=probe></pre>\");\n  document.getElementById(\"probe\").textContent = JSON.stringify(found);",
+        "parent.postMessage(JSON.stringify(found), \"*\");",
+    );
+    fs::write(&path, page.replace(&policy, "").replace("</head>", &probe)).unwrap();
+    let frame = format!(
+        "<!DOCTYPE html><script>addEventListener(\"message\", event => document.getElementById(\"probe\").textContent = event.data)</script>\
+         <pre id=\"probe\"></pre><iframe src=\"report.html\" style=\"width:{PHONE_PIXELS}px;height:2000px;border:0\"></iframe>"
+    );
+    let outer = directory.path().join("phone.html");
+    fs::write(&outer, frame).unwrap();
+    let dom = browse(directory.path(), &outer, &["--dump-dom", WIDE]);
+    let found = dom.split_once("<pre id=\"probe\">").unwrap().1.split_once("</pre>").unwrap().0;
+    let found: Value =
+        serde_json::from_str(&found.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")).unwrap();
+    assert_eq!(found["window"], PHONE_PIXELS);
+    check_layout(&found);
+}
+
+/// The pages of a PDF that a browser prints.
+fn printed_pages(page: &str) -> usize {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, printed) = (directory.path().join("report.html"), directory.path().join("report.pdf"));
+    fs::write(&path, page).unwrap();
+    browse(directory.path(), &path, &[&format!("--print-to-pdf={}", printed.display()), "--no-pdf-header-footer"]);
+    let bytes = fs::read(printed).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
+    text.split("/Type /Page").skip(1).filter(|rest| !rest.starts_with('s')).count()
+}
+
+#[test]
+fn a_report_is_printed_on_four_pages_at_most() {
+    let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "min", "larc:fill=ghost,writes=admit"];
+    let runs = Runs { policies, sizes: "1%,2%,5%,10%,20%,50%", epoch: Some(500) };
+    let names: Vec<String> = (1..=20).map(|number| format!("traces/server {number}.csv")).collect();
+    for traces in [1, 7, 20] {
+        let traces: Vec<(&str, u64)> = names[..traces].iter().map(|name| (name.as_str(), 600)).collect();
+        let pages = printed_pages(&render(&report(&traces, &runs)).unwrap());
+        assert!((1..=4).contains(&pages), "{pages} pages for {} traces", traces.len());
     }
 }
 

@@ -23,6 +23,7 @@ pub mod config;
 pub mod front;
 pub mod manage;
 pub mod managed;
+pub mod managed_pools;
 mod reload;
 pub mod scsi;
 pub mod server;

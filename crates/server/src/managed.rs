@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
 
-use crate::manage::{DetachProgress, DetachState, ManageError, Managed};
+use crate::manage::{DetachProgress, DetachState, ManageError, Managed, Pools};
+use crate::managed_pools::ServedPools;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::volume::{Volume, check_exports};
@@ -18,6 +19,7 @@ pub struct Volumes {
     listening: Vec<String>,
     load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
+    pools: ServedPools,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
     /// Keys of settings that differ from the configuration's, or did, by the volume's name.
@@ -48,8 +50,9 @@ impl Volumes {
         listening: Vec<String>,
         load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
+        pools: ServedPools,
     ) -> Volumes {
-        Volumes { volumes, listening, load, recorder, detaching: Mutex::default(), changed: Mutex::default() }
+        Volumes { volumes, listening, load, recorder, pools, detaching: Mutex::default(), changed: Mutex::default() }
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
@@ -96,9 +99,14 @@ impl Managed for Volumes {
             Some(name) => vec![self.find(name)?],
             None => self.volumes.iter().collect(),
         };
+        self.pools.flush(name)?;
         let failed =
             |volume: &Volume, error| ManageError::Failed(format!("volume '{}': {error}", volume.config().name));
         volumes.into_iter().try_for_each(|volume| volume.flush().map_err(|error| failed(volume, error)))
+    }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        Some(&self.pools)
     }
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {

@@ -11,7 +11,9 @@ use crate::front::iscsi::chap::SECRET_BYTES_MIN;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::manage::{Address, AddressError, Api, ApiError};
 use crate::managed::{Load, Volumes};
+use crate::managed_pools::ServedPools;
 use flashwise_engine::export::Exports;
+use flashwise_engine::pool::{OpenError, Pool};
 use flashwise_engine::record::{RecordError, Recorder};
 use flashwise_engine::volume::{Opened, Volume, VolumeError};
 
@@ -21,6 +23,10 @@ use flashwise_engine::volume::{Opened, Volume, VolumeError};
 pub enum ServerError {
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Pool(#[from] OpenError),
+    #[error("pool '{pool}': its logical disk '{name}' has the name of another export; rename or leave out one of them")]
+    NameTaken { pool: String, name: String },
     #[error(transparent)]
     Uri(#[from] UriError),
     #[error(transparent)]
@@ -44,6 +50,8 @@ impl ServerError {
     pub fn is_permanent(&self) -> bool {
         match self {
             ServerError::Volume(error) => error.is_permanent(),
+            ServerError::Pool(error) => error.is_permanent(),
+            ServerError::NameTaken { .. } => true,
             ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) => true,
             ServerError::Token { .. } | ServerError::Secret { .. } => true,
             ServerError::Front(StartError::Listen(error)) => match error {
@@ -72,6 +80,7 @@ pub struct Server {
     api: Option<Api>,
     front: front::Server,
     volumes: Vec<(Arc<Volume>, Opened)>,
+    pools: Vec<(Arc<Pool>, Opened)>,
     recorder: Option<Arc<Recorder>>,
 }
 
@@ -81,13 +90,15 @@ impl Server {
     pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
         let options = options(config)?;
         let token = token(config)?;
-        let mut volumes = Vec::new();
-        let started =
-            open_volumes(config, &mut volumes, progress).and_then(|()| serve(config, options, token, &volumes));
+        let (mut volumes, mut pools) = (Vec::new(), Vec::new());
+        let started = open_volumes(config, &mut volumes, progress)
+            .and_then(|()| open_pools(config, &mut pools, progress))
+            .and_then(|()| serve(config, options, token, &volumes, &pools));
         match started {
-            Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, recorder }),
+            Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, pools, recorder }),
             Err(error) => {
                 // Of what goes wrong now, the first cause is the one to tell.
+                pools.iter().for_each(|(pool, _)| drop(pool.close()));
                 volumes.iter().for_each(|(volume, _)| drop(volume.close()));
                 Err(error)
             }
@@ -112,6 +123,11 @@ impl Server {
         &self.volumes
     }
 
+    /// The pools, and how each was opened.
+    pub fn pools(&self) -> &[(Arc<Pool>, Opened)] {
+        &self.pools
+    }
+
     /// How clients reach a volume.
     pub fn uris(&self, volume: &str) -> Vec<String> {
         self.front.uris(volume)
@@ -134,9 +150,11 @@ impl Server {
         }
         self.front.stop(grace);
         // Every volume is closed, also where one before it fails.
+        let pools: Vec<_> = self.pools.iter().map(|(pool, _)| pool.close()).collect();
         let closed: Vec<_> = self.volumes.iter().map(|(volume, _)| volume.close()).collect();
         let recorded = self.recorder.map(|recorder| recorder.finish()).transpose();
         closed.into_iter().collect::<Result<(), VolumeError>>()?;
+        pools.into_iter().collect::<Result<(), OpenError>>()?;
         recorded?;
         Ok(())
     }
@@ -153,6 +171,18 @@ fn open_volumes(
     Ok(())
 }
 
+fn open_pools(
+    config: &ServerConfig,
+    pools: &mut Vec<(Arc<Pool>, Opened)>,
+    progress: &(dyn Fn(&str, u64, u64) + Sync),
+) -> Result<(), ServerError> {
+    for pool in &config.pools {
+        let (pool, opened) = Pool::open(pool.clone(), &|done, all| progress(&pool.cache.name, done, all))?;
+        pools.push((Arc::new(pool), opened));
+    }
+    Ok(())
+}
+
 type Served = (front::Server, Option<Api>, Option<Arc<Recorder>>);
 
 fn serve(
@@ -160,6 +190,7 @@ fn serve(
     options: front::Options,
     token: Option<String>,
     volumes: &[(Arc<Volume>, Opened)],
+    pools: &[(Arc<Pool>, Opened)],
 ) -> Result<Served, ServerError> {
     let endpoints = config
         .listen
@@ -182,7 +213,14 @@ fn serve(
             assert!(exports.add_alias(alias, volume.clone()), "aliases were checked");
         }
     }
-    let front = front::Server::start(&endpoints, exports, options)?;
+    for (pool, _) in pools {
+        for (name, disk) in pool.logical_disks() {
+            if !exports.add(&name, disk) {
+                return Err(ServerError::NameTaken { pool: pool.name().to_owned(), name });
+            }
+        }
+    }
+    let front = front::Server::start(&endpoints, exports.clone(), options)?;
     let api = match config.api.address() {
         Some(address) => {
             let (counters, budget) = (front.counters().clone(), front.budget().clone());
@@ -192,8 +230,11 @@ fn serve(
                 request_memory_bytes_max: budget.bytes_max() as u64,
             });
             let listening = front.uris("");
-            let volumes = volumes.iter().map(|(volume, _)| volume.clone()).collect();
-            let volumes = Volumes::new(volumes, listening, load, recorder.clone());
+            // The cache of a pool is a volume like others, but for its clients.
+            let of_pools = pools.iter().map(|(pool, _)| pool.volume().clone());
+            let volumes = volumes.iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
+            let pools = ServedPools::new(pools.iter().map(|(pool, _)| pool.clone()).collect(), exports);
+            let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools);
             Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
         }
         None => None,

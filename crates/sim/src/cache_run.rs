@@ -1,12 +1,12 @@
 //! The whole cache as simulations drive it: what the server's cache would do, with its steps told to an observer and not performed.
 //!
-//! It is the cache of `flashwise-core` that the server runs, asked in the same way: the ticks that are due before a request, then
-//! the request's pieces. The devices answer at once, so that what is written back is clean before the next request comes. That
+//! It is the cache of `flashwise-core` that the server runs, told the same [events](Event): the ticks that are due before a request, then
+//! the request's pieces, then that their steps are done. The devices answer at once, so that what is written back is clean before the next request comes. That
 //! is all that a real run can differ in: there, blocks stay dirty until the backend has them.
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{Cache, Config, Figures, Kind, Request};
+use flashwise_core::cache::{Cache, Config, Event, Figures, Kind, LogCache, Request};
 use flashwise_core::counters::Counters;
 use flashwise_core::layout::containers::Log;
 use flashwise_core::step::Step;
@@ -25,8 +25,8 @@ impl Observer for () {
 
 /// A cache that starts empty and is asked one request after the other.
 #[derive(Debug)]
-pub struct CacheRun<O = ()> {
-    cache: Cache,
+pub struct CacheRun<O = (), C = LogCache> {
+    cache: C,
     observer: O,
     now_us: u64,
     planned: Vec<Step>,
@@ -45,7 +45,24 @@ impl<O: Observer> CacheRun<O> {
     /// An empty cache, whose steps `observer` is told of.
     pub fn observed(config: Config, observer: O) -> CacheRun<O> {
         let log = Log::new(config.geometry);
-        let cache = Cache::new(config, log, HashMap::new());
+        CacheRun::of(LogCache::new(config, log, HashMap::new()), observer)
+    }
+
+    /// Blocks that clients read and wrote so far.
+    pub fn accesses(&self) -> u64 {
+        let figures = self.cache.figures();
+        figures.read_blocks + figures.written_blocks
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts { figures: self.cache.figures(), counters: *self.cache.counters() }
+    }
+}
+
+impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
+    /// Asks a cache, of whose steps `observer` is told.
+    pub fn of(cache: C, observer: O) -> CacheRun<O, C> {
         CacheRun { cache, observer, now_us: 0, planned: Vec::new(), batches: VecDeque::new() }
     }
 
@@ -62,8 +79,7 @@ impl<O: Observer> CacheRun<O> {
 
     /// Plans a tick, and leaves what is written back to be ended.
     pub fn tick(&mut self, tick_us: u64) {
-        self.cache.tick(tick_us, &mut self.planned);
-        self.tell(None, tick_us);
+        self.background(Event::Tick { now_us: tick_us }, tick_us);
     }
 
     /// Plans a request without the ticks before it, and leaves what is written back to be ended.
@@ -71,18 +87,29 @@ impl<O: Observer> CacheRun<O> {
         self.now_us = self.now_us.max(request.time_us);
         let CacheRequest { kind, offset_bytes, length_bytes, durable, caching, .. } = *request;
         for piece in Request::pieces(kind, offset_bytes, length_bytes, durable).of_client(caching) {
-            self.cache.plan(&piece, self.now_us, &mut self.planned);
-            self.tell(Some(kind), self.now_us);
+            let event = Event::Request { request: &piece, now_us: self.now_us };
+            self.cache.on(event, &mut self.planned);
+            self.perform(Some(kind), self.now_us);
         }
     }
 
-    fn tell(&mut self, of: Option<Kind>, now_us: u64) {
+    fn background(&mut self, event: Event<'_>, now_us: u64) {
+        self.cache.on(event, &mut self.planned);
+        self.perform(None, now_us);
+    }
+
+    /// Tells the observer what was planned, and the cache that it is done, but for the ends of batches.
+    fn perform(&mut self, of: Option<Kind>, now_us: u64) {
         self.observer.planned(of, now_us, &self.planned);
-        for step in self.planned.drain(..) {
-            if let Step::Destaged { batch } = step {
-                self.batches.push_back(batch);
+        let mut steps = std::mem::take(&mut self.planned);
+        for step in steps.drain(..) {
+            match step {
+                Step::Destaged { batch } => self.batches.push_back(batch),
+                step => self.cache.on(Event::Done(&step), &mut self.planned),
             }
         }
+        assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
+        self.planned = steps;
     }
 
     fn end_batches(&mut self, now_us: u64) {
@@ -99,15 +126,14 @@ impl<O: Observer> CacheRun<O> {
     }
 
     fn end(&mut self, batch: u32, now_us: u64) {
-        self.cache.destaged(batch, &[]);
+        self.cache.on(Event::Done(&Step::Destaged { batch }), &mut self.planned);
         if self.batches.is_empty() {
-            self.cache.go_on(&mut self.planned);
-            self.tell(None, now_us);
+            self.background(Event::GoOn, now_us);
         }
     }
 
     /// The cache.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &C {
         &self.cache
     }
 
@@ -129,17 +155,6 @@ impl<O: Observer> CacheRun<O> {
     /// The time of the last request.
     pub fn now_us(&self) -> u64 {
         self.now_us
-    }
-
-    /// Blocks that clients read and wrote so far.
-    pub fn accesses(&self) -> u64 {
-        let figures = self.cache.figures();
-        figures.read_blocks + figures.written_blocks
-    }
-
-    /// What happened so far.
-    pub fn counts(&self) -> CacheCounts {
-        CacheCounts { figures: self.cache.figures(), counters: *self.cache.counters() }
     }
 }
 

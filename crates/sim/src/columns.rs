@@ -1,10 +1,6 @@
 //! The figures of rows: each is named, described and given its unit once, where its field is. JSON, CSV, Parquet and the page of figures
 //! come from that.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, Float64Array, StringArray, UInt64Array};
-
 /// What a cell of a column holds; none where there is no such figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -97,27 +93,6 @@ impl<R> Column<R> {
     /// Its cells of some rows, of which some have none of its group.
     pub fn cells(&self, rows: &[Option<&R>]) -> Vec<Cell> {
         rows.iter().map(|row| row.map_or_else(|| self.none.clone(), |row| (self.cell)(row))).collect()
-    }
-}
-
-/// Cells of one column, which are like `kind`, as an Arrow array.
-pub fn array_of(kind: &Cell, cells: &[Cell]) -> ArrayRef {
-    fn of<T>(cells: &[Cell], value: impl Fn(&Cell) -> Option<T>) -> Vec<Option<T>> {
-        cells.iter().map(value).collect()
-    }
-    match kind {
-        Cell::Count(_) => {
-            let counts = of(cells, |cell| if let Cell::Count(value) = cell { *value } else { None });
-            Arc::new(UInt64Array::from(counts))
-        }
-        Cell::Ratio(_) => {
-            let ratios = of(cells, |cell| if let Cell::Ratio(value) = cell { *value } else { None });
-            Arc::new(Float64Array::from(ratios))
-        }
-        Cell::Text(_) => {
-            let texts = of(cells, |cell| if let Cell::Text(value) = cell { value.clone() } else { None });
-            Arc::new(StringArray::from(texts))
-        }
     }
 }
 

@@ -166,6 +166,18 @@ impl Experiment {
         Ok(check(Cache::Algorithm(&case.algorithm), given)?)
     }
 
+    /// Refuses what a sample cannot tell. Of policies alone, which are no experiment, it tells all.
+    pub(crate) fn check_sample(&self) -> Result<(), ExperimentError> {
+        let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
+        let given = [
+            ("--layout log", matches!(self.layout, Layout::Log(_))),
+            ("--arrivals", waits),
+            ("--epoch", self.counting.epoch.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+        Ok(check(Cache::Sample, given)?)
+    }
+
     /// The whole cache of a case, if that is what runs.
     fn whole(&self, case: &Case, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
         let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, case.algorithm.method()) else {
@@ -183,13 +195,13 @@ impl Experiment {
     }
 
     /// What the storage of the array holds.
-    fn storage_bytes(&self, trace: &Trace) -> u64 {
+    pub(crate) fn storage_bytes(&self, trace: &Trace) -> u64 {
         let given = self.devices.as_ref().and_then(|devices| devices.storage_bytes);
         given.unwrap_or_else(|| storage_bytes(trace))
     }
 
     /// The array behind a case, if one is simulated.
-    fn setting(&self, case: &Case, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
+    pub(crate) fn setting(&self, case: &Case, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
         let model = &self.devices.as_ref()?.model;
         let (block_bytes, blocks) = match whole {
             Some(config) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
@@ -198,7 +210,8 @@ impl Experiment {
         Some(setting(&model.array(), block_bytes, blocks, self.storage_bytes(trace)))
     }
 
-    fn geometry(
+    /// The flash of a case, if one is simulated.
+    pub(crate) fn geometry(
         &self,
         case: &Case,
         block_size_bytes: u64,
@@ -233,6 +246,15 @@ impl Experiment {
             EnduranceError::OpenUnits { algorithm, size, flash, least, units }
         })?;
         Ok(Some(geometry))
+    }
+
+    /// Blocks of RAM of a case that is not the whole cache, on the flash of `geometry` if there is one.
+    pub(crate) fn ram_blocks(&self, case: &Case, geometry: Option<&Geometry>, block_size_bytes: u64) -> u64 {
+        match (&self.layout, geometry) {
+            (_, Some(geometry)) => geometry.ram_used_blocks(),
+            (Layout::None { ram }, None) => ram_blocks(*ram, case.capacity_blocks, block_size_bytes),
+            _ => unreachable!("what is on flash has a geometry"),
+        }
     }
 
     /// Whether the SSD is told what is evicted or reset.
@@ -270,14 +292,14 @@ impl Prepared {
         let geometry = experiment.geometry(&case, trace.block_size_bytes(), whole.as_ref())?;
         let setting = experiment.setting(&case, trace, whole.as_ref());
         assert!(setting.is_some() || case.admission.is_none() || whole.is_some(), "a rule has to know the devices");
-        let (ram_blocks, read_cache_blocks) = match (&experiment.layout, &geometry, &whole) {
-            (_, _, Some(config)) => (buffer_blocks(config), 0),
-            (_, Some(geometry), None) => (geometry.ram_used_blocks(), geometry.read_cache_blocks),
-            (Layout::None { ram }, ..) => {
-                let blocks = ram_blocks(*ram, case.capacity_blocks, trace.block_size_bytes());
-                (blocks, usize::try_from(blocks).unwrap_or(usize::MAX))
-            }
-            _ => unreachable!("what is on flash has a geometry"),
+        let ram_blocks = match &whole {
+            Some(config) => buffer_blocks(config),
+            None => experiment.ram_blocks(&case, geometry.as_ref(), trace.block_size_bytes()),
+        };
+        let read_cache_blocks = match (&geometry, &whole) {
+            (_, Some(_)) => 0,
+            (Some(geometry), None) => geometry.read_cache_blocks,
+            (None, None) => usize::try_from(ram_blocks).unwrap_or(usize::MAX),
         };
         Ok(Prepared { number, case, whole, geometry, setting, ram_blocks, read_cache_blocks })
     }

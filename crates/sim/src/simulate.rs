@@ -4,49 +4,19 @@ use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
-use flashwise_core::quantity::Share;
 use rayon::prelude::*;
 
 use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::trace::{Accesses, Trace};
 use flashwise_trace::progress::Progress;
 
+pub use crate::counting::{Counting, Warmup};
+use crate::sampling::{self, SampleFigures, Sampled};
+
 /// Accesses between the hints that a block will be accessed: its node this far ahead, its index entry twice as far.
 const PREFETCH_DISTANCE: usize = 12;
 /// Accesses between two reports of progress.
 const PROGRESS_ACCESSES: u64 = 1 << 20;
-
-/// Which accesses are run but not counted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Warmup {
-    /// So many at the start of the trace.
-    Accesses(u64),
-    /// A share of the trace, 0 to 1, rounded down.
-    Share(f64),
-}
-
-impl std::str::FromStr for Warmup {
-    type Err = String;
-
-    /// Reads a number of accesses, or a share such as `10%`.
-    fn from_str(text: &str) -> Result<Warmup, String> {
-        let wrong = || format!("warm-up '{text}': expected a number of accesses or a share from 0% to 100%");
-        match text.ends_with('%') {
-            true => text.parse().map(|share: Share| Warmup::Share(share.of_one())).map_err(|_| wrong()),
-            false => text.parse().map(Warmup::Accesses).map_err(|_| wrong()),
-        }
-    }
-}
-
-impl Warmup {
-    /// How many of a trace's `len` accesses are not counted; may be more than there are.
-    pub fn accesses(self, len: usize) -> u64 {
-        match self {
-            Warmup::Accesses(accesses) => accesses,
-            Warmup::Share(share) => (len as f64 * share) as u64,
-        }
-    }
-}
 
 /// A policy and a cache size to run over one trace.
 #[derive(Clone, Debug)]
@@ -57,17 +27,8 @@ pub struct PolicyCase {
     pub policy: Spec,
     /// The size as it was asked for.
     pub size: String,
-    /// The size.
+    /// The size; of a sample it is that of a cache over the whole trace.
     pub capacity_blocks: usize,
-}
-
-/// How to count.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Counting {
-    /// Accesses not counted.
-    pub warmup: Warmup,
-    /// Length in accesses of an epoch, for figures over time.
-    pub epoch: Option<u64>,
 }
 
 /// What came of a case.
@@ -79,6 +40,8 @@ pub struct Run {
     pub counters: Counters,
     /// Counters of each epoch, warm-up included; the last may be shorter. Empty if no epoch was asked for.
     pub epochs: Vec<Counters>,
+    /// How good these counters are, if the trace is a sample: they are estimates of those of the whole trace.
+    pub sample: Option<SampleFigures>,
 }
 
 /// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. `progress` is told of
@@ -97,9 +60,15 @@ pub fn simulate(
     let run = |case: PolicyCase| {
         let trace = &traces[case.trace];
         let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
+        if trace.sample().is_some() {
+            let sampled = sampling::run(trace, &case.policy, case.capacity_blocks, counting, next_uses);
+            progress.advance(trace.len() as u64);
+            let Sampled { counters, epochs, figures, .. } = sampled;
+            return Run { case, counters, epochs, sample: Some(figures) };
+        }
         let replay = Replay { trace, next_uses, counting, progress };
         let (counters, epochs) = case.policy.build(Dense::new(trace.unique_blocks()), case.capacity_blocks, replay);
-        Run { case, counters, epochs }
+        Run { case, counters, epochs, sample: None }
     };
     Ok(cases.into_par_iter().with_max_len(1).map(run).collect())
 }

@@ -8,7 +8,7 @@
 use flashwise_core::access::Op;
 use flashwise_core::account;
 use flashwise_core::block_cache::{FlashWrites, Tally};
-use flashwise_core::cache::{Config, Kind};
+use flashwise_core::cache::{Cache, Config, Kind};
 use flashwise_core::format::Geometry;
 use flashwise_core::step::{FlashStep, Step};
 use flashwise_device::flash::{Device, DeviceCounters, Ftl};

@@ -39,7 +39,7 @@ fn summary(trace: &Trace) -> (String, u64, u64, u64, u64) {
 
 #[test]
 fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
-    let cases: [(&str, &str, u64, u64, u64, u64); 24] = [
+    let cases: [(&str, &str, u64, u64, u64, u64); 26] = [
         ("arc/OLTP.lis.zst", "lis", 914_145, 1000, 1, 0),
         ("arc/P3.lis.zst", "lis", 238_578, 1000, 1, 0),
         ("arc/P6.lis.zst", "lis", 519_711, 1000, 1, 0),
@@ -57,6 +57,8 @@ fn traces_are_recognised_and_have_as_many_requests_as_others_count() {
         ("lirs/loop.trace.gz", "blocks", 505_500, 1000, 1, 0),
         ("lirs/multi3.zst", "blocks", 30_241, 1000, 1, 0),
         ("lirs/sprite.trace.gz", "blocks", 133_996, 1000, 1, 0),
+        ("meta/block_traces_1.csv.zst", "meta", 999, 600, 626, 0),
+        ("meta/block_traces_2.csv.zst", "meta", 999, 580, 646, 0),
         ("msr/hm-sample1000.csv.zst", "msr", 1000, 508, 1, 0),
         ("msr/src1_0-head10000.csv.zst", "msr", 10_000, 0, 1, 0),
         ("systor17/additional-sample.csv.gz.zst", "systor", 999, 701, 1, 0),
@@ -92,10 +94,8 @@ fn accesses_and_unique_blocks_are_as_others_count() {
 #[test]
 fn traces_without_a_format_are_read_by_naming_their_columns() {
     let five_columns = "csv:delimiter=space,time=0,volume=1,offset=2,length=3,op=4,read=1,offset-unit=512";
-    let meta = "csv:time=op_time,time-unit=s,op=op_name,offset=io_offset,length=io_size,volume=block_id,\
-        read=getChunkData.Permanent/getChunkData.NotInitialized";
     let nexus = "csv:delimiter=space,offset=0,length=2,op=3,time=4,time-unit=s,offset-unit=512,read=0/4";
-    let cases: [(&str, String, u64, u64, u64, u64); 6] = [
+    let cases: [(&str, String, u64, u64, u64, u64); 5] = [
         ("msps/DTRS-300s.ssdsim.ts_us.zst", format!("{five_columns},length-unit=512"), 127_043, 890, 1, 0),
         (
             "umass/Financial1-head50000.flashsim.zst",
@@ -117,7 +117,6 @@ fn traces_without_a_format_are_read_by_naming_their_columns() {
         ("nexus5/Installing_log181.txt.zst", nexus.to_owned(), 17_952, 17, 1, 0),
         // 231 discards; 1 read of 64,189 requests.
         ("opencas/rocksdb-ycsbA-load-0702.csv.zst", "csv:read=1,write=2".to_owned(), 64_189, 0, 1, 231),
-        ("meta/block_traces_1.csv.zst", meta.to_owned(), 999, 600, 625, 0),
     ];
     for (path, spec, requests, reads, volumes, skipped) in &cases {
         let expected = ("csv".to_owned(), *requests, *reads, *volumes, *skipped);

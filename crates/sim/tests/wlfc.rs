@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
-use flashwise_core::cache::Kind;
+use flashwise_core::cache::{Cache, Event, Kind, Request};
 use flashwise_core::filter::Caching;
-use flashwise_core::wlfc::{Config, Figures, Refresh, Request, Wlfc};
+use flashwise_core::wlfc::{Config, Figures, Refresh, Wlfc};
 use flashwise_device::flash::{Clock, Profile};
 use flashwise_device::tier_model_of_option;
 use flashwise_sim::wlfc::{BLike, BLikeConfig, BucketError, BucketSettings, System, run_buckets};
@@ -184,14 +184,15 @@ fn assert_alike(config: &Config, requests: impl Iterator<Item = (bool, u64, u64)
     for (at, (write, first, blocks)) in requests.enumerate() {
         let kind = if write { Kind::Write } else { Kind::Read };
         steps.clear();
-        wlfc.plan(&Request { kind, offset: first * 4096, length: blocks * 4096, durable: false }, &mut steps);
+        let request = Request::whole(kind, first * 4096, blocks * 4096, false);
+        wlfc.on(Event::Request { request: &request, now_us: 0 }, &mut steps);
         plain.request(write, first, blocks);
-        assert_eq!(*wlfc.figures(), plain.figures, "after request {at}: {write} {first} {blocks}");
+        assert_eq!(wlfc.figures(), plain.figures, "after request {at}: {write} {first} {blocks}");
         if at % 1000 == 0 {
             wlfc.check();
         }
     }
-    *wlfc.figures()
+    wlfc.figures()
 }
 
 fn random(state: &mut u64) -> u64 {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use flashwise_core::quantity::Share;
+
 /// Why a trace could not be read, converted or written. A `source` is not part of the message: print the chain.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
@@ -38,6 +40,8 @@ pub enum TraceError {
         "{path}: found a filter by process and the format {format}, which does not say which process asked; expected fiu or blkparse"
     )]
     NoProcesses { path: String, format: &'static str },
+    #[error("{path}: none of its {accesses} accesses is in a sample of {rate}; expected a larger share")]
+    EmptySample { path: String, accesses: u64, rate: Share },
     #[error("{path}: none of its requests is in the cut")]
     NothingLeft { path: String },
     #[error("{path}: found no volume '{volume}', expected one of: {volumes}")]
@@ -55,7 +59,7 @@ pub enum TraceError {
     #[error(transparent)]
     Generate(#[from] GenerateError),
     #[error("{path}")]
-    Arrow { path: String, source: arrow::error::ArrowError },
+    Arrow { path: String, source: arrow_schema::ArrowError },
 }
 
 /// Why no trace can be generated.

@@ -42,6 +42,7 @@ pub mod recording;
 pub mod request;
 pub mod request_file;
 pub mod requests;
+pub mod sampling;
 mod settings;
 pub mod tools;
 

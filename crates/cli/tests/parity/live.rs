@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::{Cache, Config, Kind};
+use flashwise_core::cache::{Cache, Config, Kind, LogCache};
 use flashwise_core::format::{BLOCK_BYTES, Superblock};
 use flashwise_engine::disk::Transfer;
 use flashwise_engine::disk::memory::MemoryDisk;
@@ -58,7 +58,7 @@ impl Live {
         format(&flash, &mut superblock).unwrap();
         let superblock = read_superblock(&flash).unwrap();
         let recovered = recover_log(&flash, &superblock, 1, &|_, _| ()).unwrap();
-        let cache = Cache::new(config.clone(), recovered.log, recovered.lost);
+        let cache = LogCache::new(config.clone(), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(&superblock),
             epoch: recovered.epoch,

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Config, CopyForward, Kind, Mode, admission};
+use flashwise_core::cache::{Cache, Config, CopyForward, Kind, Mode, admission};
 use flashwise_core::counters::Counters;
 use flashwise_core::format::Geometry;
 use flashwise_core::index::Dense;

@@ -9,6 +9,9 @@ mod cut_disk;
 #[path = "../../../engine/tests/crash/fake_disk.rs"]
 #[allow(dead_code)]
 mod fake_disk;
+#[path = "../../../engine/tests/crash/fake_zones.rs"]
+#[allow(dead_code)]
+mod fake_zones;
 mod machine;
 mod promises;
 #[path = "../../../engine/tests/crash/random.rs"]

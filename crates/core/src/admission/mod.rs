@@ -41,6 +41,8 @@
 pub mod adaptive;
 pub mod admitted;
 pub mod auto;
+pub mod baleen;
+pub mod budget;
 pub mod controller;
 pub mod history;
 pub mod hotness;
@@ -358,6 +360,7 @@ rules! {
         nhit::Nhit<I>,
         tinylfu::TinyLfu,
         write_budget::WriteBudget,
+        baleen::Baleen<I>,
         #[cfg(any(test, feature = "planted"))]
         planted::Planted,
     }

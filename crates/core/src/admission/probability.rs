@@ -9,6 +9,7 @@ use super::{Info, Judge, SEED, Thresholds, WRITES};
 use crate::access::Access;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
+use crate::random::Random;
 
 /// Probability's row in the table of rules.
 pub static INFO: Info = Info {
@@ -47,7 +48,7 @@ const BITS: u32 = 53;
 pub struct Probability {
     /// `p` times 2^53: random numbers below it admit.
     p: u64,
-    state: u64,
+    random: Random,
 }
 
 impl Probability {
@@ -58,7 +59,7 @@ impl Probability {
 
     /// Admits with the probability `p`, from 0 to 1.
     pub fn with(p: f64, seed: u64) -> Self {
-        let mut rule = Probability { p: 0, state: seed };
+        let mut rule = Probability { p: 0, random: Random::new(seed) };
         rule.set_p(p);
         rule
     }
@@ -72,12 +73,7 @@ impl Probability {
     /// Whether the missed block is admitted.
     #[inline]
     pub(super) fn admits(&mut self) -> bool {
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) >> (64 - BITS) < self.p
+        self.random.bits() >> (64 - BITS) < self.p
     }
 }
 

@@ -8,6 +8,7 @@
 //! - CacheLib asks the device what was written; here that are blocks that were let through to the policy and missed, and write hits.
 //! - The probability does not depend on the length of a request.
 
+use super::budget::{Budget, Pace, WRITES_PER_DAY};
 use super::probability::Probability;
 use super::{Info, Judge, SEED, WRITES};
 use crate::access::Access;
@@ -20,12 +21,7 @@ pub static INFO: Info = Info {
     title: "Admits a portion of the misses at random that keeps to a budget of writes",
     source: "Berg et al.: The CacheLib caching engine. OSDI 2020, admission policy dynamic random",
     parameters: &[
-        Parameter {
-            name: "writes-per-day",
-            kind: Kind::Number(0.0001, 1_000_000.0),
-            default: "1",
-            meaning: "how often a day the cache may be written in full (DWPD)",
-        },
+        WRITES_PER_DAY,
         Parameter {
             name: "interval",
             kind: Kind::Duration(1_000_000, 86_400_000_000),
@@ -39,7 +35,6 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-const DAY_US: f64 = 86_400e6;
 /// By how much the probability changes at most from one interval to the next.
 const CHANGES: (f64, f64) = (0.75, 1.25);
 /// Between which bounds it stays. Above 1 all is admitted, and it takes a while until less is.
@@ -48,45 +43,25 @@ const PROBABILITIES: (f64, f64) = (0.001, 10.0);
 /// Admits at random what a budget allows.
 #[derive(Debug)]
 pub struct WriteBudget {
-    /// Blocks per microsecond.
-    target_rate: f64,
-    interval_us: u64,
-    /// When the first access was, and when the probability was changed last.
-    began_us: Option<u64>,
-    changed_us: u64,
-    /// Blocks written since the first access, and since the last change.
-    written: u64,
-    written_since: u64,
+    budget: Budget,
     probability: f64,
     coin: Probability,
 }
 
 impl WriteBudget {
-    /// Changes the probability at `now_us`.
+    /// An interval ended.
     #[cold]
-    fn change(&mut self, began_us: u64, now_us: u64) {
-        let elapsed_us = (now_us - began_us) as f64;
-        let observed_rate = self.written_since as f64 / (now_us - self.changed_us) as f64;
-        self.changed_us = now_us;
-        if observed_rate > 0.0 {
-            let left = self.target_rate * (elapsed_us + DAY_US) - self.written as f64;
-            let change = (left / DAY_US / observed_rate).clamp(CHANGES.0, CHANGES.1);
-            self.probability = (self.probability * change).clamp(PROBABILITIES.0, PROBABILITIES.1);
-            self.coin.set_p(self.probability.min(1.0));
-            self.written_since = 0;
-        }
+    fn change(&mut self, pace: Pace) {
+        let change = (pace.allowed / pace.written).clamp(CHANGES.0, CHANGES.1);
+        self.probability = (self.probability * change).clamp(PROBABILITIES.0, PROBABILITIES.1);
+        self.coin.set_p(self.probability.min(1.0));
     }
 }
 
 impl<I: Index> Judge<I> for WriteBudget {
     fn build(options: &Options, _index: I, capacity: usize, _block_bytes: u64) -> Self {
         WriteBudget {
-            target_rate: options.number("writes-per-day") * capacity as f64 / DAY_US,
-            interval_us: options.duration_us("interval"),
-            began_us: None,
-            changed_us: 0,
-            written: 0,
-            written_since: 0,
+            budget: Budget::new(options, capacity),
             probability: 1.0,
             coin: Probability::with(1.0, options.count(SEED.name)),
         }
@@ -98,12 +73,9 @@ impl<I: Index> Judge<I> for WriteBudget {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
-        let Some(began_us) = self.began_us else {
-            (self.began_us, self.changed_us) = (Some(time_us), time_us);
-            return;
-        };
-        if time_us - self.changed_us >= self.interval_us {
-            self.change(began_us, time_us);
+        // Where nothing was written there is nothing to go by.
+        if let Some(pace) = self.budget.tick(time_us).filter(|pace| pace.written > 0.0) {
+            self.change(pace);
         }
     }
 
@@ -114,8 +86,7 @@ impl<I: Index> Judge<I> for WriteBudget {
 
     #[inline]
     fn note_written(&mut self) {
-        self.written += 1;
-        self.written_since += 1;
+        self.budget.note_written();
     }
 }
 

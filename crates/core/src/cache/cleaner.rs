@@ -4,7 +4,7 @@
 //! minutes).
 
 use super::config::RESERVE_UNITS;
-use super::{Batch, Cache, CopyForward, DESTAGING_BLOCKS_MAX, Mode};
+use super::{Batch, CopyForward, DESTAGING_BLOCKS_MAX, LogCache, Mode};
 use crate::format::Kind as RecordKind;
 use crate::step::{Cause, Frame, Step};
 
@@ -27,7 +27,7 @@ const USED_SHARE_MAX: f64 = 0.45;
 /// Units that are reset in a row before what is clean is dropped instead of copied forward.
 const RECLAIMED_MAX: u32 = 32;
 
-impl Cache {
+impl LogCache {
     pub(super) fn background(&mut self, steps: &mut Vec<Step>) {
         if self.flash_failed {
             return;
@@ -116,8 +116,8 @@ impl Cache {
         self.lost.insert(block, *self.log.sequences().end());
     }
 
-    /// Plans to write back what is due, after a batch ended.
-    pub fn go_on(&mut self, steps: &mut Vec<Step>) {
+    /// Plans to write back what is due, as far as few enough blocks are under way.
+    pub(super) fn go_on(&mut self, steps: &mut Vec<Step>) {
         if !self.flash_failed && self.now_us >= self.destage_after_us {
             self.clean_ahead_of_tail(steps);
             self.clean_above_threshold(steps);
@@ -206,9 +206,8 @@ impl Cache {
         Some(aged_us.max(self.destage_after_us))
     }
 
-    /// Plans that everything dirty is written back; after the flash failed, everything that is durable there. Call it again, after the
-    /// steps are done, until nothing is left.
-    pub fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+    /// Plans that everything dirty is written back; after the flash failed, everything that is durable there.
+    pub(super) fn destage_all(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.active = true;
         if !self.flash_failed {
@@ -219,7 +218,7 @@ impl Cache {
 
     /// Plans that what never became durable on a flash that failed is written back, once the flash is durably
     /// [`Detached`](crate::format::State::Detached): what it holds of these blocks is clean and older.
-    pub fn destage_rest(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+    pub(super) fn destage_rest(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         assert!(self.flash_failed, "everything is durable on a flash that works");
         self.set_time(now_us);
         self.detached = true;
@@ -227,8 +226,8 @@ impl Cache {
         self.destage_units(steps);
     }
 
-    /// Dirty blocks whose newest content is durable on flash: all that [`destage_all`](Self::destage_all) may write back once the flash
-    /// has failed.
+    /// Dirty blocks whose newest content is durable on flash: all that [`Event::DestageAll`](super::Event::DestageAll) may write
+    /// back once the flash has failed.
     pub fn durable_dirty_blocks(&self) -> u64 {
         let is_due = |&block: &u32| {
             let slot = self.log.find(block).expect("a block of the log has a copy");
@@ -291,7 +290,7 @@ impl Cache {
         self.figures.destaged_blocks += dirty.len() as u64;
         steps.push(Step::FlushBackend { batch: Some(batch) });
         let last_slot = last_slot.filter(|_| !self.flash_failed);
-        self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty });
+        self.batches.insert(batch, Batch { sequence, last_slot, blocks: dirty, failed: Vec::new() });
         steps.push(Step::Destaged { batch });
     }
 
@@ -319,12 +318,6 @@ impl Cache {
         self.flush_backend(steps);
     }
 
-    /// Ends a batch of which nothing is certain.
-    pub fn destage_failed(&mut self, batch: u32) {
-        let blocks: Vec<u32> = self.batches[&batch].blocks.iter().map(|(block, _)| *block).collect();
-        self.destaged(batch, &blocks);
-    }
-
     /// Destaging has frames of its own, which it takes in turn, so that a slow backend does not hold up clients.
     fn next_destage_frame(&mut self) -> Frame {
         let count = DESTAGING_BLOCKS_MAX;
@@ -333,13 +326,14 @@ impl Cache {
         self.frames.refilled(number)
     }
 
-    /// Ends a batch: all of its blocks but the `failed` ones, in no order, were written back and flushed.
-    pub fn destaged(&mut self, batch: u32, failed: &[u32]) {
-        let Batch { sequence, last_slot, blocks } = self.batches.remove(&batch).expect("a batch ends once");
+    /// Ends a batch: all of its blocks but those that failed were written back and flushed. Nothing is certain of one that was not `flushed`.
+    pub(super) fn end_batch(&mut self, batch: u32, flushed: bool) {
+        let Batch { sequence, last_slot, blocks, failed } = self.batches.remove(&batch).expect("a batch ends once");
+        let is_whole = flushed && failed.is_empty();
         self.active = true;
         self.destaging_blocks -= blocks.len() as u64;
         self.clean_from = *self.log.sequences().start();
-        if !failed.is_empty() {
+        if !is_whole {
             self.destage_after_us = self.now_us + DESTAGE_RETRY_US;
         }
         if sequence < self.clean_from {
@@ -348,9 +342,9 @@ impl Cache {
         }
         self.log.set_destaging(sequence, false);
         for (block, slot) in blocks {
-            if self.log.find(block) == Some(slot) && !failed.contains(&block) {
+            if flushed && self.log.find(block) == Some(slot) && !failed.contains(&block) {
                 self.log.set_dirty(slot, false);
-                if !failed.is_empty() && self.log.has_room_for_mark() {
+                if !is_whole && self.log.has_room_for_mark() {
                     let mut none = Vec::new();
                     self.log.mark(RecordKind::Destaged, block, slot, &mut none);
                     assert!(none.is_empty(), "a mark that has room needs no new segment");
@@ -358,16 +352,14 @@ impl Cache {
             }
         }
         // One mark for them all, once there is room for it or the cache is closed.
-        if failed.is_empty()
-            && let Some(last_slot) = last_slot
-        {
+        if is_whole && let Some(last_slot) = last_slot {
             self.log.note_destaged(sequence, last_slot);
         }
     }
 
     /// Plans what a server that ends in order leaves behind: all that was written is durable, what was written back is said to be, and
     /// a witness stands at the end of the log.
-    pub fn close(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+    pub(super) fn close(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         if self.flash_failed {
             return;

@@ -1,12 +1,101 @@
-//! What the cache does when steps fail: nothing is served that may be wrong, and what was lost is remembered as lost.
+//! What the cache makes of steps that are done or failed: nothing is served that may be wrong, and what was lost is remembered as lost.
 
-use super::Cache;
-use crate::format::Kind as RecordKind;
-use crate::step::{Frame, LogRecord};
+use super::event::Appending;
+use super::{Cache, LogCache};
+use crate::format::{Kind as RecordKind, Record};
+use crate::step::{Frame, LogRecord, Step};
 
-impl Cache {
+impl LogCache {
+    #[inline]
+    pub(super) fn done(&mut self, step: &Step) {
+        match *step {
+            Step::ReadFlash { block, dirty: true, .. } if !self.unreadable.is_empty() => {
+                self.unreadable.remove(&block);
+            }
+            Step::WriteBackend { block, batch, .. } => {
+                self.backend_written(block);
+                if batch.is_some() {
+                    self.block_written_back();
+                }
+            }
+            Step::FlushFlash { sequence, page } => self.log.set_flushed(sequence, page),
+            Step::Destaged { batch } => self.end_batch(batch, true),
+            _ => {}
+        }
+    }
+
+    /// A dirty block that cannot be read for now is listed until it can.
+    pub(super) fn postponed(&mut self, step: &Step) {
+        if let Step::ReadFlash { block, slot, dirty: true, .. } = *step {
+            self.unreadable.insert(block, slot);
+        }
+    }
+
+    pub(super) fn failed(&mut self, step: &Step, missing: bool) {
+        match step {
+            &Step::Receive { block, frame, .. }
+            | &Step::Copy { block, to: frame, .. }
+            | &Step::ReadBackend { block, frame } => self.frame_failed(block, frame),
+            &Step::ReadFlash { block, frame, .. } => {
+                // For now or for good.
+                self.postponed(step);
+                self.frame_failed(block, frame);
+            }
+            &Step::Send { block, .. } => self.memory_unreadable(block),
+            &Step::WriteBackend { block, frame, acknowledged, replaces, batch } => {
+                if let Some(batch) = batch {
+                    self.batches.get_mut(&batch).expect("a batch ends after its writes").failed.push(block);
+                }
+                self.frame_failed(block, frame);
+                if replaces || (acknowledged && !missing) {
+                    self.backend_write_failed(block);
+                }
+            }
+            Step::ZeroBackend { replaces, .. } => {
+                replaces.iter().for_each(|&block| self.backend_write_failed(block));
+            }
+            Step::Append(segment) => {
+                self.flash_failed();
+                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+                    self.record_failed(record, segment.sequence);
+                }
+            }
+            Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
+            Step::FlushBackend { .. } => self.backend_flush_failed(),
+            &Step::Destaged { batch } => self.end_batch(batch, false),
+            Step::Zero { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
+        }
+    }
+
+    /// What the records of a segment say that is written now.
+    pub(super) fn appending(&mut self, appending: Appending<'_>) {
+        let Appending { segment, checksums, doubtful, records } = appending;
+        let mut checksums = checksums.iter();
+        for record in &segment.records {
+            let LogRecord { mut kind, block, mut slot, .. } = *record;
+            let mut crc = 0;
+            if kind.has_data() {
+                match checksums.next().expect("each record with data has a checksum") {
+                    None => kind = self.data_missing(record, segment.sequence),
+                    Some(found) => {
+                        crc = *found;
+                        if doubtful && kind == RecordKind::Clean {
+                            kind = RecordKind::Dirty;
+                            self.distrust(record, segment.sequence);
+                        }
+                    }
+                }
+            }
+            if kind == RecordKind::UnitDestaged && !self.log.is_clean_up_to(slot) {
+                // A copy came back meanwhile whose successor could not be read. Slot 0 means no copy.
+                (kind, slot) = (RecordKind::Destaged, 0);
+            }
+            records.push(Record { kind, block, slot, crc });
+        }
+    }
+
     /// The content that `block` was to have in `frame` never came: a step that fills it failed.
-    pub fn frame_failed(&mut self, block: u32, frame: Frame) {
+    fn frame_failed(&mut self, block: u32, frame: Frame) {
         if self.read_buffer.peek(block) == Some(frame) {
             self.forget_read(block);
         }
@@ -31,7 +120,7 @@ impl Cache {
     }
 
     /// The segment with `record` could not be written. What was copied forward is where it was; a dirty block is lost.
-    pub fn record_failed(&mut self, record: &LogRecord, sequence: u64) {
+    fn record_failed(&mut self, record: &LogRecord, sequence: u64) {
         let LogRecord { block, slot, .. } = *record;
         let newest = self.log.is_newest(block, slot, sequence);
         let dirty = newest && self.log.is_dirty(slot);
@@ -51,7 +140,7 @@ impl Cache {
     /// The data of `record` never came: it could not be read. Returns what is recorded in its place in the unit of `sequence`.
     ///
     /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
-    pub fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
+    fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
         let LogRecord { kind, block, slot, old, copied, .. } = *record;
         let current = self.log.is_newest(block, slot, sequence);
         self.log.vacate(block, slot, sequence);
@@ -75,7 +164,7 @@ impl Cache {
     }
 
     /// The backend may not hold what a clean `record` says that it holds: from now on it is dirty.
-    pub fn distrust(&mut self, record: &LogRecord, sequence: u64) {
+    fn distrust(&mut self, record: &LogRecord, sequence: u64) {
         if self.log.is_newest(record.block, record.slot, sequence) {
             self.log.set_dirty(record.slot, true);
             (self.clean_from, self.pace.clean_until) = (0, 0);
@@ -83,22 +172,13 @@ impl Cache {
     }
 
     /// A flush of the backend failed: what it was to make durable waits for the next.
-    pub fn backend_flush_failed(&mut self) {
+    fn backend_flush_failed(&mut self) {
         self.backend_unflushed = true;
         self.log.need_backend_flush();
     }
 
-    /// A dirty block could not be read from its slot on flash, which may be for now or for good; or could be again.
-    pub fn set_unreadable(&mut self, block: u32, slot: u32, unreadable: bool) {
-        if unreadable {
-            self.unreadable.insert(block, slot);
-        } else if !self.unreadable.is_empty() {
-            self.unreadable.remove(&block);
-        }
-    }
-
     /// What a block should hold in memory never came. If it waits there for the flash, it cannot be read before it is written anew.
-    pub fn memory_unreadable(&mut self, block: u32) {
+    fn memory_unreadable(&mut self, block: u32) {
         if let Some(slot) = self.log.find(block)
             && self.log.is_dirty(slot)
         {
@@ -106,19 +186,8 @@ impl Cache {
         }
     }
 
-    /// The blocks whose only copy was lost, or cannot be read, in order.
-    pub fn lost_blocks(&self) -> Vec<u32> {
-        let is_still =
-            |(block, slot): &(&u32, &u32)| self.log.find(**block) == Some(**slot) && self.log.is_dirty(**slot);
-        let unreadable = self.unreadable.iter().filter(is_still).map(|(block, _)| block);
-        let mut lost: Vec<u32> = self.lost.keys().chain(unreadable).copied().collect();
-        lost.retain(|&block| self.write_buffer.get(block).is_none());
-        lost.sort_unstable();
-        lost
-    }
-
     /// Data that was acknowledged could not be written to the backend.
-    pub fn backend_write_failed(&mut self, block: u32) {
+    fn backend_write_failed(&mut self, block: u32) {
         self.forget_read(block);
         // A clean copy that was planned since is one of the same data, or less; a later write may still make it good.
         let is_newer = self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot));
@@ -130,7 +199,7 @@ impl Cache {
     }
 
     /// A block was written to the backend, whole.
-    pub fn backend_written(&mut self, block: u32) {
+    fn backend_written(&mut self, block: u32) {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
@@ -142,7 +211,7 @@ impl Cache {
     /// The flash device can no longer be written: from now on the cache only reads.
     ///
     /// Writing on, to the backend alone, could not be made safe: what the device still holds would be taken for newer at the next start.
-    pub fn flash_failed(&mut self) {
+    fn flash_failed(&mut self) {
         self.flash_failed = true;
     }
 

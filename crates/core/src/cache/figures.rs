@@ -1,9 +1,8 @@
 //! What a cache counts, and what it tells of itself.
 
-use super::Cache;
+use super::LogCache;
 use crate::counters::Counters;
 use crate::layout::containers::Log;
-use crate::step::Cause;
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $figure:ident,)*) => {
@@ -83,7 +82,7 @@ impl Figures {
     }
 }
 
-impl Cache {
+impl LogCache {
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
@@ -94,25 +93,8 @@ impl Cache {
         &self.counters
     }
 
-    /// What happened so far.
-    pub fn figures(&self) -> Figures {
-        Figures {
-            flash_client_blocks: self.log.written_blocks(Cause::Client),
-            flash_admission_blocks: self.log.written_blocks(Cause::Admission),
-            flash_copy_forward_blocks: self.log.written_blocks(Cause::CopyForward),
-            flash_metadata_blocks: self.log.metadata_pages(),
-            erasures: self.log.resets(),
-            ..self.figures
-        }
-    }
-
     /// Blocks written and acknowledged that are only in RAM.
     pub fn buffered_blocks(&self) -> usize {
         self.write_buffer.len()
-    }
-
-    /// Blocks that are newer than the backend's, on flash or only in RAM.
-    pub fn blocks_to_write_back(&self) -> u64 {
-        self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 }

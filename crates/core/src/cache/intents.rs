@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::Cache;
+use super::LogCache;
 use super::config::Regions;
 use crate::format::{Kind, Region};
 use crate::step::Step;
@@ -61,7 +61,7 @@ impl Intents {
     }
 }
 
-impl Cache {
+impl LogCache {
     /// Plans that the backend's copies of `blocks` may be changed: the clean copies that they had on flash do not count after a crash.
     /// These were [forgotten](Kind::Forget), or replaced by dirty ones, before.
     pub(super) fn become_unsure(&mut self, blocks: &[u32], steps: &mut Vec<Step>) {

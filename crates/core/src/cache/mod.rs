@@ -1,10 +1,10 @@
-//! The cache: turns requests of any length and alignment into [`Step`]s.
+//! Caches, by the one interface that all have ([`Cache`]), and the one that a server runs: [`LogCache`], which turns requests of any length
+//! and alignment into [`Step`]s.
 //!
 //! Sources: NCache (section 3.2: an LRU read buffer and a write buffer in RAM, in front of flash), LARC (section V.A: write
 //! modes, I/O filter for sequential streams, cleaner), WLFC (section IV.D: recovery by epochs, commits that may be repeated).
 //!
-//! The cache plans as if every step were done at once; [`Step`] says how far steps may overlap. It is told of failures by the
-//! methods in [`failure`].
+//! It plans as if every step were done at once; [`Step`] says how far steps may overlap. What becomes of steps is an [`Event`] as a request is.
 //!
 //! One rule makes it safe to lose power at any time: *the backend's copy of a block is changed only once no older clean copy of that
 //! block on flash would count after a crash, and a flush is answered only once no older dirty one would.* A block written back is itself
@@ -15,7 +15,7 @@
 //! ```
 //! use std::collections::HashMap;
 //!
-//! use flashwise_core::cache::{Cache, Config, Kind, Request};
+//! use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Request};
 //! use flashwise_core::format::Geometry;
 //! use flashwise_core::layout::containers::Log;
 //! use flashwise_core::step::Step;
@@ -23,13 +23,13 @@
 //! // Flash of 24 erase units of 16 pages, a page being a block of 4 KiB.
 //! let geometry = Geometry { units: 24, unit_pages: 16 };
 //! let config = Config::new(geometry, "lru".parse()?);
-//! let mut cache = Cache::new(config, Log::new(geometry), HashMap::new());
+//! let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
 //!
 //! // Reads block 7 twice, at 1 s and at 2 s: first from the backend, then from memory or flash.
 //! for (now_us, is_hit) in [(1_000_000, false), (2_000_000, true)] {
 //!     let mut steps = Vec::new();
 //!     for piece in Request::pieces(Kind::Read, 7 * 4096, 4096, false) {
-//!         cache.plan(&piece, now_us, &mut steps);
+//!         cache.on(Event::Request { request: &piece, now_us }, &mut steps);
 //!     }
 //!     let reads_backend = steps.iter().any(|step| matches!(step, Step::ReadBackend { block: 7, .. }));
 //!     assert_eq!(reads_backend, !is_hit);
@@ -40,10 +40,12 @@
 
 mod cleaner;
 mod config;
-pub mod failure;
+mod event;
+mod failure;
 mod figures;
 mod intents;
 mod pace;
+mod read;
 pub mod request;
 pub mod settings;
 mod write;
@@ -52,23 +54,22 @@ use std::collections::{HashMap, HashSet};
 
 use config::RESERVE_UNITS;
 pub use config::{Config, CopyForward, Mode, Regions, admission};
+pub use event::{Appending, Cache, Event};
 pub use figures::Figures;
 use intents::Intents;
 use pace::Pace;
 pub use request::{Kind, Request};
 use settings::{Devices, Live, SettingError, Settings};
 
-use crate::access::{Access, NEVER, Op};
 use crate::admission::Admission;
 use crate::admission::adaptive::Decision;
 use crate::counters::Counters;
-use crate::filter::Caching;
-use crate::format::{BLOCK_BYTES, Place};
+use crate::format::{BLOCK_BYTES, Geometry, Place};
 use crate::frames::Frames;
 use crate::index::Hashed;
 use crate::layout::containers::Log;
 use crate::layout::contents::AnyPolicy;
-use crate::policy::{Boxed, Outcome, Policy, Spec};
+use crate::policy::{Boxed, Policy, Spec};
 use crate::ram::read_buffer::ReadBuffer;
 use crate::ram::write_buffer::WriteBuffer;
 use crate::step::{Cause, Frame, Step};
@@ -107,8 +108,8 @@ fn build_policy(config: &Config, is_full: bool) -> AnyPolicy {
     policy
 }
 
-/// A cache in RAM and on flash, in front of a backend.
-pub struct Cache {
+/// A cache in RAM and in a log on flash, in front of a backend.
+pub struct LogCache {
     config: Config,
     /// With the policy, whose table of blocks is the log's as well.
     log: Log,
@@ -154,9 +155,9 @@ pub struct Cache {
     counters: Counters,
 }
 
-impl std::fmt::Debug for Cache {
+impl std::fmt::Debug for LogCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cache").field("config", &self.config).field("figures", &self.figures).finish_non_exhaustive()
+        f.debug_struct("LogCache").field("config", &self.config).field("figures", &self.figures).finish_non_exhaustive()
     }
 }
 
@@ -169,6 +170,8 @@ struct Batch {
     last_slot: Option<u32>,
     /// Blocks with their slots.
     blocks: Vec<(u32, u32)>,
+    /// Those of them that could not be written to the backend, so far.
+    failed: Vec<u32>,
 }
 
 /// Bytes of one block that a request touches.
@@ -187,9 +190,9 @@ impl Part {
     }
 }
 
-fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     let block_bytes = BLOCK_BYTES as u64;
-    let end = offset + u64::from(length);
+    let end = offset + length;
     let blocks = offset / block_bytes..end.div_ceil(block_bytes);
     blocks.map(move |block| {
         let (start, stop) = ((block * block_bytes).max(offset), ((block + 1) * block_bytes).min(end));
@@ -202,14 +205,14 @@ fn parts(offset: u64, length: u32) -> impl Iterator<Item = Part> {
     })
 }
 
-impl Cache {
+impl LogCache {
     /// A cache over a log that is empty or was recovered; `lost` are the blocks that recovery found lost.
-    pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> Cache {
+    pub fn new(config: Config, mut log: Log, lost: HashMap<u32, u64>) -> LogCache {
         log.limit_segments(config.segment_blocks);
         let working = config.working_frames();
         let clean_from = *log.sequences().start();
         log.set_policy(build_policy(&config, log.has_wrapped()));
-        let mut cache = Cache {
+        let mut cache = LogCache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
@@ -325,13 +328,8 @@ impl Cache {
         self.config.mode = Mode::WriteAround;
     }
 
-    /// Whether the backend's copy of `block` is not its newest.
-    pub fn is_newer_than_backend(&self, block: u32) -> bool {
-        self.write_buffer.get(block).is_some() || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
-    }
-
     /// Plans a request: adds the steps that answer it and what the cache does in the background after it.
-    pub fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
+    fn plan(&mut self, request: &Request, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         self.log.policy_mut().tick(now_us);
         self.active = true;
@@ -355,17 +353,6 @@ impl Cache {
         self.transient.drain(..).for_each(|frame| self.frames.release(frame));
     }
 
-    /// The time of the next tick, if it is not later than `now_us`: the next whole second, or after idle ones the first in which
-    /// something is due. Where ticks are made so, before each request, what they do depends on the requests and their times alone.
-    pub fn next_tick_us(&self, now_us: u64) -> Option<u64> {
-        let next_us = (self.ticked_us / TICK_US + 1) * TICK_US;
-        if next_us > now_us || self.active {
-            return (next_us <= now_us).then_some(next_us);
-        }
-        let due_us = self.due_us()?.checked_next_multiple_of(TICK_US)?.max(next_us);
-        (due_us <= now_us).then_some(due_us)
-    }
-
     /// When a tick has something to do, as long as nothing else happens.
     fn due_us(&self) -> Option<u64> {
         let commit_us =
@@ -378,7 +365,7 @@ impl Cache {
     }
 
     /// Plans what is due at a time, without a request.
-    pub fn tick(&mut self, now_us: u64, steps: &mut Vec<Step>) {
+    fn tick(&mut self, now_us: u64, steps: &mut Vec<Step>) {
         self.set_time(now_us);
         (self.ticked_us, self.active) = (now_us, false);
         if self.flash_failed {
@@ -395,17 +382,12 @@ impl Cache {
         self.become_sure(steps);
         // Where nothing was appended for a while: a witness costs as much as a small segment.
         if self.ticked_end == self.log.end() {
-            if self.log.waits_to_say_sure() {
+            if self.log.waits_to_say_sure() || self.log.writes_in_order() {
                 self.log_seal(steps);
             }
             self.log.bear_witness(steps);
         }
         self.ticked_end = self.log.end();
-    }
-
-    /// A [`Step::FlushFlash`] was done.
-    pub fn flushed(&mut self, sequence: u64, page: u32) {
-        self.log.set_flushed(sequence, page);
     }
 
     fn set_time(&mut self, now_us: u64) {
@@ -423,131 +405,78 @@ impl Cache {
             steps.push(Step::Fail);
         }
     }
+}
 
-    fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
-        let bypasses = self.bypasses(request, Op::Read);
-        // The processor waits for the memory of many look-ups at once.
-        parts(request.offset, request.length).skip(1).for_each(|part| self.log.prefetch(part.block));
-        for part in parts(request.offset, request.length) {
-            self.figures.read_blocks += 1;
-            match self.read_block(part.block, !bypasses, steps) {
-                Some(frame) if send => {
-                    steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })
-                }
-                Some(_) => {}
-                None => steps.push(Step::Fail),
-            }
+impl Cache for LogCache {
+    type Step = Step;
+    type Figures = Figures;
+
+    #[inline]
+    fn on(&mut self, event: Event<'_>, steps: &mut Vec<Step>) {
+        match event {
+            Event::Request { request, now_us } => self.plan(request, now_us, steps),
+            Event::Tick { now_us } => self.tick(now_us, steps),
+            Event::GoOn if self.destaging_blocks == 0 => self.go_on(steps),
+            Event::GoOn => {}
+            Event::DestageAll { now_us } => self.destage_all(now_us, steps),
+            Event::DestageRest { now_us } => self.destage_rest(now_us, steps),
+            Event::Close { now_us } => self.close(now_us, steps),
+            Event::Appending(appending) => self.appending(appending),
+            Event::Done(step) => self.done(step),
+            Event::Postponed(step) => self.postponed(step),
+            Event::Failed { step, missing } => self.failed(step, missing),
         }
     }
 
-    /// Whether a request bypasses the flash: because of whose it is, else as part of a sequential stream.
-    fn bypasses(&mut self, request: &Request, op: Op) -> bool {
-        let block_bytes = BLOCK_BYTES as u64;
-        let first = request.offset / block_bytes;
-        let end = (request.offset + u64::from(request.length)).div_ceil(block_bytes);
-        let blocks = end - first;
-        let (bypasses, counted) = match request.caching {
-            Caching::Always => return false,
-            Caching::Never => (true, &mut self.figures.filtered_blocks),
-            Caching::Usual => (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks),
-        };
-        *counted += if bypasses { blocks } else { 0 };
-        bypasses
+    /// The next whole second, or after idle ones the first in which something is due. Where ticks are made so, before each request, what
+    /// they do depends on the requests and their times alone.
+    fn next_tick_us(&self, now_us: u64) -> Option<u64> {
+        let next_us = (self.ticked_us / TICK_US + 1) * TICK_US;
+        if next_us > now_us || self.active {
+            return (next_us <= now_us).then_some(next_us);
+        }
+        let due_us = self.due_us()?.checked_next_multiple_of(TICK_US)?.max(next_us);
+        (due_us <= now_us).then_some(due_us)
     }
 
-    /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.
-    fn read_block(&mut self, block: u32, cached: bool, steps: &mut Vec<Step>) -> Option<Frame> {
-        if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block)) {
-            self.figures.ram_read_hits += 1;
-            self.frames.hold(frame);
-            self.transient.push(frame);
-            return Some(frame);
-        }
-        if self.lost.contains_key(&block) {
-            return None;
-        }
-        self.reclaim(steps);
-        let slot = self.log.find(block);
-        let admitted = cached && self.ask_policy(block, Op::Read, self.request_blocks);
-        if slot.is_some() {
-            self.figures.flash_read_hits += 1;
-        }
-        let frame = self.fetch(block, slot, steps);
-        if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
-            self.log.policy_mut().refuse(block);
-            self.figures.refused_read_blocks += 1;
-        } else if slot.is_none() && admitted {
-            self.log_add(block, frame, false, Cause::Admission, steps);
-            if self.backend_unflushed {
-                // What was read may be a write that the backend could still lose; flash must not outlive it as clean.
-                self.log.need_backend_flush();
-            }
-        }
-        if cached {
-            self.keep_for_reading(block, frame);
-        }
-        Some(frame)
+    fn geometry(&self) -> Geometry {
+        self.config.geometry
     }
 
-    /// Asks the policy about an access; whether the block is to be on flash afterwards.
-    fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
-        if !self.admitting {
-            return false;
-        }
-        let access = Access { block, op, request_blocks, next_use: NEVER };
-        let outcome = self.log.policy_mut().access(access);
-        self.counters.record(op, &outcome);
-        if outcome == Outcome::Hit
-            && let Some(slot) = self.log.find(block)
-        {
-            self.log.note_use(slot);
-        }
-        outcome != Outcome::Bypass
+    fn frame_count(&self) -> u32 {
+        self.config.frame_count()
     }
 
-    /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
-    fn fetch(&mut self, block: u32, slot: Option<u32>, steps: &mut Vec<Step>) -> Frame {
-        if let Some(frame) = slot.and_then(|slot| self.log.in_memory(slot)) {
-            self.frames.hold(frame);
-            self.transient.push(frame);
-            return frame;
-        }
-        let frame = self.take_transient();
-        match slot {
-            Some(slot) => steps.push(Step::ReadFlash { block, slot, frame, dirty: self.log.is_dirty(slot) }),
-            None => {
-                self.figures.backend_read_blocks += 1;
-                steps.push(Step::ReadBackend { block, frame });
-            }
-        }
-        frame
+    fn is_newer_than_backend(&self, block: u32) -> bool {
+        self.write_buffer.get(block).is_some() || self.log.find(block).is_some_and(|slot| self.log.is_dirty(slot))
     }
 
-    fn take_transient(&mut self) -> Frame {
-        let frame = self.frames.take();
-        self.transient.push(frame);
-        frame
+    fn blocks_to_write_back(&self) -> u64 {
+        self.log.dirty_blocks() + self.buffered_blocks() as u64
     }
 
-    fn keep_for_reading(&mut self, block: u32, frame: Frame) {
-        if self.config.read_buffer_blocks == 0 {
-            return;
-        }
-        self.forget_read(block);
-        self.frames.hold(frame);
-        if let Some((_, evicted)) = self.read_buffer.insert(block, frame) {
-            self.frames.release(evicted);
+    fn lost_blocks(&self) -> Vec<u32> {
+        let is_still =
+            |(block, slot): &(&u32, &u32)| self.log.find(**block) == Some(**slot) && self.log.is_dirty(**slot);
+        let unreadable = self.unreadable.iter().filter(is_still).map(|(block, _)| block);
+        let mut lost: Vec<u32> = self.lost.keys().chain(unreadable).copied().collect();
+        lost.retain(|&block| self.write_buffer.get(block).is_none());
+        lost.sort_unstable();
+        lost
+    }
+
+    fn figures(&self) -> Figures {
+        Figures {
+            flash_client_blocks: self.log.written_blocks(Cause::Client),
+            flash_admission_blocks: self.log.written_blocks(Cause::Admission),
+            flash_copy_forward_blocks: self.log.written_blocks(Cause::CopyForward),
+            flash_metadata_blocks: self.log.metadata_pages(),
+            erasures: self.log.resets(),
+            ..self.figures
         }
     }
 
-    fn forget_read(&mut self, block: u32) {
-        if let Some(frame) = self.read_buffer.remove(block) {
-            self.frames.release(frame);
-        }
-    }
-
-    /// Asserts what must hold between plans. Slow; for tests.
-    pub fn check(&self) {
+    fn check(&self) {
         self.log.check();
         self.log.policy().check();
         self.read_buffer.check();

@@ -5,7 +5,7 @@
 //! written back. *Pressure* is 0 as long as the cleaner keeps up and 1 where there is no space left; between the two, writers get
 //! `1 / pressure - 0.2` times the rate of writing back, which balances at a pressure of five sixths.
 
-use super::{Cache, Mode, RESERVE_UNITS};
+use super::{LogCache, Mode, RESERVE_UNITS};
 use crate::step::Step;
 
 /// No answer waits for longer.
@@ -65,9 +65,9 @@ impl Pace {
     }
 }
 
-impl Cache {
+impl LogCache {
     /// A block was written back, and is not durable yet.
-    pub fn block_written_back(&mut self) {
+    pub(super) fn block_written_back(&mut self) {
         self.pace.written_back += 1;
     }
 

@@ -26,8 +26,8 @@ pub enum Kind {
     Prefetch,
 }
 
-/// A request to the cache. Reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and zeroes
-/// [`ZERO_PIECE_BLOCKS`].
+/// A request to a cache, or a piece of one. Of pieces, reads, writes and prefetches touch at most [`PIECE_BLOCKS`] blocks, trims and
+/// zeroes [`ZERO_PIECE_BLOCKS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// What to do.
@@ -35,7 +35,7 @@ pub struct Request {
     /// First byte.
     pub offset: u64,
     /// Number of bytes.
-    pub length: u32,
+    pub length: u64,
     /// Length in bytes of the client's request that this is a piece of.
     pub whole_length: u64,
     /// Whether the change must be durable when the request is answered.
@@ -58,6 +58,11 @@ impl Kind {
 }
 
 impl Request {
+    /// A client's request that is not cut, of which the I/O filter says nothing.
+    pub fn whole(kind: Kind, offset: u64, length: u64, durable: bool) -> Request {
+        Request { kind, offset, length, whole_length: length, durable, last: true, caching: Caching::Usual }
+    }
+
     /// The pieces of a client's request for `length` bytes from `offset`, in order; at least one. They end at multiples of their
     /// largest size, so that no block is split.
     pub fn pieces(kind: Kind, offset: u64, length: u64, durable: bool) -> Pieces {
@@ -104,7 +109,7 @@ impl Iterator for Pieces {
         let piece = Request {
             kind: self.kind,
             offset: self.at,
-            length: (stop - self.at) as u32,
+            length: stop - self.at,
             whole_length: self.whole_length,
             durable: self.durable,
             last: stop == self.end,
@@ -120,7 +125,7 @@ impl Iterator for Pieces {
 mod tests {
     use super::*;
 
-    fn ranges(kind: Kind, offset: u64, length: u64) -> Vec<(u64, u32, bool)> {
+    fn ranges(kind: Kind, offset: u64, length: u64) -> Vec<(u64, u64, bool)> {
         Request::pieces(kind, offset, length, false).map(|piece| (piece.offset, piece.length, piece.last)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Writes, zeroes and flushes.
 
-use super::{Cache, Mode, Part, Request, parts};
+use super::{LogCache, Mode, Part, Request, parts};
 use crate::access::Op;
 use crate::filter::Caching;
 use crate::format::{BLOCK_BYTES, Kind as RecordKind};
@@ -18,7 +18,7 @@ pub(super) struct Write {
     pub request_blocks: u32,
 }
 
-impl Cache {
+impl LogCache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Write);
         let buffered = self.config.mode == Mode::WriteBack && !bypasses && !request.durable;

@@ -7,6 +7,7 @@
 //! A container policy decides what is cached, and where: unlike a [`Policy`](crate::policy::Policy) it answers with what is to be
 //! done on the flash device. What is cached is clean: a client's write goes to the backend too.
 
+pub mod bcache;
 pub mod pannier;
 pub mod ripq;
 pub mod throttle;
@@ -167,4 +168,5 @@ macro_rules! container_policies {
 container_policies! {
     ripq::RipqPlus,
     pannier::Pannier,
+    bcache::Bcache,
 }

@@ -11,6 +11,7 @@
 //! footer repeats all records of the unit, at a fixed place, so that recovery reads a full unit's metadata at once.
 
 mod state;
+mod witness;
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,8 @@ pub use crate::step::{Footer, Segment};
 /// Regions that are said one by one to be forgotten, where fewer units than [`FORGETTING_UNITS_MIN`] are free.
 const FORGOTTEN_MAX: usize = 64;
 const FORGETTING_UNITS_MIN: u32 = 4;
+/// Pages that are written for nothing before a footer, at most.
+const PADDING_MAX: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -58,6 +61,10 @@ pub struct Log {
     head: u64,
     /// Page of the head unit where the next segment starts.
     page: u32,
+    /// Pages before it that do not count: a crash has torn what was written there.
+    skipped: u32,
+    /// Whether nothing of a unit is written but at its end, as [`crate::format::Superblock::in_order`].
+    in_order: bool,
     /// Records in the head unit's sealed segments.
     unit_records: usize,
     previous_end: u32,
@@ -111,6 +118,8 @@ impl Log {
             tail: 1,
             head: 0,
             page: 0,
+            skipped: 0,
+            in_order: false,
             unit_records: 0,
             previous_end: 0,
             durable_end: 0,
@@ -308,38 +317,6 @@ impl Log {
         }
     }
 
-    /// Whether no durable footer repeats the log up to its end and calls it durable.
-    pub fn lacks_witness(&self) -> bool {
-        self.witnessed != self.end() || self.unflushed
-    }
-
-    /// Plans that the log is durable up to its end, and so is a footer that repeats the records of the head unit and says so: damage to
-    /// the last segment is then not taken for a write that was interrupted.
-    pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
-        self.flush(steps);
-        if self.witnessed != self.end() {
-            self.add_footer(steps);
-            self.flush(steps);
-        }
-    }
-
-    /// Plans a footer of the head unit, which is durable up to its last segment.
-    fn add_footer(&mut self, steps: &mut Vec<Step>) {
-        assert!(!self.unflushed && self.durable_end == self.page, "a flush of the end was planned");
-        let pages = self.unit_records.div_ceil(RECORDS_PER_PAGE).max(1) as u32;
-        self.metadata_pages += u64::from(pages);
-        self.witnessed = self.end();
-        steps.push(Step::Witness(Footer {
-            unit: self.geometry.unit_of(self.head),
-            sequence: self.head,
-            tail: self.tail,
-            previous_end: self.previous_end,
-            end: self.page,
-            pages,
-        }));
-        self.unflushed = true;
-    }
-
     /// Whether a mark can be added without beginning a segment for it.
     pub fn has_room_for_mark(&self) -> bool {
         self.open.as_ref().is_some_and(|open| self.records_left(open) > 0)
@@ -497,17 +474,22 @@ impl Log {
         if self.head == 0 || self.unit_is_full() {
             self.begin_unit();
         }
-        self.open = Some(Segment {
+        self.open = Some(self.next_segment());
+    }
+
+    fn next_segment(&self) -> Segment {
+        Segment {
             unit: self.geometry.unit_of(self.head),
             sequence: self.head,
             tail: self.tail,
             previous_end: self.previous_end,
             durable_end: 0,
             page: self.page,
+            skipped: self.skipped,
             data_pages: 0,
             records: Vec::new(),
             needs_backend_flush: false,
-        });
+        }
     }
 
     /// A header and one page of data no longer fit, or a record no longer fits the footer.
@@ -518,10 +500,10 @@ impl Log {
     fn begin_unit(&mut self) {
         assert!(self.free_units() > 0, "units are reset before the log runs into its tail");
         if self.head > 0 {
-            self.previous_end = self.page;
+            self.previous_end = self.page - self.skipped;
         }
         self.head += 1;
-        (self.page, self.durable_end) = (0, 0);
+        (self.page, self.skipped, self.durable_end) = (0, 0, 0);
         self.unit_records = 0;
         self.witnessed = self.end();
         let unit = self.geometry.unit_of(self.head);
@@ -542,13 +524,17 @@ impl Log {
         let mut segment = self.open.take().expect("a segment is open");
         (segment.tail, segment.durable_end) = (self.tail, self.durable_end);
         self.page = segment.page + 1 + segment.data_pages;
+        self.skipped = 0;
         self.unit_records += segment.records.len();
         self.metadata_pages += 1;
         steps.push(Step::Append(Box::new(segment)));
         self.unflushed = true;
         if self.unit_is_full() {
             self.flush(steps);
-            self.add_footer(steps);
+            // A zone that is full of marks is left as it is: to write all of it up to the footer would cost more than that is worth.
+            if !self.in_order || self.geometry.segments_end() - self.page <= PADDING_MAX {
+                self.add_footer(steps);
+            }
         }
     }
 

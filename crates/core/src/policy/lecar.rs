@@ -12,15 +12,13 @@
 //!   48,068 to 48,891 here by three seeds, and 13,309 times on multi3 in 745 blocks, to 13,192 to 13,309.)
 //! - Chance is SplitMix64 from `seed`.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
 use super::{Info, Outcome, Policy};
 use crate::access::Access;
 use crate::blocks::{Blocks, List, NodeId, Queues};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
-use crate::sketch::mix;
+use crate::random::Random;
+use crate::uses::{Use, Uses};
 
 /// LeCaR's row in the table of policies.
 pub static INFO: Info = Info {
@@ -61,46 +59,14 @@ const H_LFU: List = List(2);
 
 /// No weight is greater.
 const WEIGHT_MAX: f64 = 0.99;
-/// The golden ratio's bits, by which SplitMix64 steps.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-/// The heap is rid of what is outdated when it has this many entries more than twice those of the cache.
-const SPARE_ENTRIES: usize = 64;
 
 /// What is remembered of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
-struct Use {
+struct Remembered {
     /// When it was used last or, in a history, evicted.
     time: u64,
     frequency: u32,
 }
-
-/// A use of a block in the order of LFU. It is outdated once the block was used again, or is not cached.
-#[derive(Clone, Copy, Debug)]
-struct Entry<K> {
-    frequency: u32,
-    time: u64,
-    key: K,
-}
-
-impl<K> Ord for Entry<K> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.frequency, self.time).cmp(&(other.frequency, other.time))
-    }
-}
-
-impl<K> PartialOrd for Entry<K> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<K> PartialEq for Entry<K> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<K> Eq for Entry<K> {}
 
 /// LRU and LFU, one of which is drawn for each eviction.
 #[derive(Debug)]
@@ -114,10 +80,10 @@ pub struct Lecar<I: Index> {
     /// The weight of LRU; that of LFU is the rest to 1.
     w_lru: f64,
     time: u64,
-    random: u64,
-    blocks: Blocks<I, Use>,
-    /// The last use of each cached block, the least at the top, and outdated ones.
-    lfu: BinaryHeap<Reverse<Entry<I::Key>>>,
+    random: Random,
+    blocks: Blocks<I, Remembered>,
+    /// In the order of LFU, of equals the least recent first.
+    lfu: Uses<I::Key>,
 }
 
 impl<I: Index> Lecar<I> {
@@ -130,47 +96,26 @@ impl<I: Index> Lecar<I> {
             discount_rate: options.number("discount").powf(1.0 / capacity as f64),
             w_lru: 0.5,
             time: 0,
-            random: options.count("seed"),
+            random: Random::new(options.count("seed")),
             blocks: Blocks::new(index, 1, 2),
-            lfu: BinaryHeap::new(),
+            lfu: Uses::new(capacity),
         }
     }
 
     /// A use of the cached block of `node`, now.
     #[inline]
     fn note_use(&mut self, node: NodeId, frequency: u32) {
-        *self.blocks.data_mut(node) = Use { time: self.time, frequency };
-        self.lfu.push(Reverse(Entry { frequency, time: self.time, key: self.blocks.key(node) }));
-        if self.lfu.len() > 2 * self.c + SPARE_ENTRIES {
-            let Lecar { blocks, lfu, .. } = self;
-            lfu.retain(|Reverse(entry)| node_of(blocks, entry).is_some());
-        }
-    }
-
-    /// The cached block that was used least often.
-    #[inline]
-    fn least_frequent(&mut self) -> Option<NodeId> {
-        loop {
-            let Reverse(entry) = self.lfu.peek()?;
-            let node = node_of(&self.blocks, entry);
-            if node.is_some() {
-                return node;
-            }
-            self.lfu.pop();
-        }
-    }
-
-    /// A number from 0 up to but not including 1.
-    #[inline]
-    fn draw(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(STEP);
-        (mix(self.random) >> 11) as f64 / (1_u64 << 53) as f64
+        *self.blocks.data_mut(node) = Remembered { time: self.time, frequency };
+        let used = Use { frequency, rank: self.time, key: self.blocks.key(node) };
+        let Lecar { blocks, lfu, .. } = self;
+        lfu.push(used, |used| node_of(blocks, used).is_some());
     }
 
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
-        let by_lru = self.draw() < self.w_lru;
-        let (lru, lfu) = (self.blocks.back(C)?, self.least_frequent()?);
+        let by_lru = self.random.share() < self.w_lru;
+        let Lecar { blocks, lfu, .. } = self;
+        let (lru, lfu) = (blocks.back(C)?, lfu.least(|used| node_of(blocks, used))?);
         if lru == lfu {
             return Some(self.blocks.remove(lru));
         }
@@ -203,10 +148,10 @@ impl<I: Index> Lecar<I> {
     }
 }
 
-/// The node of the block of an entry, unless that is outdated.
+/// The node of the block of a use, unless that is outdated.
 #[inline]
-fn node_of<I: Index>(blocks: &Blocks<I, Use>, entry: &Entry<I::Key>) -> Option<NodeId> {
-    blocks.find(entry.key).filter(|&node| blocks.list(node) == C && blocks.data(node).time == entry.time)
+fn node_of<I: Index>(blocks: &Blocks<I, Remembered>, used: &Use<I::Key>) -> Option<NodeId> {
+    blocks.find(used.key).filter(|&node| blocks.list(node) == C && blocks.data(node).time == used.rank)
 }
 
 impl<I: Index> Policy for Lecar<I> {
@@ -238,7 +183,7 @@ impl<I: Index> Policy for Lecar<I> {
             self.blocks.remove(q);
         }
         let evicted = if self.blocks.len(C) == self.c { self.evict() } else { None };
-        let q = self.blocks.insert_front(C, access.block, Use::default());
+        let q = self.blocks.insert_front(C, access.block, Remembered::default());
         self.note_use(q, frequency);
         Outcome::Admit { evicted }
     }
@@ -252,9 +197,7 @@ impl<I: Index> Policy for Lecar<I> {
             "{histories:?} blocks, {} at most",
             self.history_max
         );
-        let entries = self.lfu.iter().filter(|Reverse(entry)| node_of(&self.blocks, entry).is_some()).count();
-        assert_eq!(entries, self.blocks.len(C), "each cached block has one entry that is not outdated");
-        assert!(self.lfu.len() <= 2 * self.c + SPARE_ENTRIES, "{} entries", self.lfu.len());
+        self.lfu.check(self.blocks.len(C), |used| node_of(&self.blocks, used).is_some());
         self.blocks.check(self.c.saturating_add(self.history_max.saturating_mul(2)));
     }
 }

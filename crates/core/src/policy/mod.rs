@@ -21,8 +21,10 @@
 //! A box costs a call for each access. Where that matters, a [`Visitor`] of one's own runs each policy as its own, inlined type.
 
 pub mod arc;
+pub mod cacheus;
 pub mod car;
 pub mod clock;
+pub mod clock_pro;
 pub mod fif;
 pub mod fifo;
 pub mod larc;
@@ -38,6 +40,7 @@ pub mod planted;
 pub mod s3_fifo;
 pub mod sieve;
 pub mod slru;
+pub mod smq;
 pub mod two_q;
 pub mod w_tinylfu;
 
@@ -351,6 +354,7 @@ policies! {
     lru::Lru,
     fifo::Fifo,
     clock::Clock,
+    clock_pro::ClockPro,
     slru::Slru,
     lfu::Lfu,
     two_q::TwoQ,
@@ -360,10 +364,12 @@ policies! {
     larc::Larc,
     lirs::Lirs,
     lecar::Lecar,
+    cacheus::Cacheus,
     s3_fifo::S3Fifo,
     sieve::Sieve,
     w_tinylfu::WTinyLfu,
     ocf_lru::OcfLru,
+    smq::Smq,
     fif::Fif,
     min::Min,
     #[cfg(any(test, feature = "planted"))]

@@ -37,6 +37,8 @@ pub struct Segment {
     pub durable_end: u32,
     /// The header's page within the unit.
     pub page: u32,
+    /// Pages before it that do not count, as [`Header::skipped`](crate::format::Header::skipped).
+    pub skipped: u32,
     /// Data pages, which follow the header.
     pub data_pages: u32,
     /// The records, in order.

@@ -6,8 +6,7 @@ use super::bucket::State;
 use super::{NONE, Wlfc};
 
 impl Wlfc {
-    /// Asserts what always holds between requests. Slow; for tests.
-    pub fn check(&self) {
+    pub(super) fn check_all(&self) {
         let config = &self.config;
         self.queues.check(config.buckets);
         self.ram.check();

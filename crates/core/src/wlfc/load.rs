@@ -14,7 +14,7 @@ pub(super) struct Cover {
 }
 
 impl Cover {
-    fn clear(&mut self, blocks: u32) {
+    pub(super) fn clear(&mut self, blocks: u32) {
         self.words.clear();
         self.words.resize(blocks.div_ceil(64) as usize, 0);
     }
@@ -28,7 +28,7 @@ impl Cover {
     }
 
     /// Adds what is missing of `from..to`, and tells it run by run.
-    fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
+    pub(super) fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
         let mut at = from;
         while at < to {
             if self.has(at) {

@@ -3,7 +3,7 @@
 //!
 //! Source: Dong, Wang, Zhang: WLFC: Write Less in the Flash-based Cache, section IV. The backend is cut into buckets as large as those of
 //! the cache. A backend bucket has at most one read copy and one bucket of logs in the cache; what it holds is the backend's blocks, below
-//! the copy's, below the logs'. [`Wlfc::plan`] turns a request into [`Step`]s; [`recover`] finds the cache again after a power failure.
+//! the copy's, below the logs'. Its [events](crate::cache::Event) come out as [`Step`]s; [`recover`] finds the cache again after a power failure.
 //!
 //! Departures from the paper:
 //! - A cache bucket is reset once what took its place is durable, in the order of eviction, and the reset is durable before the next. So of
@@ -33,6 +33,7 @@ macro_rules! planted {
 mod bucket;
 mod check;
 mod config;
+mod events;
 mod evict;
 mod figures;
 mod load;
@@ -47,14 +48,13 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use crate::cache::Kind;
+use crate::cache::{Kind, Request};
 use crate::ram::read_buffer::ReadBuffer;
 pub use bucket::{Bucket, Entry, Log, Oob, State};
 pub use config::{Config, ConfigError, Refresh};
 pub use figures::Figures;
 use load::Cover;
 use pieces::Piece;
-pub use pieces::Request;
 pub use queues::{Queues, WriteQueue};
 pub use recovery::{Scan, recover};
 pub use step::Step;
@@ -109,6 +109,8 @@ pub struct Wlfc {
     resets_pending: bool,
     /// ... and something was written to the backend since its last flush.
     backend_dirty: bool,
+    /// A step failed that would have changed flash or backend.
+    stopped: bool,
     figures: Figures,
     cover: Cover,
     #[cfg(test)]
@@ -133,6 +135,7 @@ impl Wlfc {
             flash_dirty: false,
             resets_pending: false,
             backend_dirty: false,
+            stopped: false,
             figures: Figures::default(),
             cover: Cover::default(),
             #[cfg(test)]
@@ -146,26 +149,21 @@ impl Wlfc {
         &self.config
     }
 
-    /// What happened so far.
-    pub fn figures(&self) -> &Figures {
-        &self.figures
-    }
-
     /// Plans a request: its steps are added to `steps`.
     ///
     /// # Panics
     /// If the request reaches beyond the volume.
     #[inline]
-    pub fn plan(&mut self, request: &Request, steps: &mut Vec<Step>) {
+    fn plan(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let end = request.offset.checked_add(request.length).expect("a request ends");
         assert!(end.div_ceil(pieces::BLOCK) <= self.config.volume_blocks, "the request reaches beyond the volume");
-        self.figures.requests += 1;
+        self.figures.requests += u64::from(request.last);
         let mut then = Then::Nothing;
-        for piece in request.pieces(self.config.bucket_blocks) {
+        for piece in pieces::pieces(request, self.config.bucket_blocks) {
             self.background(then, steps);
             then = match request.kind {
                 Kind::Read | Kind::Prefetch => self.read(&piece, request.kind == Kind::Read, steps),
-                Kind::Write if request.length > self.config.large_write_bytes => self.pass(&piece, steps),
+                Kind::Write if request.whole_length > self.config.large_write_bytes => self.pass(&piece, steps),
                 Kind::Write => self.write(&piece, steps),
                 Kind::Trim => self.trim(&piece, steps),
                 Kind::WriteZeroes { may_punch_holes } => self.write_zeroes(&piece, may_punch_holes, steps),
@@ -173,7 +171,7 @@ impl Wlfc {
             };
         }
         let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
-        if request.kind == Kind::Flush || changes && request.durable {
+        if request.kind == Kind::Flush || changes && request.durable && request.last {
             self.settle(steps);
         }
         steps.push(Step::Reply);

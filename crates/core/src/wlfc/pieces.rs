@@ -1,42 +1,27 @@
 //! A request, and how it is cut at the borders of backend buckets and blocks.
 
 use super::config::Config;
-use crate::cache::Kind;
+use crate::cache::Request;
 use crate::format::BLOCK_BYTES;
 
 /// Bytes of a block.
 pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// A client's request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What to do.
-    pub kind: Kind,
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes; 0 for a flush.
-    pub length: u64,
-    /// Whether the change must be durable when the request is answered.
-    pub durable: bool,
-}
-
-impl Request {
-    /// Its parts in each backend bucket.
-    #[inline]
-    pub(super) fn pieces(&self, bucket_blocks: u32) -> impl Iterator<Item = Piece> + use<> {
-        let (mut offset, end) = (self.offset, self.offset + self.length);
-        let bucket_bytes = u64::from(bucket_blocks) * BLOCK;
-        std::iter::from_fn(move || {
-            if offset >= end {
-                return None;
-            }
-            let backend = offset / bucket_bytes;
-            let stop = ((backend + 1) * bucket_bytes).min(end);
-            let piece = Piece::new(backend as u32, offset, (stop - offset) as u32, bucket_blocks);
-            offset = stop;
-            Some(piece)
-        })
-    }
+/// The parts of a request in each backend bucket.
+#[inline]
+pub(super) fn pieces(request: &Request, bucket_blocks: u32) -> impl Iterator<Item = Piece> + use<> {
+    let (mut offset, end) = (request.offset, request.offset + request.length);
+    let bucket_bytes = u64::from(bucket_blocks) * BLOCK;
+    std::iter::from_fn(move || {
+        if offset >= end {
+            return None;
+        }
+        let backend = offset / bucket_bytes;
+        let stop = ((backend + 1) * bucket_bytes).min(end);
+        let piece = Piece::new(backend as u32, offset, (stop - offset) as u32, bucket_blocks);
+        offset = stop;
+        Some(piece)
+    })
 }
 
 /// Bytes within a backend bucket, and the blocks that they touch.
@@ -112,11 +97,12 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Kind;
 
     #[test]
     fn requests_are_cut_at_buckets_and_zeroes_at_blocks() {
-        let request = Request { kind: Kind::Write, offset: 7 * BLOCK - 100, length: 2 * BLOCK + 200, durable: false };
-        let pieces: Vec<_> = request.pieces(8).collect();
+        let request = Request::whole(Kind::Write, 7 * BLOCK - 100, 2 * BLOCK + 200, false);
+        let pieces: Vec<_> = pieces(&request, 8).collect();
         let of = |backend, at, blocks, offset, length| Piece { backend, at, blocks, offset, length };
         // Bytes 28,572 to 36,964: to the end of bucket 0 at 32,768, and beyond it.
         assert_eq!(pieces, [of(0, 6, 2, 28_572, 4196), of(1, 0, 2, 32_768, 4196)]);

@@ -1,7 +1,7 @@
 //! Steps of WLFC: what it wants done, in order. They name ranges of cache buckets and of the backend.
 //!
 //! The blocks that a plan moves are in memory from the step that reads or receives them to the end of the plan, each at its address: the
-//! blocks of at most two buckets.
+//! blocks of at most two buckets. Where everything is written back, a bucket's blocks are not needed any more once they are.
 //!
 //! Performing the steps one by one, in order, is always right. What is appended, reset or written to the backend may be lost in a power
 //! failure until the next flush of that device: of a cache bucket any part at the end, resets included; of the backend anything.
@@ -38,6 +38,8 @@ pub enum Step {
     FlushBackend,
     /// Erases a cache bucket.
     Reset { bucket: u32 },
+    /// The request fails.
+    Fail,
     /// The client is answered once all steps before it are done. What comes after is background work.
     Reply,
 }

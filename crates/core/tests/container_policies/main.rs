@@ -19,6 +19,8 @@ use zoned::Zoned;
 
 /// Container policies with options, beside the defaults of each.
 const VARIANTS: &[&str] = &[
+    "bcache:replacement=fifo",
+    "bcache:replacement=random,seed=3",
     "ripq+:sections=1",
     "ripq+:sections=3",
     "pannier:copy=3,upper=0,moved=0,survival=0",

@@ -5,8 +5,10 @@ use flashwise_core::access::Access;
 use flashwise_core::policy::Outcome;
 
 mod arc;
+mod cacheus;
 mod car;
 mod clock;
+mod clock_pro;
 mod fif;
 mod fifo;
 mod larc;
@@ -20,6 +22,7 @@ mod ocf_lru;
 mod s3_fifo;
 mod sieve;
 mod slru;
+mod smq;
 mod two_q;
 mod w_tinylfu;
 
@@ -46,6 +49,9 @@ pub const MODELS: &[(&str, Make)] = &[
     ("clock", |c| Box::new(clock::Clock { c, uses_max: 1, circle: vec![] })),
     ("clock:bits=2", |c| Box::new(clock::Clock { c, uses_max: 3, circle: vec![] })),
     ("clock:bits=8", |c| Box::new(clock::Clock { c, uses_max: 255, circle: vec![] })),
+    ("clock-pro", |c| Box::new(clock_pro::ClockPro::new(c, 0.01, 1.0))),
+    ("clock-pro:cold=50%,ghosts=0", |c| Box::new(clock_pro::ClockPro::new(c, 0.5, 0.0))),
+    ("clock-pro:cold=10%,ghosts=200%", |c| Box::new(clock_pro::ClockPro::new(c, 0.1, 2.0))),
     ("slru", |c| Box::new(slru::Slru::new(c, 2, 0.8))),
     ("slru:segments=4,protected=75%", |c| Box::new(slru::Slru::new(c, 4, 0.75))),
     ("slru:protected=100%", |c| Box::new(slru::Slru::new(c, 2, 1.0))),
@@ -68,7 +74,12 @@ pub const MODELS: &[(&str, Make)] = &[
     ("lecar", |c| Box::new(lecar::Lecar::new(c, 0.45, 0.005, 0.5, 1))),
     ("lecar:rate=1,discount=0.5,history=300%,seed=7", |c| Box::new(lecar::Lecar::new(c, 1.0, 0.5, 3.0, 7))),
     ("lecar:history=0", |c| Box::new(lecar::Lecar::new(c, 0.45, 0.005, 0.0, 1))),
+    ("cacheus", |c| Box::new(cacheus::Cacheus::new(c, 1))),
+    ("cacheus:seed=7", |c| Box::new(cacheus::Cacheus::new(c, 7))),
     ("ocf-lru", |c| Box::new(ocf_lru::OcfLru { c, q: vec![] })),
+    ("smq", |c| Box::new(smq::Smq::new(c, 4.0, 1000))),
+    ("smq:hotspots=25%,rate=1", |c| Box::new(smq::Smq::new(c, 0.25, 1))),
+    ("smq:rate=10", |c| Box::new(smq::Smq::new(c, 4.0, 10))),
     ("lirs", |c| Box::new(lirs::Lirs::new(c, 0.01, f64::MAX))),
     ("lirs:hirs=10%", |c| Box::new(lirs::Lirs::new(c, 0.1, f64::MAX))),
     ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),

@@ -152,6 +152,14 @@ pub fn check_empty(side: &dyn BackendSide, discards: bool) -> Result<(), AttachE
     Ok(())
 }
 
+/// Makes it known on the backend's side that it is used without a cache from now on, so that none that comes back later is believed;
+/// refused where one may hold data that was not written back.
+pub fn use_without_cache(side: &dyn BackendSide, discards: bool) -> Result<(), AttachError> {
+    check_empty(side, discards)?;
+    let record = Record::new(Uuid::new_v4().into_bytes(), 1, false, side.inode());
+    side.write(&record).map_err(AttachError::Side)
+}
+
 fn judge_empty(record: Option<&Record>, discards: bool) -> Result<Verdict, Refusal> {
     match record {
         Some(Record { cache, may_be_dirty: true, .. }) if !discards => Err(Refusal::Missing { expected: *cache }),
@@ -375,8 +383,9 @@ fn create(
     let mut superblock =
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
+    superblock.in_order = flash.zoned().is_some();
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    let recovered = Recovered::empty(superblock.geometry);
+    let recovered = Recovered::empty(superblock.geometry, superblock.in_order);
     let attachment = Attachment::count(flash, side, superblock)?;
     Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use flashwise_core::cache::{Cache, Config};
+use flashwise_core::cache::{Config, LogCache};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
 
@@ -57,7 +57,7 @@ fn world(writes: u64) -> World {
         answers_flushes_at_once: false,
         ..Settings::default()
     };
-    let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
+    let cache = LogCache::new(config, Log::new(GEOMETRY), HashMap::new());
     let mut engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
     let mut newest = HashMap::new();
     for number in 0..writes {
@@ -214,7 +214,7 @@ fn a_segment_behind_a_damaged_header_is_missed() {
     let world = world(60);
     let sequence = *world.recovered().log.sequences().start();
     let unit = GEOMETRY.unit_of(sequence);
-    let walk = walk_unit(&world.flash, GEOMETRY, cache_tag(&world.superblock), unit).unwrap().unwrap();
+    let walk = walk_unit(&world.flash, &world.superblock, unit).unwrap().unwrap();
     let second = walk.segments[1].page;
     world.damage(GEOMETRY.slot(unit, second));
     let report = world.check(false);

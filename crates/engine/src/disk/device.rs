@@ -25,16 +25,25 @@ fn whole_disk(sysfs: &Path) -> PathBuf {
     is_partition.then(parent).flatten().unwrap_or_else(|| sysfs.to_owned())
 }
 
-/// Refuses a device that can be written in order only: log and backend are written anywhere. `Err` goes on where a sentence has named
-/// the device.
+/// Whether a device can be written in order only.
+pub fn is_zoned(sysfs: &Path) -> bool {
+    attribute(&whole_disk(sysfs), "queue/zoned").is_some_and(|zoned| zoned == "host-managed")
+}
+
+/// A number that sysfs tells of a device's disk.
+pub(super) fn queue_number(sysfs: &Path, name: &str) -> Option<u64> {
+    attribute(&whole_disk(sysfs), &format!("queue/{name}"))?.parse().ok()
+}
+
+/// Refuses a device that can be written in order only, where it is written anywhere, as a backend is. `Err` goes on where a sentence
+/// has named the device.
 pub fn check_zones(sysfs: &Path) -> Result<(), String> {
-    match attribute(&whole_disk(sysfs), "queue/zoned") {
-        Some(zoned) if zoned == "host-managed" => Err(format!(
-            "which has zones that must be written in order (queue/zoned in sysfs is '{zoned}'); \
+    if is_zoned(sysfs) {
+        return Err("which has zones that must be written in order (queue/zoned in sysfs is 'host-managed'); \
              expected a device that is written anywhere ('none' or 'host-aware')"
-        )),
-        _ => Ok(()),
+            .to_owned());
     }
+    Ok(())
 }
 
 /// A remark about a device that does not begin where a block of 4,096 bytes of its disk does.
@@ -73,7 +82,7 @@ pub fn names_a_device(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A directory with the files that sysfs has for a device.

@@ -71,6 +71,11 @@ static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 impl FileDisk {
     /// Opens and locks a regular file or a block device.
     pub fn open(path: &Path, options: Options) -> io::Result<Self> {
+        Self::open_for(path, options, false)
+    }
+
+    /// As [`open`](Self::open), of a device whose zones are to be written in order too.
+    pub(super) fn open_for(path: &Path, options: Options, writes_in_order: bool) -> io::Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|error| named(path, "cannot be opened", error))?;
         let kind = metadata.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -92,7 +97,7 @@ impl FileDisk {
                 named(path, "cannot be opened", error)
             }
         })?;
-        Self::from_file(file, path, options)
+        Self::from_file(file, path, options, writes_in_order)
     }
 
     /// Creates, opens and locks a regular file of `size` bytes, all zeroes. Leaves no file behind if it fails. Makes none below /dev.
@@ -103,7 +108,7 @@ impl FileDisk {
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| named(path, "cannot be created", error))?;
-        let disk = set_size(&file, path, size, allocation).and_then(|()| Self::from_file(file, path, options));
+        let disk = set_size(&file, path, size, allocation).and_then(|()| Self::from_file(file, path, options, false));
         if disk.is_err() {
             // The first error is the one to tell.
             let _ = std::fs::remove_file(path);
@@ -111,9 +116,13 @@ impl FileDisk {
         disk
     }
 
-    fn from_file(file: File, path: &Path, options: Options) -> io::Result<Self> {
+    fn from_file(file: File, path: &Path, options: Options, writes_in_order: bool) -> io::Result<Self> {
         let metadata = file.metadata().map_err(|error| named(path, "cannot be examined", error))?;
         let is_device = metadata.file_type().is_block_device();
+        if is_device && !writes_in_order {
+            let unusable = |what| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
+            device::check_zones(&device::sysfs(metadata.rdev())).map_err(unusable)?;
+        }
         lock(&file, path, options.read_only)?;
         let size = size(&file, path, &metadata)?;
         let mut disk = Self {
@@ -132,14 +141,6 @@ impl FileDisk {
             disk.notes.push(format!("{}: {note}", path.display()));
         }
         Ok(disk)
-    }
-
-    /// Looks at the size again, which may have changed since; returns it.
-    pub fn refresh_size(&self) -> io::Result<u64> {
-        let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
-        let found = size(&self.file, &self.path, &metadata)?;
-        self.size.store(found, Ordering::Release);
-        Ok(found)
     }
 
     /// Where it was opened.
@@ -311,8 +312,19 @@ impl Disk for FileDisk {
         self.path.display().to_string()
     }
 
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+
+    fn refresh_size(&self) -> io::Result<u64> {
+        let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
+        let found = size(&self.file, &self.path, &metadata)?;
+        self.size.store(found, Ordering::Release);
+        Ok(found)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -475,7 +487,6 @@ fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> {
 fn size(file: &File, path: &Path, metadata: &Metadata) -> io::Result<u64> {
     let unusable = |what: String| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()));
     let size = if metadata.file_type().is_block_device() {
-        device::check_zones(&device::sysfs(metadata.rdev())).map_err(unusable)?;
         let sector = rustix::fs::ioctl_blksszget(file).map_err(|error| named(path, "sector size", error.into()))?;
         if sector as usize > ALIGNMENT {
             return Err(unusable(format!("has sectors of {sector} bytes, expected at most {ALIGNMENT}")));

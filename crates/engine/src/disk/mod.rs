@@ -17,6 +17,7 @@ pub mod memory;
 pub mod pool;
 pub mod ring;
 pub mod slow;
+pub mod zoned;
 
 /// A block device, a regular file, or a test's stand-in. Offsets, lengths and buffers of reads and writes are multiples of
 /// [`ALIGNMENT`], so that they can bypass the page cache.
@@ -33,10 +34,30 @@ pub trait Disk: Send + Sync {
         "disk".to_owned()
     }
 
+    /// Remarks, lines for people.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
+    /// The disk as one that is written in order, if it is.
+    fn zoned(&self) -> Option<&zoned::ZonedFlash> {
+        None
+    }
+
     /// The file that holds the disk's bytes at the same offsets, if reads, writes and syncs may go to it without asking this
     /// disk.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// The disk that has the `length` bytes from `offset`, all of them, and where it has them: for a disk that is made of others.
+    fn part(&self, _offset: u64, _length: u64) -> Option<(Arc<dyn Disk>, u64)> {
+        None
+    }
+
+    /// Looks at the size again, which may have changed since; returns it.
+    fn refresh_size(&self) -> io::Result<u64> {
+        Ok(self.size())
     }
 
     /// Fills `buffer` from `offset`.

@@ -2,7 +2,8 @@
 //!
 //! The ring takes whole reads, writes and syncs of disks that have a descriptor. All else goes to a [`Pool`], which blocks: zeroing
 //! and discarding, the last unit of a disk whose size is not aligned, what ends past the end of a disk, disks without a
-//! descriptor, and what the kernel did in part or asks to have tried again.
+//! descriptor, and what the kernel did in part or asks to have tried again. Of a disk that is made of others, what lies on one of them
+//! goes to that one's descriptor.
 
 use std::collections::VecDeque;
 use std::io;
@@ -53,9 +54,15 @@ struct Shared {
     wake_up: OwnedFd,
 }
 
+/// A transfer and the disk that has its bytes, and where, if that is a part of the disk that it names.
+struct Queued {
+    transfer: Transfer,
+    part: Option<(Arc<dyn Disk>, u64)>,
+}
+
 #[derive(Default)]
 struct Queue {
-    transfers: VecDeque<Transfer>,
+    transfers: VecDeque<Queued>,
     stopping: bool,
 }
 
@@ -104,11 +111,23 @@ impl Transfers for Ring {
     fn submit(&self, transfers: &mut Vec<Transfer>) {
         transfers.iter().for_each(|transfer| transfer.check(self.shared.disks.len()));
         let mut blocking: Vec<_> = transfers.extract_if(.., |transfer| !self.shared.suits_ring(transfer)).collect();
+        let part = |transfer: &Transfer| self.shared.disks[transfer.disk].part(transfer.offset, transfer.length);
+        let mut queued = Vec::with_capacity(transfers.len());
+        for transfer in transfers.drain(..) {
+            let part = part(&transfer);
+            let has_file = |disk: &dyn Disk| disk.descriptor().is_some();
+            if part.as_ref().map_or_else(|| has_file(&*self.shared.disks[transfer.disk]), |(disk, _)| has_file(&**disk))
+            {
+                queued.push(Queued { transfer, part });
+            } else {
+                blocking.push(transfer);
+            }
+        }
         self.shared.pool.submit(&mut blocking);
-        if transfers.is_empty() {
+        if queued.is_empty() {
             return;
         }
-        self.shared.queue().transfers.extend(transfers.drain(..));
+        self.shared.queue().transfers.extend(queued);
         self.shared.wake();
     }
 
@@ -145,18 +164,21 @@ impl Shared {
                 && (1..=LENGTH_MAX).contains(&transfer.length)
                 && transfer.buffers.len() <= VECTORS_MAX
         };
-        disk.descriptor().is_some()
-            && match transfer.operation {
-                Operation::Read | Operation::Write => whole(),
-                Operation::Sync => true,
-                Operation::Zero { .. } | Operation::Discard => false,
-            }
+        match transfer.operation {
+            Operation::Read | Operation::Write => whole(),
+            Operation::Sync => disk.descriptor().is_some(),
+            Operation::Zero { .. } | Operation::Discard => false,
+        }
     }
 
     /// The entry of the submission queue for a transfer that suits the ring.
-    fn entry(&self, transfer: &Transfer) -> Entry {
-        let descriptor = self.disks[transfer.disk].descriptor().expect("the ring has only disks with a descriptor");
-        let (file, offset) = (Fd(descriptor.as_raw_fd()), transfer.offset);
+    fn entry(&self, Queued { transfer, part }: &Queued) -> Entry {
+        let (disk, offset) = match part {
+            Some((disk, offset)) => (&**disk, *offset),
+            None => (&*self.disks[transfer.disk], transfer.offset),
+        };
+        let descriptor = disk.descriptor().expect("the ring has only disks with a descriptor");
+        let file = Fd(descriptor.as_raw_fd());
         match (transfer.operation, &transfer.buffers[..]) {
             (Operation::Sync, _) => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
             (Operation::Read, [buffer]) => {
@@ -180,7 +202,7 @@ impl Shared {
 struct Reaper {
     shared: Arc<Shared>,
     ring: IoUring,
-    in_flight: Slab<Transfer>,
+    in_flight: Slab<Queued>,
     /// Where the wake-up's number is read to, while the kernel waits for it.
     wake_up_number: Box<[u8; 8]>,
     wake_up_armed: bool,
@@ -221,9 +243,9 @@ impl Reaper {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue();
         while self.in_flight.len() < IN_FLIGHT_MAX {
-            let Some(transfer) = queue.transfers.pop_front() else { break };
-            let entry = shared.entry(&transfer);
-            let number = self.in_flight.insert(transfer);
+            let Some(queued) = queue.transfers.pop_front() else { break };
+            let entry = shared.entry(&queued);
+            let number = self.in_flight.insert(queued);
             self.push(&entry.user_data(number as u64));
         }
         // With the kernel at its limit there is nothing to do for a wake-up.
@@ -272,7 +294,7 @@ impl Reaper {
                 self.wake_up_armed = false;
                 continue;
             }
-            let transfer = self.in_flight.remove(entry.user_data() as usize);
+            let Queued { transfer, .. } = self.in_flight.remove(entry.user_data() as usize);
             let expected = if transfer.operation == Operation::Sync { 0 } else { transfer.length };
             let retry = [Errno::AGAIN, Errno::INTR, Errno::CANCELED].map(|errno| -errno.raw_os_error());
             match entry.result() {

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use flashwise_core::cache::Cache;
+use flashwise_core::step::Step;
+
 use super::{BACKEND, Engine, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::Transfer;
 
@@ -60,7 +63,7 @@ impl Background {
     }
 }
 
-impl Engine {
+impl<C: Cache<Step = Step>> Engine<C> {
     /// Hands out writes of the background.
     pub(super) fn hand_out_background(&mut self, transfers: &mut Vec<Transfer>) {
         loop {

@@ -3,11 +3,13 @@
 //! Steps run out of order like instructions in a processor: each waits for the steps before it that use the same frame, backend
 //! block or flash pages, and for the flushes that [`Step`] names. What comes of it is what would have come of them one by one.
 //!
-//! The engine does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
+//! The engine knows no more of a cache than [`Cache`] says. It does no I/O and knows no clock: it hands out [`Transfer`]s and is told when they are [done](Engine::completed). The
 //! server gives them to disks, the crash tests to a disk that fails in every way.
 
 mod background;
+mod clients;
 mod hazard;
+mod order;
 mod perform;
 mod places;
 #[cfg(test)]
@@ -15,18 +17,20 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 
-use flashwise_core::cache::{self, Cache};
-use flashwise_core::filter::Caching;
+use flashwise_core::cache::{Cache, Event, LogCache};
 use flashwise_core::format::Record;
 use flashwise_core::step::Step;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
-use crate::export::{Done, Error, Operation, Request};
+use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
+use clients::Client;
+pub use clients::{Answered, Paused};
 use hazard::{Hazard, StepId};
+use order::Bond;
 use places::Places;
 
 /// The disk number of the flash in transfers.
@@ -66,7 +70,6 @@ struct Running {
     step: Step,
     /// The request that waits for this step.
     request: Option<u32>,
-    plan: u32,
     /// Steps that this one waits for.
     waiting: u32,
     /// Steps that wait for this one.
@@ -98,45 +101,6 @@ struct Errors {
     backend: u64,
 }
 
-/// What becomes of a step that waits for another one, if that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bond {
-    /// Nothing.
-    Follows,
-    /// It fails too.
-    Needs,
-    /// It calls nothing clean.
-    Trusts,
-    /// The backend cannot stand in for the flash.
-    Strands,
-}
-
-struct Client {
-    data: Vec<u8>,
-    reply: Vec<u8>,
-    done: Option<Done>,
-    pending: u32,
-    /// All pieces are planned.
-    planned: bool,
-    error: Option<Error>,
-    started_us: u64,
-    operation: Operation,
-    offset: u64,
-    length: u64,
-    force_unit_access: bool,
-    /// It is not answered before this time.
-    until_us: u64,
-    caching: Caching,
-}
-
-/// What a plan's steps share.
-#[derive(Debug, Default)]
-struct Plan {
-    steps: u32,
-    /// Blocks that could not be written to the backend.
-    failed: Vec<u32>,
-}
-
 #[derive(Debug, Default)]
 struct FrameState {
     hazard: Hazard,
@@ -160,29 +124,6 @@ struct Part {
 /// What is transferred together.
 type Group = SmallVec<[Part; 1]>;
 
-/// An answered request, for latencies.
-#[derive(Clone, Copy, Debug)]
-pub struct Answered {
-    /// What it was.
-    pub operation: Operation,
-    /// When it came.
-    pub started_us: u64,
-    /// Whether it failed.
-    pub failed: bool,
-}
-
-/// The answer to a request that is not given before a time.
-pub struct Paused {
-    /// That time.
-    pub until_us: u64,
-    /// What was asked.
-    pub answered: Answered,
-    /// Who is to be told.
-    pub done: Done,
-    /// What.
-    pub result: Result<Vec<u8>, Error>,
-}
-
 /// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
@@ -199,8 +140,8 @@ pub struct Faults {
 }
 
 /// A cache and all that is under way for it: takes requests and ended transfers, and answers with transfers and replies.
-pub struct Engine {
-    cache: Cache,
+pub struct Engine<C = LogCache> {
+    cache: C,
     settings: Settings,
     memory: Memory,
     checksums: Vec<u32>,
@@ -211,8 +152,6 @@ pub struct Engine {
     free_steps: Vec<StepId>,
     clients: Vec<Option<Client>>,
     free_clients: Vec<u32>,
-    plans: Vec<Plan>,
-    free_plans: Vec<u32>,
     ready: VecDeque<StepId>,
     backend: HashMap<u32, Hazard, FxBuildHasher>,
     /// Writes of the backend that are of no batch.
@@ -231,6 +170,8 @@ pub struct Engine {
     /// A batch ended, and others may begin.
     goes_on: bool,
     calm: bool,
+    /// A step that writes or flushes the flash failed: no other begins.
+    flash_failed: bool,
     /// What a client that flushes has to hear of.
     errors: Errors,
     /// Of how many of these one has heard.
@@ -257,7 +198,7 @@ pub struct Engine {
     running: usize,
 }
 
-impl std::fmt::Debug for Engine {
+impl<C: std::fmt::Debug> std::fmt::Debug for Engine<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("cache", &self.cache).field("running", &self.running).finish_non_exhaustive()
     }
@@ -279,13 +220,13 @@ pub struct Output {
     pub held: Vec<(Request, Done)>,
 }
 
-impl Engine {
+impl<C: Cache<Step = Step>> Engine<C> {
     /// An engine for a cache; `checksums` are those of the data in each slot of the flash, `head_records` the records of the unit that
     /// the log goes on in.
-    pub fn new(cache: Cache, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine {
-        let geometry = cache.config().geometry;
+    pub fn new(cache: C, settings: Settings, checksums: Vec<u32>, head_records: Vec<Record>) -> Engine<C> {
+        let geometry = cache.geometry();
         assert_eq!(checksums.len(), geometry.pages() as usize);
-        let places = Places::new(cache.config().frame_count(), settings.spare_frames);
+        let places = Places::new(cache.frame_count(), settings.spare_frames);
         let memory = Memory::new((places.count() + 1 + geometry.footer_pages()) as usize);
         Engine {
             cache,
@@ -298,8 +239,6 @@ impl Engine {
             free_steps: Vec::new(),
             clients: Vec::new(),
             free_clients: Vec::new(),
-            plans: Vec::new(),
-            free_plans: Vec::new(),
             ready: VecDeque::new(),
             backend: HashMap::default(),
             backend_writes: FxHashSet::default(),
@@ -312,6 +251,7 @@ impl Engine {
             background: Background::default(),
             goes_on: false,
             calm: false,
+            flash_failed: false,
             errors: Errors::default(),
             errors_reported: Errors::default(),
             postponed: Vec::new(),
@@ -333,18 +273,23 @@ impl Engine {
     }
 
     /// The cache.
-    pub fn cache(&self) -> &Cache {
+    pub fn cache(&self) -> &C {
         &self.cache
     }
 
     /// The cache, to change its settings.
-    pub fn cache_mut(&mut self) -> &mut Cache {
+    pub fn cache_mut(&mut self) -> &mut C {
         &mut self.cache
     }
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
     pub fn is_newer_than_backend(&self, block: u32) -> bool {
         self.backend.contains_key(&block) || self.cache.is_newer_than_backend(block)
+    }
+
+    /// Whether a step failed that writes or flushes the flash: no other begins.
+    pub fn has_flash_failed(&self) -> bool {
+        self.flash_failed
     }
 
     /// Failures since the start.
@@ -368,58 +313,6 @@ impl Engine {
         self.clients.len() - self.free_clients.len()
     }
 
-    /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
-        self.now_us = self.now_us.max(now_us);
-        self.advance(now_us);
-        let Request { operation, offset, length, mut force_unit_access, data, caching } = request;
-        if self.settings.answers_flushes_at_once {
-            force_unit_access = false;
-            if operation == Operation::Flush {
-                self.answers.push((done, Ok(Vec::new())));
-                return;
-            }
-        }
-        let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
-        let client = Client {
-            data,
-            reply,
-            done: Some(done),
-            pending: 0,
-            planned: false,
-            error: None,
-            started_us: now_us,
-            operation,
-            offset,
-            length,
-            force_unit_access,
-            until_us: 0,
-            caching,
-        };
-        let number = match self.free_clients.pop() {
-            Some(number) => {
-                self.clients[number as usize] = Some(client);
-                number
-            }
-            None => {
-                self.clients.push(Some(client));
-                (self.clients.len() - 1) as u32
-            }
-        };
-        let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
-        for piece in pieces.of_client(caching) {
-            let mut steps = std::mem::take(&mut self.planned);
-            self.cache.plan(&piece, now_us, &mut steps);
-            self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
-            self.planned = steps;
-        }
-        let client = self.client(number);
-        client.planned = true;
-        self.run_ready();
-        self.go_on();
-        self.answer_if_complete(number);
-    }
-
     /// Makes the ticks that are due up to a time. What they do does not depend on when this is called, as long as it is called before
     /// the next request, which [`submit`](Self::submit) sees to.
     pub fn advance(&mut self, now_us: u64) {
@@ -430,55 +323,46 @@ impl Engine {
 
     /// Does what is due at a time.
     pub fn tick(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.tick(now_us, steps));
+        self.plan_background(Event::Tick { now_us });
     }
 
     /// Starts what a server that ends in order leaves behind.
     pub fn close(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.close(now_us, steps));
+        self.plan_background(Event::Close { now_us });
     }
 
     /// Starts to write back everything that is dirty.
     pub fn destage_all(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.destage_all(now_us, steps));
+        self.plan_background(Event::DestageAll { now_us });
     }
 
     /// Starts to write back what a flash that failed does not hold durably; only once the flash is durably detached.
     pub fn destage_rest(&mut self, now_us: u64) {
-        self.plan_background(|cache, steps| cache.destage_rest(now_us, steps));
+        self.plan_background(Event::DestageRest { now_us });
     }
 
-    fn plan_background(&mut self, plan: impl FnOnce(&mut Cache, &mut Vec<Step>)) {
+    fn plan_background(&mut self, event: Event<'_>) {
         let mut steps = std::mem::take(&mut self.planned);
-        plan(&mut self.cache, &mut steps);
+        self.cache.on(event, &mut steps);
         self.enqueue_plan(&mut steps, None, 0);
         self.planned = steps;
         self.run_ready();
     }
 
-    /// Begins to write back what may be, after all batches ended, so that it makes no difference which of them was first. Not while a plan is
-    /// being entered, whose steps come before.
+    /// Tells the cache what became of a step.
+    fn tell(&mut self, event: Event<'_>) {
+        self.cache.on(event, &mut self.planned);
+        assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
+    }
+
+    /// Lets the cache go on after batches ended. Not while a plan is being entered, whose steps come before.
     fn go_on(&mut self) {
-        while self.goes_on && !self.calm && self.cache.destaging_blocks() == 0 {
-            self.goes_on = false;
-            self.plan_background(Cache::go_on);
+        while !self.calm && std::mem::take(&mut self.goes_on) {
+            self.plan_background(Event::GoOn);
         }
     }
 
-    fn client(&mut self, number: u32) -> &mut Client {
-        self.clients[number as usize].as_mut().expect("a request is there until it is answered")
-    }
-
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, base: u32) {
-        let plan = match self.free_plans.pop() {
-            Some(plan) => plan,
-            None => {
-                self.plans.push(Plan::default());
-                (self.plans.len() - 1) as u32
-            }
-        };
-        // The plan is held until all of its steps are known.
-        self.plans[plan as usize].steps = 1;
         let mut client = request;
         for mut step in steps.drain(..) {
             match &mut step {
@@ -502,26 +386,15 @@ impl Engine {
             self.place_frames(&mut step);
             let waits = client.filter(|_| step.is_awaited());
             if !self.try_at_once(&step, client) {
-                self.enqueue(step, waits, plan);
+                self.enqueue(step, waits);
             }
         }
-        self.release_plan(plan);
     }
 
-    fn release_plan(&mut self, plan: u32) {
-        let state = &mut self.plans[plan as usize];
-        state.steps -= 1;
-        if state.steps == 0 {
-            state.failed.clear();
-            self.free_plans.push(plan);
-        }
-    }
-
-    fn enqueue(&mut self, step: Step, request: Option<u32>, plan: u32) {
+    fn enqueue(&mut self, step: Step, request: Option<u32>) {
         let running = Running {
             step,
             request,
-            plan,
             waiting: 0,
             dependents: SmallVec::new(),
             doomed: false,
@@ -545,7 +418,6 @@ impl Engine {
             }
         };
         self.running += 1;
-        self.plans[plan as usize].steps += 1;
         if let Some(request) = request {
             self.client(request).pending += 1;
         }
@@ -566,175 +438,6 @@ impl Engine {
 
     fn step(&mut self, id: StepId) -> &mut Running {
         self.steps[id as usize].as_mut().expect("the step is not done")
-    }
-
-    /// Records what the step uses; adds the steps that it waits for.
-    fn register(&mut self, id: StepId, waits: &mut Vec<(StepId, Bond)>) {
-        let mut after = |step: StepId| waits.push((step, Bond::Follows));
-        let step = &self.steps[id as usize].as_ref().expect("the step was just made").step;
-        let mut follows_flash = false;
-        let frames = &mut self.frames;
-        match step {
-            Step::Receive { frame, .. } | Step::Zero { frame, .. } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-            }
-            Step::Send { frame, .. } => frames[frame.number as usize].hazard.read(id, &mut after),
-            Step::Copy { from, to, .. } => {
-                frames[from.number as usize].hazard.read(id, &mut after);
-                frames[to.number as usize].hazard.write(id, &mut after);
-            }
-            Step::ReadFlash { block, slot, frame, dirty } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-                if !dirty {
-                    // Where it may fall back to the backend.
-                    self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Strands)));
-                }
-                // What is on the page if the append fails belongs to another block.
-                let appends = self.appends.iter().filter(|(first, last, _)| (*first..=*last).contains(slot));
-                waits.extend(appends.map(|&(.., append)| (append, Bond::Needs)));
-            }
-            Step::ReadBackend { block, frame } => {
-                frames[frame.number as usize].hazard.write(id, &mut after);
-                // After a write that failed, the backend may hold less than what was acknowledged.
-                self.backend.entry(*block).or_default().read(id, |write| waits.push((write, Bond::Needs)));
-            }
-            Step::WriteBackend { block, frame, batch, .. } => {
-                frames[frame.number as usize].hazard.read(id, &mut after);
-                self.backend.entry(*block).or_default().write(id, &mut after);
-                match batch {
-                    Some(batch) => self.batch_writes.entry(*batch).or_default().insert(id),
-                    None => self.backend_writes.insert(id),
-                };
-                follows_flash = true;
-            }
-            Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.backend.entry(block).or_default().write(id, &mut after);
-                }
-                self.backend_writes.insert(id);
-                follows_flash = true;
-            }
-            Step::Append(segment) => {
-                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    frames[record.frame.number as usize].hazard.read(id, &mut after);
-                }
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                let first = self.cache.config().geometry.slot(segment.unit, segment.page);
-                self.appends.push((first, first + segment.data_pages, id));
-                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Trusts)));
-                follows_flash = true;
-            }
-            Step::Witness(_) => {
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                follows_flash = true;
-            }
-            Step::ResetUnit { unit } => {
-                self.last_log.replace(id).into_iter().for_each(&mut after);
-                // Units are reset so seldom that to look at all steps then costs less than to know the readers of each.
-                let unit_pages = self.cache.config().geometry.unit_pages;
-                let reads = |running: &Running| matches!(running.step, Step::ReadFlash { slot, .. } if slot / unit_pages == *unit);
-                let steps = self.steps.iter().zip(0..);
-                let readers =
-                    steps.filter(|(running, _)| running.as_ref().is_some_and(reads)).map(|(_, reader)| reader);
-                readers.for_each(&mut after);
-                follows_flash = true;
-            }
-            Step::FlushFlash { .. } => {
-                self.last_log.into_iter().for_each(&mut after);
-                waits.extend(self.last_flash_flush.replace(id).map(|flush| (flush, Bond::Needs)));
-            }
-            Step::FlushBackend { batch: None } => {
-                self.backend_writes.iter().copied().for_each(&mut after);
-                self.last_backend_flush.replace(id).into_iter().for_each(after);
-            }
-            Step::FlushBackend { batch: Some(batch) } => {
-                self.batch_writes.get(batch).into_iter().flatten().copied().for_each(&mut after);
-                self.batch_flushes.insert(*batch, id);
-            }
-            Step::Destaged { batch } => {
-                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-                waits.extend(self.batch_flushes.get(batch).map(|&flush| (flush, Bond::Needs)));
-            }
-            Step::AwaitFlushes => {
-                waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-                waits.extend(self.last_backend_flush.map(|flush| (flush, Bond::Needs)));
-            }
-            Step::Fail | Step::Pause { .. } | Step::Reply => {}
-        }
-        if follows_flash {
-            waits.extend(self.last_flash_flush.map(|flush| (flush, Bond::Needs)));
-        }
-    }
-
-    /// Takes the step out of what it used.
-    fn unregister(&mut self, id: StepId, step: &Step) {
-        match step {
-            Step::Receive { frame, .. } | Step::Zero { frame, .. } | Step::Send { frame, .. } => {
-                self.end_frame(id, *frame);
-            }
-            Step::Copy { from, to, .. } => {
-                self.end_frame(id, *from);
-                self.end_frame(id, *to);
-            }
-            Step::ReadFlash { frame, block, dirty, .. } => {
-                self.end_frame(id, *frame);
-                if !dirty {
-                    self.end_backend(*block, id);
-                }
-            }
-            Step::ReadBackend { block, frame } => {
-                self.end_frame(id, *frame);
-                self.end_backend(*block, id);
-            }
-            Step::WriteBackend { block, frame, batch, .. } => {
-                self.end_frame(id, *frame);
-                self.end_backend(*block, id);
-                self.backend_writes.remove(&id);
-                if let Some(batch) = batch
-                    && let Some(writes) = self.batch_writes.get_mut(batch)
-                {
-                    writes.remove(&id);
-                    if writes.is_empty() {
-                        self.batch_writes.remove(batch);
-                    }
-                }
-            }
-            Step::ZeroBackend { block, count, .. } => {
-                for block in *block..*block + *count {
-                    self.end_backend(block, id);
-                }
-                self.backend_writes.remove(&id);
-            }
-            Step::Append(segment) => {
-                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    self.end_frame(id, record.frame);
-                }
-                self.appends.retain(|&(.., append)| append != id);
-                self.last_log.take_if(|last| *last == id);
-            }
-            Step::ResetUnit { .. } | Step::Witness(_) => {
-                self.last_log.take_if(|last| *last == id);
-            }
-            Step::FlushFlash { .. } => {
-                self.last_flash_flush.take_if(|last| *last == id);
-            }
-            Step::FlushBackend { batch: None } => {
-                self.last_backend_flush.take_if(|last| *last == id);
-            }
-            Step::FlushBackend { batch: Some(batch) } => {
-                self.batch_flushes.remove(batch);
-            }
-            Step::Destaged { .. } | Step::AwaitFlushes | Step::Fail | Step::Pause { .. } | Step::Reply => {}
-        }
-    }
-
-    fn end_backend(&mut self, block: u32, id: StepId) {
-        if let Some(hazard) = self.backend.get_mut(&block) {
-            hazard.end(id);
-            if hazard.is_idle() {
-                self.backend.remove(&block);
-            }
-        }
     }
 
     /// The disk and the operation of a transfer that has not ended.
@@ -790,45 +493,8 @@ impl Engine {
     }
 
     /// Takes over from an engine that has ended all steps: failures of the backend that no client has heard of.
-    pub fn succeed(&mut self, before: &Engine) {
+    pub fn succeed(&mut self, before: &Engine<C>) {
         self.errors.backend = before.errors.backend - before.errors_reported.backend;
         self.faults = before.faults;
-    }
-
-    fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = &mut self.clients[number as usize] else { return };
-        if client.pending > 0 || !client.planned {
-            return;
-        }
-        let mut client = self.clients[number as usize].take().expect("checked above");
-        self.free_clients.push(number);
-        let done = client.done.take().expect("a request is answered once");
-        let Client { operation, offset, length, force_unit_access, caching, data, .. } = client;
-        let Client { started_us, error, reply, until_us, .. } = client;
-        if error.is_some() && self.settings.holds_failed && self.cache.has_flash_failed() {
-            let request = Request { operation, offset, length, force_unit_access, data, caching };
-            self.held.push((request, done));
-            return;
-        }
-        let answered = Answered { operation, started_us, failed: error.is_some() };
-        let result = error.map_or(Ok(reply), Err);
-        if until_us > self.now_us && result.is_ok() {
-            self.paused.push(Paused { until_us, answered, done, result });
-            return;
-        }
-        self.answered.push(answered);
-        self.answers.push((done, result));
-    }
-}
-
-/// What the cache calls an operation.
-pub fn kind(operation: Operation) -> cache::Kind {
-    match operation {
-        Operation::Read => cache::Kind::Read,
-        Operation::Write => cache::Kind::Write,
-        Operation::Flush => cache::Kind::Flush,
-        Operation::Trim => cache::Kind::Trim,
-        Operation::WriteZeroes { may_punch_holes, .. } => cache::Kind::WriteZeroes { may_punch_holes },
-        Operation::Cache => cache::Kind::Prefetch,
     }
 }

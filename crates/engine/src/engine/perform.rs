@@ -1,7 +1,8 @@
 //! Performing single steps, and what follows when one ends or fails.
 
+use flashwise_core::cache::{Appending, Cache, Event};
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, Header, Kind, RECORDS_PER_PAGE, Record, Role, encode_metadata};
+use flashwise_core::format::{BLOCK_BYTES, Header, RECORDS_PER_PAGE, Role, encode_metadata};
 use flashwise_core::layout::containers::{Footer, Segment};
 use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
@@ -13,7 +14,7 @@ use crate::export::Error;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-impl Engine {
+impl<C: Cache<Step = Step>> Engine<C> {
     /// Does a step between a client's bytes and a frame that nothing else uses, without entering it into the table of steps.
     #[inline]
     pub(super) fn try_at_once(&mut self, step: &Step, client: Option<u32>) -> bool {
@@ -30,16 +31,24 @@ impl Engine {
         true
     }
 
-    /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded.
+    /// Performs a step that needs no transfer on frames and a client's bytes; whether it succeeded. If not, the cache knows.
     fn move_bytes(&mut self, step: &Step, request: Option<u32>) -> bool {
+        let moved = self.try_to_move(step, request);
+        if !moved {
+            self.tell_failed(&mut step.clone(), true);
+        }
+        moved
+    }
+
+    /// Moves bytes unless they never came.
+    fn try_to_move(&mut self, step: &Step, request: Option<u32>) -> bool {
         match *step {
-            Step::Receive { block, frame, at, length, from } => {
+            Step::Receive { frame, at, length, from, .. } => {
                 let whole = usize::from(length) == BLOCK_BYTES;
                 let state = &mut self.frames[frame.number as usize];
                 if whole {
                     state.bad = false;
                 } else if state.bad {
-                    self.cache.frame_failed(block, self.frame_of_cache(frame));
                     return false;
                 }
                 let client = request.and_then(|request| self.clients[request as usize].as_ref());
@@ -47,9 +56,8 @@ impl Engine {
                 let bytes = &data[from as usize..from as usize + usize::from(length)];
                 self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
             }
-            Step::Send { block, frame, at, length, to } => {
+            Step::Send { frame, at, length, to, .. } => {
                 if self.frames[frame.number as usize].bad {
-                    self.cache.memory_unreadable(block);
                     return false;
                 }
                 let client = request.and_then(|request| self.clients[request as usize].as_mut());
@@ -66,11 +74,10 @@ impl Engine {
                 }
                 self.memory.page_mut(frame.number)[at.into()..][..length.into()].fill(0);
             }
-            Step::Copy { block, from, to } => {
+            Step::Copy { from, to, .. } => {
                 let bad = self.frames[from.number as usize].bad;
                 self.frames[to.number as usize].bad = bad;
                 if bad {
-                    self.cache.frame_failed(block, self.frame_of_cache(to));
                     return false;
                 }
                 self.memory.copy(from.number, to.number);
@@ -149,29 +156,29 @@ impl Engine {
                 self.transfer(id, BACKEND, Operation::Zero { may_punch_holes }, offset, length, SmallVec::new());
             }
             Step::Append(segment) => {
-                if doomed || self.cache.has_flash_failed() {
+                if doomed || self.flash_failed {
                     return Some(false);
                 }
                 self.append(id, segment);
             }
             Step::Witness(footer) => {
-                if doomed || self.cache.has_flash_failed() {
+                if doomed || self.flash_failed {
                     return Some(false);
                 }
                 self.append_footer(id, footer);
             }
             &Step::ResetUnit { unit } => {
-                if doomed || self.cache.has_flash_failed() {
+                if doomed || self.flash_failed {
                     return Some(false);
                 }
                 if !self.settings.discard {
                     return Some(true);
                 }
-                let length = u64::from(self.cache.config().geometry.unit_pages) * BLOCK;
+                let length = u64::from(self.cache.geometry().unit_pages) * BLOCK;
                 self.transfer(id, FLASH, Operation::Discard, u64::from(unit) * length, length, SmallVec::new());
             }
             Step::FlushFlash { .. } => {
-                if doomed || self.cache.has_flash_failed() {
+                if doomed || self.flash_failed {
                     return Some(false);
                 }
                 self.transfer(id, FLASH, Operation::Sync, 0, 0, SmallVec::new());
@@ -179,16 +186,7 @@ impl Engine {
             Step::FlushBackend { .. } => {
                 self.transfer(id, BACKEND, Operation::Sync, 0, 0, SmallVec::new());
             }
-            &Step::Destaged { batch } => {
-                let plan = self.step(id).plan;
-                if doomed {
-                    self.cache.destage_failed(batch);
-                } else {
-                    self.cache.destaged(batch, &self.plans[plan as usize].failed);
-                }
-                self.goes_on = true;
-                return Some(true);
-            }
+            Step::Destaged { .. } => return Some(!doomed),
             Step::AwaitFlushes => {
                 // Of several that waited for it, each hears of an error: what it had been answered before may be lost.
                 let errors_before = self.step(id).errors_before;
@@ -224,7 +222,7 @@ impl Engine {
 
     /// Writes a segment: its header with its data.
     fn append(&mut self, id: StepId, segment: &Segment) {
-        let geometry = self.cache.config().geometry;
+        let geometry = self.cache.geometry();
         let header = Header {
             cache: self.settings.cache,
             epoch: self.settings.epoch,
@@ -235,49 +233,36 @@ impl Engine {
             page: segment.page,
             data_pages: segment.data_pages,
             footer_pages: 0,
+            skipped: segment.skipped,
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
         let mut buffers = vec![self.memory.buffer(header_frame, 1)];
-        let doubtful = self.step(id).doubtful;
-        let mut records = Vec::with_capacity(segment.records.len());
-        for record in &segment.records {
-            let mut kind = record.kind;
-            let mut crc = 0;
-            if record.kind.has_data() {
-                buffers.push(self.memory.buffer(record.frame.number, 1));
-                if self.frames[record.frame.number as usize].bad {
-                    kind = self.cache.data_missing(record, segment.sequence);
-                    // Copies of it may be planned: what is written there must not pass for its data.
-                    self.checksums[record.slot as usize] = !checksum::crc32c(self.memory.page(record.frame.number));
-                } else {
-                    crc = checksum::crc32c(self.memory.page(record.frame.number));
-                    self.checksums[record.slot as usize] = crc;
-                    if doubtful && kind == Kind::Clean {
-                        kind = Kind::Dirty;
-                        self.cache.distrust(record, segment.sequence);
-                    }
-                }
-            }
-            let mut slot = record.slot;
-            if kind == Kind::UnitDestaged && !self.cache.log().is_clean_up_to(slot) {
-                // A copy came back meanwhile whose successor could not be read. Slot 0 means no copy.
-                (kind, slot) = (Kind::Destaged, 0);
-            }
-            records.push(Record { kind, block: record.block, slot, crc });
+        let mut checksums = Vec::with_capacity(segment.data_pages as usize);
+        for record in segment.records.iter().filter(|record| record.kind.has_data()) {
+            buffers.push(self.memory.buffer(record.frame.number, 1));
+            let crc = checksum::crc32c(self.memory.page(record.frame.number));
+            let came = !self.frames[record.frame.number as usize].bad;
+            checksums.push(came.then_some(crc));
+            // Copies of what never came may be planned: what is written there must not pass for its data.
+            self.checksums[record.slot as usize] = if came { crc } else { !crc };
         }
-        encode_metadata(Role::Segment, &header, &records, self.memory.page_mut(header_frame));
         if segment.page == 0 {
             self.unit_records.clear();
         }
-        self.unit_records.extend(records);
+        let doubtful = self.step(id).doubtful;
+        let mut records = std::mem::take(&mut self.unit_records);
+        let first_record = records.len();
+        self.tell(Event::Appending(Appending { segment, checksums: &checksums, doubtful, records: &mut records }));
+        encode_metadata(Role::Segment, &header, &records[first_record..], self.memory.page_mut(header_frame));
+        self.unit_records = records;
         let length = (1 + u64::from(segment.data_pages)) * BLOCK;
         self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, buffers.into());
     }
 
     /// Writes a footer with the records of the unit so far, all of which is durable.
     fn append_footer(&mut self, id: StepId, footer: &Footer) {
-        let geometry = self.cache.config().geometry;
+        let geometry = self.cache.geometry();
         let first_frame = self.places.count() + 1;
         let &Footer { unit, sequence, tail, previous_end, end, pages } = footer;
         for page in 0..pages {
@@ -291,6 +276,7 @@ impl Engine {
                 data_pages: end,
                 durable_end: end,
                 footer_pages: pages,
+                skipped: 0,
             };
             let from = (page as usize * RECORDS_PER_PAGE).min(self.unit_records.len());
             let to = (from + RECORDS_PER_PAGE).min(self.unit_records.len());
@@ -336,7 +322,7 @@ impl Engine {
     fn moves_dirty(&mut self, id: StepId) -> bool {
         let step = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
         let running = step(id);
-        let Step::ReadFlash { block, slot, dirty: true, .. } = running.step else { return false };
+        let Step::ReadFlash { block, dirty: true, .. } = running.step else { return false };
         let moves = running.dependents.iter().any(|&(next, _)| matches!(step(next).step, Step::Append(_)));
         if moves {
             tracing::warn!(
@@ -344,7 +330,9 @@ impl Engine {
                 "the only copy of a block cannot be read from flash; it is tried again before it counts as lost"
             );
             self.faults.flash_read_errors += 1;
-            self.cache.set_unreadable(block, slot, true);
+            let mut read = self.step(id).step.clone();
+            self.unplace_frames(&mut read);
+            self.tell(Event::Postponed(&read));
         }
         moves
     }
@@ -377,7 +365,7 @@ impl Engine {
     }
 
     fn finish(&mut self, id: StepId, result: Result<(), Error>) {
-        let running = self.steps[id as usize].take().expect("a step ends once");
+        let mut running = self.steps[id as usize].take().expect("a step ends once");
         // What another flush that failed was to make durable may be gone, whatever this one says.
         let result =
             if running.doomed && matches!(running.step, Step::FlushBackend { .. }) { Err(Error::Io) } else { result };
@@ -386,10 +374,11 @@ impl Engine {
         self.free_steps.push(id);
         self.running -= 1;
         if ok {
-            self.succeeded(&running.step);
+            self.succeeded(&mut running.step);
         } else {
-            self.failed(&running.step, running.request.is_some(), running.plan);
+            self.failed(&mut running.step, running.request.is_some());
         }
+        self.goes_on |= matches!(running.step, Step::Destaged { .. });
         for (dependent, bond) in running.dependents {
             let next = self.step(dependent);
             next.doomed |= bond == Bond::Needs && !ok;
@@ -400,7 +389,6 @@ impl Engine {
                 self.ready.push_back(dependent);
             }
         }
-        self.release_plan(running.plan);
         if let Some(request) = running.request {
             let client = self.client(request);
             client.pending -= 1;
@@ -409,77 +397,61 @@ impl Engine {
         }
     }
 
-    fn succeeded(&mut self, step: &Step) {
-        match *step {
-            Step::FlushFlash { sequence, page } => self.cache.flushed(sequence, page),
-            Step::WriteBackend { block, batch, .. } => {
-                self.cache.backend_written(block);
-                if batch.is_some() {
-                    self.cache.block_written_back();
-                }
-            }
-            _ => {}
-        }
-        if let Step::ReadFlash { block, frame, .. } | Step::ReadBackend { block, frame } = step {
+    fn succeeded(&mut self, step: &mut Step) {
+        if let Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } = step {
             self.frames[frame.number as usize].bad = false;
-            if let Step::ReadFlash { dirty: true, slot, .. } = step {
-                self.cache.set_unreadable(*block, *slot, false);
-            }
         }
+        self.unplace_frames(step);
+        self.tell(Event::Done(step));
     }
 
-    fn failed(&mut self, step: &Step, awaited: bool, plan: u32) {
+    fn failed(&mut self, step: &mut Step, awaited: bool) {
+        let mut missing = false;
         match step {
-            &Step::ReadFlash { block, frame, .. } | &Step::ReadBackend { block, frame } => {
-                match step {
-                    &Step::ReadFlash { dirty: true, slot, .. } => {
-                        self.faults.flash_read_errors += 1;
-                        self.cache.set_unreadable(block, slot, true);
-                    }
-                    _ => self.faults.backend_read_errors += 1,
-                }
+            Step::ReadFlash { frame, dirty, .. } => {
+                // That a clean one failed was counted when the backend was read in its place.
+                self.faults.flash_read_errors += u64::from(*dirty);
+                self.faults.backend_read_errors += u64::from(!*dirty);
                 self.frames[frame.number as usize].bad = true;
-                self.cache.frame_failed(block, self.frame_of_cache(frame));
             }
-            &Step::WriteBackend { block, frame, acknowledged, replaces, .. } => {
+            Step::ReadBackend { frame, .. } => {
+                self.faults.backend_read_errors += 1;
+                self.frames[frame.number as usize].bad = true;
+            }
+            Step::WriteBackend { frame, acknowledged, replaces, .. } => {
                 self.faults.backend_write_errors += 1;
-                let had_data = !std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
-                self.plans[plan as usize].failed.push(block);
-                self.cache.frame_failed(block, self.frame_of_cache(frame));
-                if replaces || (acknowledged && had_data) {
-                    self.cache.backend_write_failed(block);
-                    self.errors.backend += 1;
-                }
+                missing = std::mem::replace(&mut self.frames[frame.number as usize].bad, true);
+                self.errors.backend += u64::from(*replaces || (*acknowledged && !missing));
             }
             Step::ZeroBackend { replaces, .. } => {
                 self.faults.backend_write_errors += 1;
                 self.errors.backend += u64::from(!replaces.is_empty());
-                replaces.iter().for_each(|&block| self.cache.backend_write_failed(block));
             }
-            Step::Append(segment) => {
-                self.flash_failed();
-                for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-                    self.cache.record_failed(record, segment.sequence);
-                }
+            Step::Append(_) | Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => {
+                self.faults.flash_write_errors += 1;
+                self.errors.flash += 1;
+                self.flash_failed = true;
             }
-            Step::FlushFlash { .. } | Step::ResetUnit { .. } | Step::Witness(_) => self.flash_failed(),
             Step::FlushBackend { .. } => {
                 self.faults.backend_write_errors += 1;
                 self.errors.backend += 1;
-                self.cache.backend_flush_failed();
                 let flushes = self.batch_flushes.values().copied().chain(self.last_backend_flush);
                 for flush in flushes.collect::<Vec<_>>() {
                     self.step(flush).doomed = true;
                 }
             }
-            _ => assert!(awaited || !matches!(step, Step::AwaitFlushes | Step::Fail), "a client hears of it"),
+            // The cache knows already.
+            Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Copy { .. } => return,
+            Step::AwaitFlushes | Step::Fail => assert!(awaited, "a client hears of it"),
+            Step::Destaged { .. } | Step::Pause { .. } | Step::Reply => {}
         }
+        self.tell_failed(step, missing);
     }
 
-    fn flash_failed(&mut self) {
-        self.faults.flash_write_errors += 1;
-        self.errors.flash += 1;
-        self.cache.flash_failed();
+    /// Tells the cache that a step failed, whose frames are then numbered as the cache knows them.
+    fn tell_failed(&mut self, step: &mut Step, missing: bool) {
+        self.unplace_frames(step);
+        self.tell(Event::Failed { step, missing });
     }
 
     /// Hands out transfers, neighbours joined.

@@ -7,6 +7,7 @@
 //! Source: register renaming, Tomasulo: An efficient algorithm for exploiting multiple arithmetic units. IBM Journal of Research and
 //! Development, 1967.
 
+use flashwise_core::cache::Cache;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::step::{Frame, Step};
 
@@ -70,26 +71,37 @@ impl Places {
     }
 }
 
-impl Engine {
+/// Calls `visit` with each frame of a step, and with whether the frame is filled anew.
+#[inline]
+fn for_each_frame(step: &mut Step, mut visit: impl FnMut(&mut Frame, bool)) {
+    match step {
+        Step::Receive { frame, length, .. } | Step::Zero { frame, length, .. } => {
+            let is_whole = usize::from(*length) == BLOCK_BYTES;
+            visit(frame, is_whole);
+        }
+        Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } => visit(frame, true),
+        Step::Send { frame, .. } | Step::WriteBackend { frame, .. } => visit(frame, false),
+        Step::Copy { from, to, .. } => {
+            visit(from, false);
+            visit(to, true);
+        }
+        Step::Append(segment) => {
+            let records = segment.records.iter_mut().filter(|record| record.kind.has_data());
+            records.for_each(|record| visit(&mut record.frame, false));
+        }
+        _ => {}
+    }
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
     /// From now on, the step's frames are numbered by their places.
     pub(super) fn place_frames(&mut self, step: &mut Step) {
-        match step {
-            Step::Receive { frame, length, .. } | Step::Zero { frame, length, .. } => {
-                let is_whole = usize::from(*length) == BLOCK_BYTES;
-                self.place_frame(frame, is_whole);
-            }
-            Step::ReadFlash { frame, .. } | Step::ReadBackend { frame, .. } => self.place_frame(frame, true),
-            Step::Send { frame, .. } | Step::WriteBackend { frame, .. } => self.place_frame(frame, false),
-            Step::Copy { from, to, .. } => {
-                self.place_frame(from, false);
-                self.place_frame(to, true);
-            }
-            Step::Append(segment) => {
-                let records = segment.records.iter_mut().filter(|record| record.kind.has_data());
-                records.for_each(|record| self.place_frame(&mut record.frame, false));
-            }
-            _ => {}
-        }
+        for_each_frame(step, |frame, is_filled_anew| self.place_frame(frame, is_filled_anew));
+    }
+
+    /// The step's frames are numbered as the cache knows them again.
+    pub(super) fn unplace_frames(&self, step: &mut Step) {
+        for_each_frame(step, |frame, _| frame.number = self.places.frame_at(frame.number));
     }
 
     #[inline]
@@ -98,11 +110,6 @@ impl Engine {
             self.places.move_frame(frame.number);
         }
         frame.number = self.places.of(frame.number);
-    }
-
-    /// The frame as the cache knows it.
-    pub(super) fn frame_of_cache(&self, frame: Frame) -> Frame {
-        Frame { number: self.places.frame_at(frame.number), fill: frame.fill }
     }
 
     /// A step that used the frame is done.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::Config;
+use flashwise_core::cache::{Config, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy::Spec;
@@ -11,6 +11,7 @@ use flashwise_core::policy::Spec;
 use super::*;
 use crate::disk::memory::MemoryDisk;
 use crate::disk::{Disk, Transfer};
+use crate::export::Operation;
 
 const GEOMETRY: Geometry = Geometry { units: 64, unit_pages: 64 };
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -45,7 +46,7 @@ impl World {
             answers_flushes_at_once: false,
             ..Settings::default()
         };
-        let cache = Cache::new(config, Log::new(GEOMETRY), HashMap::new());
+        let cache = LogCache::new(config, Log::new(GEOMETRY), HashMap::new());
         let engine = Engine::new(cache, settings, vec![0; GEOMETRY.pages() as usize], Vec::new());
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         (0..blocks as u64).for_each(|block| backend.write_at(&content(block), block * BLOCK).unwrap());
@@ -198,7 +199,7 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
         block += 8;
     }
     let dirty_blocks = world.engine.cache().log().dirty_blocks();
-    world.engine.cache_mut().set_mode(cache::Mode::WriteAround);
+    world.engine.cache_mut().set_mode(Mode::WriteAround);
     world.ask(Operation::Write, 7_900, 8, contents(7_900, 8));
     let written =
         world.slow.iter().position(|transfer| transfer.offset == 7_900 * BLOCK).expect("it goes to the backend");

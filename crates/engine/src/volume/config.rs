@@ -9,6 +9,7 @@ use flashwise_core::format::Geometry;
 
 use super::BLOCK;
 use crate::attach::stores::default_state_directory;
+use crate::disk::zoned::file::Zoning;
 
 /// What a volume is made of. Sizes are in bytes, multiples of 4,096.
 #[derive(Clone, Debug)]
@@ -21,10 +22,12 @@ pub struct VolumeConfig {
     pub backend: PathBuf,
     /// The volume's size; the backend's if `None`.
     pub size_bytes: Option<u64>,
-    /// The flash: a block device, or a regular file, which is made if it is missing.
+    /// The flash: a block device, or a regular file, which is made if it is missing; empty for a volume without one.
     pub flash: PathBuf,
     /// How much of the flash is used; all of it if `None`.
     pub flash_size_bytes: Option<u64>,
+    /// How a file of the flash that is made is divided into zones; not at all if `None`.
+    pub flash_zones: Option<Zoning>,
     /// The settings of its cache.
     pub cache: Settings,
     /// What rules that adapt take the devices for. How large these are, flash and volume say.
@@ -59,6 +62,7 @@ impl VolumeConfig {
             size_bytes: None,
             flash: flash.to_owned(),
             flash_size_bytes: None,
+            flash_zones: None,
             cache: Settings::default(),
             array: flashwise_device::paper(),
             discard: false,

@@ -3,11 +3,12 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use flashwise_core::cache::Cache;
+use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
-use super::{Inner, SPARE_FRAMES, Volume, VolumeError};
+use super::{Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
 use crate::status::VolumeState;
@@ -114,19 +115,7 @@ impl Volume {
             return Err(error);
         }
         let geometry = inner.engine.cache().config().geometry;
-        let mut cache =
-            Cache::new(cache_config(&self.config, geometry, self.size()), Log::new(geometry), Default::default());
-        cache.stop_admitting();
-        let settings = Settings {
-            cache: 0,
-            epoch: 0,
-            retries: 2,
-            discard: false,
-            spare_frames: SPARE_FRAMES,
-            answers_flushes_at_once: false,
-            ..Settings::default()
-        };
-        let mut engine = Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new());
+        let mut engine = engine_without_flash(&self.config, geometry, self.size());
         engine.succeed(&inner.engine);
         inner.engine = engine;
         inner.state = state;
@@ -134,7 +123,7 @@ impl Volume {
         Ok(())
     }
 
-    fn check_none_lost(&self, cache: &Cache) -> Result<(), VolumeError> {
+    fn check_none_lost(&self, cache: &LogCache) -> Result<(), VolumeError> {
         match cache.lost_blocks().len() {
             0 => Ok(()),
             lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),
@@ -143,7 +132,23 @@ impl Volume {
 
     /// From now on, what the flash holds counts no more.
     fn mark_detached(&self) -> Result<(), VolumeError> {
-        let detached = self.attachment().detach(&*self.flash, &*self.side);
+        let detached = self.with_attachment(|attachment| attachment.detach(&*self.flash, &*self.side));
         detached.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
+}
+
+/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone.
+pub(super) fn engine_without_flash(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Engine {
+    let mut cache = LogCache::new(cache_config(config, geometry, size_bytes), Log::new(geometry), Default::default());
+    cache.stop_admitting();
+    let settings = Settings {
+        cache: 0,
+        epoch: 0,
+        retries: 2,
+        discard: false,
+        spare_frames: SPARE_FRAMES,
+        answers_flushes_at_once: false,
+        ..Settings::default()
+    };
+    Engine::new(cache, settings, vec![0; geometry.pages() as usize], Vec::new())
 }

@@ -12,6 +12,8 @@ use crate::attach::{AttachError, Pairing, Refusal, Wanted};
 use crate::disk::Disk;
 use crate::disk::file::{Allocation, FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
+use crate::disk::zoned::file::ZoneFile;
+use crate::disk::zoned::{ZonedFlash, open_flash as open_any_flash};
 use crate::flash::{FlashError, SCAN_THREADS};
 
 fn page_cache(config: &VolumeConfig) -> PageCache {
@@ -46,7 +48,7 @@ pub(super) fn tail_note(config: &VolumeConfig, found: u64) -> Option<String> {
 pub(super) fn open_flash(
     config: &VolumeConfig,
     may_make: impl FnOnce() -> Result<(), VolumeError>,
-) -> Result<Arc<FileDisk>, VolumeError> {
+) -> Result<Arc<dyn Disk>, VolumeError> {
     let options = Options { read_only: false, page_cache: page_cache(config) };
     let error = |error| VolumeError::Flash { volume: config.name.clone(), error };
     if !config.flash.exists() {
@@ -54,24 +56,36 @@ pub(super) fn open_flash(
             let missing = format!("{}: does not exist; give its size to have it made", config.flash.display());
             return Err(error(io::Error::new(io::ErrorKind::NotFound, missing)));
         };
-        check_flash_size(config, size)?;
+        let unit = config.flash_zones.map_or(config.cache.erase_unit_bytes(), |zoning| zoning.size);
+        check_flash_size(config, size, unit)?;
         may_make()?;
+        if let Some(zoning) = config.flash_zones {
+            let file = ZoneFile::create(&config.flash, size, zoning, options).map_err(error)?;
+            // A file that is of no use is not left behind.
+            let zoned = ZonedFlash::new(Box::new(file)).inspect_err(|_| drop(std::fs::remove_file(&config.flash)));
+            return Ok(Arc::new(zoned.map_err(error)?));
+        }
         return Ok(Arc::new(FileDisk::create(&config.flash, size, Allocation::Full, options).map_err(error)?));
     }
-    let disk = FileDisk::open(&config.flash, options).map_err(error)?;
-    check_flash_size(config, disk.size().min(config.flash_size_bytes.unwrap_or(u64::MAX)))?;
+    let disk = open_any_flash(&config.flash, options).map_err(error)?;
+    let unit = disk.zoned().map_or(config.cache.erase_unit_bytes(), |zoned| zoned.device().capacity());
+    if config.flash_zones.is_some() && disk.zoned().is_none() {
+        let message = format!("{}: it has no zones, and the configuration says flash-zones", config.flash.display());
+        return Err(error(io::Error::new(io::ErrorKind::InvalidInput, message)));
+    }
+    check_flash_size(config, disk.size().min(config.flash_size_bytes.unwrap_or(u64::MAX)), unit)?;
     if let Some(expected) = config.flash_size_bytes
+        && disk.zoned().is_none()
         && disk.size() < expected
     {
         let message =
             format!("{}: it has {} bytes, the configuration says {expected}", config.flash.display(), disk.size());
         return Err(error(io::Error::new(io::ErrorKind::InvalidInput, message)));
     }
-    Ok(Arc::new(disk))
+    Ok(disk)
 }
 
-fn check_flash_size(config: &VolumeConfig, found: u64) -> Result<(), VolumeError> {
-    let unit = config.cache.erase_unit_bytes();
+fn check_flash_size(config: &VolumeConfig, found: u64, unit: u64) -> Result<(), VolumeError> {
     let expected = unit * u64::from(Geometry::UNITS_MIN);
     if found >= expected {
         return Ok(());
@@ -80,18 +94,29 @@ fn check_flash_size(config: &VolumeConfig, found: u64) -> Result<(), VolumeError
     Err(VolumeError::FlashTooSmall { volume, path, found, expected, unit })
 }
 
-fn geometry(config: &VolumeConfig, flash_bytes: u64) -> Geometry {
+/// Where a flash has zones, these are its units, and as many are used as fit the size that is given.
+fn geometry(config: &VolumeConfig, flash: &dyn Disk) -> Geometry {
+    if let Some(zoned) = flash.zoned() {
+        let Geometry { units, unit_pages } = zoned.geometry();
+        let most = config.flash_size_bytes.map_or(u64::MAX, |bytes| bytes / (u64::from(unit_pages) * BLOCK));
+        return Geometry { units: units.min(most.try_into().unwrap_or(u32::MAX)), unit_pages };
+    }
     let unit = config.cache.erase_unit_bytes();
-    let bytes = config.flash_size_bytes.unwrap_or(flash_bytes);
+    let bytes = config.flash_size_bytes.unwrap_or(flash.size());
     Geometry { units: u32::try_from(bytes / unit).unwrap_or(u32::MAX), unit_pages: (unit / BLOCK) as u32 }
 }
 
+/// The smallest that there is, where no flash is: nothing is ever placed there.
+pub(super) fn geometry_without_flash(config: &VolumeConfig) -> Geometry {
+    Geometry { units: Geometry::UNITS_MIN, unit_pages: (config.cache.erase_unit_bytes() / BLOCK) as u32 }
+}
+
 /// What a start wants of the cache.
-pub(super) fn wanted(config: &VolumeConfig, flash_bytes: u64, backend: [u8; 16], volume_bytes: u64) -> Wanted {
+pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16], volume_bytes: u64) -> Wanted {
     Wanted {
         pairing: Pairing { backend, is_identified: config.backend_id.is_some(), discards: config.discard_cache },
         new_cache: Uuid::new_v4().into_bytes(),
-        geometry: geometry(config, flash_bytes),
+        geometry: geometry(config, flash),
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
         threads: SCAN_THREADS,

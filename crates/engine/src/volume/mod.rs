@@ -7,6 +7,7 @@
 //! | `detaching.rs` | giving the flash up |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
+//! | `requests.rs` | how requests pass through it |
 //! | `status.rs` | what it says of itself |
 //! | `error.rs` | why it is refused |
 
@@ -17,28 +18,28 @@ mod error;
 mod extents;
 mod guests;
 mod pacer;
+mod requests;
 mod status;
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
-use flashwise_core::cache::Cache;
 use flashwise_core::cache::settings::{self, SettingError};
+use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::format::BLOCK_BYTES;
 
 use crate::attach::stores::side_of;
-use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty};
-use crate::disk::file::FileDisk;
-use crate::disk::health::{Change, Health};
-use crate::disk::identity::{IdentityError, identity};
+use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty, use_without_cache};
+use crate::disk::health::Health;
+use crate::disk::identity::{Identity, IdentityError, identity};
+use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
-use crate::disk::{self, Completed, Completion, Disk, Method, Transfer, Transfers, transfers};
-use crate::engine::{BACKEND, Engine, FLASH, Output, Settings};
+use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
+use crate::engine::{Engine, Settings};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
 use crate::flash::{Progress, cache_tag};
 use crate::latency::Latencies;
@@ -50,28 +51,20 @@ pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 
 use self::config::{cache_config, devices};
-use self::devices::{open_backend, open_flash, refused, tail_note, wanted};
+use self::detaching::engine_without_flash;
+use self::devices::{geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
 use self::extents::overlay;
 use self::pacer::Pacer;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Steps under way above which requests wait before they are planned.
-const STEPS_MAX: usize = 16_384;
 /// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
 const SPARE_FRAMES: u32 = 2048;
-/// Reads that are tried without waiting, at most.
-const NOW_BYTES: u64 = 256 << 10;
 /// A dirty block that is about to be moved and cannot be read is read again this many times, at every [`TICK`].
 const READ_PATIENCE: u8 = 5;
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_secs(1);
 /// Blocks that are asked about under one lock when extents are told.
 const EXTENT_BLOCKS: u64 = 65_536;
-
-thread_local! {
-    /// Lists that are used again by each call, so that requests allocate little.
-    static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
-}
 
 struct Inner {
     engine: Engine,
@@ -100,9 +93,11 @@ pub struct Volume {
     inner: Mutex<Inner>,
     /// Something ended, so that the engine may be idle.
     ended: Condvar,
-    flash: Arc<FileDisk>,
-    backend: Arc<FileDisk>,
-    attachment: Mutex<Attachment>,
+    /// A disk of no bytes for a volume without flash.
+    flash: Arc<dyn Disk>,
+    backend: Arc<dyn Disk>,
+    /// None for a volume without flash.
+    attachment: Mutex<Option<Attachment>>,
     guests: Guests,
     /// Where the backend keeps what it knows of its cache.
     side: Box<dyn BackendSide>,
@@ -114,15 +109,29 @@ pub struct Volume {
 
 /// The devices of a volume, which belong together.
 struct Pair {
-    flash: Arc<FileDisk>,
-    backend: Arc<FileDisk>,
+    flash: Arc<dyn Disk>,
+    backend: Arc<dyn Disk>,
     side: Box<dyn BackendSide>,
-    attachment: Attachment,
+    attachment: Option<Attachment>,
+}
+
+/// What a volume stores its blocks on, and what is known of it.
+pub struct Storage {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// Which one it is.
+    pub identity: Identity,
+    /// Where it keeps what it knows of its cache.
+    pub side: Box<dyn BackendSide>,
+    /// Remarks about it.
+    pub notes: Vec<String>,
 }
 
 /// What is known of the work of opening a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
+    /// Whether there is no flash.
+    pub without_flash: bool,
     /// Whether the flash was formatted.
     pub formatted: bool,
     /// Blocks that the cache came back with.
@@ -143,7 +152,6 @@ impl Volume {
     /// Opens a volume: locks its devices, formats the flash if it is blank, and recovers what it holds. `progress` is told how far that
     /// is.
     pub fn open(config: VolumeConfig, progress: Progress<'_>) -> Result<(Arc<Volume>, Opened), VolumeError> {
-        let mut opened = Opened::default();
         let backend = open_backend(&config)?;
         let volume = || config.name.clone();
         let identity = identity(&backend, config.backend_id.as_deref()).map_err(|error| match error {
@@ -152,13 +160,34 @@ impl Volume {
         })?;
         let side = side_of(backend.clone(), identity.id, &config.state_directory)
             .map_err(|error| VolumeError::Backend { volume: volume(), error })?;
+        let notes = backend.notes().iter().cloned().chain(tail_note(&config, backend.size())).collect();
+        Volume::open_on(config, Storage { disk: backend, identity, side, notes }, progress)
+    }
+
+    /// As [`open`](Self::open), on a backend that was opened; one without a flash where the configuration names none.
+    pub fn open_on(
+        config: VolumeConfig,
+        storage: Storage,
+        progress: Progress<'_>,
+    ) -> Result<(Arc<Volume>, Opened), VolumeError> {
+        let Storage { disk: backend, identity, side, notes } = storage;
+        let without_flash = config.flash.as_os_str().is_empty();
+        let mut opened = Opened { notes, without_flash, ..Opened::default() };
+        let volume = || config.name.clone();
         let refuse = |error| refused(&config, &identity, error);
+        if without_flash {
+            let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
+            use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
+            let engine = engine_without_flash(&config, geometry_without_flash(&config), size_bytes);
+            let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
+            let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment: None }, size_bytes)?;
+            return Ok((volume, opened));
+        }
         let flash = open_flash(&config, || check_empty(&*side, config.discard_cache).map_err(refuse))?;
-        opened.notes.extend([&backend, &flash].into_iter().flat_map(|disk| disk.notes().to_owned()));
-        opened.notes.extend(tail_note(&config, backend.size()));
+        opened.notes.extend(flash.notes().to_owned());
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let started = Instant::now();
-        let wanted = wanted(&config, flash.size(), identity.id, size_bytes);
+        let wanted = wanted(&config, &*flash, identity.id, size_bytes);
         let Attached { attachment, recovered, formatted, crashed, notes } =
             attach(&*flash, &*side, &wanted, progress).map_err(refuse)?;
         opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
@@ -170,7 +199,8 @@ impl Volume {
         opened.dirty_blocks = recovered.log.dirty_blocks();
         opened.lost_blocks = recovered.lost.len() as u64;
         let superblock = attachment.superblock();
-        let cache = Cache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+        let cache =
+            LogCache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(superblock),
             epoch: recovered.epoch,
@@ -178,12 +208,13 @@ impl Volume {
             patience: READ_PATIENCE,
             holds_failed: true,
             pauses: true,
-            discard: config.discard,
+            discard: config.discard || flash.zoned().is_some(),
             spare_frames: SPARE_FRAMES,
             answers_flushes_at_once: config.unsafe_ignore_flushes,
         };
         let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
-        let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment }, size_bytes)?;
+        let pair = Pair { flash, backend, side, attachment: Some(attachment) };
+        let volume = Volume::start(config, engine, pair, size_bytes)?;
         Ok((volume, opened))
     }
 
@@ -193,7 +224,7 @@ impl Volume {
             waiting: VecDeque::new(),
             frozen: false,
             closed: false,
-            state: VolumeState::Ok,
+            state: if pair.attachment.is_none() { VolumeState::Detached } else { VolumeState::Ok },
             failed_requests: 0,
             flash_given_up: false,
             held: Vec::new(),
@@ -266,155 +297,6 @@ impl Volume {
         self.inner.lock().expect("no thread panics with the engine")
     }
 
-    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
-    fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
-        self.dispatch_by(inner, false);
-    }
-
-    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns whether it did.
-    fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
-        let (mut output, mut done) = LISTS.take();
-        let mut waited = false;
-        loop {
-            inner.engine.take_output(&mut output);
-            if !output.held.is_empty() {
-                inner.held.append(&mut output.held);
-                self.look_at_flash();
-            }
-            inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
-            for paused in output.paused.drain(..) {
-                self.pacer.get().expect("set before the volume is used").hold(paused);
-            }
-            // To tell a condition costs a system call even where no one waits for it.
-            let idle = inner.frozen && inner.engine.running() == 0;
-            drop(inner);
-            if idle {
-                self.ended.notify_all();
-            }
-            if !output.answered.is_empty() {
-                self.latencies.record(&output.answered, Volume::now_us());
-                output.answered.clear();
-            }
-            self.perform_now(&mut output.transfers, &mut done);
-            let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
-            if !alone && !output.transfers.is_empty() {
-                self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
-            }
-            for (done, result) in output.answers.drain(..) {
-                done(result);
-            }
-            // What was submitted above is not there any more.
-            let performed = output
-                .transfers
-                .pop()
-                .map(|transfer| Completion { tag: transfer.tag, result: transfer.perform(&*self.flash) });
-            if done.is_empty() && performed.is_none() {
-                break;
-            }
-            inner = self.lock();
-            for tag in done.drain(..) {
-                inner.engine.completed(tag, Ok(()));
-            }
-            waited |= performed.is_some();
-            if let Some(completion) = performed {
-                self.end(&mut inner, &completion);
-            }
-            self.admit_waiting(&mut inner);
-        }
-        LISTS.set((output, done));
-        waited
-    }
-
-    /// Takes those out that could be done at once.
-    fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
-        transfers.retain(|transfer| {
-            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
-            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
-            let now = !slow && transfer.length <= NOW_BYTES && transfer.perform_now(disk);
-            if now {
-                done.push(transfer.tag);
-            }
-            !now
-        });
-    }
-
-    fn completed(&self, batch: &mut Vec<Completion>) {
-        let mut inner = self.lock();
-        batch.drain(..).for_each(|completion| self.end(&mut inner, &completion));
-        self.admit_waiting(&mut inner);
-        self.dispatch(inner);
-    }
-
-    /// Tells the engine of a transfer that ended.
-    fn end(&self, inner: &mut Inner, completion: &Completion) {
-        self.note_health(inner, completion);
-        inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
-    }
-
-    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
-    fn note_health(&self, inner: &mut Inner, completion: &Completion) {
-        let (disk, operation) = inner.engine.transfer_of(completion.tag);
-        let now = Instant::now();
-        let health = &mut inner.health[disk];
-        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
-        match (health.ended(operation, &completion.result, now), &completion.result) {
-            (Some(Change::Failure), Err(error)) => tracing::warn!(volume, device, %error, "a transfer failed"),
-            (Some(Change::Failed), _) => {
-                let reason = health.failure(now).unwrap_or_default();
-                tracing::error!(volume, device, reason, "the device has failed");
-            }
-            (Some(Change::Recovered), _) => tracing::warn!(volume, device, "the device works again"),
-            _ => {}
-        }
-    }
-
-    fn admit_waiting(&self, inner: &mut Inner) {
-        while !inner.frozen && inner.engine.running_for_clients() < STEPS_MAX {
-            let Some((request, done)) = inner.waiting.pop_front() else { break };
-            self.plan(inner, request, done);
-        }
-    }
-
-    /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
-    fn start_request(&self, request: Request, done: Done, may_wait: bool) -> bool {
-        if request.length == 0 && request.operation != Operation::Flush {
-            done(Ok(Vec::new()));
-            return false;
-        }
-        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
-            done(Err(Error::NotSupported));
-            return false;
-        }
-        let mut inner = self.lock();
-        if inner.closed {
-            drop(inner);
-            done(Err(Error::ShuttingDown));
-            return false;
-        }
-        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
-        // those that change what it reads.
-        let reads = request.operation == Operation::Read;
-        let (behind, steps_max) = if reads {
-            (inner.waiting.iter().any(|(waiting, _)| waiting.changes_part_of(&request)), 2 * STEPS_MAX)
-        } else {
-            (!inner.waiting.is_empty(), STEPS_MAX)
-        };
-        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
-            inner.waiting.push_back((request, done));
-            return false;
-        }
-        self.plan(&mut inner, request, done);
-        self.dispatch_by(inner, may_wait)
-    }
-
-    fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
-        let now_us = Volume::now_us();
-        if let Some((recorder, number)) = &inner.recorder {
-            recorder.record(now_us, *number, &request);
-        }
-        inner.engine.submit(request, done, now_us);
-    }
-
     /// Makes durable what was answered; returns when it is.
     pub fn flush(&self) -> Result<(), Error> {
         let (sender, receiver) = mpsc::channel();
@@ -444,7 +326,7 @@ impl Volume {
     }
 
     /// Changes settings of the cache while it runs.
-    pub fn with_cache<T>(&self, change: impl FnOnce(&mut Cache) -> T) -> T {
+    pub fn with_cache<T>(&self, change: impl FnOnce(&mut LogCache) -> T) -> T {
         change(self.lock().engine.cache_mut())
     }
 
@@ -497,13 +379,13 @@ impl Volume {
                 false => Ok(()),
             };
         }
-        self.attachment()
-            .close(&*self.flash, &*self.side, end, may_be_dirty)
+        self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
             .map_err(|error| VolumeError::Flash { volume: volume(), error })
     }
 
-    fn attachment(&self) -> MutexGuard<'_, Attachment> {
-        self.attachment.lock().expect("no thread panics with the attachment")
+    /// Does something to the pair; nothing where there is no flash.
+    fn with_attachment(&self, work: impl FnOnce(&mut Attachment) -> io::Result<()>) -> io::Result<()> {
+        self.attachment.lock().expect("no thread panics with the attachment").as_mut().map_or(Ok(()), work)
     }
 
     /// Makes it known on both sides that data may become newer than the backend's; before the mode is changed to one in which it does.
@@ -511,7 +393,7 @@ impl Volume {
         if self.lock().state.is_without_flash() {
             return Ok(());
         }
-        let allowed = self.attachment().allow_dirty(&*self.flash, &*self.side);
+        let allowed = self.with_attachment(|attachment| attachment.allow_dirty(&*self.flash, &*self.side));
         allowed.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })
     }
 
@@ -556,7 +438,8 @@ impl Volume {
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
         let attached = !self.lock().state.is_without_flash();
-        let written = if attached { self.attachment().set_volume_bytes(&*self.flash, size_bytes) } else { Ok(()) };
+        let set = |attachment: &mut Attachment| attachment.set_volume_bytes(&*self.flash, size_bytes);
+        let written = if attached { self.with_attachment(set) } else { Ok(()) };
         written.map_err(|error| VolumeError::Flash { volume: self.config.name.clone(), error })?;
         self.size_bytes.store(size_bytes, Ordering::Release);
         Ok(size_bytes)
@@ -569,7 +452,11 @@ impl Export for Volume {
     }
 
     fn description(&self) -> String {
-        format!("{} behind {}", self.config.backend.display(), self.config.flash.display())
+        let backend = self.config.backend.display();
+        match &self.config.flash {
+            none if none.as_os_str().is_empty() => backend.to_string(),
+            flash => format!("{backend} behind {}", flash.display()),
+        }
     }
 
     fn enter(&self, client: Client) -> Arc<Guest> {
@@ -596,11 +483,6 @@ impl Export for Volume {
         let stored = self.backend.extents(offset, length, extents_max).map_err(|_| Error::Io)?;
         Ok(overlay(offset, &stored, &newer, extents_max))
     }
-}
-
-/// Whether one read of the flash is all there is to do.
-fn is_flash_read(transfers: &[Transfer]) -> bool {
-    matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
 }
 
 /// What is due once in a while, and whenever someone asks to look at the flash.

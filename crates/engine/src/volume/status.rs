@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use flashwise_core::cache::Cache;
 use flashwise_core::filter::listed;
 
 use super::{BLOCK, Inner, Volume};
@@ -16,6 +17,7 @@ impl Volume {
         let (engine, cache) = (&inner.engine, inner.engine.cache());
         let (figures, faults, log, config) = (cache.figures(), engine.faults(), cache.log(), cache.config());
         let (state, state_reason) = state(&inner);
+        let has_flash = !self.config.flash.as_os_str().is_empty();
         let mut status = VolumeStatus {
             name: self.config.name.clone(),
             size_bytes: self.size(),
@@ -54,9 +56,9 @@ impl Volume {
             filtered_blocks: figures.filtered_blocks,
             bypassed_blocks: cache.counters().bypasses(),
             flushes: figures.flushes,
-            flash_bytes: u64::from(config.geometry.pages()) * BLOCK,
-            capacity_blocks: config.capacity_blocks() as u64,
-            flash_room_blocks: config.data_pages(),
+            flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },
+            capacity_blocks: if has_flash { config.capacity_blocks() as u64 } else { 0 },
+            flash_room_blocks: if has_flash { config.data_pages() } else { 0 },
             cached_blocks: log.len() as u64,
             dirty_blocks: log.dirty_blocks(),
             dirty_bytes: cache.blocks_to_write_back() * BLOCK,

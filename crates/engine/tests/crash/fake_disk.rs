@@ -3,12 +3,14 @@
 //! Pages are shared between forks, so that a power failure costs what changed and not the size of the disk.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::format::{BLOCK_BYTES, Page};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Page};
 use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::zoned::ZonedFlash;
 
+use crate::fake_zones::{FakeZonedDevice, FakeZones};
 use crate::random::Random;
 
 /// What a power failure leaves of the writes that were not flushed.
@@ -46,22 +48,25 @@ pub const CORRUPTIONS: [Corruption; 4] =
 pub type Filter = Arc<Mutex<dyn FnMut(&mut Page) + Send>>;
 
 #[derive(Clone)]
-struct Inner {
+pub struct Inner {
     sector: usize,
     stable: Vec<Arc<Page>>,
-    visible: Vec<Arc<Page>>,
+    pub visible: Vec<Arc<Page>>,
     /// What was visible before the last write.
     before: Vec<Arc<Page>>,
     /// By page: what was written to it since the last flush, with the number of the write.
     volatile: BTreeMap<usize, Vec<(u64, Arc<Page>)>>,
-    writes: u64,
-    filter: Option<Filter>,
+    /// Where it has zones, these know what is volatile.
+    pub zones: Option<FakeZones>,
+    pub writes: u64,
+    pub filter: Option<Filter>,
     /// Operations that still succeed.
     lives: u64,
 }
 
 pub struct FakeDisk {
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
+    zoned: Option<ZonedFlash>,
 }
 
 impl FakeDisk {
@@ -74,15 +79,57 @@ impl FakeDisk {
             visible: vec![zero.clone(); pages],
             before: vec![zero; pages],
             volatile: BTreeMap::new(),
+            zones: None,
             writes: 0,
             filter: None,
             lives: u64::MAX,
         };
-        FakeDisk { inner: Mutex::new(inner) }
+        FakeDisk::of(inner)
+    }
+
+    /// A new disk whose units are zones.
+    pub fn zoned(geometry: Geometry) -> FakeDisk {
+        let pages = geometry.unit_pages as usize;
+        let disk = FakeDisk::new((geometry.units as usize + 1) * pages, 512);
+        let zones = Some(FakeZones::new(geometry.units, pages));
+        FakeDisk::of(Inner { zones, ..disk.inner.lock().unwrap().clone() })
+    }
+
+    fn of(inner: Inner) -> FakeDisk {
+        let is_zoned = inner.zones.is_some();
+        let inner = Arc::new(Mutex::new(inner));
+        let zoned = is_zoned.then(|| ZonedFlash::new(Box::new(FakeZonedDevice { inner: inner.clone() })).unwrap());
+        FakeDisk { inner, zoned }
     }
 
     pub fn fork(&self) -> FakeDisk {
-        FakeDisk { inner: Mutex::new(self.inner.lock().unwrap().clone()) }
+        FakeDisk::of(self.inner.lock().unwrap().clone())
+    }
+
+    /// Operations that a zoned device refused.
+    pub fn refusals(&self) -> u64 {
+        self.inner.lock().unwrap().zones.as_ref().map_or(0, |zones| zones.refusals)
+    }
+
+    /// The pages of the superblock's copies; of zones, those that were written last, older first.
+    pub fn superblock_pages(&self) -> Vec<usize> {
+        self.inner.lock().unwrap().zones.as_ref().map_or(vec![0, 1], FakeZones::superblock_pages)
+    }
+
+    /// Nothing of a cache is there any more.
+    pub fn blank(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        if let Some(zones) = &mut inner.zones {
+            zones.blank();
+        }
+        let pages = inner.visible.len();
+        drop(inner);
+        (0..pages).for_each(|page| self.set_page(page, [0; BLOCK_BYTES]));
+        self.look_again();
+    }
+
+    fn look_again(&self) {
+        self.zoned.iter().for_each(|zoned| zoned.look_again().unwrap());
     }
 
     pub fn set_filter(&self, filter: Filter) {
@@ -110,21 +157,22 @@ impl FakeDisk {
     }
 
     pub fn sync_until(&self, write: u64) {
-        let inner = &mut *self.inner.lock().unwrap();
-        inner.volatile.retain(|&page, versions| {
-            if let Some(covered) = versions.iter().rposition(|(number, _)| *number <= write) {
-                inner.stable[page] = versions[covered].1.clone();
-                versions.drain(..=covered);
-            }
-            !versions.is_empty()
-        });
+        self.inner.lock().unwrap().sync_until(write);
     }
 
     /// The power fails: what is visible from now on is what was kept.
     pub fn crash(&self, loss: Loss, random: &mut Random) {
+        self.lose(loss, random);
+        self.look_again();
+    }
+
+    fn lose(&self, loss: Loss, random: &mut Random) {
         let inner = &mut *self.inner.lock().unwrap();
         if matches!(loss, Loss::Process) {
             return;
+        }
+        if let Some(zones) = &mut inner.zones {
+            zones.crash(loss, random, &mut inner.stable);
         }
         let mut kept_writes: BTreeMap<u64, bool> = BTreeMap::new();
         for (page, versions) in std::mem::take(&mut inner.volatile) {
@@ -194,7 +242,28 @@ impl FakeDisk {
 }
 
 impl Inner {
-    fn operate(&mut self, end: u64) -> io::Result<()> {
+    pub fn sync_until(&mut self, write: u64) {
+        if let Some(zones) = &mut self.zones {
+            zones.sync_until(write, &mut self.stable);
+        }
+        self.volatile.retain(|&page, versions| {
+            if let Some(covered) = versions.iter().rposition(|(number, _)| *number <= write) {
+                self.stable[page] = versions[covered].1.clone();
+                versions.drain(..=covered);
+            }
+            !versions.is_empty()
+        });
+    }
+
+    /// Remembers what is visible of a zone before it is written.
+    pub fn keep_before(&mut self, zone: u32, offset: u64, length: usize) {
+        let first = self.zones.as_ref().map_or(0, |zones| zones.first_page(zone));
+        let first = first + offset as usize / BLOCK_BYTES;
+        let pages = first..first + length.div_ceil(BLOCK_BYTES);
+        self.before[pages.clone()].clone_from_slice(&self.visible[pages]);
+    }
+
+    pub fn operate(&mut self, end: u64) -> io::Result<()> {
         if end > (self.visible.len() * BLOCK_BYTES) as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -208,10 +277,20 @@ impl Inner {
 
 impl Disk for FakeDisk {
     fn size(&self) -> u64 {
-        (self.inner.lock().unwrap().visible.len() * BLOCK_BYTES) as u64
+        match &self.zoned {
+            Some(zoned) => zoned.size(),
+            None => (self.inner.lock().unwrap().visible.len() * BLOCK_BYTES) as u64,
+        }
+    }
+
+    fn zoned(&self) -> Option<&ZonedFlash> {
+        self.zoned.as_ref()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        if let Some(zoned) = &self.zoned {
+            return zoned.read_at(buffer, offset);
+        }
         let inner = &mut *self.inner.lock().unwrap();
         inner.operate(offset + buffer.len() as u64)?;
         let first = offset as usize / BLOCK_BYTES;
@@ -222,6 +301,9 @@ impl Disk for FakeDisk {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        if let Some(zoned) = &self.zoned {
+            return zoned.write_at(buffer, offset);
+        }
         let inner = &mut *self.inner.lock().unwrap();
         inner.operate(offset + buffer.len() as u64)?;
         inner.writes += 1;
@@ -243,12 +325,24 @@ impl Disk for FakeDisk {
         Ok(())
     }
 
+    /// Zones take a segment as one write.
+    fn write_vectored_at(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        if let Some(zoned) = &self.zoned {
+            return zoned.write_vectored_at(buffers, offset);
+        }
+        buffers.iter().try_fold(offset, |at, buffer| self.write_at(buffer, at).map(|()| at + buffer.len() as u64))?;
+        Ok(())
+    }
+
     fn zero(&self, offset: u64, length: u64, _may_punch_holes: bool) -> io::Result<()> {
         self.write_at(&vec![0; length as usize], offset)
     }
 
     /// The worst that a device may do: what was discarded reads as noise.
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        if let Some(zoned) = &self.zoned {
+            return zoned.discard(offset, length);
+        }
         self.write_at(&vec![0xDB; length as usize], offset)
     }
 }

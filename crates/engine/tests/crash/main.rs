@@ -7,6 +7,7 @@
 
 mod fake_disk;
 mod fake_side;
+mod fake_zones;
 mod faults;
 mod images;
 mod model;
@@ -137,7 +138,8 @@ fn admission_rules_refuse_and_decide_in_random_workloads() {
 fn find(planted: Planted, seeds: std::ops::Range<u64>) -> Result<String, u64> {
     let points = AtomicU64::new(0);
     for seed in seeds {
-        let setup = Setup { planted: Some(planted), ..Setup::random(&mut Random(seed)) };
+        let mut setup = Setup { planted: Some(planted), ..Setup::random(&mut Random(seed)) };
+        setup.zoned |= planted == Planted::UnsaidSkips;
         let run = std::panic::AssertUnwindSafe(|| run(setup, seed, 600, 2, &points));
         if let Err(found) = std::panic::catch_unwind(run).unwrap_or_else(|_| Err("a panic".to_owned())) {
             let found = found.rsplit_once("after ").map_or("", |(_, found)| found);
@@ -171,6 +173,7 @@ fn planted_bugs_are_found() {
         Planted::ResetEarly,
         Planted::IgnoreChecksums,
         Planted::AnswerFlushesAtOnce,
+        Planted::UnsaidSkips,
     ];
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {

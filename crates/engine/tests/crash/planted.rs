@@ -57,6 +57,8 @@ pub enum Planted {
     SkipCountingOnFlash,
     /// The backend's side does not note orderly ends.
     SkipClosing,
+    /// Where pages of a zone are skipped, it is not said.
+    UnsaidSkips,
     /// No footer is a witness.
     SkipWitness,
     /// Of two whole copies of the superblock the older one holds.
@@ -154,6 +156,15 @@ pub fn uncounted_filter() -> Filter {
     }))
 }
 
+/// Segments that do not say what they skip.
+pub fn unsaid_filter() -> Filter {
+    Arc::new(Mutex::new(|page: &mut Page| {
+        if let Ok(MetadataPage { header, records }) = decode_metadata(Role::Segment, page) {
+            encode_metadata(Role::Segment, &Header { skipped: 0, ..header }, &records, page);
+        }
+    }))
+}
+
 /// Footers that vouch for nothing.
 pub fn witness_filter() -> Filter {
     Arc::new(Mutex::new(|page: &mut Page| {
@@ -165,9 +176,11 @@ pub fn witness_filter() -> Filter {
 
 /// Puts the older copy of the superblock in the place of the newest, as if that were not looked at.
 pub fn trust_older(flash: &FakeDisk) {
-    let copies = [0, 1].map(|page| Superblock::decode(&flash.page(page)).map_or(0, |superblock| superblock.generation));
-    let newest = usize::from(copies[1] > copies[0]);
-    flash.set_page(newest, flash.page(1 - newest));
+    let generation =
+        |page: &usize| Superblock::decode(&flash.page(*page)).map_or(0, |superblock| superblock.generation);
+    let mut copies = flash.superblock_pages();
+    copies.sort_by_key(generation);
+    flash.set_page(copies[1], flash.page(copies[0]));
 }
 
 /// All metadata pages of the log that are durable, newest sequence first.

@@ -74,7 +74,8 @@ fn left_behind(seed: u64, in_order: bool) -> (Setup, Devices, Model) {
 
 /// All pages of the log that matter, and the superblock.
 fn pages(setup: &Setup, devices: &Devices) -> Vec<(usize, Holds)> {
-    let mut pages = vec![(0, Holds::Superblock), (1, Holds::Superblock)];
+    let superblocks = devices.disks[FLASH].superblock_pages();
+    let mut pages: Vec<_> = superblocks.into_iter().map(|page| (page, Holds::Superblock)).collect();
     for (page, role, metadata) in metadata(&devices.disks[FLASH], setup.geometry.pages() as usize) {
         pages.push((page, if role == Role::Segment { Holds::Header } else { Holds::Footer }));
         if role == Role::Segment {

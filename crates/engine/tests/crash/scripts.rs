@@ -139,6 +139,7 @@ pub fn setups(mode: Mode) -> Vec<Setup> {
         policy: "lru",
         admission: "none",
         regions: Regions { blocks: 8, sure_after_us: 100_000, unsure_max: 2 },
+        zoned: false,
         ..Setup::random(&mut Random(1))
     };
     let small = Geometry { units: 11, unit_pages: 16 };
@@ -149,6 +150,7 @@ pub fn setups(mode: Mode) -> Vec<Setup> {
             write_buffer_blocks: 16,
             read_buffer_blocks: 8,
             depth: 4,
+            zoned: true,
             ..setup.clone()
         },
         Setup {

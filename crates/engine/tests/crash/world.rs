@@ -1,175 +1,33 @@
 //! A volume on fake disks: requests, transfers in any order, faults and power failures, all from one seed.
 
+mod setup;
+mod transfers;
+mod verify;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::admission::Admission;
-use flashwise_core::cache::{Cache, Config, CopyForward, Mode, Regions, admission};
+use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Geometry, Header, MetadataPage, Role, decode_metadata};
-use flashwise_core::policy::{self, Spec};
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::policy::Spec;
 use flashwise_engine::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
-use flashwise_engine::export::{Error, Operation, Request};
+use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::flash::cache_tag;
 
-use crate::fake_disk::{CORRUPTIONS, Corruption, FakeDisk, Loss};
+use crate::fake_disk::{FakeDisk, Loss};
 use crate::fake_side::{FakeRecord, FakeSide};
 use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
 use crate::planted::{
-    Planted, Stays, distort, drop_dirty_filter, forget_filter, metadata, region_filter, stays_filter, uncounted_filter,
-    witness_filter,
+    Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
+    unsaid_filter, witness_filter,
 };
 use crate::random::Random;
 
-pub const VOLUME_BLOCKS: usize = 120;
-
-/// A policy that a live cache can have.
-pub fn pick_policy(random: &mut Random) -> &'static str {
-    let names: Vec<_> = policy::online().map(|info| info.name).collect();
-    random.pick(&names)
-}
-
-/// Admission rules, half of them none; those that adapt decide often.
-pub const ADMISSIONS: [&str; 12] = [
-    "none",
-    "none",
-    "none",
-    "none",
-    "none",
-    "none",
-    "size:max=8KiB",
-    "probability:p=0.3",
-    "hotness:min=2",
-    "adaptive:kind=probability,shadows=3,timeframe=50ms,target=1h,sampling=1",
-    "adaptive:kind=size,shadows=3,timeframe=50ms,target=1h,sampling=1",
-    "auto:policies=lru+larc+s3-fifo,timeframe=50ms,sampling=1",
-];
-
-/// Kinds of transfers that can fail apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    Read,
-    Write,
-    Sync,
-}
-
-pub const CLASSES: [Class; 3] = [Class::Read, Class::Write, Class::Sync];
-
-fn class(operation: DiskOperation) -> Class {
-    match operation {
-        DiskOperation::Read => Class::Read,
-        DiskOperation::Sync => Class::Sync,
-        _ => Class::Write,
-    }
-}
-
-/// What a fault does to a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// It fails; a write may have happened.
-    Fail,
-    /// It does not end while the faults last.
-    Stall,
-    /// A page that is read is not what was written; `lasting`: never again.
-    Corrupt { how: Corruption, lasting: bool },
-}
-
-/// Some transfers of one kind on one disk, counted from 0, go wrong: one in `odds`.
-#[derive(Clone, Debug)]
-pub struct Fault {
-    pub disk: usize,
-    pub class: Class,
-    pub transfers: std::ops::Range<u64>,
-    pub odds: u64,
-    pub effect: Effect,
-}
-
-/// How a world is made; everything else follows from the seed.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    pub geometry: Geometry,
-    pub segment_blocks: u32,
-    pub policy: &'static str,
-    pub admission: &'static str,
-    pub mode: Mode,
-    pub read_buffer_blocks: u32,
-    pub write_buffer_blocks: u32,
-    pub sequential_blocks: u32,
-    pub copy_forward: CopyForward,
-    /// Of how many requests one is of a client whom the I/O filter denies the flash, and one of a client to whom it allows it always.
-    pub filtered_odds: u64,
-    pub depth: usize,
-    pub spare_frames: u32,
-    pub regions: Regions,
-    pub planted: Option<Planted>,
-    pub faults: Vec<Fault>,
-    /// Tries after the first.
-    pub retries: u8,
-}
-
-impl Setup {
-    pub fn random(random: &mut Random) -> Setup {
-        let modes = [Mode::WriteBack, Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround];
-        let unit_pages = random.pick(&[16, 16, 20, 32, 64]);
-        Setup {
-            geometry: Geometry { units: 11 + random.below(3) as u32, unit_pages },
-            segment_blocks: random.pick(&[1, 2, 3, 5, 252]),
-            policy: pick_policy(random),
-            admission: random.pick(&ADMISSIONS),
-            mode: random.pick(&modes),
-            read_buffer_blocks: random.pick(&[0, 8, 24]),
-            write_buffer_blocks: random.pick(&[0, 16, 40]),
-            sequential_blocks: random.pick(&[0, 0, 12]),
-            copy_forward: random.pick(&[
-                CopyForward::Used,
-                CopyForward::Used,
-                CopyForward::All,
-                CopyForward::Young(0.5),
-                CopyForward::None,
-            ]),
-            filtered_odds: random.pick(&[4, 12, u64::MAX]),
-            depth: random.pick(&[1, 4, 12]),
-            spare_frames: random.pick(&[0, 2, 64]),
-            regions: Regions {
-                blocks: random.pick(&[4, 8, 8, 40, 4096]),
-                sure_after_us: random.pick(&[5_000, 40_000, 400_000]),
-                unsure_max: random.pick(&[1, 3, 1024]),
-            },
-            planted: None,
-            faults: Vec::new(),
-            retries: 0,
-        }
-    }
-
-    pub fn admission(&self, rule: &str) -> Option<Admission> {
-        if rule == "none" {
-            return None;
-        }
-        let bytes = (VOLUME_BLOCKS * BLOCK_BYTES) as u64;
-        Some(admission(rule.parse().unwrap(), &flashwise_device::paper(), &self.geometry, bytes))
-    }
-
-    fn config(&self) -> Config {
-        Config {
-            segment_blocks: self.segment_blocks,
-            admission: self.admission(self.admission),
-            mode: self.mode,
-            read_buffer_blocks: self.read_buffer_blocks,
-            write_buffer_blocks: self.write_buffer_blocks,
-            dirty_high: 0.3,
-            dirty_low: 0.2,
-            dirty_age_us: 400_000,
-            commit_age_us: 200_000,
-            sequential_blocks: self.sequential_blocks,
-            copy_forward: self.copy_forward,
-            regions: self.regions,
-            ..Config::new(self.geometry, Spec::parse(self.policy).unwrap())
-        }
-    }
-}
+pub use setup::{ADMISSIONS, CLASSES, Class, Effect, Fault, Setup, VOLUME_BLOCKS, pick_policy, random_corruption};
 
 struct InFlight {
     transfer: Transfer,
@@ -255,7 +113,10 @@ pub fn no_crash(_: &World) -> Outcome<()> {
 
 impl World {
     pub fn new(setup: Setup, seed: u64) -> World {
-        let flash = FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES);
+        let flash = match setup.zoned {
+            true => FakeDisk::zoned(setup.geometry),
+            false => FakeDisk::new(setup.geometry.pages() as usize, SECTOR_BYTES),
+        };
         // What goes past the cache is as whole as the backend makes it: it writes blocks whole.
         let backend = FakeDisk::new(VOLUME_BLOCKS, BLOCK_BYTES);
         let planted = |bug: Planted| setup.planted == Some(bug);
@@ -273,6 +134,7 @@ impl World {
             Some(Planted::DropDirty) => flash.set_filter(drop_dirty_filter()),
             Some(Planted::SkipCountingOnFlash) => flash.set_filter(uncounted_filter()),
             Some(Planted::SkipWitness) => flash.set_filter(witness_filter()),
+            Some(Planted::UnsaidSkips) => flash.set_filter(unsaid_filter()),
             _ => {}
         }
         let model = Model::new(VOLUME_BLOCKS, !setup.faults.is_empty());
@@ -289,7 +151,7 @@ impl World {
             disks[FLASH].set_filter(stays_filter(stays.clone()));
         }
         let epoch = if setup.planted == Some(Planted::SameEpoch) { 1 } else { recovered.epoch };
-        let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
+        let cache = LogCache::new(setup.config(), recovered.log, recovered.lost);
         let settings = Settings {
             cache: cache_tag(attachment.superblock()),
             epoch,
@@ -550,97 +412,14 @@ impl World {
     }
 
     fn check(&self) -> Outcome<()> {
+        let refusals = self.disks[FLASH].refusals();
+        // Where transfers fail that took place, what is written again is refused.
+        if refusals > 0 && self.setup.faults.is_empty() {
+            return Err(format!("a zoned device refuses {refusals} operations"));
+        }
         match self.violations.lock().unwrap().first() {
             Some(violation) => Err(violation.clone()),
             None => Ok(()),
-        }
-    }
-
-    /// The effect of the faults on the transfer that is about to take place.
-    fn effect(&mut self, transfer: &Transfer) -> Option<Effect> {
-        let class = class(transfer.operation);
-        let number = self.seen[transfer.disk][class as usize];
-        self.seen[transfer.disk][class as usize] += 1;
-        let random = &mut self.random;
-        self.setup
-            .faults
-            .iter()
-            .filter(|fault| (fault.disk, fault.class) == (transfer.disk, class) && fault.transfers.contains(&number))
-            .find(|fault| random.chance(fault.odds))
-            .map(|fault| fault.effect)
-    }
-
-    pub fn complete_one(&mut self) {
-        let mut at = self.random.below(self.in_flight.len() as u64) as usize;
-        while self.in_flight[at].stalled {
-            at = (at + 1) % self.in_flight.len();
-        }
-        let mut taken = self.in_flight.swap_remove(at);
-        let effect = self.effect(&taken.transfer);
-        if effect == Some(Effect::Stall) {
-            taken.stalled = true;
-            self.in_flight.push(taken);
-            return;
-        }
-        self.operations += 1;
-        let InFlight { transfer, writes, .. } = taken;
-        let mut ok = effect != Some(Effect::Fail);
-        if ok || (class(transfer.operation) == Class::Write && self.random.chance(2)) {
-            ok &= self.perform(&transfer, writes, effect).is_ok();
-        }
-        if !self.late.is_empty() && self.random.chance(4) {
-            let (disk, writes) = self.late.remove(0);
-            self.disks[disk].sync_until(writes);
-        }
-        self.engine.completed(transfer.tag, if ok { Ok(()) } else { Err(Error::Io) });
-        self.collect();
-    }
-
-    fn perform(&mut self, transfer: &Transfer, writes: u64, effect: Option<Effect>) -> std::io::Result<()> {
-        let disk = &self.disks[transfer.disk];
-        let first = (transfer.offset / BLOCK_BYTES as u64) as usize;
-        match (transfer.operation, effect) {
-            (DiskOperation::Sync, _) => {
-                if !self.is_skipped(transfer.disk) {
-                    self.disks[transfer.disk].sync_until(writes);
-                }
-            }
-            (DiskOperation::Read, Some(Effect::Corrupt { how, lasting })) => {
-                let page = first + self.random.below(transfer.length / BLOCK_BYTES as u64) as usize;
-                let bytes = disk.corrupted(page, how, &mut self.random);
-                if lasting && is_vouched_for(disk, self.setup.geometry, page) {
-                    disk.set_page(page, bytes);
-                    transfer.perform(disk)?;
-                } else {
-                    let right = disk.show_page(page, bytes);
-                    transfer.perform(disk)?;
-                    disk.show_page(page, right);
-                }
-            }
-            _ => transfer.perform(disk)?,
-        }
-        if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write)
-            && let Ok(metadata) = decode_metadata(Role::Segment, &self.disks[FLASH].page(first))
-        {
-            self.tails.0 = metadata.header.tail;
-        }
-        Ok(())
-    }
-
-    /// Whether a planted bug leaves out the flush that is due.
-    fn is_skipped(&mut self, disk: usize) -> bool {
-        let number = self.seen[disk][Class::Sync as usize];
-        let moved = disk == FLASH && self.tails.0 > self.tails.1;
-        if disk == FLASH {
-            self.tails.1 = self.tails.0;
-        }
-        match self.setup.planted {
-            Some(Planted::SkipFlashFlushes) => disk == FLASH,
-            Some(Planted::SkipBackendFlushes) => disk != FLASH,
-            Some(Planted::SkipOneFlashFlush(skipped)) => disk == FLASH && number == skipped,
-            Some(Planted::SkipOneBackendFlush(skipped)) => disk != FLASH && number == skipped,
-            Some(Planted::ResetEarly) => moved,
-            _ => false,
         }
     }
 
@@ -732,152 +511,6 @@ impl World {
         world.killed = killed;
         Ok(world)
     }
-
-    /// Reads every block; `None` where that failed.
-    fn read_all(&mut self) -> Outcome<Vec<Option<Content>>> {
-        let found: Arc<Mutex<Vec<Option<Content>>>> = Arc::new(Mutex::new(vec![None; VOLUME_BLOCKS]));
-        self.read_into(&found, 0, VOLUME_BLOCKS);
-        self.settle()?;
-        if found.lock().unwrap()[0].is_none() {
-            (0..VOLUME_BLOCKS).for_each(|block| self.read_into(&found, block, 1));
-            self.settle()?;
-        }
-        Ok(std::mem::take(&mut *found.lock().unwrap()))
-    }
-
-    fn read_into(&mut self, found: &Arc<Mutex<Vec<Option<Content>>>>, first: usize, count: usize) {
-        let found = found.clone();
-        let done = move |result: Result<Vec<u8>, _>| {
-            let Ok(bytes) = result else { return };
-            for (bytes, found) in bytes.chunks(BLOCK_BYTES).zip(&mut found.lock().unwrap()[first..]) {
-                *found = Some(decode(bytes).try_into().unwrap());
-            }
-        };
-        let request = Request {
-            operation: Operation::Read,
-            offset: (first * BLOCK_BYTES) as u64,
-            length: (count * BLOCK_BYTES) as u64,
-            force_unit_access: false,
-            data: Vec::new(),
-            caching: Default::default(),
-        };
-        self.engine.submit(request, Box::new(done), self.now_us);
-        self.collect();
-    }
-
-    /// The blocks that the cache says are lost.
-    pub fn lost(&self) -> BTreeSet<usize> {
-        self.engine.cache().lost_blocks().into_iter().map(|block| block as usize).collect()
-    }
-
-    /// Reads every block after a crash; from then on each is what it was found to be.
-    pub fn verify_recovered(&mut self) -> Outcome<()> {
-        let found = self.read_all()?;
-        let lost = self.lost();
-        let mut model = self.model.lock().unwrap();
-        for (block, content) in found.into_iter().enumerate() {
-            match content {
-                Some(content) => model.settled(block, &content, self.killed)?,
-                None => model.read_lost(block, lost.contains(&block))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads every block while nothing fails any more.
-    pub fn verify_readable(&mut self) -> Outcome<()> {
-        let found = self.read_all()?;
-        let lost = self.lost();
-        let mut model = self.model.lock().unwrap();
-        for (block, content) in found.into_iter().enumerate() {
-            match content {
-                Some(content) => {
-                    let earliest = model.earliest(block);
-                    model.read(block, earliest, &content, 0..SECTORS)?;
-                }
-                None => model.read_lost(block, lost.contains(&block))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// The devices work again: what can be read is right, what was lost is listed, and heals by being written.
-    pub fn verify_after_faults(&mut self) -> Outcome<()> {
-        self.setup.faults.clear();
-        self.in_flight.iter_mut().for_each(|transfer| transfer.stalled = false);
-        self.settle()?;
-        self.now_us += 10_000_000;
-        self.engine.tick(self.now_us);
-        self.collect();
-        self.settle()?;
-        self.verify_readable()?;
-        if !self.engine.cache().has_flash_failed() {
-            // Background work may find more that cannot be read; the first flush may report a failure from before.
-            for round in 0..5 {
-                let lost = self.lost();
-                if round == 4 && !lost.is_empty() {
-                    return Err(format!("blocks {lost:?} stay lost after they were written"));
-                }
-                for block in lost {
-                    self.submit(Operation::Write, block * BLOCK_BYTES, BLOCK_BYTES, false);
-                }
-                self.submit(Operation::Flush, 0, 0, false);
-                self.settle()?;
-            }
-            self.model.lock().unwrap().set_faults(false);
-            self.verify_readable()?;
-            // A device that lost something may show it again.
-            self.model.lock().unwrap().set_faults(true);
-        }
-        Ok(())
-    }
-
-    fn destage(&mut self, start: impl Fn(&mut Engine, u64)) -> Outcome<()> {
-        for _ in 0..3 {
-            self.now_us += 2_000_000;
-            start(&mut self.engine, self.now_us);
-            self.collect();
-            self.settle()?;
-        }
-        Ok(())
-    }
-
-    /// Writes everything back; then the backend alone must be whole, but for what was lost.
-    pub fn verify_detached(&mut self) -> Outcome<()> {
-        self.destage(Engine::destage_all)?;
-        if self.engine.cache().has_flash_failed() {
-            // Until it is known that the flash is detached, starting again must do no harm.
-            let mut random = Random(self.random.next());
-            let mut again = self.crashed(&mut random)?;
-            again.verify_recovered()?;
-            again.verify_detached().map_err(|error| format!("after a restart: {error}"))?;
-            if !self.lost().is_empty() {
-                // What the flash still has of lost blocks is better than nothing: it is not detached.
-                return self.model.lock().unwrap().lost_are_allowed(&self.lost());
-            }
-            // The server goes on under this condition, too.
-            let due = self.engine.cache().durable_dirty_blocks();
-            if due > 0 {
-                return Err(format!("{due} blocks that the flash holds are not written back"));
-            }
-            let side = FakeSide { record: &self.record, backend: &self.disks[BACKEND], flash: &self.disks[FLASH] };
-            self.attachment.detach(&self.disks[FLASH], &side).unwrap();
-            self.destage(Engine::destage_rest)?;
-        }
-        let lost = self.lost();
-        let cache = self.engine.cache();
-        let dirty = cache.log().dirty_blocks();
-        if dirty > lost.len() as u64 || cache.buffered_blocks() > 0 {
-            return Err(format!("{dirty} blocks stay dirty, {} in memory", cache.buffered_blocks()));
-        }
-        let mut model = self.model.lock().unwrap();
-        for block in (0..VOLUME_BLOCKS).filter(|block| !lost.contains(block)) {
-            let content: Content = decode(&self.disks[1].page(block)).try_into().unwrap();
-            let earliest = model.earliest(block);
-            model.read(block, earliest, &content, 0..SECTORS).map_err(|error| format!("after detaching: {error}"))?;
-        }
-        model.lost_are_allowed(&lost)
-    }
 }
 
 fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]) -> Outcome<()> {
@@ -895,28 +528,4 @@ fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]
         model.read(block, earliest, &content, sectors)?;
     }
     Ok(())
-}
-
-/// Whether something that was written later says that the page was durable. The last segment alone has no such witness: damage
-/// to it looks like a write that was interrupted.
-fn is_vouched_for(flash: &FakeDisk, geometry: Geometry, page: usize) -> bool {
-    let all = metadata(flash, geometry.pages() as usize);
-    let newest = all.first().map_or(0, |(.., metadata)| metadata.header.sequence);
-    let crc = crc32c::crc32c(&flash.stable_page(page));
-    let holds = |metadata: &MetadataPage| {
-        metadata
-            .records
-            .iter()
-            .any(|record| record.slot as usize == page && record.crc == crc && record.kind.has_data())
-    };
-    let Some((.., owner)) = all.iter().find(|(.., metadata)| holds(metadata)) else { return false };
-    let reaches = |header: &Header| {
-        header.sequence == newest && header.durable_end as usize > page % geometry.unit_pages as usize
-    };
-    owner.header.sequence < newest || all.iter().any(|(.., metadata)| reaches(&metadata.header))
-}
-
-/// A random fault of a read of the flash.
-pub fn random_corruption(random: &mut Random) -> Effect {
-    Effect::Corrupt { how: random.pick(&CORRUPTIONS), lasting: random.chance(2) }
 }

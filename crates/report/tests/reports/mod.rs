@@ -66,7 +66,7 @@ pub fn section(path: &Path, runs: &Runs) -> Section {
     let results = simulate(&traces, cases, counting(runs), &Silent).unwrap();
     let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
     let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
-    Section { info: Info::of(&traces[0]), reuse, rows }
+    Section { info: Info::of(&traces[0]), reuse, rows, checks: None }
 }
 
 /// A report of wear over traces of these names and numbers of requests, once with each over-provisioning.
@@ -107,7 +107,7 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);
         info.trace = (*name).to_owned();
-        Section { info, reuse, rows }
+        Section { info, reuse, rows, checks: None }
     };
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
@@ -170,7 +170,7 @@ pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: 
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);
         info.trace = (*name).to_owned();
-        Section { info, reuse, rows }
+        Section { info, reuse, rows, checks: None }
     };
     Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
 }

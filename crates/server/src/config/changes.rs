@@ -42,8 +42,23 @@ impl ServerConfig {
                 _ => found.push(format!("[[volume]] '{name}'")),
             }
         }
+        let names: BTreeSet<&str> =
+            self.pools.iter().chain(&newer.pools).map(|pool| pool.cache.name.as_str()).collect();
+        for name in names {
+            match (pool(old, self, name), pool(new, newer, name)) {
+                (Some(old), Some(new)) => {
+                    found.extend(differing(old, new).into_iter().map(|key| format!("[[pool]] '{name}' {key}")));
+                }
+                _ => found.push(format!("[[pool]] '{name}'")),
+            }
+        }
         found
     }
+}
+
+fn pool<'a>(tables: &'a Tables, config: &ServerConfig, name: &str) -> Option<&'a [Entry]> {
+    let number = config.pools.iter().position(|pool| pool.cache.name == name)?;
+    Some(tables.entries(Section::Pool(number)))
 }
 
 fn volume<'a>(tables: &'a Tables, config: &ServerConfig, name: &str) -> Option<&'a [Entry]> {

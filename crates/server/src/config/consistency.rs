@@ -8,6 +8,9 @@ use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use crate::front;
 use crate::front::iscsi::names;
 use crate::manage::Address;
+use flashwise_engine::disk::zoned::file::Zoning;
+use flashwise_engine::disk::zoned::may_have_zones;
+use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
 pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
@@ -24,15 +27,36 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     }
     check_tls(config, origin)?;
     check_iscsi(config, origin)?;
-    if config.volumes.is_empty() {
-        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]]"));
+    if config.volumes.is_empty() && config.pools.is_empty() {
+        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]] or [[pool]]"));
     }
     for (number, volume) in config.volumes.iter().enumerate() {
         check_volume(number, volume, origin)?;
         check_names(number, config, origin)?;
         check_rules(number, volume, origin)?;
     }
+    for (number, pool) in config.pools.iter().enumerate() {
+        check_pool(number, pool, config, origin)?;
+    }
     Ok(())
+}
+
+fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    let section = Section::Pool(number);
+    if pool.cache.name.is_empty() {
+        return Err(origin.missing(section, "name", "the name that the pool was made with"));
+    }
+    if pool.disks.is_empty() {
+        return Err(origin.missing(section, "disks", "the pool's disks: block devices or regular files"));
+    }
+    let name = &pool.cache.name;
+    let taken = config.volumes.iter().any(|volume| volume.export_names().contains(name))
+        || config.pools[..number].iter().any(|other| other.cache.name == *name);
+    if taken {
+        let problem = format!("found '{name}', which is the name of a volume or a pool too; expected another");
+        return Err(origin.refuse(section, "name", problem));
+    }
+    check_cache(section, &pool.cache, origin)
 }
 
 fn check_listen(text: &str, config: &ServerConfig) -> Result<(), String> {
@@ -132,21 +156,39 @@ fn check_volume(number: usize, volume: &VolumeConfig, origin: &Origin<'_>) -> Re
     let required = [
         ("name", volume.name.is_empty(), "the name that clients open"),
         ("backend", volume.backend.as_os_str().is_empty(), "a regular file or a block device: the slow storage"),
-        (
-            "flash",
-            volume.flash.as_os_str().is_empty(),
-            "a block device, or a regular file, which is made if it is missing",
-        ),
     ];
     if let Some((key, _, expected)) = required.into_iter().find(|(_, missing, _)| *missing) {
         return Err(origin.missing(section, key, expected));
     }
+    check_cache(section, volume, origin)
+}
+
+fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
     volume.cache.check().map_err(|error| origin.refuse(section, &error.key, error.problem))?;
+    if volume.flash.as_os_str().is_empty() && volume.flash_size_bytes.is_some() {
+        return Err(origin.missing(section, "flash", "the flash that flash-size is about"));
+    }
+    // Zones that are there say themselves how large they are.
     if let Some(bytes) = volume.flash_size_bytes {
-        check_flash_size(bytes, volume.cache.erase_unit_bytes())
-            .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
+        match volume.flash_zones {
+            Some(Zoning { size, .. }) => check_zones(bytes, size),
+            None if may_have_zones(&volume.flash) => Ok(()),
+            None => check_flash_size(bytes, volume.cache.erase_unit_bytes()),
+        }
+        .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
     }
     Ok(())
+}
+
+/// Whether a file of so many zones can hold a cache, of which two have superblocks.
+fn check_zones(bytes: u64, zone_bytes: u64) -> Result<(), String> {
+    let shown = |bytes| ByteSize::new(bytes).to_string();
+    let (zones, zones_min) = (bytes / zone_bytes, u64::from(Geometry::UNITS_MIN) + 1);
+    if zones >= zones_min {
+        return Ok(());
+    }
+    let (found, zone, expected) = (shown(bytes), shown(zone_bytes), shown(zones_min * zone_bytes));
+    Err(format!("found {found}, which is {zones} zones of {zone}; expected at least {zones_min}, {expected}"))
 }
 
 /// Whether a flash of `bytes` can hold a cache.

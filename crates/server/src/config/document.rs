@@ -29,9 +29,12 @@ pub(super) struct Tables {
     pub volumes: Vec<Vec<Entry>>,
     /// Where the tables of the volumes begin.
     pub volume_lines: Vec<usize>,
+    pub pools: Vec<Vec<Entry>>,
+    /// Where the tables of the pools begin.
+    pub pool_lines: Vec<usize>,
 }
 
-const TABLES: [&str; 5] = ["api", "tls", "limits", "iscsi", "volume"];
+const TABLES: [&str; 6] = ["api", "tls", "limits", "iscsi", "volume", "pool"];
 
 struct Document<'a> {
     path: &'a Path,
@@ -70,21 +73,27 @@ impl Document<'_> {
         }
     }
 
-    fn volumes(&self, value: &Spanned<DeValue<'_>>, tables: &mut Tables) -> Result<(), ConfigError> {
+    /// The tables of an array of them, and where they begin.
+    fn tables(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<Several, ConfigError> {
         let refuse = |at| {
-            let message =
-                "volume is no array of tables; expected a line [[volume]] for each volume, with its keys below";
-            Err(self.syntax(at, message.to_owned()))
+            let message = format!(
+                "{name} is no array of tables; expected a line [[{name}]] for each {name}, with its keys below"
+            );
+            Err(self.syntax(at, message))
         };
-        let DeValue::Array(volumes) = value.get_ref() else { return refuse(value.span().start) };
-        for volume in volumes.iter() {
-            let DeValue::Table(table) = volume.get_ref() else { return refuse(volume.span().start) };
-            tables.volumes.push(self.entries(table));
-            tables.volume_lines.push(self.line(volume.span().start));
+        let DeValue::Array(tables) = value.get_ref() else { return refuse(value.span().start) };
+        let (mut found, mut lines) = (Vec::new(), Vec::new());
+        for table in tables.iter() {
+            let DeValue::Table(entries) = table.get_ref() else { return refuse(table.span().start) };
+            found.push(self.entries(entries));
+            lines.push(self.line(table.span().start));
         }
-        Ok(())
+        Ok((found, lines))
     }
 }
+
+/// The entries of several tables, and the lines where they begin.
+type Several = (Vec<Vec<Entry>>, Vec<usize>);
 
 impl Tables {
     /// Takes a TOML document apart.
@@ -101,7 +110,8 @@ impl Tables {
                 name @ "tls" => tables.tls = document.table(name, value)?,
                 name @ "limits" => tables.limits = document.table(name, value)?,
                 name @ "iscsi" => tables.iscsi = document.table(name, value)?,
-                "volume" => document.volumes(value, &mut tables)?,
+                name @ "volume" => (tables.volumes, tables.volume_lines) = document.tables(name, value)?,
+                name @ "pool" => (tables.pools, tables.pool_lines) = document.tables(name, value)?,
                 name if matches!(value.get_ref(), DeValue::Table(_)) || is_tables(value.get_ref()) => {
                     let line = Some(document.line(key.span().start));
                     let (path, key) = (path.to_owned(), format!("[{name}]"));
@@ -143,6 +153,7 @@ impl Tables {
             Section::Limits => &self.limits,
             Section::Iscsi => &self.iscsi,
             Section::Volume(number) => &self.volumes[number],
+            Section::Pool(number) => &self.pools[number],
         }
     }
 }

@@ -13,6 +13,7 @@ use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
 use flashwise_engine::disk::device;
+use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::record::segments::Names;
 use flashwise_engine::volume::VolumeConfig;
 
@@ -23,15 +24,9 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
     let mut memory_bytes = 0;
     for (number, volume) in config.volumes.iter_mut().enumerate() {
         let section = Section::Volume(number);
+        let whose = format!("volume '{}'", volume.name);
         for (key, path) in [("backend", &volume.backend), ("flash", &volume.flash)] {
-            let id = FileId::of(path).map_err(|error| {
-                origin.refuse(section, key, format!("found {}, which cannot be examined: {error}", path.display()))
-            })?;
-            if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
-                let problem = format!("found {}, which is {other} too; expected a file of its own", path.display());
-                return Err(origin.refuse(section, key, problem));
-            }
-            used.push((id, format!("the {key} of volume '{}'", volume.name)));
+            take(&mut used, origin, section, key, path, &whose)?;
         }
         check_backend(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
         let is_device = check_flash(volume).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
@@ -39,6 +34,20 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
             volume.discard = is_device;
         }
         memory_bytes += volume.cache.ram_bytes();
+        check_memory(memory_bytes).map_err(|problem| origin.refuse(section, "ram", problem))?;
+    }
+    for (number, pool) in config.pools.iter_mut().enumerate() {
+        let section = Section::Pool(number);
+        let whose = format!("pool '{}'", pool.cache.name);
+        for path in &pool.disks {
+            take(&mut used, origin, section, "disks", path, &whose)?;
+        }
+        take(&mut used, origin, section, "flash", &pool.cache.flash, &whose)?;
+        let is_device = check_flash(&pool.cache).map_err(|(key, problem)| origin.refuse(section, key, problem))?;
+        if !origin.tables.entries(section).iter().any(|entry| entry.key == "discard") {
+            pool.cache.discard = is_device;
+        }
+        memory_bytes += pool.cache.cache.ram_bytes();
         check_memory(memory_bytes).map_err(|problem| origin.refuse(section, "ram", problem))?;
     }
     if let Some(record) = &config.record {
@@ -57,6 +66,31 @@ pub(super) fn check(config: &mut ServerConfig, origin: &Origin<'_>) -> Result<()
             return Err(refuse(format!("found {}, but no file can be made in {folder}: {error}", record.display())));
         }
     }
+    Ok(())
+}
+
+/// Takes note of a file that is used; refuses one that is used twice. An empty path is none.
+fn take(
+    used: &mut Vec<(FileId, String)>,
+    origin: &Origin<'_>,
+    section: Section,
+    key: &'static str,
+    path: &Path,
+    whose: &str,
+) -> Result<(), ConfigError> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let id = FileId::of(path).map_err(|error| {
+        origin.refuse(section, key, format!("found {}, which cannot be examined: {error}", path.display()))
+    })?;
+    if let Some((_, other)) = used.iter().find(|(known, _)| *known == id) {
+        let problem = format!("found {}, which is {other} too; expected a file of its own", path.display());
+        return Err(origin.refuse(section, key, problem));
+    }
+    let what = if key == "disks" { "a disk" } else { key };
+    let article = if key == "disks" { String::new() } else { "the ".to_owned() };
+    used.push((id, format!("{article}{what} of {whose}")));
     Ok(())
 }
 
@@ -125,7 +159,7 @@ fn examine(key: &'static str, path: &Path) -> Result<Option<(u64, Metadata)>, Ke
     if !metadata.is_file() && !metadata.file_type().is_block_device() {
         return Err(found("which is neither; expected a regular file or a block device".to_owned()));
     }
-    if metadata.file_type().is_block_device() {
+    if metadata.file_type().is_block_device() && key != "flash" {
         device::check_zones(&device::sysfs(metadata.rdev())).map_err(found)?;
     }
     match size(path, &metadata) {
@@ -175,6 +209,9 @@ fn check_backend(volume: &VolumeConfig) -> Result<(), KeyProblem> {
 
 /// Whether the flash is a block device.
 fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
+    if volume.flash.as_os_str().is_empty() {
+        return Ok(false);
+    }
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let flash = volume.flash.display();
     let examined = examine("flash", &volume.flash)?;
@@ -191,6 +228,8 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
         (Some((bytes, metadata)), wanted) => {
             let is_device = metadata.file_type().is_block_device();
             match wanted {
+                // What their number has to be, opening them says.
+                _ if may_have_zones(&volume.flash) => Ok(is_device),
                 Some(wanted) if wanted > bytes => {
                     let problem =
                         format!("found {}, expected at most the size of {flash}, {}", shown(wanted), shown(bytes));

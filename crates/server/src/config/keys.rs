@@ -2,6 +2,7 @@
 // A row of the table is one line: what it sets.
 #![allow(clippy::unit_arg)]
 
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
@@ -12,6 +13,9 @@ use tracing::level_filters::LevelFilter;
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::iscsi::names;
+use flashwise_engine::disk::zoned::file::Zoning;
+use flashwise_engine::pool::PoolConfig;
+use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::record::LIMIT_BYTES_MIN;
 use flashwise_engine::volume::VolumeConfig;
 
@@ -30,6 +34,8 @@ enum Set<T> {
     By(fn(&mut T, &Value) -> Result<(), Problem>),
     /// As one of the cache's settings, which have their defaults themselves.
     Setting(&'static Setting, fn(&mut T) -> &mut Settings),
+    /// As a key of volumes, of one that is inside.
+    Inside(fn(&mut VolumeConfig, &Value) -> Result<(), Problem>, fn(&mut T) -> &mut VolumeConfig),
 }
 
 impl<T> Key<T> {
@@ -42,6 +48,7 @@ impl<T> Key<T> {
                 settings(target).set(setting, value);
                 Ok(())
             }
+            Set::Inside(set, inside) => set(inside(target), value),
         }
     }
 }
@@ -182,7 +189,39 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     DEVICE_KEYS.into_iter().chain(SETTINGS.iter().map(of_setting)).chain(OTHER_KEYS).collect()
 });
 
-const DEVICE_KEYS: [Key<VolumeConfig>; 9] = [
+/// What a pool has in the place of these keys of a volume.
+const NOT_OF_POOLS: [&str; 5] = ["name", "aliases", "backend", "backend-id", "size"];
+
+/// Keys of each `[[pool]]`: its disks, and of its one cache what a volume has.
+pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
+    let own = [
+        key("name", None, |pool: &mut PoolConfig, value| {
+            let name = value.text()?;
+            check_name(&name).map_err(|error| error.to_string())?;
+            Ok(pool.cache.name = name)
+        }),
+        key("disks", None, |pool, value| {
+            pool.disks = value.texts()?.into_iter().map(PathBuf::from).collect();
+            Ok(())
+        }),
+        key("degraded", Some("false"), |pool, value| {
+            pool.degraded = value.boolean()?;
+            Ok(())
+        }),
+    ];
+    let of_cache = VOLUME_KEYS.iter().filter(|key| !NOT_OF_POOLS.contains(&key.name)).map(|key| Key {
+        name: key.name,
+        default: key.default,
+        set: match &key.set {
+            Set::By(set) => Set::Inside(*set, |pool: &mut PoolConfig| &mut pool.cache),
+            Set::Setting(setting, _) => Set::Setting(setting, |pool: &mut PoolConfig| &mut pool.cache.cache),
+            Set::Inside(..) => unreachable!("a volume is inside nothing"),
+        },
+    });
+    own.into_iter().chain(of_cache).collect()
+});
+
+const DEVICE_KEYS: [Key<VolumeConfig>; 10] = [
     key("name", None, |volume, value| {
         volume.name = export_name(&value.text()?)?;
         Ok(())
@@ -202,6 +241,10 @@ const DEVICE_KEYS: [Key<VolumeConfig>; 9] = [
         Ok(())
     }),
     key("flash-size", None, |volume, value| Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
+    key("flash-zones", None, |volume, value| {
+        let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
+        Ok(volume.flash_zones = Some(zoning))
+    }),
     key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
         volume.array.cache = value.device()?;
         Ok(())

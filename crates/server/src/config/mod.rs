@@ -26,9 +26,10 @@ use tracing::level_filters::LevelFilter;
 
 use document::{Entry, Tables};
 use flashwise_engine::attach::stores::default_state_directory;
+use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::record;
 use flashwise_engine::volume::VolumeConfig;
-use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use keys::{API_KEYS, ISCSI_KEYS, Key, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 use value::{Problem, Value};
 
 /// What a server is made of.
@@ -52,8 +53,10 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Who may come over iSCSI.
     pub iscsi: Iscsi,
-    /// The volumes, at least one.
+    /// The volumes; there is a volume or a pool at least.
     pub volumes: Vec<VolumeConfig>,
+    /// The pools.
+    pub pools: Vec<PoolConfig>,
     /// What it was made of.
     given: Tables,
 }
@@ -201,6 +204,7 @@ enum Section {
     Limits,
     Iscsi,
     Volume(usize),
+    Pool(usize),
 }
 
 /// Where a configuration comes from, to name the place of what is wrong with it.
@@ -225,22 +229,25 @@ impl Origin<'_> {
             Section::Tls => "[tls]".to_owned(),
             Section::Limits => "[limits]".to_owned(),
             Section::Iscsi => "[iscsi]".to_owned(),
-            Section::Volume(number) => match self.volume_name(number) {
-                Some(name) => format!("[[volume]] '{name}'"),
-                None => format!("[[volume]] number {}", number + 1),
-            },
+            Section::Volume(number) => self.one_of("volume", section, number),
+            Section::Pool(number) => self.one_of("pool", section, number),
         };
         let line = match (self.tables.entries(section).iter().find(|entry| entry.key == key), section) {
             (Some(entry), _) => entry.line,
             (None, Section::Volume(number)) => self.tables.volume_lines.get(number).copied(),
+            (None, Section::Pool(number)) => self.tables.pool_lines.get(number).copied(),
             (None, _) => None,
         };
         Place::Key { path: path.to_owned(), line, table, key: key.to_owned() }
     }
 
-    fn volume_name(&self, number: usize) -> Option<String> {
-        let entries = self.tables.entries(Section::Volume(number));
-        entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok())
+    /// One of several tables: by its name, or by its number where it has none.
+    fn one_of(&self, table: &str, section: Section, number: usize) -> String {
+        let entries = self.tables.entries(section);
+        match entries.iter().find(|entry| entry.key == "name").and_then(|entry| entry.value.text().ok()) {
+            Some(name) => format!("[[{table}]] '{name}'"),
+            None => format!("[[{table}]] number {}", number + 1),
+        }
     }
 
     fn refuse(&self, section: Section, key: &str, problem: Problem) -> ConfigError {
@@ -312,6 +319,7 @@ impl ServerConfig {
             limits: Limits::default(),
             iscsi: Iscsi::default(),
             volumes: Vec::new(),
+            pools: Vec::new(),
             given: origin.tables.clone(),
         };
         origin.apply(Section::Server, SERVER_KEYS, &mut config)?;
@@ -324,6 +332,13 @@ impl ServerConfig {
             origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume)?;
             volume.state_directory.clone_from(&config.state_directory);
             config.volumes.push(volume);
+        }
+        for number in 0..origin.tables.pools.len() {
+            let cache = VolumeConfig::of("", Path::new(""), Path::new(""));
+            let mut pool = PoolConfig { disks: Vec::new(), degraded: false, cache };
+            origin.apply(Section::Pool(number), &POOL_KEYS, &mut pool)?;
+            pool.cache.state_directory.clone_from(&config.state_directory);
+            config.pools.push(pool);
         }
         consistency::check(&config, origin)?;
         Ok(config)

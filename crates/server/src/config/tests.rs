@@ -7,7 +7,7 @@ use flashwise_core::cache::settings::Devices;
 use flashwise_core::cache::settings::SETTINGS;
 use flashwise_core::format::Geometry;
 
-use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
+use super::keys::{API_KEYS, ISCSI_KEYS, LIMITS_KEYS, POOL_KEYS, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS};
 
 use super::*;
 
@@ -57,6 +57,7 @@ fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
         of("limits", LIMITS_KEYS),
         of("iscsi", ISCSI_KEYS),
         of("volume", &VOLUME_KEYS),
+        of("pool", &POOL_KEYS),
     ]
     .concat()
 }
@@ -144,7 +145,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
     let second = "[[volume]]\nname = 'a'\nbackend = 'b'\nflash = 'c'";
     let errors = [
         volume("sise = '10GiB'"),
-        volume("size = '10GB'"),
+        volume("size = '10PB'"),
         volume("size = 5000"),
         volume("size = '17TiB'"),
         volume("flash-size = '16MiB'"),
@@ -155,7 +156,7 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         volume("policy = 'fif'"),
         volume("policy = 'larc:fil=ghost'"),
         volume("admission = 'sise:max=64KiB'"),
-        volume("admission = 'size:max=64KB'"),
+        volume("admission = 'size:max=64PB'"),
         volume("admission = 5"),
         volume("cache-device = 'slcc'"),
         volume("storage-device = 'hdd:read-latency-ms=0'"),
@@ -189,7 +190,9 @@ fn a_refusal_names_file_line_key_found_and_expected() {
         refusal("listen = 'nbd://localhost'\ntls = 'required'"),
         refusal("listen = 'nbd://localhost'\n[volume]\nname = 'a'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a/b'"),
-        refusal("listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'A'\ndisks = 'disk.img'"),
+        refusal("listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'\nflash-size = '64MiB'"),
         refusal("listen = 'nbd://localhost'\n[[volume]]\nbackend = 'disk.img'"),
         refusal("listen = 'nbd://localhost'\n[[volume]\nbackend = 'disk.img'"),
         refusal("listen = 2026-11-21"),

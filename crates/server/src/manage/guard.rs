@@ -45,7 +45,7 @@ impl Guard {
             let error = "requests from other web pages are refused".to_owned();
             return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
-        if uri.path() == "/healthz" || self.bears_token(headers) {
+        if ["/healthz", "/readyz"].contains(&uri.path()) || self.bears_token(headers) {
             return Ok(());
         }
         let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
@@ -135,6 +135,7 @@ mod tests {
         }
         assert_eq!(check(&guard, Method::GET, "/metrics", &[]), 401);
         assert_eq!(check(&guard, Method::GET, "/healthz", &[]), 200);
+        assert_eq!(check(&guard, Method::GET, "/readyz", &[]), 200);
     }
 
     #[test]

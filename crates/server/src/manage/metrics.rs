@@ -12,9 +12,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
 
-/// What [`encode`] writes, for the header `Content-Type`.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 const PREFIX: &str = "flashwise";
 const BLOCK_BYTES: u64 = flashwise_core::format::BLOCK_BYTES as u64;
 const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
@@ -207,7 +204,7 @@ impl EncodeLabelSet for Labels<'_> {
     }
 }
 
-/// The metrics of a server.
+/// The metrics of a server, as OpenMetrics.
 pub fn encode(status: &ServerStatus) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Collector(status.clone())));

@@ -5,8 +5,10 @@
 mod address;
 mod changes;
 mod connections;
+mod exposition;
 mod guard;
 mod metrics;
+mod pools;
 mod routes;
 
 use std::io;
@@ -23,7 +25,9 @@ use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
+pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
+pub use pools::{DiskAdded, LogicalDiskChange, NewLogicalDisk, Pools};
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -51,6 +55,11 @@ pub trait Managed: Send + Sync + 'static {
 
     /// Makes what was written durable, of one volume or of all; returns when it is.
     fn flush(&self, volume: Option<&str>) -> Result<(), ManageError>;
+
+    /// The pools, if it can have any.
+    fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
 
     /// Starts to detach a volume and returns at once.
     fn detach(&self, name: &str) -> Result<(), ManageError>;
@@ -92,6 +101,9 @@ pub enum DetachState {
 pub enum ManageError {
     #[error("no volume '{name}', expected one of: {}", .volumes.join(", "))]
     NoSuchVolume { name: String, volumes: Vec<String> },
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
     /// What was asked makes no sense.
     #[error("{0}")]
     Invalid(String),

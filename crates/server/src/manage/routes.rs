@@ -1,13 +1,15 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
+mod pools;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -17,9 +19,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{OpenApi, ToSchema};
 
 use super::changes::{self, Changes};
+use super::exposition::Exposition;
 use super::guard::Guard;
-use super::{DetachProgress, ManageError, Managed, metrics};
-use flashwise_engine::status::{ServerStatus, VolumeStatus};
+use super::{DetachProgress, ManageError, Managed};
+use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 
 /// The largest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -49,7 +52,7 @@ impl Failure {
 impl From<ManageError> for Failure {
     fn from(error: ManageError) -> Failure {
         let status = match error {
-            ManageError::NoSuchVolume { .. } => StatusCode::NOT_FOUND,
+            ManageError::NoSuchVolume { .. } | ManageError::NotFound(_) => StatusCode::NOT_FOUND,
             ManageError::Invalid(_) => StatusCode::BAD_REQUEST,
             ManageError::Conflict(_) => StatusCode::CONFLICT,
             ManageError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -211,17 +214,21 @@ async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<Detac
     blocking(server, move |server| server.detach_progress(&name)).await.map(Json)
 }
 
-/// All figures for Prometheus, in the OpenMetrics text format.
+/// All figures for Prometheus, in the OpenMetrics text format where the header Accept asks for it, else in the text format 0.0.4.
 #[utoipa::path(
     get,
     path = "/metrics",
     responses(
-        (status = 200, description = "What was asked for", content_type = "application/openmetrics-text", body = String),
+        (status = 200, description = "What was asked for", content(
+            (String = "text/plain"),
+            (String = "application/openmetrics-text"),
+        )),
     )
 )]
-async fn all_metrics(State(server): Server) -> Answer<Response> {
+async fn all_metrics(State(server): Server, headers: HeaderMap) -> Answer<Response> {
+    let format = Exposition::asked_for(headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()));
     let status = blocking(server, |server| Ok(server.status())).await?;
-    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&status)).into_response())
+    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, "accept")], format.encode(&status)).into_response())
 }
 
 /// Whether the server answers; needs no token.
@@ -235,6 +242,29 @@ async fn all_metrics(State(server): Server) -> Answer<Response> {
 )]
 async fn health() -> &'static str {
     "ok\n"
+}
+
+/// Whether every volume serves reads and writes; needs no token.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    security(()),
+    responses(
+        (status = 200, description = "All of them do", body = String),
+        (status = 503, description = "Some do not", body = ErrorBody),
+    )
+)]
+async fn ready(State(server): Server) -> Answer<&'static str> {
+    let status = blocking(server, |server| Ok(server.status())).await?;
+    let serves =
+        |volume: &&VolumeStatus| !matches!(volume.state, VolumeState::FlashFailed | VolumeState::BackendFailed);
+    let (all, serving) = (status.volumes.len(), status.volumes.iter().filter(serves).count());
+    if serving == all {
+        return Ok("ok\n");
+    }
+    // Names are for those who bear the token.
+    let error = format!("{} of {all} volumes do not serve reads and writes; /v1/status says which", all - serving);
+    Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))
 }
 
 /// This description.
@@ -274,9 +304,11 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         .route("/v1/volumes/{name}", get(volume_status).patch(change))
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
+        .merge(pools::router())
         .route("/metrics", get(all_metrics))
         .route("/openapi.json", get(description))
         .route("/healthz", get(health))
+        .route("/readyz", get(ready))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .with_state(server)
@@ -294,9 +326,19 @@ pub fn router(server: Arc<dyn Managed>, guard: Arc<Guard>) -> Router {
         flush,
         detach,
         detach_progress,
+        pools::machine_disks,
+        pools::all_pools,
+        pools::one_pool,
+        pools::add_disk,
+        pools::remove_disk,
+        pools::create_logical_disk,
+        pools::change_logical_disk,
+        pools::delete_logical_disk,
+        pools::map_of_logical_disk,
         all_metrics,
         description,
-        health
+        health,
+        ready
     ),
     modifiers(&BearerToken),
     security((), ("token" = []))

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
-use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
 use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed};
 
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ struct State {
     detaching: bool,
     flush_broken: bool,
     flush_held: bool,
+    /// The state of the second volume.
+    second: VolumeState,
 }
 
 /// See the module.
@@ -73,6 +75,11 @@ impl Fake {
         self.state().flush_held = true;
     }
 
+    /// Changes the state of the second volume.
+    pub fn set_state(&self, state: VolumeState) {
+        self.state().second = state;
+    }
+
     pub fn release_flush(&self) {
         self.state().flush_held = false;
         self.changed.notify_all();
@@ -102,7 +109,8 @@ impl Fake {
         if let Some(policy) = &self.state().policy {
             one.policy.clone_from(policy);
         }
-        let volumes = vec![one, volume("two / three", 1000)];
+        let two = VolumeStatus { state: self.state().second, ..volume("two / three", 1000) };
+        let volumes = vec![one, two];
         ServerStatus { version: "0.1.0".to_owned(), pid: 5, connections: 2, volumes, ..ServerStatus::default() }
     }
 }

@@ -14,7 +14,7 @@ use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
-use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeState, VolumeStatus};
 use flashwise_server::manage::{Address, Api, ApiError, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
@@ -145,6 +145,43 @@ fn other_machines_need_a_token_and_a_wrong_one_helps_nobody() {
     assert_eq!(get("/v1/status", "Authorization: Bearer sesame\r\n").status, 200);
     assert_eq!((get("/healthz", "").status, get("/healthz", "").body), (200, "ok\n".to_owned()));
     assert_eq!(fake.calls(), [] as [&str; 0]);
+}
+
+#[test]
+fn a_server_is_ready_where_all_volumes_serve_reads_and_writes() {
+    let (api, fake) = local();
+    for state in VolumeState::ALL {
+        fake.set_state(state);
+        let answer = ask(&api, "GET", "/readyz", "");
+        // It answers, whatever its volumes do.
+        assert_eq!(ask(&api, "GET", "/healthz", "").status, 200);
+        if matches!(state, VolumeState::FlashFailed | VolumeState::BackendFailed) {
+            let expected = "1 of 2 volumes do not serve reads and writes; /v1/status says which".to_owned();
+            assert_eq!(error_of(&answer), (503, expected), "{state}");
+        } else {
+            assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"), "{state}");
+        }
+    }
+}
+
+#[test]
+fn metrics_come_in_the_format_that_was_asked_for() {
+    let (api, _) = local();
+    let asked = |accept: &str| {
+        let answer = request(&api, &format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{accept}\r\n"));
+        assert_eq!((answer.status, answer.header("vary")), (200, Some("accept")));
+        (answer.header("content-type").unwrap().to_owned(), answer.body)
+    };
+    let (content_type, body) = asked("Accept: application/openmetrics-text; version=1.0.0, text/plain;q=0.5\r\n");
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(body.ends_with("# EOF\n") && body.contains("# TYPE flashwise_client_read_bytes counter\n"));
+    let (content_type, body) = asked("");
+    assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+    assert!(!body.contains("# EOF") && body.contains("# TYPE flashwise_client_read_bytes_total counter\n"));
+    // The same samples.
+    let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(String::from).collect::<Vec<_>>();
+    let open_metrics = encode_metrics(&Fake::default().status_with_buckets());
+    assert_eq!(samples(&body), samples(&open_metrics));
 }
 
 #[test]
@@ -342,7 +379,7 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 8);
+    assert_eq!(paths.len(), 9);
     for (path, methods) in paths {
         for method in methods.as_object().unwrap().keys() {
             let path = path.replace("{name}", "one");

@@ -8,6 +8,9 @@
 #[path = "../../../engine/tests/crash/fake_disk.rs"]
 #[allow(dead_code)]
 mod fake_disk;
+#[path = "../../../engine/tests/crash/fake_zones.rs"]
+#[allow(dead_code)]
+mod fake_zones;
 #[path = "../support/memory.rs"]
 #[allow(dead_code)]
 mod memory;

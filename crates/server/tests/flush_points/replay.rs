@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use flashwise_core::cache::{Cache, Config, Mode};
+use flashwise_core::cache::{Cache, Config, LogCache, Mode};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Superblock};
 use flashwise_core::policy::Spec;
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
@@ -95,7 +95,7 @@ impl Replay {
             answers_flushes_at_once: setup.ignores_flushes,
             ..Settings::default()
         };
-        let cache = Cache::new(setup.config(), recovered.log, recovered.lost);
+        let cache = LogCache::new(setup.config(), recovered.log, recovered.lost);
         Ok(Replay {
             engine: Engine::new(cache, settings, recovered.checksums, recovered.head_records),
             setup,

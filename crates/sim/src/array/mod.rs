@@ -172,7 +172,7 @@ impl Lifetime {
 
 /// What the storage behind a cache over `trace` holds where nothing else is said: twice the trace's blocks (section VI.B).
 pub fn storage_bytes(trace: &Trace) -> u64 {
-    2 * trace.unique_blocks() as u64 * trace.block_size_bytes()
+    2 * trace.whole_unique_blocks() * trace.block_size_bytes()
 }
 
 /// Cache and storage for a cache of `capacity_blocks`: devices as those of `array`, of the capacity that the cache has, and storage of

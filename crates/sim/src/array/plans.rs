@@ -446,6 +446,7 @@ mod tests {
             previous_end: 0,
             durable_end: 0,
             page: 0,
+            skipped: 0,
             data_pages: 1,
             records: vec![record],
             needs_backend_flush: false,

@@ -10,6 +10,8 @@ pub enum Cache<'a> {
     Algorithm(&'a Algorithm),
     /// A cache that evicts whole buckets.
     Buckets(System),
+    /// Whatever runs over a sample of a trace.
+    Sample,
 }
 
 /// Options that mean nothing to a cache.
@@ -29,6 +31,7 @@ impl Cache<'_> {
         match self {
             Cache::Algorithm(algorithm) => algorithm.to_string(),
             Cache::Buckets(system) => format!("--layout {}", system.name()),
+            Cache::Sample => "--sample".to_owned(),
         }
     }
 
@@ -48,6 +51,10 @@ impl Cache<'_> {
         matches!(self, Cache::Buckets(_))
     }
 
+    fn is_sample(self) -> bool {
+        matches!(self, Cache::Sample)
+    }
+
     fn is_wlfc(self) -> bool {
         matches!(self, Cache::Buckets(System::Wlfc | System::WlfcC))
     }
@@ -60,7 +67,7 @@ impl Cache<'_> {
 /// Options, the caches to which they mean nothing, and why.
 type Row = (&'static [&'static str], fn(Cache<'_>) -> bool, &'static str);
 
-const MEANINGLESS: [Row; 13] = [
+const MEANINGLESS: [Row; 17] = [
     (
         &["--admission"],
         |cache| cache.knows_the_future(),
@@ -74,6 +81,18 @@ const MEANINGLESS: [Row; 13] = [
     ),
     (&["--layout none"], |cache| cache.has_layout(), "its blocks lie on flash"),
     (&["--layout log"], |cache| cache.has_layout(), "it has a layout of its own"),
+    (&["--layout log"], |cache| cache.is_sample(), "a sample has parts of requests, and the log is asked whole ones"),
+    (
+        &["--arrivals"],
+        |cache| cache.is_sample(),
+        "the requests of a sample leave devices idle that those of the whole trace keep busy",
+    ),
+    (&["--epoch"], |cache| cache.is_sample(), "a sample has figures over time of policies alone"),
+    (
+        &["--sample", "--sample-by", "--sample-seed"],
+        |cache| cache.evicts_buckets(),
+        "a sample has parts of requests, and it is asked whole ones",
+    ),
     (&["--policy"], |cache| cache.evicts_buckets(), "it decides itself what it keeps"),
     (&["--admission"], |cache| cache.evicts_buckets(), "it decides itself what it takes in"),
     (

@@ -11,7 +11,7 @@ use flashwise_core::wlfc::Refresh;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{TierModel, tier_model_of_option};
 
-use super::words::{Written, percent, positive, share, whole};
+use super::words::{Written, percent, positive, sample_share, share, whole};
 use super::{Job, JobError};
 use crate::cache_settings::Ram;
 use crate::simulate::Warmup;
@@ -55,6 +55,9 @@ static FIELDS: &[Field] = fields! {
     "size", size, parsed, ToString::to_string;
     "warmup", warmup, parsed, show_warmup;
     "epoch", epoch, |text| whole(text, 1, u64::MAX), ToString::to_string;
+    "sample", sample, sample_share, show_share;
+    "sample-by", sample_by, parsed, ToString::to_string;
+    "sample-seed", sample_seed, |text| whole(text, 0, u64::MAX), ToString::to_string;
     "layout", layout, parsed, ToString::to_string;
     "ram", ram, parsed, show_ram;
     "erase-unit", erase_unit, parsed, ToString::to_string;

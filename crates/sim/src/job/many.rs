@@ -54,9 +54,14 @@ impl Many {
             Place::Log(..) => LayoutName::Log,
             Place::Buckets(system, _) => LayoutName::Buckets(*system),
         };
-        // A rule before one policy puts all of them before the same devices.
+        // A rule before one policy puts all of them before the same devices, and over the same sample.
         if meaning.devices.is_some() {
             base.name_devices();
+        }
+        if let Some(rule) = self.admissions.iter().find(|admission| admission.rule().is_some()) {
+            let mut judged = Job { admission: Some(rule.clone()), ..base.clone() };
+            judged.name_drawn();
+            base.sample_by = judged.sample_by;
         }
         let sizes = if self.sizes.is_empty() { Size::parse_list(SIZES)? } else { self.sizes.clone() };
         let mut jobs = Vec::new();
@@ -149,6 +154,7 @@ pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
         let layout = if matches!(choice, Choice::Algorithm(_)) { None } else { first.layout };
         let job = |job: &Job| {
             let mut job = Job { policy: Some(choice.clone()), layout, ..job.clone() };
+            job.name_drawn();
             if meaning.devices.is_some() {
                 job.name_devices();
                 job.admission = Some(Admission::None);

@@ -9,8 +9,9 @@ use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::flash::Profile;
 use flashwise_device::{ArrayModel, CACHE_DEVICE, tier_model_of_option};
 use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::sampling::Sampling;
 
-use super::words::{Admission, LayoutName, Written, share};
+use super::words::{Admission, LayoutName, SampleBy, Written, share};
 use super::{Choice, Job, JobError, Key};
 use crate::cache_settings::{CacheError, Ram, simulated};
 use crate::endurance::{self, Algorithm};
@@ -43,6 +44,8 @@ pub struct Meaning {
     pub devices: Option<Devices>,
     /// How to count.
     pub counting: Counting,
+    /// The sample of each trace that is run in place of all of it, if one is.
+    pub sampling: Option<Sampling>,
 }
 
 /// Words of a conventional SSD: the log may lie on one too.
@@ -54,6 +57,8 @@ const OF_COMPARISON: [&str; 2] = ["write-buffers", "wfue-alpha"];
 const OF_LAYOUTS: [&str; 2] = ["erase-unit", "over-provision"];
 /// Words of caches that evict whole buckets.
 const OF_BUCKETS: [&str; 5] = ["bucket", "write-queue", "halving", "refresh", "journal-logs"];
+/// Words of a sample, besides how large it is.
+const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
 /// Words that name devices around the cache, besides its rule.
 const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
 
@@ -104,7 +109,44 @@ impl Job {
         let place = self.place(algorithm)?;
         let devices = self.devices(&place);
         let (warmup, epoch) = (self.warmup.unwrap_or(Warmup::Accesses(0)), self.epoch);
-        Ok(Meaning { place, limits: self.limits(), devices, counting: Counting { warmup, epoch } })
+        let (counting, sampling) = (Counting { warmup, epoch }, self.sampling()?);
+        let meaning = Meaning { place, limits: self.limits(), devices, counting, sampling };
+        if meaning.sampling.is_some()
+            && !meaning.is_policy_alone()
+            && let Some(experiment) = meaning.experiment(&Arc::from([]))
+        {
+            experiment.check_sample()?;
+        }
+        Ok(meaning)
+    }
+
+    /// The sample, if one is taken: by groups where a rule asks how long requests are, if nothing else is said.
+    fn sampling(&self) -> Result<Option<Sampling>, JobError> {
+        let Some(share) = self.sample else {
+            let Some(option) = self.first(&OF_SAMPLE) else { return Ok(None) };
+            return Err(JobError::Conflict(format!("{option} is of a sample; expected --sample with it")));
+        };
+        let sampling = Sampling::new(share.of_one(), self.sample_seed.unwrap_or(0));
+        let sampling = sampling.ok_or_else(|| {
+            JobError::Conflict(format!("--sample: found {share}, expected a share above 0% and up to 100%"))
+        })?;
+        Ok(Some(match self.drawn() {
+            SampleBy::Blocks => sampling,
+            SampleBy::Groups => sampling.by_groups(),
+        }))
+    }
+
+    /// What a sample is drawn by.
+    fn drawn(&self) -> SampleBy {
+        let judged = self.admission.as_ref().is_some_and(|admission| admission.rule().is_some());
+        self.sample_by.unwrap_or(if judged { SampleBy::Groups } else { SampleBy::Blocks })
+    }
+
+    /// Says what a sample is drawn by, if one is taken and no word says it yet.
+    pub(super) fn name_drawn(&mut self) {
+        if self.sample.is_some() {
+            self.sample_by = Some(self.drawn());
+        }
     }
 
     fn place(&self, algorithm: Option<&str>) -> Result<Place, JobError> {
@@ -266,9 +308,10 @@ impl Job {
 
     /// What of a trace the job reads besides its accesses: its requests as they came, and whose they are.
     pub fn reads(&self) -> Result<Reads, JobError> {
-        let requests = matches!(self.meaning()?.place, Place::Log(..) | Place::Buckets(..));
+        let Meaning { place, sampling, .. } = self.meaning()?;
+        let requests = matches!(place, Place::Log(..) | Place::Buckets(..));
         let filter = self.settings.changes(Live::Clients).then(|| self.settings.filter());
-        Ok(Reads { requests, filter })
+        Ok(Reads { requests, filter, sampling })
     }
 
     /// Refuses what cannot be run, whatever the trace.
@@ -374,4 +417,6 @@ pub struct Reads {
     pub requests: bool,
     /// What is to be known of whose they are.
     pub filter: Option<Filter>,
+    /// The sample that it reads in place of all accesses.
+    pub sampling: Option<Sampling>,
 }

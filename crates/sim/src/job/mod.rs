@@ -41,7 +41,7 @@ pub use keys::{Key, read_setting};
 pub use many::{Comparison, Many, SIZES, compared};
 pub use meaning::{Meaning, Place, Reads};
 pub use run::Runs;
-pub use words::{Admission, LayoutName, LayoutRow, OnOff, Written};
+pub use words::{Admission, LayoutName, LayoutRow, OnOff, SampleBy, Written, sample_share};
 
 use crate::array::Arrivals;
 use crate::cache_settings::{CacheError, Ram};
@@ -61,6 +61,9 @@ pub struct Job {
     pub size: Option<Size>,
     pub warmup: Option<Warmup>,
     pub epoch: Option<u64>,
+    pub sample: Option<Share>,
+    pub sample_by: Option<SampleBy>,
+    pub sample_seed: Option<u64>,
     pub layout: Option<LayoutName>,
     pub ram: Option<Ram>,
     pub erase_unit: Option<ByteSize>,

@@ -9,6 +9,8 @@ use flashwise_trace::request_file::RequestFile;
 use super::{Choice, Job, JobError, Meaning, Place};
 use crate::experiment::{self, Case, Layout, reference, with_references};
 use crate::results::ResultRow;
+use crate::sampled;
+use crate::sampling::SampleFigures;
 use crate::simulate::{PolicyCase, simulate};
 use crate::wlfc::{BucketCase, simulate_buckets};
 
@@ -113,12 +115,13 @@ fn cases<'j>(
     let (mut alone, mut buckets, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (number, job) in jobs {
         let trace = &traces[number];
-        let (warmup, accesses) = (meaning.counting.warmup.accesses(trace.len()), trace.len());
+        let (warmup, accesses) =
+            (meaning.counting.warmup.accesses(trace.whole_len() as usize), trace.whole_len() as usize);
         if warmup >= accesses as u64 {
             return Err(JobError::Warmup { trace: trace.name().to_owned(), warmup, accesses });
         }
         let size = job.size.as_ref().expect("a job that was checked has a size");
-        let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
+        let capacity_blocks = size.capacity_blocks(trace.whole_unique_blocks() as usize, trace.block_size_bytes())?;
         let size = size.to_string();
         match (&meaning.place, &job.policy) {
             (Place::Buckets(system, _), _) => {
@@ -164,15 +167,25 @@ fn rows(
         }
         (Cases::All(cases), _) => {
             let experiment = meaning.experiment(requests).expect("it is no cache of buckets");
-            let runs = experiment::run(traces, cases, &experiment, progress)?;
-            let row = |run: &experiment::Run| {
+            let (runs, samples): (Vec<_>, Vec<_>) = match meaning.sampling {
+                Some(_) => {
+                    let runs = sampled::run(traces, &cases, &experiment, progress)?;
+                    runs.into_iter().map(|sampled| (sampled.run, Some(sampled.figures))).unzip()
+                }
+                None => {
+                    let runs = experiment::run(traces, cases, &experiment, progress)?;
+                    runs.into_iter().map(|run| (run, None)).unzip()
+                }
+            };
+            let row = |(run, sample): (&experiment::Run, Option<SampleFigures>)| {
                 let compared = match experiment.layout {
                     Layout::Flash(_) => reference(&runs, run),
                     Layout::None { .. } | Layout::Log(_) => None,
                 };
-                ResultRow::of_run(&traces[run.case.trace], run, compared, &meaning.limits)
+                let row = ResultRow::of_run(&traces[run.case.trace], run, compared, &meaning.limits);
+                ResultRow { sample, ..row }
             };
-            Ok(runs.iter().map(row).collect())
+            Ok(runs.iter().zip(samples).map(row).collect())
         }
         (Cases::Buckets(_), _) => unreachable!("they lie in buckets"),
     }

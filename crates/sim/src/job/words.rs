@@ -146,6 +146,42 @@ impl fmt::Display for OnOff {
     }
 }
 
+/// What is drawn into a sample or left out together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleBy {
+    /// Each block by itself.
+    Blocks,
+    /// Groups of 64 KiB, so that requests stay whole.
+    Groups,
+}
+
+impl SampleBy {
+    const WORDS: [(&str, SampleBy); 2] = [("blocks", SampleBy::Blocks), ("groups", SampleBy::Groups)];
+}
+
+impl FromStr for SampleBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SampleBy, String> {
+        word(text, &SampleBy::WORDS)
+    }
+}
+
+impl fmt::Display for SampleBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SampleBy::Blocks => "blocks",
+            SampleBy::Groups => "groups",
+        })
+    }
+}
+
+/// Reads the share of the blocks that a sample has.
+pub fn sample_share(text: &str) -> Result<Share, String> {
+    let share = text.parse().ok().filter(|share: &Share| share.of_one() > 0.0);
+    share.ok_or_else(|| format!("found '{text}', expected a share above 0% and up to 100%, such as 1% or 0.01"))
+}
+
 /// What was read, with the text that it was read from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T> {

@@ -4,6 +4,8 @@ pub mod caveat;
 mod figures;
 mod output;
 mod page;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use flashwise_core::access::Op;
 use flashwise_core::admission::Setting;
@@ -12,12 +14,15 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 
 pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
-pub use self::output::{parquet, write_csv};
+pub use self::output::write_csv;
 pub use self::page::page;
+#[cfg(feature = "parquet")]
+pub use self::parquet::parquet;
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::figures;
 use crate::endurance;
 use crate::experiment;
+use crate::sampling::SampleFigures;
 use crate::simulate::Run;
 use crate::stretch::{Counts, Stretch};
 use crate::wlfc::BucketResult;
@@ -109,6 +114,9 @@ figures! {
     /// What an admission rule lets in, and what it does to an array, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     array: Option<ArrayFigures>;
+    /// How good the estimates are, if the trace is a sample.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    sample: Option<SampleFigures>;
     /// Figures over time, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     epochs: Vec<Epoch>;
@@ -146,9 +154,10 @@ impl ResultRow {
             size: run.case.size.clone(),
             capacity_blocks: run.case.capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
-            unique_blocks: trace.unique_blocks() as u64,
-            warmup_accesses: trace.len() as u64 - of_policy.accesses,
+            unique_blocks: trace.whole_unique_blocks(),
+            warmup_accesses: trace.whole_len() - of_policy.accesses,
             flash_bytes_written: of_policy.flash_writes_blocks * trace.block_size_bytes(),
+            sample: run.sample.clone(),
             epochs: epochs(&run.epochs),
             ..of_policy
         }
@@ -248,11 +257,11 @@ impl ResultRow {
             size: run.case.size.clone(),
             capacity_blocks: run.whole.as_ref().map_or(run.case.capacity_blocks, Config::capacity_blocks) as u64,
             block_size_bytes: trace.block_size_bytes(),
-            unique_blocks: trace.unique_blocks() as u64,
+            unique_blocks: trace.whole_unique_blocks(),
             warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            caveat: rated_seconds(run).and_then(caveat::of_rates),
+            caveat: rated_seconds(run).and_then(|seconds| caveat::of_run(trace.rates_refused(), seconds)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),

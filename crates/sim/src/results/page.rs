@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::Column;
+use crate::sampling::SampleFigures;
 
 /// All figures of `flashwise simulate` as Markdown: `docs/figures.md`.
 pub fn page() -> String {
@@ -28,6 +29,7 @@ pub fn page() -> String {
         "Admission, devices and waiting (`--admission`, `--arrivals`, `--cache-device`, `--storage-device`)",
         ArrayFigures::COLUMNS,
     );
+    group(&mut page, "A sample (`--sample`, `--accuracy`)", SampleFigures::COLUMNS);
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
     group(&mut page, "Each epoch before an array", ArrayEpoch::COLUMNS);
     page

@@ -1,7 +1,7 @@
 //! WLFC over the requests of a trace.
 
-use flashwise_core::cache::Kind;
-use flashwise_core::wlfc::{Config, ConfigError, Request, Step, Wlfc};
+use flashwise_core::cache::{Cache, Event, Kind, Request};
+use flashwise_core::wlfc::{Config, ConfigError, Step, Wlfc};
 use flashwise_device::TierModel;
 use flashwise_device::flash::Clock;
 use flashwise_device::flash::clock::Operation;
@@ -37,12 +37,14 @@ impl Managed {
     /// Runs a request.
     #[inline]
     pub fn request(&mut self, request: &CacheRequest) {
-        let &CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, .. } = request;
+        let &CacheRequest { time_us: now_us, kind, offset_bytes: offset, length_bytes: length, durable, .. } = request;
         self.schedule.begin();
         let mut steps = std::mem::take(&mut self.steps);
-        self.wlfc.plan(&Request { kind, offset, length, durable }, &mut steps);
+        let whole = Request::whole(kind, offset, length, durable);
+        self.wlfc.on(Event::Request { request: &whole, now_us }, &mut steps);
         for step in steps.drain(..) {
             self.charge(step, kind, length);
+            self.wlfc.on(Event::Done(&step), &mut self.steps);
         }
         self.steps = steps;
         self.schedule.end();
@@ -84,6 +86,7 @@ impl Managed {
             | Step::KeepInRam { .. }
             | Step::FlushFlash
             | Step::FlushBackend => {}
+            Step::Fail => unreachable!("no step fails in a simulation"),
         }
     }
 

@@ -21,6 +21,7 @@ mod fields;
 mod fiu;
 mod flashwise;
 mod lis;
+mod meta;
 mod msr;
 mod oracle_general;
 mod raw_blocks;
@@ -43,6 +44,7 @@ formats! {
     alibaba,
     tencent,
     systor,
+    meta,
     fiu,
     blkparse,
     disksim,

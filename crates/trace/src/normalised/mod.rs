@@ -16,7 +16,7 @@ use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use flashwise_core::access::Op;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
@@ -37,6 +37,7 @@ use crate::progress::Progress;
 use crate::request::Request;
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Requests, rebuild};
+use crate::sampling::{SampleNotes, Sampling};
 pub use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
 /// The longest request; what is longer is damage.
@@ -125,6 +126,15 @@ fn write_normalised<W: Write>(
     out.into_inner().map_err(|error| TraceError::Io { path: temporary_name(), source: error.into_error() })
 }
 
+/// What the accesses of a request have in common.
+#[derive(Clone, Copy)]
+struct Row {
+    time_us: i64,
+    op: Op,
+    number: u32,
+    blocks: u32,
+}
+
 /// Turns requests into the rows of a trace file.
 pub struct Normaliser<W: Write> {
     path: String,
@@ -139,6 +149,8 @@ pub struct Normaliser<W: Write> {
     numbering: Numbering,
     volumes: BTreeMap<Vec<u8>, u32>,
     clock: Clock,
+    /// Notes for a sample, if not all accesses are to be kept.
+    sample: Option<SampleNotes>,
     /// What will be said of the trace, but for its times.
     pub description: Description,
 }
@@ -167,8 +179,14 @@ impl<W: Write> Normaliser<W> {
             numbering: Numbering::default(),
             volumes: BTreeMap::new(),
             clock: Clock::default(),
+            sample: None,
             description: Description::default(),
         })
+    }
+
+    /// Keeps a sample of the accesses only, of requests that are added from now on.
+    pub(crate) fn keep_sample(&mut self, sampling: Sampling) {
+        self.sample = Some(SampleNotes::new(sampling, self.block_size_bytes));
     }
 
     /// Length of a block.
@@ -225,17 +243,50 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
         };
         self.describe(request);
-        let time_us = request.time_us.saturating_sub(self.description.start_us);
-        let mut next = last.0 - (blocks - 1);
-        while next <= last.0 {
+        let row = Row {
+            time_us: request.time_us.saturating_sub(self.description.start_us),
+            op: request.op,
+            number: number as u32,
+            blocks: blocks as u32,
+        };
+        let first = last.0 - (blocks - 1);
+        if self.sample.is_some() { self.sampled(first, last.0, row) } else { self.accesses(first, last.0, row) }
+    }
+
+    /// Adds the accesses to the blocks from `first` to `last`.
+    #[inline]
+    fn accesses(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+        let mut next = first;
+        while next <= last {
             let room = BATCH_ROWS - self.addresses.len();
-            let count = (last.0 - next + 1).min(room as u64);
+            let count = (last - next + 1).min(room as u64);
             self.addresses.extend(next..next + count);
-            self.rows.extend(count as usize, time_us, request.op, number as u32, blocks as u32);
+            self.rows.extend(count as usize, row.time_us, row.op, row.number, row.blocks);
             next += count;
             if self.addresses.len() == BATCH_ROWS {
                 self.flush()?;
             }
+        }
+        Ok(())
+    }
+
+    /// The same of those that are in the sample.
+    fn sampled(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+        let Some(filter) = self.sample.as_ref().map(|sample| sample.filter) else { return Ok(()) };
+        let (mut next, mut kept) = (first, 0);
+        loop {
+            let end = filter.group_end(next).min(last);
+            if filter.keeps(next) {
+                kept += end - next + 1;
+                self.accesses(next, end, row)?;
+            }
+            if end == last {
+                break;
+            }
+            next = end + 1;
+        }
+        if let Some(sample) = &mut self.sample {
+            sample.note(row.op, last - first + 1, kept);
         }
         Ok(())
     }
@@ -289,20 +340,41 @@ impl<W: Write> Normaliser<W> {
     /// # Errors
     /// A trace without requests is refused.
     pub fn finish(mut self) -> Result<W, TraceError> {
+        self.end()?;
+        let description = self.described();
+        let finished = self.writer.finish(self.numbering.into_addresses(), &description);
+        finished.map_err(|source| unwritten(&self.out, source))
+    }
+
+    /// Writes the last rows.
+    fn end(&mut self) -> Result<(), TraceError> {
         if self.description.requests == 0 {
-            let (path, malformed) = (self.path, self.description.malformed_records);
+            let (path, malformed) = (self.path.clone(), self.description.malformed_records);
             return Err(if malformed == 0 {
                 TraceError::Empty { path }
             } else {
                 TraceError::OnlyMalformed { path, malformed }
             });
         }
-        if !self.addresses.is_empty() {
-            self.flush()?;
+        if self.addresses.is_empty() { Ok(()) } else { self.flush() }
+    }
+}
+
+impl Normaliser<Vec<u8>> {
+    /// Ends the trace, which stays in memory, as the sample that was [kept](Self::keep_sample).
+    ///
+    /// # Errors
+    /// As of [`finish`](Self::finish), and a sample of no accesses.
+    pub(crate) fn finish_sample(mut self) -> Result<Trace, TraceError> {
+        self.end()?;
+        let (path, notes) = (self.path.clone(), self.sample.take());
+        let notes = notes.expect("a sample was asked for");
+        if self.numbering.is_empty() {
+            return Err(notes.nothing(path));
         }
-        let description = self.described();
-        let finished = self.writer.finish(self.numbering.into_addresses(), &description);
-        finished.map_err(|source| unwritten(&self.out, source))
+        let trace = Trace::of_bytes(&path, self.finish()?)?;
+        let sample = notes.finish(trace.addresses(), None);
+        Ok(trace.into_sample(sample))
     }
 }
 

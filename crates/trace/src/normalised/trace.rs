@@ -9,6 +9,7 @@ pub use super::description::Description;
 use super::times::{Clock, Times};
 use super::trace_file::{Columns, Refused, TraceFile, Unmapped};
 use crate::error::TraceError;
+use crate::sampling::Sample;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
 
@@ -17,6 +18,7 @@ pub use crate::normalised::trace_file::Columns as Accesses;
 pub struct Trace {
     name: String,
     file: TraceFile,
+    sample: Option<Box<Sample>>,
 }
 
 impl Trace {
@@ -29,14 +31,41 @@ impl Trace {
 
     /// Maps a trace file that is open for reading; errors and reports call it `name`.
     pub fn map(name: &str, file: &File) -> Result<Trace, TraceError> {
-        let file = TraceFile::map(file).map_err(|unmapped| match unmapped {
-            Unmapped::Io(source) => TraceError::Io { path: name.to_owned(), source },
-            Unmapped::Damaged(found) => TraceError::Checksum { path: name.to_owned(), found },
-            Unmapped::Refused(Refused { found, expected }) => {
-                TraceError::NotATrace { path: name.into(), found, expected }
-            }
-        })?;
-        Ok(Trace { name: name.to_owned(), file })
+        let file = TraceFile::map(file).map_err(|unmapped| refusal(name, unmapped))?;
+        Ok(Trace { name: name.to_owned(), file, sample: None })
+    }
+
+    /// The trace in the bytes of a trace file.
+    pub(crate) fn of_bytes(name: &str, bytes: Vec<u8>) -> Result<Trace, TraceError> {
+        let file = TraceFile::of_bytes(bytes).map_err(|unmapped| refusal(name, unmapped))?;
+        Ok(Trace { name: name.to_owned(), file, sample: None })
+    }
+
+    /// A trace of these parts.
+    pub(crate) fn of_file(name: &str, file: TraceFile) -> Trace {
+        Trace { name: name.to_owned(), file, sample: None }
+    }
+
+    /// The same as a sample of a whole trace. What is known of its requests and times is that of the whole trace.
+    pub(crate) fn into_sample(self, sample: Sample) -> Trace {
+        Trace { sample: Some(Box::new(sample)), ..self }
+    }
+
+    /// What is known of the whole trace, if this is a sample.
+    pub fn sample(&self) -> Option<&Sample> {
+        self.sample.as_deref()
+    }
+
+    /// Block accesses of the trace, or of the whole trace if this is a sample.
+    pub fn whole_len(&self) -> u64 {
+        self.sample().map_or(self.len() as u64, Sample::accesses)
+    }
+
+    /// Different blocks of the trace; of the whole trace if this is a sample: their number, or an estimate where they were not counted.
+    pub fn whole_unique_blocks(&self) -> u64 {
+        let blocks = self.unique_blocks() as u64;
+        let estimate = |sample: &Sample| (blocks as f64 / sample.sampling().rate()).round() as u64;
+        self.sample().map_or(blocks, |sample| sample.unique_blocks().unwrap_or_else(|| estimate(sample)))
     }
 
     /// What reports call it: its path as the user gave it.
@@ -130,5 +159,13 @@ impl Trace {
             end = start;
         }
         Ok(next_uses)
+    }
+}
+
+fn refusal(name: &str, unmapped: Unmapped) -> TraceError {
+    match unmapped {
+        Unmapped::Io(source) => TraceError::Io { path: name.to_owned(), source },
+        Unmapped::Damaged(found) => TraceError::Checksum { path: name.to_owned(), found },
+        Unmapped::Refused(Refused { found, expected }) => TraceError::NotATrace { path: name.into(), found, expected },
     }
 }

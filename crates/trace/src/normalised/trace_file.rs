@@ -10,16 +10,16 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::types::Int32Type;
+use arrow_array::{
     ArrayRef, DictionaryArray, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array,
 };
-use arrow::buffer::{Buffer, ScalarBuffer};
-use arrow::datatypes::{ArrowNativeType, DataType, Field, Int32Type, Metadata, Schema, SchemaRef};
-use arrow::error::ArrowError;
-use arrow::ipc::writer::{
+use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
+use arrow_ipc::writer::{
     DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, write_message,
 };
-use arrow::ipc::{self, Block, FooterBuilder, MetadataVersion, convert, root_as_footer, root_as_message};
+use arrow_ipc::{self as ipc, Block, FooterBuilder, MetadataVersion, convert, root_as_footer, root_as_message};
+use arrow_schema::{ArrowError, DataType, Field, Metadata, Schema, SchemaRef};
 use flashwise_core::access::Op;
 use flatbuffers::FlatBufferBuilder;
 
@@ -285,6 +285,11 @@ impl TraceFile {
         Self::read(Buffer::from(bytes::Bytes::from_owner(map)))
     }
 
+    /// The same of a file's bytes, which stay in memory.
+    pub fn of_bytes(bytes: Vec<u8>) -> Result<Self, Unmapped> {
+        Self::read(Buffer::from(bytes))
+    }
+
     fn read(buffer: Buffer) -> Result<Self, Unmapped> {
         const TRAILER: usize = 4 + MAGIC.len();
         let cut =
@@ -376,7 +381,7 @@ impl Message {
         })
     }
 
-    fn parsed(&self) -> Result<arrow::ipc::Message<'_>, Refused> {
+    fn parsed(&self) -> Result<arrow_ipc::Message<'_>, Refused> {
         root_as_message(&self.metadata)
             .map_err(|error| refused(format!("a damaged message ({error})"), "an Arrow message"))
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::Trace;
 use crate::human;
+use crate::sampling::Sample;
 use crate::tools::reuse::minimal_reuse_distances;
 
 /// Characteristics of a trace.
@@ -95,7 +96,7 @@ impl Info {
         let [read_reuse_distance_min, write_reuse_distance_min] = minimal_reuse_distances(trace);
         let count = |bit: u8| seen.iter().filter(|&&seen| seen & bit != 0).count() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        Info {
+        let info = Info {
             trace: trace.name().to_owned(),
             format: about.format.clone(),
             block_size_bytes: trace.block_size_bytes(),
@@ -126,6 +127,32 @@ impl Info {
             volumes: about.volumes.len() as u64,
             skipped_records: about.skipped_records,
             malformed_records: about.malformed_records,
+        };
+        trace.sample().map_or_else(|| info.clone(), |sample| info.of_whole(sample, trace.whole_unique_blocks()))
+    }
+
+    /// What the characteristics of a sample say of the whole trace, which has so many different blocks: accesses are counted, the rest is
+    /// an estimate.
+    fn of_whole(&self, sample: &Sample, unique_blocks: u64) -> Info {
+        let (accesses, reads) = (sample.accesses(), sample.reads_before(u64::MAX));
+        let times = |count: u64, by: f64| (count as f64 * by).round() as u64;
+        let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        // A block of the sample stands for so many, and an access of it for so many.
+        let blocks = ratio(unique_blocks, self.unique_blocks);
+        let by_accesses = ratio(accesses, self.accesses);
+        Info {
+            accesses,
+            reads,
+            writes: accesses - reads,
+            read_share: ratio(reads, accesses),
+            unique_blocks,
+            unique_blocks_read: times(self.unique_blocks_read, blocks),
+            unique_blocks_written: times(self.unique_blocks_written, blocks),
+            working_set_bytes: unique_blocks * self.block_size_bytes,
+            reaccess_ratio: 1.0 - ratio(unique_blocks, accesses).min(1.0),
+            read_reuse_distance_min: self.read_reuse_distance_min.map(|distance| times(distance, by_accesses)),
+            write_reuse_distance_min: self.write_reuse_distance_min.map(|distance| times(distance, by_accesses)),
+            ..self.clone()
         }
     }
 

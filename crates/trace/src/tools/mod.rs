@@ -2,9 +2,12 @@
 
 pub mod concat;
 pub mod convert;
+pub mod curve;
 pub mod cut;
 pub mod export;
 pub mod generate;
 pub mod info;
 pub mod like;
+mod recency;
 pub mod reuse;
+pub mod sample;

@@ -6,10 +6,7 @@ use crate::format::{BLOCK_BYTES, Geometry};
 use crate::options::{Kind, Parameter, nearest};
 
 /// Smallest and largest erase unit.
-const ERASE_UNIT: Kind = Kind::PowerOfTwo(
-    Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64,
-    Geometry::UNIT_PAGES_MAX as u64 * BLOCK_BYTES as u64,
-);
+const ERASE_UNIT: Kind = Kind::PowerOfTwo(Geometry::UNIT_PAGES_MIN as u64 * BLOCK_BYTES as u64, 256 << 20);
 /// Most RAM: frames have numbers of 32 bits, and each is a block.
 const RAM: Kind = Kind::Size(0, 8 << 40);
 const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);

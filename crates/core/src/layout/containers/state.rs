@@ -115,6 +115,11 @@ impl Log {
         self.sequences().flat_map(|sequence| self.blocks_in(sequence)).map(|(block, _)| block).collect()
     }
 
+    /// Whether nothing of a unit is written but at its end.
+    pub fn writes_in_order(&self) -> bool {
+        self.in_order
+    }
+
     /// Whether a unit was ever reset: all of the flash was in use.
     pub fn has_wrapped(&self) -> bool {
         self.tail > 1
@@ -122,7 +127,7 @@ impl Log {
 
     /// Where the log ends, without what waits in memory.
     pub fn end(&self) -> Place {
-        match (self.head, self.page) {
+        match (self.head, self.page - self.skipped) {
             (0 | 1, 0) => Place::default(),
             // Of the newest unit nothing was written yet.
             (head, 0) => Place { sequence: head - 1, page: self.previous_end },

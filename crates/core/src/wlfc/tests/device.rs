@@ -188,6 +188,7 @@ impl Devices {
                 }
             }
             Step::Reset { bucket } => self.zones[bucket as usize].apply(Change::Reset),
+            Step::Fail => panic!("nothing fails here"),
             Step::Reply => {}
         }
     }
@@ -207,6 +208,13 @@ impl Devices {
     pub fn scan(&self) -> Vec<Scan> {
         let of = |zone: &Zone| Scan { pages: zone.now.iter().map(|page| page.oob).collect(), torn: zone.torn };
         self.zones.iter().map(of).collect()
+    }
+
+    /// A sector of the backend, which must not have to be flushed any more.
+    pub fn durable_sector(&self, sector: u64) -> u32 {
+        let Block { durable, pending } = &self.backend[(sector / SECTORS) as usize];
+        assert!(pending.is_empty(), "sector {sector} is not flushed");
+        durable[(sector % SECTORS) as usize]
     }
 
     /// A sector in memory.

@@ -1,7 +1,7 @@
 //! Plans by hand.
 
-use crate::cache::Kind;
-use crate::wlfc::{Config, Log, Oob, Request, Scan, State, Step, Wlfc, recover};
+use crate::cache::{Cache, Event, Kind, Request};
+use crate::wlfc::{Config, Log, Oob, Scan, State, Step, Wlfc, recover};
 
 /// 8 cache buckets of 4 pages of 2 blocks, 3 write buckets and 3 read copies.
 fn config() -> Config {
@@ -10,8 +10,8 @@ fn config() -> Config {
 
 fn plan(wlfc: &mut Wlfc, kind: Kind, block: u64, blocks: u64) -> Vec<Step> {
     let mut steps = Vec::new();
-    let request = Request { kind, offset: block * 4096, length: blocks * 4096, durable: false };
-    wlfc.plan(&request, &mut steps);
+    let request = Request::whole(kind, block * 4096, blocks * 4096, false);
+    wlfc.on(Event::Request { request: &request, now_us: 0 }, &mut steps);
     wlfc.check();
     steps
 }
@@ -158,4 +158,57 @@ fn what_cannot_work_is_refused() {
     assert_eq!(refused(|config| config.halving = 0), "halving: found 0, expected at least 1");
     let small = Config::new(3, 8, 2, 0.5).unwrap_err().to_string();
     assert_eq!(small, "buckets: found 3, expected at least 4: one of each queue and 2 to spare");
+}
+
+/// Blocks 9 and 40 are newer in the cache. Block 9 is in logs over a clean copy, block 40 in logs over the backend.
+#[test]
+fn everything_newer_than_the_backend_is_written_back_when_asked() {
+    let mut wlfc = Wlfc::new(config()).unwrap();
+    plan(&mut wlfc, Kind::Read, 8, 1);
+    plan(&mut wlfc, Kind::Write, 9, 1);
+    plan(&mut wlfc, Kind::Write, 40, 1);
+    assert_eq!(wlfc.blocks_to_write_back(), 2);
+    let newer: Vec<u32> = (0..64).filter(|&block| wlfc.is_newer_than_backend(block)).collect();
+    assert_eq!(newer, [9, 40]);
+    let mut steps = Vec::new();
+    wlfc.on(Event::DestageAll { now_us: 0 }, &mut steps);
+    wlfc.check();
+    let expected = [
+        Step::ReadFlash { bucket: 0, slot: 0, block: 8, blocks: 1 },
+        Step::ReadFlash { bucket: 0, slot: 2, block: 10, blocks: 6 },
+        Step::ReadFlash { bucket: 1, slot: 0, block: 9, blocks: 1 },
+        Step::FlushFlash,
+        Step::WriteBackend { block: 8, blocks: 8 },
+        Step::ReadBackend { block: 41, blocks: 7 },
+        Step::ReadFlash { bucket: 2, slot: 0, block: 40, blocks: 1 },
+        Step::WriteBackend { block: 40, blocks: 8 },
+        Step::FlushBackend,
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(wlfc.blocks_to_write_back(), 0);
+    steps.clear();
+    wlfc.on(Event::DestageAll { now_us: 0 }, &mut steps);
+    assert_eq!(steps, [], "nothing is left");
+}
+
+/// What a failed read should have brought to RAM is not there, and else the read did no harm. After a failed append, what is known of the
+/// flash may be wrong.
+#[test]
+fn a_failed_read_is_forgotten_and_a_failed_write_stops_it() {
+    let mut wlfc = Wlfc::new(Config { ram_blocks: 2, ..config() }).unwrap();
+    let read = plan(&mut wlfc, Kind::Read, 10, 1);
+    let kept = read.iter().find(|step| matches!(step, Step::KeepInRam { .. })).expect("it is kept");
+    wlfc.on(Event::Failed { step: kept, missing: true }, &mut Vec::new());
+    wlfc.check();
+    let again = plan(&mut wlfc, Kind::Read, 10, 1);
+    assert!(!again.iter().any(|step| matches!(step, Step::ReadRam { .. })), "{again:?}");
+    let written = plan(&mut wlfc, Kind::Write, 9, 1);
+    let append = written.iter().find(|step| matches!(step, Step::Append { .. })).expect("it is a log");
+    wlfc.on(Event::Failed { step: append, missing: false }, &mut Vec::new());
+    assert_eq!(plan(&mut wlfc, Kind::Read, 10, 1), [Step::Fail, Step::Reply]);
+    assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Fail, Step::Reply]);
+    let mut steps = Vec::new();
+    wlfc.on(Event::DestageAll { now_us: 0 }, &mut steps);
+    wlfc.on(Event::Close { now_us: 0 }, &mut steps);
+    assert_eq!(steps, [], "nothing is written any more");
 }

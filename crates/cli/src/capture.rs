@@ -1,0 +1,81 @@
+//! `flashwise capture`: records what is asked of a block device.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_engine::capture::{Capture as Tracing, Device};
+use flashwise_engine::record::segments::Limits;
+use flashwise_engine::record::{LIMIT_BYTES_MIN, Recorder};
+use flashwise_trace::human;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::Misuse;
+use crate::log::{note, warning};
+
+/// Record what is asked of a block device, for simulate: every request, as file systems and programs make it
+///
+/// Needs root, and nothing but the kernel's tracepoints. Ends with Ctrl-C, after --time, or when the files are full. The files are read like
+/// those of a server's recording: flashwise simulate --join FILES. What the page cache answers does not reach the device, and is not
+/// recorded. Elsewhere `blktrace -d DEVICE -o - | blkparse -i -` prints what flashwise reads as format blkparse.
+#[derive(Debug, Args)]
+pub struct Capture {
+    /// A whole block device, such as /dev/sdb; of a volume manager's too
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+    /// FILE.csv.zst stands for FILE.000001.csv.zst and so on, a new one for each start; not on the device itself
+    #[arg(long, value_name = "FILE", default_value = "capture.csv.zst")]
+    out: PathBuf,
+    /// End after this time
+    #[arg(long, value_name = "DURATION")]
+    time: Option<Duration>,
+    /// A file that would become larger than this is followed by another
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    segment_size: ByteSize,
+    /// End when the files, those of earlier starts included, take this
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    size_max: ByteSize,
+}
+
+impl Capture {
+    pub fn run(&self) -> anyhow::Result<()> {
+        for (flag, size) in [("segment-size", self.segment_size), ("size-max", self.size_max)] {
+            if size.bytes() < LIMIT_BYTES_MIN {
+                let least = ByteSize::new(LIMIT_BYTES_MIN);
+                return Err(Misuse(format!("--{flag}: found {size}, expected at least {least}")).into());
+            }
+        }
+        let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let device = Device::open(&self.device, &folder)?;
+        let ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            signal_hook::flag::register(signal, ending.clone()).context("signals")?;
+        }
+        let limits = Limits { segment_bytes_max: self.segment_size.bytes(), total_bytes_max: self.size_max.bytes() };
+        let recorder = Recorder::start(&self.out, limits, &[device.name().to_owned()])?;
+        let mut tracing = Tracing::start(&device)?;
+        note!("requests to {} are recorded to {}", self.device.display(), recorder.pattern());
+        let begun = Instant::now();
+        let time_is_up = || self.time.is_some_and(|time| begun.elapsed().as_micros() >= u128::from(time.us()));
+        let ends = || ending.load(Ordering::Relaxed) || time_is_up() || recorder.status().state != "recording";
+        let captured = tracing.record(&recorder, ends)?;
+        drop(tracing);
+        let status = recorder.finish()?;
+        note!(
+            "{} recorded in {}; the files take {}",
+            human::counted(status.recorded_requests, "request"),
+            human::duration(begun.elapsed().as_micros() as u64),
+            human::bytes(status.size_bytes as f64)
+        );
+        let missing = captured.lost + status.dropped_requests;
+        if missing > 0 {
+            warning!("{} more came faster than they could be written, and are missing", human::count(missing));
+        }
+        Ok(())
+    }
+}

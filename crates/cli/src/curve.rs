@@ -1,0 +1,185 @@
+//! `flashwise curve`: what each policy hits at every cache size.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flashwise_core::policy::Spec;
+use flashwise_report::curve::Curves;
+use flashwise_report::render_curves;
+use flashwise_sim::curve::{CurvePoint, mark_knees, write_csv};
+use flashwise_sim::results::ResultRow;
+use flashwise_sim::simulate::{Counting, PolicyCase, Run, Warmup, simulate};
+use flashwise_sim::size::Size;
+use flashwise_trace::Trace;
+use flashwise_trace::human;
+use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::tools::curve::{LruCurve, working_sets};
+use flashwise_trace::tools::info::Info;
+
+use crate::failure::Misuse;
+use crate::input::InputOptions;
+use crate::progress::Bar;
+use crate::sample::SampleOptions;
+use crate::simulate::{Sizes, command, margin, parse_sizes, parse_warmup};
+use crate::table::plain;
+
+/// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
+///
+/// An LRU cache of C blocks hits the accesses with fewer than C different blocks since the last access to theirs. Knees, where the curve
+/// bends, are marked; the page also shows the blocks in use over time.
+#[derive(Debug, Args)]
+pub struct Curve {
+    /// A trace of any format, or a normalised one; - is standard input
+    trace: PathBuf,
+    /// A policy, of `flashwise policies`; can be given many times [default: lru]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policy)]
+    policies: Vec<Spec>,
+    /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%]
+    #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
+    sizes: Vec<Sizes>,
+    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    warmup: Warmup,
+    #[command(flatten)]
+    sample: SampleOptions,
+    /// Print a JSON array, one object per policy and size
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV, one line per policy and size
+    #[arg(long)]
+    csv: bool,
+    /// Write a page with charts: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+fn parse_policy(text: &str) -> Result<Spec, flashwise_core::options::OptionError> {
+    Spec::parse(text)
+}
+
+/// Sizes where none are given.
+const SIZES: &str = "1%..100%:1%";
+/// Parts of the trace whose working sets are shown.
+const PARTS: u64 = 100;
+
+impl Curve {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let traces = std::slice::from_ref(&self.trace);
+        if let Some(html) = &self.html {
+            if html == Path::new("-") {
+                return Err(Misuse("--html takes a file, standard output shows the curve".to_owned()).into());
+            }
+            check_writable(html, traces)?;
+        }
+        let given = Sizes::given(&self.sizes);
+        let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
+        let work = |share| {
+            let traces = self.input.open_all(traces, false, self.sample.sampling(share))?;
+            let (points, margin) = self.points(&traces[0], &sizes)?;
+            Ok((traces, points, margin))
+        };
+        let (traces, points, _) = self.sample.accurate(traces, work, |(_, _, margin)| *margin)?;
+        if let Some(html) = &self.html {
+            let trace = &traces[0];
+            let working_sets = working_sets(trace, PARTS);
+            let curves = Curves { info: Info::of(trace), points: points.clone(), working_sets };
+            let page = render_curves(&command()?, &curves)?;
+            write_whole(html, std::slice::from_ref(&self.trace), |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
+        }
+        self.print(&points)
+    }
+
+    /// The points of all curves, by policy and size, and how far they are off at most.
+    fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
+        let len = trace.whole_len();
+        let warmup = self.warmup.accesses(len as usize);
+        if warmup >= len {
+            let name = trace.name();
+            let what =
+                format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
+            return Err(Misuse(what).into());
+        }
+        let (unique_blocks, block_size_bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
+        let mut capacities = Vec::new();
+        for size in sizes {
+            capacities.push((size, size.capacity_blocks(unique_blocks, block_size_bytes)?));
+        }
+        let mut sizes = capacities;
+        sizes.sort_by_key(|(_, blocks)| *blocks);
+        sizes.dedup_by_key(|(_, blocks)| *blocks);
+        let lru = Spec::parse("lru")?;
+        let policies = if self.policies.is_empty() { vec![lru] } else { self.policies.clone() };
+        let (mut points, mut most) = (Vec::new(), Some(0.0_f64));
+        for policy in &policies {
+            let mut curve = if trace.sample().is_none() && policy.to_string() == "lru" {
+                let bar = Bar::accesses("lru at every size".to_owned(), len);
+                let curve = LruCurve::of(trace, warmup, &bar);
+                let point =
+                    |&(size, blocks): &(&Size, usize)| CurvePoint::of_lru(trace, &curve, &size.to_string(), blocks);
+                sizes.iter().map(point).collect()
+            } else {
+                let runs = self.simulated(trace, policy, &sizes)?;
+                most = most.zip(margin(runs.iter().map(|run| &run.sample))).map(|(most, margin)| most.max(margin));
+                runs.iter().map(|run| CurvePoint::of_row(&ResultRow::new(trace, run))).collect::<Vec<_>>()
+            };
+            mark_knees(&mut curve);
+            points.extend(curve);
+        }
+        Ok((points, most))
+    }
+
+    fn simulated(&self, trace: &Trace, policy: &Spec, sizes: &[(&Size, usize)]) -> anyhow::Result<Vec<Run>> {
+        let case = |&(size, capacity_blocks): &(&Size, usize)| PolicyCase {
+            trace: 0,
+            policy: policy.clone(),
+            size: size.to_string(),
+            capacity_blocks,
+        };
+        let bar = Bar::accesses(format!("{policy} at {} sizes", sizes.len()), (sizes.len() * trace.len()) as u64);
+        let counting = Counting { warmup: self.warmup, epoch: None };
+        Ok(simulate(std::slice::from_ref(trace), sizes.iter().map(case).collect(), counting, &bar)?)
+    }
+
+    fn print(&self, points: &[CurvePoint]) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, points).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        if self.csv {
+            return Ok(write_csv(points, &mut out)?);
+        }
+        let sampled = points.iter().any(|point| point.hit_ratio_standard_error.is_some());
+        let mut header = vec!["policy", "size", "capacity", "hits"];
+        header.extend(sampled.then_some("error"));
+        header.extend(["read hits", "write hits", "knee"]);
+        let mut table = plain(&header, 1);
+        let mut previous: Option<&CurvePoint> = None;
+        for point in points {
+            if previous.is_some_and(|previous| previous.policy != point.policy) {
+                table.add_row([""]);
+            }
+            let mut cells = vec![point.policy.clone(), point.size.clone(), human::bytes(point.capacity_bytes as f64)];
+            cells.push(human::percent(point.hit_ratio));
+            cells.extend(point.hit_ratio_standard_error.map(human::percent));
+            cells.extend([point.read_hit_ratio, point.write_hit_ratio].map(human::percent));
+            cells.push(if point.knee == 1 { "*".to_owned() } else { String::new() });
+            table.add_row(cells);
+            previous = Some(point);
+        }
+        writeln!(out, "{}", table.trim_fmt())?;
+        let error = if sampled { "; error: standard error of hits, from a sample" } else { "" };
+        writeln!(
+            out,
+            "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
+        )?;
+        if let Some(html) = &self.html {
+            writeln!(out, "\nPage: {}", html.display())?;
+        }
+        Ok(())
+    }
+}

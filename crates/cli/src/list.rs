@@ -1,0 +1,71 @@
+//! Lists in one argument: `lru,larc:fill=ghost,writes=admit,arc` are three policies.
+
+use std::str::FromStr;
+
+/// What stands between commas. The options of an item have commas between them too: `name=value` goes on with the item before.
+#[derive(Clone, Debug)]
+pub struct List<T>(Vec<T>);
+
+impl<T: FromStr> FromStr for List<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<List<T>, T::Err> {
+        List::read(text, str::parse)
+    }
+}
+
+impl<T> List<T> {
+    /// Reads each item with `read`.
+    pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<List<T>, E> {
+        items(text).into_iter().map(read).collect::<Result<_, _>>().map(List)
+    }
+}
+
+impl<'a, T> IntoIterator for &'a List<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+/// The items of a list.
+fn items(text: &str) -> Vec<&str> {
+    // An option has its `=` before any `:`.
+    let is_option = |piece: &str| piece.find('=').is_some_and(|equals| !piece[..equals].contains(':'));
+    let mut items = Vec::new();
+    let (mut begin, mut end) = (0, 0);
+    for piece in text.split(',') {
+        let after = end + piece.len();
+        if end > begin && !is_option(piece) {
+            items.push(&text[begin..end - 1]);
+            begin = end;
+        }
+        end = after + 1;
+    }
+    items.push(&text[begin..text.len()]);
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_stay_with_their_item() {
+        for (text, expected) in [
+            ("lru", &["lru"][..]),
+            ("lru,larc", &["lru", "larc"]),
+            ("larc:fill=ghost,writes=admit,lru", &["larc:fill=ghost,writes=admit", "lru"]),
+            ("lru,larc:fill=ghost,arc", &["lru", "larc:fill=ghost", "arc"]),
+            ("m+,c:buffers=8,c:buffers=9", &["m+", "c:buffers=8", "c:buffers=9"]),
+            // What is wrong is left to whoever reads an item.
+            ("", &[""]),
+            ("lru,", &["lru", ""]),
+            ("lru,fill=ghost", &["lru,fill=ghost"]),
+        ] {
+            assert_eq!(items(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! `flashwise pool` and `flashwise disk`: pools and their logical disks, by the API of the server that serves them.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use flashwise_core::quantity::ByteSize;
+use flashwise_engine::pool::prepare;
+use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
+use flashwise_trace::human;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use crate::api::{ApiOptions, Client};
+use crate::failure::Misuse;
+use crate::table;
+
+/// Make pools of disks, and add and take out disks while they are served
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool of disks that no server uses
+    Create(Create),
+    /// Show the pools of a running server: space, disks and logical disks
+    Status(Status),
+    /// Add a disk to a pool that is being served
+    Add(Add),
+    /// Move what is on a disk to the others, and take it out of its pool
+    Remove(Remove),
+}
+
+impl PoolCommand {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            PoolCommand::Create(create) => create.run(),
+            PoolCommand::Status(status) => status.run(),
+            PoolCommand::Add(add) => add.run(),
+            PoolCommand::Remove(remove) => remove.run(),
+        }
+    }
+}
+
+/// The pool of a running server.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The pool [default: the only one]
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    #[command(flatten)]
+    api: ApiOptions,
+}
+
+impl Of {
+    fn pools(&self, client: &Client) -> anyhow::Result<Vec<PoolStatus>> {
+        let json = client.get("/v1/pools")?;
+        serde_json::from_value(json)
+            .context("the server's figures are not those that this version knows; use the same version, or --json")
+    }
+
+    /// A client, and the pool that is meant.
+    fn find(&self) -> anyhow::Result<(Client, PoolStatus)> {
+        let client = self.api.client()?;
+        let pools = self.pools(&client)?;
+        let there = pools.iter().map(|pool| pool.name.clone()).collect::<Vec<_>>().join(", ");
+        let one = pools.len() == 1;
+        let wanted = |pool: &PoolStatus| self.pool.as_ref().map_or(one, |name| *name == pool.name);
+        let found = pools.into_iter().find(wanted).ok_or_else(|| match &self.pool {
+            Some(name) => Misuse(format!("--pool: no pool '{name}', expected one of: {there}")),
+            None if there.is_empty() => Misuse("the server has no pool; its configuration names them".to_owned()),
+            None => Misuse(format!("--pool: is missing; expected one of: {there}")),
+        })?;
+        Ok((client, found))
+    }
+}
+
+/// The path of a part of a pool, whatever its name.
+fn path(pool: &PoolStatus, parts: &[&str]) -> String {
+    let escaped = |part: &&str| format!("/{}", utf8_percent_encode(part, NON_ALPHANUMERIC));
+    let rest: String = parts.iter().map(escaped).collect();
+    format!("/v1/pools/{}{}", utf8_percent_encode(&pool.name, NON_ALPHANUMERIC), rest.replace("%2D", "-"))
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The pool's name: 1 to 64 lower-case letters, digits, - and .
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its disks: block devices or regular files
+    #[arg(value_name = "DISK", required = true)]
+    disks: Vec<PathBuf>,
+    /// Wipe this disk, although it holds something, which is lost then; the path as it is given above. Can be given many times
+    #[arg(long, value_name = "DISK")]
+    wipe: Vec<PathBuf>,
+}
+
+impl Create {
+    fn run(&self) -> anyhow::Result<()> {
+        if let Some(other) = self.wipe.iter().find(|path| !self.disks.contains(path)) {
+            return Err(Misuse(format!("--wipe: {} is none of the pool's disks", other.display())).into());
+        }
+        let pool = prepare::create(&self.name, &self.disks, &self.wipe)?;
+        let size = u64::from(pool.map.space.count().chunks) * flashwise_engine::pool::CHUNK_BYTES;
+        let disks = human::counted(pool.present.len() as u64, "disk");
+        println!("Pool {} has {disks} and room for {}.", self.name, human::bytes(size as f64));
+        println!("To serve it, name it and its disks in a table [[pool]] of the configuration.");
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    of: Of,
+    /// Print all figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    fn run(&self) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &self.of.api.client()?.get("/v1/pools")?)
+                .map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        if self.of.pool.is_some() {
+            return Ok(write!(out, "{}", page(&self.of.find()?.1))?);
+        }
+        let pools: Vec<String> = self.of.pools(&self.of.api.client()?)?.iter().map(page).collect();
+        Ok(write!(out, "{}", pools.join("\n"))?)
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    human::bytes(bytes as f64)
+}
+
+fn page(pool: &PoolStatus) -> String {
+    let mut page = format!(
+        "pool {}, {}: {} of {} in use, {} free, {} given to logical disks\n",
+        pool.name,
+        pool.state,
+        bytes(pool.used_bytes),
+        bytes(pool.size_bytes),
+        bytes(pool.free_bytes),
+        bytes(pool.provisioned_bytes)
+    );
+    if let Some(warning) = &pool.warning {
+        page += &format!("WARNING: {warning}\n");
+    }
+    let mut disks = table::plain(&["disk", "path", "state", "size", "used"], 3);
+    for disk in &pool.disks {
+        let state = disk.failed.as_ref().map_or(disk.state.clone(), |failed| format!("{}: {failed}", disk.state));
+        disks.add_row([
+            disk.number.to_string(),
+            disk.path.clone(),
+            state,
+            bytes(disk.size_bytes),
+            bytes(disk.used_bytes),
+        ]);
+    }
+    page += &format!("{}\n", disks.trim_fmt());
+    if !pool.logical_disks.is_empty() {
+        page += &format!("{}\n", logical_disks(&pool.logical_disks));
+    }
+    page
+}
+
+fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
+    let header = ["logical disk", "kind", "cached", "size", "allocated", "missing", "clients", "read", "written"];
+    let mut table = table::plain(&header, 3);
+    for disk in disks {
+        let kind =
+            [if disk.thick { "thick" } else { "thin" }, if disk.striped { "striped" } else { "linear" }].join(" ");
+        table.add_row([
+            disk.name.clone(),
+            kind,
+            if disk.cached { "yes" } else { "no" }.to_owned(),
+            bytes(disk.size_bytes),
+            bytes(disk.allocated_bytes),
+            bytes(disk.missing_bytes),
+            disk.clients.to_string(),
+            bytes(disk.read_bytes),
+            bytes(disk.written_bytes),
+        ]);
+    }
+    table.trim_fmt()
+}
+
+#[derive(Debug, Args)]
+pub struct Add {
+    /// A block device or a regular file
+    #[arg(value_name = "DISK")]
+    disk: PathBuf,
+    /// The same path once more, to wipe a disk that holds something, which is lost then
+    #[arg(long, value_name = "DISK")]
+    wipe: Option<PathBuf>,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Add {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        // The server may be elsewhere.
+        let absolute = |path: &PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
+        let wipe = self.wipe.as_ref().map(absolute).transpose()?;
+        client.send("POST", &path(&pool, &["disks"]), &json!({ "path": absolute(&self.disk)?, "wipe": wipe }))?;
+        println!("{} is a disk of pool {}.", self.disk.display(), pool.name);
+        println!("To start with it the next time, add it to the disks in the configuration.");
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Remove {
+    /// The disk's number or path, as `flashwise pool status` shows it
+    #[arg(value_name = "DISK")]
+    disk: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Remove {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        let is_it = |path: &str, number: u32| path == self.disk || number.to_string() == self.disk;
+        let Some(disk) = pool.disks.iter().find(|disk| is_it(&disk.path, disk.number)) else {
+            let there: Vec<_> = pool.disks.iter().map(|disk| format!("{} ({})", disk.number, disk.path)).collect();
+            return Err(Misuse(format!("no disk '{}', expected one of: {}", self.disk, there.join(", "))).into());
+        };
+        client.send("DELETE", &path(&pool, &["disks", &disk.number.to_string()]), &Value::Null)?;
+        println!(
+            "Disk {} is being emptied, and is taken out then; flashwise pool status shows how far that is.",
+            disk.path
+        );
+        println!("Take it off the disks in the configuration when it is gone.");
+        Ok(())
+    }
+}
+
+/// Make, grow, delete and look at logical disks of a pool that is being served
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// Make a logical disk: an NBD export and an iSCSI target of its name
+    Create(CreateDisk),
+    /// Make a logical disk larger while it is used
+    Grow(Grow),
+    /// Have requests of a logical disk cached, or not
+    Cache(Cache),
+    /// Delete a logical disk and lose what it holds
+    Delete(Delete),
+    /// Show where a logical disk's chunks are
+    Map(Map),
+}
+
+impl DiskCommand {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            DiskCommand::Create(create) => create.run(),
+            DiskCommand::Grow(grow) => grow.run(),
+            DiskCommand::Cache(cache) => cache.run(),
+            DiskCommand::Delete(delete) => delete.run(),
+            DiskCommand::Map(map) => map.run(),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct CreateDisk {
+    /// Its name: 1 to 64 lower-case letters, digits, - and .
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its size, such as 10GiB
+    #[arg(long, value_name = "SIZE")]
+    size: ByteSize,
+    /// Set all of its space aside; without, space is taken as it is written
+    #[arg(long)]
+    thick: bool,
+    /// Place neighbouring chunks on different disks
+    #[arg(long)]
+    striped: bool,
+    /// Do not cache its requests
+    #[arg(long)]
+    uncached: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl CreateDisk {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        let new = json!({
+            "name": self.name,
+            "size_bytes": self.size.bytes(),
+            "thick": self.thick,
+            "striped": self.striped,
+            "cached": !self.uncached,
+        });
+        client.send("POST", &path(&pool, &["logical-disks"]), &new)?;
+        println!("Logical disk {} of pool {} has {}.", self.name, pool.name, self.size);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Grow {
+    /// The logical disk
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its new size
+    #[arg(long, value_name = "SIZE")]
+    size: ByteSize,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Grow {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        let change = json!({ "size_bytes": self.size.bytes() });
+        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
+        println!("Logical disk {} has {}; clients see that when they open it anew.", self.name, self.size);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Cache {
+    /// The logical disk
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Whether its requests are cached
+    #[arg(value_name = "on|off", value_parser = ["on", "off"])]
+    cached: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Cache {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        let change = json!({ "cached": self.cached == "on" });
+        client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
+        println!("Caching of logical disk {} is {}.", self.name, self.cached);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// The logical disk
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its name once more, as what it holds is lost
+    #[arg(long, value_name = "NAME")]
+    confirm: String,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Delete {
+    fn run(&self) -> anyhow::Result<()> {
+        if self.confirm != self.name {
+            let what = format!("--confirm: found '{}', expected '{}', the disk to delete", self.confirm, self.name);
+            return Err(Misuse(what).into());
+        }
+        let (client, pool) = self.of.find()?;
+        let name = utf8_percent_encode(&self.name, NON_ALPHANUMERIC);
+        let path = format!("{}?confirm={name}", path(&pool, &["logical-disks", &self.name]));
+        client.send("DELETE", &path, &Value::Null)?;
+        println!("Logical disk {} is deleted.", self.name);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Map {
+    /// The logical disk
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+impl Map {
+    fn run(&self) -> anyhow::Result<()> {
+        let (client, pool) = self.of.find()?;
+        let json = client.get(&path(&pool, &["logical-disks", &self.name, "map"]))?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, &json).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        let runs: Vec<MapRun> =
+            serde_json::from_value(json).context("the server's map is not what this version knows")?;
+        let mut table = table::plain(&["disk", "path", "state", "from", "every", "length", "on disk at"], 3);
+        for run in runs {
+            let state = match (run.missing, run.written) {
+                (true, _) => "missing",
+                (_, true) => "written",
+                (_, false) => "reserved",
+            };
+            table.add_row([
+                run.disk.to_string(),
+                run.path,
+                state.to_owned(),
+                human::count(run.offset_bytes),
+                bytes(run.step_bytes),
+                bytes(run.length_bytes),
+                human::count(run.disk_offset_bytes),
+            ]);
+        }
+        writeln!(out, "{}", table.trim_fmt())?;
+        Ok(())
+    }
+}

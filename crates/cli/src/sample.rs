@@ -1,0 +1,121 @@
+//! The options that say whether a sample of a trace is simulated in place of all of it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flashwise_core::quantity::Share;
+use flashwise_sim::job::{Job, SampleBy, sample_share};
+use flashwise_trace::error::TraceError;
+use flashwise_trace::sampling::Sampling;
+
+use crate::failure::Misuse;
+use crate::help;
+
+/// Where `--accuracy` begins: a thousandth of the blocks.
+const RATE_FIRST: f64 = 0.001;
+/// Samples that would be larger than this are all of the trace.
+const RATE_LAST: f64 = 0.5;
+/// A sample that was not accurate enough is followed by one that is at least and at most so many times as large.
+const GROWTH: (f64, f64) = (2.0, 30.0);
+
+/// Whether a sample is taken, and which.
+#[derive(Clone, Debug, Args)]
+pub struct SampleOptions {
+    /// Simulate a sample of the blocks, such as 1%: faster, and the hit ratios have a standard error
+    ///
+    /// Caches are as much smaller; all figures are those of the whole trace, of which the sample is an estimate. Before an admission rule blocks
+    /// are in the sample or not by groups of 64 KiB, so that requests stay whole. A trace that is not normalised is read once and not copied.
+    #[arg(long, value_name = "SHARE", value_parser = sample_share)]
+    sample: Option<Share>,
+    /// Simulate the smallest sample that tells hit ratios within this, such as 0.005, in 95 of 100 cases
+    ///
+    /// It begins with a thousandth of the blocks and reads the trace again for each larger sample.
+    #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
+    accuracy: Option<f64>,
+    /// What is in the sample or not: blocks, or groups of 64 KiB [default: groups before an admission rule, else blocks]
+    #[arg(long, value_name = "WHAT", value_parser = str::parse::<SampleBy>, help_heading = help::INPUT)]
+    sample_by: Option<SampleBy>,
+    /// Which blocks are in the sample: another number, others [default: 0]
+    #[arg(long, value_name = "N", help_heading = help::INPUT)]
+    sample_seed: Option<u64>,
+}
+
+fn parse_accuracy(text: &str) -> Result<f64, String> {
+    let share = text.parse::<Share>().map(Share::of_one).ok().filter(|&share| share > 0.0 && share < 1.0);
+    share.ok_or_else(|| format!("found '{text}', expected a share between 0% and 100%, such as 0.005 or 0.5%"))
+}
+
+impl SampleOptions {
+    /// The share that was asked for.
+    pub fn share(&self) -> Option<Share> {
+        self.sample
+    }
+
+    /// The option that asks for a sample that is accurate, if it is given.
+    pub fn accuracy_given(&self) -> Option<&'static str> {
+        self.accuracy.map(|_| "--accuracy")
+    }
+
+    /// Says in `job` that it runs over a sample of such a `share`, if one is given.
+    pub fn put(&self, job: &mut Job, share: Option<Share>) {
+        let (sample_by, sample_seed) = (self.sample_by, self.sample_seed);
+        *job = Job { sample: share, sample_by, sample_seed, ..std::mem::take(job) };
+    }
+
+    /// The sample of such a `share` of policies alone, if one is given.
+    pub fn sampling(&self, share: Option<Share>) -> Option<Sampling> {
+        let sampling = Sampling::new(share?.of_one(), self.sample_seed.unwrap_or(0))?;
+        Some(if self.sample_by == Some(SampleBy::Groups) { sampling.by_groups() } else { sampling })
+    }
+
+    /// Refuses an accuracy of what a sample says no accuracy of before it ran.
+    ///
+    /// # Errors
+    /// What was found, and what was expected.
+    pub fn check(&self, jobs: &[Job]) -> Result<(), Misuse> {
+        let is_alone = |job: &Job| job.meaning().is_ok_and(|meaning| meaning.is_policy_alone());
+        if self.accuracy.is_some() && !jobs.iter().all(is_alone) {
+            let what =
+                "--accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected --sample";
+            return Err(Misuse(what.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Works on the sample that was asked for, or on all of `traces`; if an accuracy was asked for, again on larger samples until `margin` says that
+    /// the work was accurate enough. A margin of none is that of a sample which is too small to say.
+    pub fn accurate<T>(
+        &self,
+        traces: &[PathBuf],
+        work: impl Fn(Option<Share>) -> anyhow::Result<T>,
+        margin: impl Fn(&T) -> Option<f64>,
+    ) -> anyhow::Result<T> {
+        let Some(accuracy) = self.accuracy else { return work(self.sample) };
+        if traces.iter().any(|path| path == Path::new("-")) {
+            let what = "--accuracy reads a trace more than once, and standard input can be read once: expected a file, or --sample";
+            return Err(Misuse(what.to_owned()).into());
+        }
+        let is_empty =
+            |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));
+        let mut rate = RATE_FIRST;
+        loop {
+            let found = match work(Share::new(rate)) {
+                Ok(done) => {
+                    let margin = margin(&done);
+                    if rate >= 1.0 || margin.is_some_and(|margin| margin <= accuracy) {
+                        return Ok(done);
+                    }
+                    margin
+                }
+                Err(error) if is_empty(&error) => None,
+                Err(error) => return Err(error),
+            };
+            // Errors fall with the root of the size.
+            let wanted = found.map_or(GROWTH.0, |margin| 1.1 * (margin / accuracy).powi(2));
+            rate *= wanted.clamp(GROWTH.0, GROWTH.1);
+            if rate > RATE_LAST {
+                rate = 1.0;
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Reads: from RAM, from flash or from the backend, and what the policy takes in on the way.
+
+use super::{LogCache, Request, parts};
+use crate::access::{Access, NEVER, Op};
+use crate::filter::Caching;
+use crate::format::BLOCK_BYTES;
+use crate::policy::{Outcome, Policy};
+use crate::step::{Cause, Frame, Step};
+
+impl LogCache {
+    pub(super) fn plan_read(&mut self, request: &Request, send: bool, steps: &mut Vec<Step>) {
+        let bypasses = self.bypasses(request, Op::Read);
+        // The processor waits for the memory of many look-ups at once.
+        parts(request.offset, request.length).skip(1).for_each(|part| self.log.prefetch(part.block));
+        for part in parts(request.offset, request.length) {
+            self.figures.read_blocks += 1;
+            match self.read_block(part.block, !bypasses, steps) {
+                Some(frame) if send => {
+                    steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })
+                }
+                Some(_) => {}
+                None => steps.push(Step::Fail),
+            }
+        }
+    }
+
+    /// Whether a request bypasses the flash: because of whose it is, else as part of a sequential stream.
+    pub(super) fn bypasses(&mut self, request: &Request, op: Op) -> bool {
+        let block_bytes = BLOCK_BYTES as u64;
+        let first = request.offset / block_bytes;
+        let end = (request.offset + request.length).div_ceil(block_bytes);
+        let blocks = end - first;
+        let (bypasses, counted) = match request.caching {
+            Caching::Always => return false,
+            Caching::Never => (true, &mut self.figures.filtered_blocks),
+            Caching::Usual => (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks),
+        };
+        *counted += if bypasses { blocks } else { 0 };
+        bypasses
+    }
+
+    /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.
+    fn read_block(&mut self, block: u32, cached: bool, steps: &mut Vec<Step>) -> Option<Frame> {
+        if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block)) {
+            self.figures.ram_read_hits += 1;
+            self.frames.hold(frame);
+            self.transient.push(frame);
+            return Some(frame);
+        }
+        if self.lost.contains_key(&block) {
+            return None;
+        }
+        self.reclaim(steps);
+        let slot = self.log.find(block);
+        let admitted = cached && self.ask_policy(block, Op::Read, self.request_blocks);
+        if slot.is_some() {
+            self.figures.flash_read_hits += 1;
+        }
+        let frame = self.fetch(block, slot, steps);
+        if slot.is_none() && admitted && (self.flash_failed || self.is_pressed()) {
+            self.log.policy_mut().refuse(block);
+            self.figures.refused_read_blocks += 1;
+        } else if slot.is_none() && admitted {
+            self.log_add(block, frame, false, Cause::Admission, steps);
+            if self.backend_unflushed {
+                // What was read may be a write that the backend could still lose; flash must not outlive it as clean.
+                self.log.need_backend_flush();
+            }
+        }
+        if cached {
+            self.keep_for_reading(block, frame);
+        }
+        Some(frame)
+    }
+
+    /// Asks the policy about an access; whether the block is to be on flash afterwards.
+    pub(super) fn ask_policy(&mut self, block: u32, op: Op, request_blocks: u32) -> bool {
+        if !self.admitting {
+            return false;
+        }
+        let access = Access { block, op, request_blocks, next_use: NEVER };
+        let outcome = self.log.policy_mut().access(access);
+        self.counters.record(op, &outcome);
+        if outcome == Outcome::Hit
+            && let Some(slot) = self.log.find(block)
+        {
+            self.log.note_use(slot);
+        }
+        outcome != Outcome::Bypass
+    }
+
+    /// The content of a block that is not in a buffer, in a frame that is held until the request is planned.
+    pub(super) fn fetch(&mut self, block: u32, slot: Option<u32>, steps: &mut Vec<Step>) -> Frame {
+        if let Some(frame) = slot.and_then(|slot| self.log.in_memory(slot)) {
+            self.frames.hold(frame);
+            self.transient.push(frame);
+            return frame;
+        }
+        let frame = self.take_transient();
+        match slot {
+            Some(slot) => steps.push(Step::ReadFlash { block, slot, frame, dirty: self.log.is_dirty(slot) }),
+            None => {
+                self.figures.backend_read_blocks += 1;
+                steps.push(Step::ReadBackend { block, frame });
+            }
+        }
+        frame
+    }
+
+    pub(super) fn take_transient(&mut self) -> Frame {
+        let frame = self.frames.take();
+        self.transient.push(frame);
+        frame
+    }
+
+    fn keep_for_reading(&mut self, block: u32, frame: Frame) {
+        if self.config.read_buffer_blocks == 0 {
+            return;
+        }
+        self.forget_read(block);
+        self.frames.hold(frame);
+        if let Some((_, evicted)) = self.read_buffer.insert(block, frame) {
+            self.frames.release(evicted);
+        }
+    }
+
+    pub(super) fn forget_read(&mut self, block: u32) {
+        if let Some(frame) = self.read_buffer.remove(block) {
+            self.frames.release(frame);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! bcache: buckets that fill with whatever is read or written, and go by priorities that read hits renew and that sink with all I/O.
+//!
+//! Source: the Linux kernel, `drivers/md/bcache/alloc.c` (`bch_rescale_priorities`, `bucket_prio`, `invalidate_buckets_lru`, `_fifo` and `_random`)
+//! and `request.c` (`cache_lookup_fn`).
+//!
+//! A bucket has a priority of 16 bits, 32,768 at first and after each read hit. Whenever a 1024th of the cache's length was read and written
+//! all priorities sink by one. Evicted is the bucket with the least product of live data and priority, where the least priority counts as
+//! an eighth of the first: a bucket that was hit lately may go for being nearly empty.
+//!
+//! Departures from its code:
+//! - It has several open buckets and sorts the writers to them; here there is one, which fills in RAM as those of other container policies do.
+//! - It learns from its garbage collection how much of a bucket is live, and from then on what is; here that is known at once, and a bucket
+//!   of which nothing is live is evicted first, whatever `replacement`.
+//! - It evicts many buckets at a time, and none that has dirty data; here it is one, when room is needed, and all is clean.
+//! - Buckets of its tree, the sequential bypass and the bypass under congestion are left out: `--sequential-bypass` is a setting of the cache.
+//! - Among buckets of the least product the one with the least number goes; the code's heap leaves it open.
+
+use super::{ContainerOutcome, ContainerPolicy, Counts, Flash};
+use crate::access::{Access, Op};
+use crate::index::Index;
+use crate::layout::open_units::OpenUnits;
+use crate::layout::units::Units;
+use crate::options::{Kind, Options, Parameter};
+use crate::policy::Info;
+use crate::random::Random;
+use crate::step::{Cause, FlashStep};
+
+/// bcache's row in the table of container policies.
+pub static INFO: Info = Info {
+    name: "bcache",
+    title: "bcache: buckets by priority",
+    source: "Linux kernel, drivers/md/bcache/alloc.c",
+    parameters: &[
+        Parameter {
+            name: "replacement",
+            kind: Kind::Choice(&["lru", "fifo", "random"]),
+            default: "lru",
+            meaning: "which bucket is evicted: by priority, in the order of their numbers, or any",
+        },
+        Parameter {
+            name: "seed",
+            kind: Kind::Count(0, u64::MAX),
+            default: "1",
+            meaning: "what the random numbers begin with",
+        },
+    ],
+    offline: false,
+};
+
+/// `INITIAL_PRIO`.
+const PRIORITY: u16 = 32_768;
+/// Priorities sink when this part of the cache's length was read and written.
+const RESCALE_PART: u64 = 1024;
+/// The one open bucket.
+const OPEN: u32 = 0;
+
+/// `CACHE_REPLACEMENT`.
+#[derive(Clone, Debug)]
+enum Replacement {
+    Lru,
+    /// With the bucket to look at next.
+    Fifo(u32),
+    Random(Random),
+}
+
+/// Buckets by priority.
+#[derive(Debug)]
+pub struct Bcache<I: Index> {
+    units: Units<I>,
+    open: OpenUnits<I::Key, ()>,
+    replacement: Replacement,
+    /// Of each bucket; 0 sinks no more.
+    priorities: Vec<u16>,
+    /// The least priority, when they sank last.
+    least: u16,
+    /// Accesses until they sink, and from one time to the next.
+    rescale_in: u64,
+    rescale_every: u64,
+    reserve_units: u32,
+    sealing: (Vec<I::Key>, Vec<(Cause, ())>),
+    counts: Counts,
+}
+
+impl<I: Index> Bcache<I> {
+    /// An empty cache.
+    pub fn new(index: I, flash: Flash, options: &Options) -> Self {
+        let Flash { units, unit_pages, reserve_units } = flash;
+        let replacement = match options.text("replacement") {
+            "fifo" => Replacement::Fifo(0),
+            "random" => Replacement::Random(Random::new(options.count("seed"))),
+            _ => Replacement::Lru,
+        };
+        Bcache {
+            units: Units::new(index, units, unit_pages),
+            open: OpenUnits::new(1, unit_pages),
+            replacement,
+            priorities: vec![0; units as usize],
+            least: u16::MAX,
+            rescale_in: 0,
+            rescale_every: (u64::from(units) * u64::from(unit_pages) / RESCALE_PART).max(1),
+            reserve_units,
+            sealing: Default::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Lets priorities sink, if it is time.
+    #[inline]
+    fn rescale(&mut self) {
+        if self.rescale_in > 0 {
+            self.rescale_in -= 1;
+            return;
+        }
+        self.rescale_in = self.rescale_every - 1;
+        self.least = u16::MAX;
+        for priority in self.priorities.iter_mut().filter(|priority| **priority > 0) {
+            *priority -= 1;
+            self.least = self.least.min(*priority);
+        }
+    }
+
+    /// What a bucket is worth: its live blocks by its priority, of which the least counts as an eighth of the first.
+    fn worth(&self, unit: u32) -> u64 {
+        let (priority, least) = (u64::from(self.priorities[unit as usize]), u64::from(self.least.min(PRIORITY)));
+        (priority.saturating_sub(least) + (u64::from(PRIORITY) - least) / 8) * u64::from(self.units.live(unit))
+    }
+
+    fn victim(&mut self) -> u32 {
+        let emptiest = self.units.emptiest().expect("units that are not free are sealed");
+        if self.units.live(emptiest) == 0 {
+            return emptiest;
+        }
+        let units = self.units.units();
+        let sealed = |unit: &u32| self.units.is_sealed(*unit);
+        let found = match &mut self.replacement {
+            Replacement::Lru => (0..units).filter(sealed).min_by_key(|&unit| self.worth(unit)),
+            Replacement::Fifo(next) => {
+                let unit = (*next..units).chain(0..*next).find(sealed);
+                *next = unit.map_or(0, |unit| (unit + 1) % units);
+                unit
+            }
+            Replacement::Random(random) => {
+                let from = (random.bits() % u64::from(units)) as u32;
+                (from..units).chain(0..from).find(sealed)
+            }
+        };
+        found.expect("a bucket is sealed")
+    }
+
+    fn evict(&mut self, steps: &mut Vec<FlashStep>) {
+        let unit = self.victim();
+        self.priorities[unit as usize] = 0;
+        self.counts.units_reset += 1;
+        self.counts.live_at_reset_blocks += u64::from(self.units.reset(unit, steps));
+    }
+
+    /// Puts a block into the open bucket, and seals that once it is full.
+    fn insert(&mut self, block: I::Key, cause: Cause, steps: &mut Vec<FlashStep>) {
+        if !self.open.push(OPEN, block, cause, ()) {
+            return;
+        }
+        if self.units.free_units() == 0 {
+            self.evict(steps);
+        }
+        let (blocks, kept) = &mut self.sealing;
+        self.open.take(OPEN, blocks, kept);
+        kept.iter().for_each(|(cause, ())| self.counts.count(*cause));
+        let unit = self.units.seal(blocks, steps);
+        self.priorities[unit as usize] = PRIORITY;
+        while self.units.free_units() < self.reserve_units {
+            self.evict(steps);
+        }
+    }
+}
+
+impl<I: Index> ContainerPolicy for Bcache<I> {
+    type Key = I::Key;
+
+    #[inline]
+    fn access(&mut self, access: Access<I::Key>, _time_us: u64, steps: &mut Vec<FlashStep>) -> ContainerOutcome {
+        let Access { block, op, .. } = access;
+        self.rescale();
+        if let Some(page) = self.units.page_of(block) {
+            if op == Op::Read {
+                steps.push(FlashStep::Read { page });
+                self.priorities[self.units.unit_of(page) as usize] = PRIORITY;
+            } else {
+                self.units.invalidate(block);
+                self.insert(block, Cause::Client, steps);
+            }
+            return ContainerOutcome::Hit { in_ram: false };
+        }
+        if let Some(place) = self.open.find(block) {
+            if op == Op::Write {
+                self.open.overwrite(place);
+            }
+            return ContainerOutcome::Hit { in_ram: true };
+        }
+        self.insert(block, if op == Op::Write { Cause::Client } else { Cause::Admission }, steps);
+        ContainerOutcome::Admit
+    }
+
+    fn remove(&mut self, block: I::Key) -> bool {
+        if let Some(place) = self.open.find(block) {
+            self.open.remove(place);
+            return true;
+        }
+        self.units.invalidate(block)
+    }
+
+    fn contains(&self, block: I::Key) -> bool {
+        self.units.page_of(block).is_some() || self.open.find(block).is_some()
+    }
+
+    fn page_of(&self, block: I::Key) -> Option<u32> {
+        self.units.page_of(block)
+    }
+
+    fn len(&self) -> usize {
+        self.units.len() + self.open.blocks()
+    }
+
+    fn ram_blocks_max(&self) -> usize {
+        self.units.unit_pages() as usize - 1
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    #[inline]
+    fn prefetch(&self, _soon: I::Key, later: I::Key) {
+        self.units.prefetch(later);
+    }
+
+    fn check(&self) {
+        self.units.check();
+        self.open.check();
+        assert!(self.units.free_units() >= self.reserve_units, "the reserve is free");
+        for unit in 0..self.units.units() {
+            let priority = self.priorities[unit as usize];
+            assert!(priority <= PRIORITY && (priority == 0 || self.units.is_sealed(unit)), "unit {unit}: {priority}");
+            for (block, _) in self.units.live_blocks(unit) {
+                assert!(self.open.find(block).is_none(), "{block:?} is on flash and in RAM");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Dense;
+
+    /// A cache of three buckets of two blocks.
+    fn bcache(options: &str) -> Bcache<Dense> {
+        let options = Options::parse("bcache", INFO.parameters, options).unwrap();
+        Bcache::new(Dense::new(100), Flash { units: 3, unit_pages: 2, reserve_units: 0 }, &options)
+    }
+
+    fn access(bcache: &mut Bcache<Dense>, access: Access<u32>) -> Vec<FlashStep> {
+        let mut steps = vec![];
+        bcache.access(access, 0, &mut steps);
+        bcache.check();
+        steps
+    }
+
+    fn reset(steps: &[FlashStep]) -> Option<u32> {
+        steps.iter().find_map(|step| if let FlashStep::Reset { unit } = step { Some(*unit) } else { None })
+    }
+
+    /// Priorities sink by one with each access, as the cache has less than 1024 blocks. Blocks 1 to 6 fill buckets 0, 1 and 2 with accesses 2, 4 and
+    /// 6; access 7 reads block 1 and 8 overwrites 3, so that bucket 1 has one live block:
+    ///
+    ///     bucket   sealed or hit   before access 9 sinks   after   live   worth, with the least 32,763: (priority - 32,763 + 5 / 8) * live
+    ///     0        7               32,767                  32,766  2      (3 + 0) * 2 = 6
+    ///     1        4               32,764                  32,763  1      0
+    ///     2        6               32,766                  32,765  2      (2 + 0) * 2 = 4
+    #[test]
+    fn the_bucket_that_is_worth_least_goes() {
+        let mut bcache = bcache("");
+        for block in 1..=6 {
+            assert_eq!(reset(&access(&mut bcache, Access::read(block))), None);
+        }
+        assert_eq!(access(&mut bcache, Access::read(1)), [FlashStep::Read { page: 0 }]);
+        access(&mut bcache, Access::write(3));
+        assert_eq!(bcache.open.blocks_of(OPEN), [3]);
+        assert_eq!(reset(&access(&mut bcache, Access::read(7))), Some(1));
+        assert_eq!(bcache.priorities, [32_766, PRIORITY, 32_765]);
+        // 3 is hit on its way through RAM and, with 7, in bucket 1. Bucket 2 is worth least now: the least priority is its own.
+        assert!(bcache.contains(3) && !bcache.contains(4));
+        access(&mut bcache, Access::read(8));
+        assert_eq!(reset(&access(&mut bcache, Access::read(9))), Some(2));
+        let counts = bcache.counts();
+        assert_eq!((counts.client_write_blocks, counts.admitted_blocks, counts.live_at_reset_blocks), (1, 9, 3));
+    }
+
+    #[test]
+    fn fifo_takes_buckets_by_number_and_an_empty_one_goes_first() {
+        let mut bcache = bcache("replacement=fifo");
+        let mut resets: Vec<u32> = vec![];
+        for block in 1..=12 {
+            resets.extend(reset(&access(&mut bcache, Access::read(block))));
+        }
+        assert_eq!(resets, [0, 1, 2]);
+        // 9 and 10 are in bucket 1; without them it is empty.
+        assert!(bcache.remove(9) && bcache.remove(10));
+        access(&mut bcache, Access::read(13));
+        assert_eq!(reset(&access(&mut bcache, Access::read(14))), Some(1));
+    }
+}

@@ -1,0 +1,69 @@
+//! Witnesses: what says up to where a log is durable; and units that are written in order, where they are others.
+
+use super::Log;
+use crate::format::RECORDS_PER_PAGE;
+use crate::step::{Footer, Segment, Step};
+
+impl Log {
+    /// Lets the log write nothing of a unit but at its end, the units being zones. `page` is where the newest one can be written next:
+    /// what lies between the end of the log and that page does not count.
+    pub fn write_in_order(&mut self, page: u32) {
+        self.in_order = true;
+        self.skipped = page.checked_sub(self.page).expect("the log ends where its zone was written");
+        self.page = page;
+    }
+
+    /// Whether no durable footer repeats the log up to its end and calls it durable.
+    pub fn lacks_witness(&self) -> bool {
+        self.witnessed != self.end() || self.unflushed
+    }
+
+    /// Plans that the log is durable up to its end, and so is a footer that repeats the records of the head unit and says so: damage to
+    /// the last segment is then not taken for a write that was interrupted.
+    ///
+    /// Where units are written in order, an empty segment is the witness, as the log goes on behind it. Nothing waits in memory there.
+    pub fn bear_witness(&mut self, steps: &mut Vec<Step>) {
+        self.flush(steps);
+        if self.witnessed == self.end() {
+            return;
+        }
+        match self.in_order {
+            false => self.add_footer(steps),
+            true if self.page < self.geometry.segments_end() => self.add_empty_segment(steps),
+            // The unit is full, and has its footer or the pages of one that was torn.
+            true => self.witnessed = self.end(),
+        }
+        self.flush(steps);
+    }
+
+    /// Plans a segment that says no more than up to where the unit is durable.
+    fn add_empty_segment(&mut self, steps: &mut Vec<Step>) {
+        let open = self.open.take();
+        assert!(open.is_none_or(|open| open.records.is_empty()), "what waited in memory was handed out");
+        self.metadata_pages += 1;
+        steps.push(Step::Append(Box::new(Segment { durable_end: self.durable_end, ..self.next_segment() })));
+        self.skipped = 0;
+        self.page += 1;
+        self.unflushed = true;
+        self.witnessed = self.end();
+    }
+
+    /// Plans a footer of the head unit, which is durable up to its last segment.
+    pub(super) fn add_footer(&mut self, steps: &mut Vec<Step>) {
+        assert!(!self.unflushed && self.durable_end == self.page, "a flush of the end was planned");
+        let pages = self.unit_records.div_ceil(RECORDS_PER_PAGE).max(1) as u32;
+        // In a unit that is written in order, the pages before it are written too.
+        let padding = if self.in_order { self.geometry.segments_end() - self.page } else { 0 };
+        self.metadata_pages += u64::from(pages + padding);
+        self.witnessed = self.end();
+        steps.push(Step::Witness(Footer {
+            unit: self.geometry.unit_of(self.head),
+            sequence: self.head,
+            tail: self.tail,
+            previous_end: self.previous_end,
+            end: self.page,
+            pages,
+        }));
+        self.unflushed = true;
+    }
+}

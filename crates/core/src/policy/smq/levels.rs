@@ -1,0 +1,245 @@
+//! The levels of a stochastic multi-queue.
+
+use crate::lists::Lists;
+
+/// Levels of every queue.
+pub(super) const LEVELS: u8 = 64;
+
+/// Entries by their numbers, from 1, on levels. Each level is a list with its head, the oldest, at the back, cut by sentinels into zones.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    lists: Lists,
+    /// Where in a level's lists each zone is, the one before the first sentinel first.
+    zones: Vec<u8>,
+    /// The blocks on the top levels together, and how many levels these are.
+    in_top_levels: u32,
+    top_levels: u8,
+    len: u32,
+}
+
+impl Queue {
+    /// An empty queue whose levels are cut into so many zones.
+    pub(super) fn new(zones: u8) -> Queue {
+        Queue {
+            lists: Lists::new(LEVELS * zones),
+            zones: (0..zones).collect(),
+            in_top_levels: 0,
+            top_levels: 0,
+            len: 0,
+        }
+    }
+
+    /// The same, of whose highest levels so many have so many blocks together.
+    pub(super) fn with_top_levels(self, top_levels: u8, in_top_levels: u32) -> Queue {
+        Queue { top_levels, in_top_levels, ..self }
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The list of a zone of a level.
+    #[inline]
+    fn list(&self, level: u8, zone: usize) -> u8 {
+        level * self.zones.len() as u8 + self.zones[zone]
+    }
+
+    pub(super) fn last_zone(&self) -> usize {
+        self.zones.len() - 1
+    }
+
+    #[inline]
+    pub(super) fn level(&self, entry: u32) -> u8 {
+        self.lists.list_of(entry).map_or(0, |list| list / self.zones.len() as u8)
+    }
+
+    fn level_len(&self, level: u8) -> u32 {
+        (0..self.zones.len()).map(|zone| self.lists.len(self.list(level, zone))).sum()
+    }
+
+    /// Puts an entry at the end of a zone.
+    #[inline]
+    pub(super) fn push_in_zone(&mut self, entry: u32, level: u8, zone: usize) {
+        self.lists.push_front(self.list(level, zone), entry);
+        self.len += 1;
+    }
+
+    /// Puts an entry at the end of its level.
+    #[inline]
+    pub(super) fn push(&mut self, entry: u32, level: u8) {
+        self.push_in_zone(entry, level, self.last_zone());
+    }
+
+    /// Takes an entry out; its level.
+    #[inline]
+    pub(super) fn remove(&mut self, entry: u32) -> u8 {
+        let level = self.level(entry);
+        self.lists.remove(entry);
+        self.len -= 1;
+        level
+    }
+
+    /// The head of a level, sentinels aside.
+    #[inline]
+    pub(super) fn head(&self, level: u8) -> Option<u32> {
+        (0..self.zones.len()).find_map(|zone| self.lists.back(self.list(level, zone)))
+    }
+
+    /// The head of the lowest level, from `level` on, that has entries.
+    #[inline]
+    pub(super) fn head_from(&self, level: u8) -> Option<u32> {
+        (level..LEVELS).find_map(|level| self.head(level))
+    }
+
+    /// The head of the lowest level that has one before its first sentinel.
+    #[inline]
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (0..LEVELS).find_map(|level| self.lists.back(self.list(level, 0)))
+    }
+
+    /// Puts an entry at the end of the level that is so many above its own, and the head of that level in its place: before the sentinel
+    /// that `zone` ends at.
+    #[inline]
+    pub(super) fn requeue(&mut self, entry: u32, zone: usize, levels: u8) {
+        let level = self.remove(entry);
+        let above = (level + levels).min(LEVELS - 1);
+        if above > level
+            && let Some(head) = self.head(above)
+        {
+            self.remove(head);
+            self.push_in_zone(head, level, zone);
+        }
+        self.push(entry, above);
+    }
+
+    /// How many entries a level should have.
+    fn target(&self, level: u8) -> u32 {
+        let lower_levels = LEVELS - self.top_levels;
+        let (entries, levels, number) = if level < lower_levels {
+            (self.len.saturating_sub(self.in_top_levels), lower_levels, level)
+        } else {
+            (self.in_top_levels, self.top_levels, level - lower_levels)
+        };
+        let levels = u32::from(levels);
+        entries / levels + u32::from(u32::from(number) < entries % levels)
+    }
+
+    /// Gives each level as many entries as it should have.
+    pub(super) fn redistribute(&mut self) {
+        for level in 0..LEVELS - 1 {
+            let (target, mut len) = (self.target(level), self.level_len(level));
+            while len < target
+                && let Some(entry) = self.head_from(level + 1)
+            {
+                self.lists.remove(entry);
+                self.lists.push_front(self.list(level, self.last_zone()), entry);
+                len += 1;
+            }
+            while len > target
+                && let Some(entry) =
+                    (0..self.zones.len()).rev().find_map(|zone| self.lists.front(self.list(level, zone)))
+            {
+                self.lists.remove(entry);
+                self.lists.push_back(self.list(level + 1, 0), entry);
+                len -= 1;
+            }
+        }
+    }
+
+    /// The sentinel that ends zone `first` of each level goes to the level's end.
+    pub(super) fn move_sentinels(&mut self, first: usize) {
+        for level in 0..LEVELS {
+            let (from, to) = (self.list(level, first + 1), self.list(level, first));
+            while let Some(entry) = self.lists.back(from) {
+                self.lists.remove(entry);
+                self.lists.push_front(to, entry);
+            }
+        }
+        // What was the zone behind it has become empty, and is the last.
+        self.zones[first + 1..].rotate_left(1);
+    }
+
+    pub(super) fn check(&self) {
+        self.lists.check();
+        assert_eq!((0..LEVELS).map(|level| self.level_len(level)).sum::<u32>(), self.len);
+    }
+}
+
+/// The levels that have entries, from the lowest on, each from its head: `0: 1 2 | 3 |` has two sentinels.
+#[cfg(test)]
+pub(super) fn draw(queue: &Queue) -> String {
+    let zone = |level, zone| {
+        let entries = queue.lists.from_back(queue.list(level, zone));
+        entries.map(|entry| format!(" {entry}")).collect::<String>()
+    };
+    let level = |level| {
+        let zones: Vec<String> = (0..queue.zones.len()).map(|number| zone(level, number)).collect();
+        format!("{level}:{}", zones.join(" |"))
+    };
+    (0..LEVELS).filter(|&of| queue.level_len(of) > 0).map(level).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of the level that an entry comes to takes its place: at the end, or before the second sentinel.
+    #[test]
+    fn an_entry_trades_its_place_with_the_head_of_a_level_above() {
+        let mut hotspots = Queue::new(1);
+        for (entry, level) in [(1, 0), (2, 0), (3, 1), (4, 1), (5, 63)] {
+            hotspots.push(entry, level);
+        }
+        hotspots.requeue(1, 0, 1);
+        assert_eq!(draw(&hotspots), "0: 2 3, 1: 4 1, 63: 5");
+        hotspots.requeue(2, 0, 4);
+        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 2, 63: 5", "no one to trade with");
+        hotspots.requeue(2, 0, 64);
+        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 5, 63: 2");
+        hotspots.push(6, 63);
+        hotspots.requeue(2, 0, 1);
+        assert_eq!(draw(&hotspots), "0: 3, 1: 4 1, 4: 5, 63: 6 2", "at the top to the end of its level");
+        hotspots.check();
+        let mut cache = Queue::new(3);
+        for (entry, level) in [(1, 0), (2, 0), (3, 1)] {
+            cache.push(entry, level);
+        }
+        cache.requeue(1, 1, 1);
+        assert_eq!(draw(&cache), "0: | 3 | 2, 1: | | 1");
+        cache.check();
+    }
+
+    /// Only what is before the first sentinel is old. The older of the two goes to the end, the first time the second.
+    #[test]
+    fn sentinels_tell_what_is_old() {
+        let mut cache = Queue::new(3);
+        cache.push(1, 0);
+        cache.move_sentinels(1);
+        cache.push(2, 0);
+        assert_eq!((draw(&cache).as_str(), cache.oldest()), ("0: | 1 | 2", None));
+        cache.move_sentinels(0);
+        assert_eq!((draw(&cache).as_str(), cache.oldest()), ("0: 1 | 2 |", Some(1)));
+        cache.push(3, 0);
+        cache.push_in_zone(4, 0, 0);
+        assert_eq!(draw(&cache), "0: 1 4 | 2 | 3");
+        cache.move_sentinels(0);
+        assert_eq!(draw(&cache), "0: 1 4 2 | 3 |");
+        cache.check();
+    }
+
+    /// Ten entries in a queue whose top eight levels have two together: the others have 8 on 56 levels, one on each of the first eight.
+    /// 3 to 10 leave level 0 by its end for the head of level 1, one less at every level; 1 stays, and 9 and 10, at last, have levels 56 and 57.
+    #[test]
+    fn every_level_gets_its_due() {
+        let mut hotspots = Queue::new(1).with_top_levels(8, 2);
+        (1..=10).for_each(|entry| hotspots.push(entry, 0));
+        hotspots.redistribute();
+        assert_eq!(draw(&hotspots), "0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 56: 9, 57: 10");
+        // Level 0 lacks one, and takes the head of the next level that has one; so do all others.
+        hotspots.remove(1);
+        hotspots.redistribute();
+        assert_eq!(draw(&hotspots), "0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7, 6: 8, 56: 9, 57: 10");
+        hotspots.check();
+    }
+}

@@ -1,0 +1,129 @@
+//! WLFC by the interface that all caches have.
+//!
+//! It does nothing by itself: there are no ticks, and what is written back makes room for what a request needs. A step that fails and
+//! would have changed flash or backend stops it, since what it knows of them may be wrong from then on: every request fails until a start has
+//! [found the cache again](super::recover).
+
+use super::load::Cover;
+use super::{Copies, Figures, Log, NONE, State, Step, Wlfc};
+use crate::cache::{Cache, Event};
+use crate::format::Geometry;
+
+impl Wlfc {
+    /// Writes back what the backend lacks, makes that durable, and gives up the buckets that had it.
+    fn destage_all(&mut self, steps: &mut Vec<Step>) {
+        // Others have buckets that are only waiting to be erased.
+        let held = self.copies.iter().filter(|(_, copies)| copies.read != NONE || copies.write != NONE);
+        let mut backends: Vec<u32> = held.map(|(&backend, _)| backend).collect();
+        backends.sort_unstable();
+        for backend in backends {
+            let (copies, blocks) = (self.copies_of(backend), self.config.extent(backend));
+            if self.has_newer(&copies, 0, blocks) {
+                self.load(backend, &copies, 0, blocks, steps);
+                self.write_back(backend, steps);
+                let held = [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE);
+                held.for_each(|bucket| self.retire(bucket));
+            }
+        }
+        self.settle(steps);
+    }
+
+    fn failed(&mut self, step: &Step) {
+        match *step {
+            Step::KeepInRam { block, frame } if self.ram.peek(block as u32) == Some(frame) => {
+                self.free_frames.extend(self.ram.remove(block as u32));
+            }
+            Step::Append { .. }
+            | Step::Reset { .. }
+            | Step::FlushFlash
+            | Step::WriteBackend { .. }
+            | Step::ZeroBackend { .. }
+            | Step::FlushBackend => self.stopped = true,
+            // The request fails, and nothing else.
+            Step::ReadFlash { .. }
+            | Step::ReadBackend { .. }
+            | Step::ReadRam { .. }
+            | Step::KeepInRam { .. }
+            | Step::Receive { .. }
+            | Step::Send { .. }
+            | Step::Zero { .. }
+            | Step::Fail
+            | Step::Reply => {}
+        }
+    }
+
+    /// Blocks of a backend bucket that may be newer in the cache.
+    fn newer_blocks(&self, backend: u32, copies: &Copies, cover: &mut Cover) -> u64 {
+        if copies.read != NONE && self.buckets[copies.read as usize].state == State::Dirty {
+            return self.config.extent(backend).into();
+        }
+        if copies.write == NONE {
+            return 0;
+        }
+        cover.clear(self.config.extent(backend));
+        let mut newer = 0;
+        for entry in self.buckets[copies.write as usize].entries.iter().filter(|entry| entry.log != Log::Passed) {
+            cover.add_missing(entry.at, entry.at + entry.blocks, |from, to| newer += u64::from(to - from));
+        }
+        newer
+    }
+}
+
+impl Cache for Wlfc {
+    type Step = Step;
+    type Figures = Figures;
+
+    #[inline]
+    fn on(&mut self, event: Event<'_, Step>, steps: &mut Vec<Step>) {
+        match event {
+            Event::Request { .. } if self.stopped => steps.extend([Step::Fail, Step::Reply]),
+            Event::Request { request, .. } => self.plan(request, steps),
+            Event::DestageAll { .. } if !self.stopped => self.destage_all(steps),
+            Event::Close { .. } if !self.stopped => self.settle(steps),
+            // Nothing is dirty in memory alone, and what is on a flash that failed waits for a start.
+            Event::Tick { .. }
+            | Event::GoOn
+            | Event::DestageAll { .. }
+            | Event::DestageRest { .. }
+            | Event::Close { .. } => {}
+            Event::Failed { step, .. } => self.failed(step),
+            Event::Done(_) | Event::Postponed(_) => {}
+            Event::Appending(_) => unreachable!("what WLFC appends has no records"),
+        }
+    }
+
+    fn next_tick_us(&self, _now_us: u64) -> Option<u64> {
+        None
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { units: self.config.buckets, unit_pages: self.config.bucket_blocks }
+    }
+
+    fn frame_count(&self) -> u32 {
+        self.config.ram_blocks
+    }
+
+    fn is_newer_than_backend(&self, block: u32) -> bool {
+        let (backend, at) = (block / self.config.bucket_blocks, block % self.config.bucket_blocks);
+        self.has_newer(&self.copies_of(backend), at, 1)
+    }
+
+    fn blocks_to_write_back(&self) -> u64 {
+        let mut cover = Cover::default();
+        self.copies.iter().map(|(&backend, copies)| self.newer_blocks(backend, copies, &mut cover)).sum()
+    }
+
+    /// None are known to be: what may be lost is found by a start.
+    fn lost_blocks(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    fn check(&self) {
+        self.check_all();
+    }
+}

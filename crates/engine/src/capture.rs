@@ -1,0 +1,339 @@
+//! Records what is asked of a block device: the kernel tells it by the tracepoint `block_bio_queue`, and a [`Recorder`] writes it down.
+//!
+//! Source: Documentation/trace/ftrace.rst and include/trace/events/block.h of the kernel. `block_bio_queue` comes once for each request that a
+//! file system or a program hands to the device, before the kernel splits or merges it: what a cache in front of the device would see. The
+//! events are read from an instance of tracefs of its own, so that whoever else traces is not disturbed, and are filtered by the device in
+//! the kernel. That needs root.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flashwise_core::filter::Caching;
+
+use crate::export::{Operation, Request};
+use crate::record::Recorder;
+
+/// Where kernels show tracefs.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const EVENT: &str = "block_bio_queue";
+const SECTOR_BYTES: u64 = 512;
+/// Room for events of each processor that are not read yet, in KiB: some 100,000.
+const BUFFER_KIB: u32 = 8192;
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 256 << 10;
+/// How often events are read.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a device cannot be captured, or not any more.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum CaptureError {
+    #[error("{}: found no block device, expected one such as /dev/sdb", path.display())]
+    NotADevice { path: PathBuf },
+    #[error("{}: found a partition, expected the whole disk {disk}: the kernel tells of requests by their place on the disk", path.display())]
+    Partition { path: PathBuf, disk: String },
+    #[error("{}: found a folder on {device} itself, expected one elsewhere: the recording would record itself", folder.display())]
+    OnItself { folder: PathBuf, device: String },
+    #[error("found no tracefs at {}, expected it: mount -t tracefs tracefs {}", TRACEFS.join(" or "), TRACEFS[0])]
+    NoTracefs,
+    #[error("{}: {source}{}", path.display(), privilege(source))]
+    Trace { path: PathBuf, source: io::Error },
+}
+
+fn privilege(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied { "; capturing needs root" } else { "" }
+}
+
+/// A device whose requests can be captured.
+#[derive(Debug)]
+pub struct Device {
+    name: String,
+    /// As the kernel's filter has it.
+    number: u64,
+}
+
+impl Device {
+    /// The block device at `path`; `folder` is where its recording shall be.
+    pub fn open(path: &Path, folder: &Path) -> Result<Device, CaptureError> {
+        let not_a_device = || CaptureError::NotADevice { path: path.to_owned() };
+        let metadata = fs::metadata(path).map_err(|_| not_a_device())?;
+        if !metadata.file_type().is_block_device() {
+            return Err(not_a_device());
+        }
+        let place = |number: u64| {
+            let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+            fs::canonicalize(Path::new("/sys/dev/block").join(number)).ok()
+        };
+        let name_of = |place: &Path| place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let device = place(metadata.rdev()).ok_or_else(not_a_device)?;
+        if device.join("partition").exists() {
+            let disk = device.parent().map(name_of).unwrap_or_default();
+            return Err(CaptureError::Partition { path: path.to_owned(), disk: format!("/dev/{disk}") });
+        }
+        // Of a partition of the device, sysfs has the place within the device's.
+        if fs::metadata(folder).ok().and_then(|folder| place(folder.dev())).is_some_and(|of| of.starts_with(&device)) {
+            return Err(CaptureError::OnItself { folder: folder.to_owned(), device: path.display().to_string() });
+        }
+        let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+        Ok(Device { name: name_of(&device), number: u64::from(major) << 20 | u64::from(minor) })
+    }
+
+    /// What a recording calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// How many events there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// Requests that were given to the recorder.
+    pub requests: u64,
+    /// Events that the kernel had no room for, and that are missing.
+    pub lost: u64,
+    /// Events that say nothing of data, such as those of zones.
+    pub others: u64,
+}
+
+/// A device's events while they come; dropping it leaves nothing behind in the kernel.
+#[derive(Debug)]
+pub struct Capture {
+    instance: PathBuf,
+    pipe: File,
+    /// The beginning of a line whose end was not read yet.
+    rest: Vec<u8>,
+    captured: Captured,
+}
+
+impl Capture {
+    /// Begins: from now on every request to the device is told.
+    pub fn start(device: &Device) -> Result<Capture, CaptureError> {
+        let tracefs = TRACEFS.iter().map(Path::new).find(|path| path.join("instances").is_dir());
+        let tracefs = tracefs.ok_or(CaptureError::NoTracefs)?;
+        let instance = tracefs.join("instances").join(format!("flashwise-{}", std::process::id()));
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CaptureError::Trace { path, source }
+        };
+        fs::create_dir(&instance).map_err(failed(&instance))?;
+        let pipe = instance.join("trace_pipe");
+        let opened = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(&pipe);
+        let opened = opened.map_err(|source| {
+            // What failed is what is told.
+            let _ = fs::remove_dir(&instance);
+            CaptureError::Trace { path: pipe, source }
+        })?;
+        let capture = Capture { instance, pipe: opened, rest: Vec::new(), captured: Captured::default() };
+        let event = format!("events/block/{EVENT}");
+        for (file, value) in [
+            ("buffer_size_kb", BUFFER_KIB.to_string()),
+            // Runs on over suspends of the clock's adjustment, in order on all processors.
+            ("trace_clock", "mono".to_owned()),
+            (&format!("{event}/filter"), format!("dev == {}", device.number)),
+            (&format!("{event}/enable"), "1".to_owned()),
+        ] {
+            let path = capture.instance.join(file);
+            fs::write(&path, value).map_err(failed(&path))?;
+        }
+        Ok(capture)
+    }
+
+    /// Gives what comes to the recorder, until `ends` says so; then what has come before that.
+    pub fn record(&mut self, recorder: &Recorder, mut ends: impl FnMut() -> bool) -> Result<Captured, CaptureError> {
+        while !ends() {
+            self.read(recorder)?;
+            std::thread::sleep(PAUSE);
+        }
+        let enable = self.instance.join(format!("events/block/{EVENT}/enable"));
+        fs::write(&enable, "0").map_err(|source| CaptureError::Trace { path: enable, source })?;
+        self.read(recorder)?;
+        Ok(self.captured)
+    }
+
+    /// Reads what there is.
+    fn read(&mut self, recorder: &Recorder) -> Result<(), CaptureError> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            match self.pipe.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(count) => self.take(&chunk[..count], recorder),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(CaptureError::Trace { path: self.instance.join("trace_pipe"), source }),
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: &[u8], recorder: &Recorder) {
+        self.rest.extend_from_slice(chunk);
+        let whole = self.rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+        let text = String::from_utf8_lossy(&self.rest[..whole]).into_owned();
+        self.rest.drain(..whole);
+        for line in text.lines() {
+            match Line::read(line) {
+                Line::Event(event) => {
+                    let before = self.captured.requests;
+                    for request in event.requests() {
+                        recorder.record(event.time_us, 0, &request);
+                        self.captured.requests += 1;
+                    }
+                    self.captured.others += u64::from(before == self.captured.requests);
+                }
+                Line::Lost(lost) => self.captured.lost += lost,
+                Line::Other => {}
+            }
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        // Nobody is told: what is left is an instance that nothing writes to, and the next start makes one of its own.
+        let _ = fs::write(self.instance.join(format!("events/block/{EVENT}/enable")), "0");
+        // An instance that is read cannot be removed.
+        if let Ok(null) = File::open("/dev/null") {
+            self.pipe = null;
+        }
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+/// A line of `trace_pipe`.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Event(Event<'a>),
+    /// So many events had no room.
+    Lost(u64),
+    Other,
+}
+
+/// A request, as the kernel tells it.
+#[derive(Debug, PartialEq, Eq)]
+struct Event<'a> {
+    time_us: u64,
+    /// Letters for what it does.
+    does: &'a str,
+    sector: u64,
+    sectors: u64,
+}
+
+impl Line<'_> {
+    /// `dd-17 [000] ..... 48524.917631: block_bio_queue: 7,0 WFS 0 + 8 [dd]`, or `CPU:1 [LOST 45 EVENTS]`.
+    fn read(line: &str) -> Line<'_> {
+        if let Some((_, lost)) = line.split_once("[LOST ") {
+            return lost.split(' ').next().and_then(|count| count.parse().ok()).map_or(Line::Other, Line::Lost);
+        }
+        Event::read(line).map_or(Line::Other, Line::Event)
+    }
+}
+
+impl Event<'_> {
+    fn read(line: &str) -> Option<Event<'_>> {
+        // No program's name is as long as what stands between.
+        let (before, after) = line.split_once(&format!(": {EVENT}: "))?;
+        let (seconds, micros) = before.rsplit(' ').next()?.split_once('.')?;
+        let time_us = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
+        let mut words = after.split(' ').skip(1);
+        let does = words.next()?;
+        let sector = words.next()?.parse().ok()?;
+        let sectors = words.nth(1)?.parse().ok()?;
+        Some(Event { time_us, does, sector, sectors })
+    }
+
+    /// What it is for a volume: a flush before it, and what it does itself.
+    fn requests(&self) -> impl Iterator<Item = Request> {
+        let request = |operation, force_unit_access| Request {
+            operation,
+            offset: self.sector * SECTOR_BYTES,
+            length: self.sectors * SECTOR_BYTES,
+            force_unit_access,
+            data: Vec::new(),
+            caching: Caching::Usual,
+        };
+        // An F before the letter of the operation, or alone, is a flush; one after it is FUA.
+        let flushes = self.does.starts_with('F');
+        let does = self.does.strip_prefix('F').unwrap_or(self.does);
+        let (letter, after) = does.split_at(does.len().min(1));
+        let operation = match letter {
+            "R" => Some(Operation::Read),
+            "W" if after.starts_with('Z') => Some(ZEROES),
+            "W" => Some(Operation::Write),
+            "D" => Some(Operation::Trim),
+            // Older kernels have no letter for zeroes.
+            "N" => Some(ZEROES),
+            _ => None,
+        };
+        let flush = Request { offset: 0, length: 0, ..request(Operation::Flush, false) };
+        let own = operation.filter(|_| self.sectors > 0).map(|operation| request(operation, after.contains('F')));
+        flushes.then_some(flush).into_iter().chain(own)
+    }
+}
+
+const ZEROES: Operation = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of Linux 6.18 while dd and blkdiscard used a loop device.
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        type Row = (&'static str, u64, &'static [(Operation, u64, u64, bool)]);
+        let rows: [Row; 6] = [
+            (
+                "      blkdiscard-23281   [000] ..... 48524.916173: block_bio_queue: 7,0 RA 136 + 120 [blkdiscard]",
+                48_524_916_173,
+                &[(Operation::Read, 69_632, 61_440, false)],
+            ),
+            (
+                "      blkdiscard-23281   [000] ..... 48524.916413: block_bio_queue: 7,0 NS 128 + 16 [blkdiscard]",
+                48_524_916_413,
+                &[(ZEROES, 65_536, 8192, false)],
+            ),
+            (
+                "              dd-23282   [000] ..... 48524.917631: block_bio_queue: 7,0 WFS 0 + 8 [dd]",
+                48_524_917_631,
+                &[(Operation::Write, 0, 4096, true)],
+            ),
+            (
+                "              dd-23282   [000] ..... 48524.924342: block_bio_queue: 7,0 FWS 0 + 0 [dd]",
+                48_524_924_342,
+                &[(Operation::Flush, 0, 0, false)],
+            ),
+            // A journal's commit: what was written before, then this block, durable.
+            (
+                "    jbd2/x: a [-7-12     [001] d..1.     0.000007: block_bio_queue: 7,0 FWFS 2048 + 8 [jbd2/x: a [-7]",
+                7,
+                &[(Operation::Flush, 0, 0, false), (Operation::Write, 1 << 20, 4096, true)],
+            ),
+            (
+                "      blkdiscard-23281   [000] ..... 48524.916500: block_bio_queue: 7,0 DS 8 + 16 [blkdiscard]",
+                48_524_916_500,
+                &[(Operation::Trim, 4096, 8192, false)],
+            ),
+        ];
+        for (line, time_us, expected) in rows {
+            let Line::Event(event) = Line::read(line) else { panic!("{line}") };
+            let found: Vec<_> = event
+                .requests()
+                .map(|request| (request.operation, request.offset, request.length, request.force_unit_access))
+                .collect();
+            assert_eq!((event.time_us, found.as_slice()), (time_us, expected), "{line}");
+        }
+        assert_eq!(Line::read("CPU:1 [LOST 45 EVENTS]"), Line::Lost(45));
+        for other in ["", "# tracer: nop", "dd-1 [000] ..... 1.000001: block_rq_issue: 7,0 W 4096 () 0 + 8 [dd]"] {
+            assert_eq!(Line::read(other), Line::Other);
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_device_is_refused() {
+        for path in ["/dev/null", "/nowhere", "/tmp"] {
+            let error = Device::open(Path::new(path), Path::new("/tmp")).unwrap_err().to_string();
+            assert_eq!(error, format!("{path}: found no block device, expected one such as /dev/sdb"));
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! The machine's disks: what they are, what they hold, who uses them, and what they could be used for.
+//!
+//! Source: sysfs-block in the kernel's ABI documentation. Nothing is written, and nothing is locked.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `signature.rs` | what a disk holds, by magic numbers |
+//! | `mounts.rs` | what is mounted and swapped to |
+//! | `wear.rs` | wear and temperature |
+
+mod mounts;
+mod signature;
+mod wear;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use self::mounts::Mounts;
+use self::signature::{CACHE, Ends, POOL};
+pub use self::signature::{POOL_MAGIC, Signature};
+use self::wear::{Condition, condition};
+
+/// Sectors in sysfs have 512 bytes, whatever the device's are.
+const SECTOR: u64 = 512;
+
+/// What a disk is used for, or could be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It belongs to a pool.
+    Data,
+    /// It holds a cache.
+    Cache,
+    /// It is blank, and free to be used.
+    #[default]
+    Spare,
+    /// It holds something else, or cannot be looked at.
+    Foreign,
+    /// The machine uses it: it is mounted, swapped to, or part of another device.
+    System,
+}
+
+impl Role {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Data => "data",
+            Role::Cache => "cache",
+            Role::Spare => "spare",
+            Role::Foreign => "foreign",
+            Role::System => "system",
+        }
+    }
+}
+
+/// A part of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Partition {
+    /// Its device.
+    pub path: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Where it is mounted, `[SWAP]` where it is swapped to.
+    pub mounts: Vec<String>,
+    /// Devices that are made of it.
+    pub holders: Vec<String>,
+    /// What it holds.
+    pub signatures: Vec<Signature>,
+}
+
+/// A disk: a block device, or a regular file that was named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DiskInfo {
+    /// Its device, or the file.
+    pub path: String,
+    /// Whether it is a regular file.
+    pub is_file: bool,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Vendor and model; null where it has none, as of all that follows.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// World wide name, or what NVMe has in its place.
+    pub wwn: Option<String>,
+    /// Where it is attached: host, channel, target and unit of SCSI and SATA (`0:0:1:0`), the PCI address of NVMe, the virtual device.
+    pub bus_address: Option<String>,
+    /// The file behind a loop device.
+    pub backing_file: Option<String>,
+    /// Whether it has heads that move; null for files.
+    pub rotational: Option<bool>,
+    /// `none`, `host-aware` or `host-managed`.
+    pub zoned: String,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+    /// Whether it can be taken out.
+    pub removable: bool,
+    /// Where it is mounted, `[SWAP]` where it is swapped to.
+    pub mounts: Vec<String>,
+    /// Devices that are made of it: RAID, device mapper.
+    pub holders: Vec<String>,
+    /// Its parts, in order of their numbers.
+    pub partitions: Vec<Partition>,
+    /// What it holds, but for what its parts hold.
+    pub signatures: Vec<Signature>,
+    /// How much of its rated endurance is used, in percent, where it tells.
+    pub wear_percent: Option<u16>,
+    /// In degrees Celsius, where it tells.
+    pub temperature_celsius: Option<f64>,
+    /// What it is used for.
+    pub role: Role,
+    /// Why a pool would not take it as it is; null where it would.
+    pub refused: Option<String>,
+    /// Whether wiping it is all that a pool would need to take it.
+    pub can_be_wiped: bool,
+}
+
+/// Where the kernel tells of devices; tests have trees of their own.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// sysfs.
+    pub sys: PathBuf,
+    /// The devices' files.
+    pub dev: PathBuf,
+    /// proc.
+    pub proc: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        Places { sys: "/sys".into(), dev: "/dev".into(), proc: "/proc".into() }
+    }
+}
+
+/// What an attribute in sysfs says; none where it is missing or empty.
+fn attribute(folder: &Path, name: &str) -> Option<String> {
+    let value = std::fs::read(folder.join(name)).ok()?;
+    let value = String::from_utf8_lossy(&value).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// All block devices that have a size, in order of their names.
+pub fn scan(places: &Places) -> io::Result<Vec<DiskInfo>> {
+    let folder = places.sys.join("block");
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    // As people count: sdb before sdaa, nvme2n1 before nvme10n1.
+    names.sort_by_key(|name| (name.chars().take(2).collect::<String>(), name.len(), name.clone()));
+    let mounts = Mounts::read(&places.proc);
+    let disks = names.iter().map(|name| device(places, &mounts, name));
+    Ok(disks.filter(|disk| disk.size_bytes > 0).collect())
+}
+
+/// One disk: a regular file, or a block device, which is a whole one or a part of one.
+pub fn examine(places: &Places, path: &Path) -> io::Result<DiskInfo> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(named)?;
+    let mounts = Mounts::read(&places.proc);
+    if metadata.is_file() {
+        let size_bytes = metadata.len();
+        let read_only = metadata.permissions().readonly();
+        let path_shown = path.display().to_string();
+        let mut disk = DiskInfo { path: path_shown, is_file: true, size_bytes, read_only, ..DiskInfo::default() };
+        disk.zoned = "none".to_owned();
+        disk.mounts = mounts.of(&std::path::absolute(path).map_err(named)?, None);
+        judge(&mut disk, ends(path, size_bytes).as_ref());
+        return Ok(disk);
+    }
+    if !metadata.file_type().is_block_device() {
+        let what = format!("{}: is neither a regular file nor a block device", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let device_path = path.canonicalize().map_err(named)?;
+    let name = device_path.file_name().unwrap_or_default().to_string_lossy().replace('/', "!");
+    if places.sys.join("block").join(&name).exists() {
+        return Ok(DiskInfo { path: path.display().to_string(), ..device(places, &mounts, &name) });
+    }
+    let class = places.sys.join("class/block").join(&name);
+    let part = partition(places, &mounts, &class, &name);
+    let mut disk = DiskInfo {
+        path: path.display().to_string(),
+        size_bytes: part.size_bytes,
+        read_only: attribute(&class, "ro").as_deref() == Some("1"),
+        zoned: "none".to_owned(),
+        mounts: part.mounts,
+        holders: part.holders,
+        ..DiskInfo::default()
+    };
+    judge(&mut disk, ends(path, part.size_bytes).as_ref());
+    Ok(disk)
+}
+
+fn device(places: &Places, mounts: &Mounts, name: &str) -> DiskInfo {
+    let folder = places.sys.join("block").join(name);
+    let path = device_path(places, name);
+    let inside = |name: &str| attribute(&folder.join("device"), name);
+    let size_bytes = size(&folder);
+    let open = File::open(&path).ok().filter(|_| size_bytes > 0);
+    let Condition { wear_percent, temperature_celsius } = condition(&folder, open.as_ref());
+    let mut disk = DiskInfo {
+        path: path.display().to_string(),
+        size_bytes,
+        model: model(&inside),
+        serial: attribute(&folder, "serial").or_else(|| inside("serial")).or_else(|| page_80(&folder)),
+        wwn: attribute(&folder, "wwid").or_else(|| inside("wwid")),
+        bus_address: bus_address(&folder),
+        backing_file: attribute(&folder, "loop/backing_file"),
+        rotational: attribute(&folder, "queue/rotational").map(|text| text == "1"),
+        zoned: attribute(&folder, "queue/zoned").unwrap_or_else(|| "none".to_owned()),
+        read_only: attribute(&folder, "ro").as_deref() == Some("1"),
+        removable: attribute(&folder, "removable").as_deref() == Some("1"),
+        mounts: mounts.of(&path, attribute(&folder, "dev").as_deref()),
+        holders: inside_of(&folder.join("holders")),
+        partitions: partitions(places, mounts, &folder),
+        wear_percent,
+        temperature_celsius,
+        ..DiskInfo::default()
+    };
+    judge(&mut disk, ends(&path, size_bytes).as_ref());
+    disk
+}
+
+/// A name in sysfs has `!` where that of the device has `/`.
+fn device_path(places: &Places, name: &str) -> PathBuf {
+    places.dev.join(name.replace('!', "/"))
+}
+
+fn size(folder: &Path) -> u64 {
+    attribute(folder, "size").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0) * SECTOR
+}
+
+/// SATA disks are behind a translation whose vendor is `ATA`, which says nothing.
+fn model(inside: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let vendor = inside("vendor").filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
+    match (vendor, inside("model").or_else(|| inside("name"))) {
+        (Some(vendor), Some(model)) => Some(format!("{vendor} {model}")),
+        (_, model) => model,
+    }
+}
+
+/// The unit serial number of SCSI: four bytes of header, then the text.
+fn page_80(folder: &Path) -> Option<String> {
+    let page = std::fs::read(folder.join("device/vpd_pg80")).ok()?;
+    let text = String::from_utf8_lossy(page.get(4..)?).trim_matches(['\0', ' ']).to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+fn bus_address(folder: &Path) -> Option<String> {
+    let device = folder.join("device");
+    attribute(&device, "address").or_else(|| {
+        let target = device.canonicalize().ok()?;
+        Some(target.file_name()?.to_string_lossy().into_owned())
+    })
+}
+
+fn inside_of(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn partitions(places: &Places, mounts: &Mounts, folder: &Path) -> Vec<Partition> {
+    let number = |name: &String| attribute(&folder.join(name), "partition")?.parse::<u32>().ok();
+    let mut numbered: Vec<_> = inside_of(folder).into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, name)| partition(places, mounts, &folder.join(&name), &name)).collect()
+}
+
+fn partition(places: &Places, mounts: &Mounts, folder: &Path, name: &str) -> Partition {
+    let path = device_path(places, name);
+    let size_bytes = size(folder);
+    let signatures = ends(&path, size_bytes).map(|ends| ends.signatures()).unwrap_or_default();
+    Partition {
+        size_bytes,
+        mounts: mounts.of(&path, attribute(folder, "dev").as_deref()),
+        holders: inside_of(&folder.join("holders")),
+        signatures,
+        path: path.display().to_string(),
+    }
+}
+
+fn ends(path: &Path, size: u64) -> io::Result<Ends> {
+    let file = File::open(path)?;
+    Ends::read(size, |buffer, offset| file.read_exact_at(buffer, offset))
+}
+
+/// Finds the role of a disk, and what is against its use.
+fn judge(disk: &mut DiskInfo, ends: Result<&Ends, &io::Error>) {
+    disk.signatures = ends.map(Ends::signatures).unwrap_or_default();
+    let has = |kind: &str| disk.signatures.iter().any(|signature| signature.kind == kind);
+    let mounts = || disk.mounts.iter().chain(disk.partitions.iter().flat_map(|part| &part.mounts)).next();
+    let holders = || disk.holders.iter().chain(disk.partitions.iter().flat_map(|part| &part.holders)).next();
+    let used = match (mounts(), holders()) {
+        (Some(mount), _) if mount == "[SWAP]" => Some("the machine swaps to it".to_owned()),
+        (Some(mount), _) => Some(format!("it is mounted at {mount}")),
+        (None, Some(holder)) => Some(format!("it is a part of {holder}")),
+        (None, None) => None,
+    };
+    let is_blank = ends.is_ok_and(Ends::are_blank);
+    let first = || disk.signatures.first().map(|signature| format!("it holds {}", signature.kind));
+    let (role, holds) = match ends {
+        _ if used.is_some() => (Role::System, None),
+        Err(error) => (Role::Foreign, Some(format!("it cannot be read: {error}"))),
+        _ if !disk.partitions.is_empty() => {
+            let parts = disk.partitions.len();
+            (Role::Foreign, Some(format!("it has {parts} partition{}", if parts == 1 { "" } else { "s" })))
+        }
+        _ if has(POOL) => (Role::Data, Some("it belongs to a pool".to_owned())),
+        _ if has(CACHE) => (Role::Cache, Some("it holds a cache".to_owned())),
+        _ if is_blank => (Role::Spare, None),
+        _ => (Role::Foreign, first().or_else(|| Some("it holds data of an unknown kind".to_owned()))),
+    };
+    disk.role = role;
+    let unfit = if disk.read_only {
+        Some("it is read-only".to_owned())
+    } else if disk.zoned == "host-managed" {
+        Some("it has zones that must be written in order".to_owned())
+    } else {
+        None
+    };
+    disk.can_be_wiped = used.is_none() && unfit.is_none() && ends.is_ok();
+    disk.refused = used.or(unfit).or(holds);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! What a disk holds, by the magic numbers that formats keep at known places.
+//!
+//! Source: the formats' own descriptions: the kernel's documentation of ext4, md and bcache, `linux/magic.h`, the specifications of
+//! UEFI (GPT), LUKS and LVM2. The crates that know more of them bind libblkid, which would have to be there wherever this runs.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// Something that a disk holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Signature {
+    /// What it is: `ext4`, `xfs`, `gpt`, `lvm2` and so on, as blkid(8) says it; `flashwise-cache` and `flashwise-pool` are this program's.
+    pub kind: String,
+    /// The label of a file system, if it has one.
+    #[serde(default)]
+    pub label: Option<String>,
+    /// Its UUID, if it has one.
+    #[serde(default)]
+    pub uuid: Option<String>,
+}
+
+/// What this program's own signatures are called.
+pub const CACHE: &str = "flashwise-cache";
+/// As [`CACHE`], of a disk of a pool.
+pub const POOL: &str = "flashwise-pool";
+/// The magic number of a label of a pool's disk.
+pub const POOL_MAGIC: [u8; 8] = *b"fwpooldk";
+
+/// Where a format keeps its magic number.
+enum At {
+    /// Bytes from the beginning.
+    Start(usize),
+    /// Bytes from the last multiple of the second that is at least that far from the end.
+    End(u64, u64),
+}
+
+use At::{End, Start};
+
+/// Formats that are known by one magic number. Those with more to tell come after them, in code.
+const MAGICS: &[(&str, At, &[u8])] = &[
+    (CACHE, Start(0), b"flashwis"),
+    (CACHE, Start(4096), b"flashwis"),
+    (POOL, Start(0), &POOL_MAGIC),
+    (POOL, Start(64 << 10), &POOL_MAGIC),
+    ("xfs", Start(0), b"XFSB"),
+    ("btrfs", Start(0x1_0040), b"_BHRfS_M"),
+    ("f2fs", Start(1024), &[0x10, 0x20, 0xf5, 0xf2]),
+    ("bcachefs", Start(4096 + 24), &BCACHEFS),
+    ("bcache", Start(4096 + 24), &BCACHE),
+    ("erofs", Start(1024), &[0xe2, 0xe1, 0xf5, 0xe0]),
+    ("squashfs", Start(0), b"hsqs"),
+    ("iso9660", Start(0x8001), b"CD001"),
+    ("ntfs", Start(3), b"NTFS    "),
+    ("exfat", Start(3), b"EXFAT   "),
+    ("vfat", Start(82), b"FAT32   "),
+    ("vfat", Start(54), b"FAT16   "),
+    ("vfat", Start(54), b"FAT12   "),
+    ("swap", Start(4086), b"SWAPSPACE2"),
+    ("lvm2", Start(512 + 24), b"LVM2 001"),
+    ("lvm2", Start(24), b"LVM2 001"),
+    ("luks", Start(0), b"LUKS\xba\xbe"),
+    ("bluestore", Start(0), b"bluestore block device"),
+    ("md", Start(0), &MD),
+    ("md", Start(4096), &MD),
+    ("md", End(8 << 10, 4 << 10), &MD),
+    ("md", End(64 << 10, 64 << 10), &MD),
+    ("gpt", Start(512), b"EFI PART"),
+    ("gpt", Start(4096), b"EFI PART"),
+    ("gpt", End(512, 512), b"EFI PART"),
+];
+
+const MD: [u8; 4] = 0xa92b_4efcu32.to_le_bytes();
+const BCACHE: [u8; 16] =
+    [0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca, 0x82, 0x65, 0xf5, 0x7f, 0x48, 0xba, 0x6d, 0x81];
+const BCACHEFS: [u8; 16] =
+    [0xc6, 0x85, 0x73, 0xf6, 0x66, 0xce, 0x90, 0xa9, 0xd9, 0x6a, 0x60, 0xcf, 0x80, 0x3d, 0xf7, 0xef];
+
+/// Where labels and UUIDs of file systems are: kind, byte of the UUID, byte of the label and its longest length.
+const NAMES: [(&str, usize, usize, usize); 6] = [
+    ("ext2", 0x468, 0x478, 16),
+    ("ext3", 0x468, 0x478, 16),
+    ("ext4", 0x468, 0x478, 16),
+    ("xfs", 32, 108, 12),
+    ("btrfs", 0x1_0020, 0x1_012b, 256),
+    ("swap", 1036, 1052, 16),
+];
+
+/// Bytes from the beginning that are read.
+const HEAD_BYTES: u64 = 1 << 20;
+/// Bytes from the end that are read.
+const TAIL_BYTES: u64 = 128 << 10;
+
+/// The ends of a disk, where formats keep their magic numbers.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    size: u64,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Ends {
+    /// Reads the ends of a disk of `size` bytes by `read_at`.
+    pub fn read(size: u64, mut read_at: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<Ends> {
+        let mut head = vec![0; size.min(HEAD_BYTES) as usize];
+        read_at(&mut head, 0)?;
+        let tail = size.min(TAIL_BYTES);
+        let mut ends = Ends { size, head, tail: vec![0; tail as usize] };
+        read_at(&mut ends.tail, size - tail)?;
+        Ok(ends)
+    }
+
+    fn head(&self, at: usize, length: usize) -> Option<&[u8]> {
+        self.head.get(at..at + length)
+    }
+
+    fn has(&self, at: &At, magic: &[u8]) -> bool {
+        match *at {
+            Start(at) => self.head(at, magic.len()) == Some(magic),
+            End(distance, multiple) => {
+                let Some(at) = self.size.checked_sub(distance).map(|at| at / multiple * multiple) else { return false };
+                let Some(at) = at.checked_sub(self.size - self.tail.len() as u64) else { return false };
+                self.tail.get(at as usize..at as usize + magic.len()) == Some(magic)
+            }
+        }
+    }
+
+    /// Whether nothing but zeroes is there.
+    pub fn are_blank(&self) -> bool {
+        self.head.iter().chain(&self.tail).all(|&byte| byte == 0)
+    }
+
+    /// All that is known of what the disk holds, each once.
+    pub fn signatures(&self) -> Vec<Signature> {
+        let mut kinds: Vec<&str> = Vec::new();
+        let mut add = |kind| {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        };
+        MAGICS.iter().filter(|(_, at, magic)| self.has(at, magic)).for_each(|(kind, ..)| add(kind));
+        self.ext().into_iter().for_each(&mut add);
+        if self.is_zfs() {
+            add("zfs_member");
+        }
+        if self.has_partition_table() && kinds.is_empty() {
+            kinds.push("dos");
+        }
+        kinds.into_iter().map(|kind| self.named(kind)).collect()
+    }
+
+    /// Tells the three apart by their features: a journal, and what only ext4 has (extents and what came with them).
+    fn ext(&self) -> Option<&'static str> {
+        const HAS_JOURNAL: u32 = 0x4;
+        const OF_EXT3: u32 = 0x2 | 0x4 | 0x8 | 0x10;
+        if self.head(0x438, 2)? != [0x53, 0xef] {
+            return None;
+        }
+        let number = |at| Some(u32::from_le_bytes(self.head(at, 4)?.try_into().ok()?));
+        let (compatible, incompatible) = (number(0x45c)?, number(0x460)?);
+        Some(match (incompatible & !OF_EXT3 != 0, compatible & HAS_JOURNAL != 0) {
+            (true, _) => "ext4",
+            (false, true) => "ext3",
+            (false, false) => "ext2",
+        })
+    }
+
+    /// The first label has its uberblocks from 128 KiB on, one in each KiB.
+    fn is_zfs(&self) -> bool {
+        let magic = 0x00ba_b10cu64.to_le_bytes();
+        (0..128).any(|number| self.head((128 + number) << 10, 8) == Some(&magic))
+    }
+
+    /// A master boot record has its mark, and an entry that is one: active or not, of a type, and of a size.
+    fn has_partition_table(&self) -> bool {
+        let is_one = |entry: &[u8]| entry[0] & 0x7f == 0 && entry[4] != 0 && entry[12..16] != [0; 4];
+        self.head(510, 2) == Some(&[0x55, 0xaa])
+            && self.head(446, 64).is_some_and(|entries| entries.chunks(16).any(is_one))
+    }
+
+    fn named(&self, kind: &str) -> Signature {
+        let mut signature = Signature { kind: kind.to_owned(), ..Signature::default() };
+        if let Some(&(_, uuid, label, length)) = NAMES.iter().find(|(known, ..)| *known == kind) {
+            let text = self.head(label, length).map(|bytes| {
+                String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+            });
+            signature.label = text.filter(|text| !text.is_empty());
+            let uuid = self.head(uuid, 16).and_then(|bytes| Uuid::from_slice(bytes).ok());
+            signature.uuid = uuid.filter(|uuid| !uuid.is_nil()).map(|uuid| uuid.to_string());
+        }
+        signature
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(size: usize, marks: &[(usize, &[u8])]) -> Ends {
+        let mut disk = vec![0; size];
+        for (at, mark) in marks {
+            disk[*at..at + mark.len()].copy_from_slice(mark);
+        }
+        Ends::read(size as u64, |buffer, offset| {
+            buffer.copy_from_slice(&disk[offset as usize..][..buffer.len()]);
+            Ok(())
+        })
+        .unwrap()
+    }
+
+    fn kinds(size: usize, marks: &[(usize, &[u8])]) -> Vec<String> {
+        ends(size, marks).signatures().into_iter().map(|signature| signature.kind).collect()
+    }
+
+    #[test]
+    fn a_format_is_known_by_its_magic_number_at_its_place_and_nowhere_else() {
+        let size = 4 << 20;
+        assert_eq!(kinds(size, &[(0, b"XFSB")]), ["xfs"]);
+        assert!(kinds(size, &[(512, b"XFSB")]).is_empty());
+        assert_eq!(kinds(size, &[(4086, b"SWAPSPACE2")]), ["swap"]);
+        assert_eq!(kinds(size, &[(0, b"LUKS\xba\xbe\x00\x02")]), ["luks"]);
+        assert_eq!(kinds(size, &[((64 << 10), &POOL_MAGIC)]), [POOL], "the first label may be overwritten");
+        assert_eq!(kinds(size, &[(4096, b"flashwis")]), [CACHE]);
+        assert_eq!(kinds(size, &[(130 << 10, &0x00ba_b10cu64.to_le_bytes())]), ["zfs_member"]);
+        assert!(ends(size, &[]).are_blank() && !ends(size, &[(size - 1, &[1])]).are_blank());
+    }
+
+    /// md's version 1.0 keeps its superblock 8 to 12 KiB before the end, at a multiple of 4 KiB; 0.90 in the last whole 64 KiB but one
+    /// at most.
+    #[test]
+    fn what_lies_at_the_end_is_found_whatever_the_size_is() {
+        let size = (4 << 20) + 512;
+        assert_eq!(kinds(size, &[((4 << 20) - (8 << 10), &MD)]), ["md"]);
+        assert_eq!(kinds(size, &[((4 << 20) - (64 << 10), &MD)]), ["md"]);
+        assert_eq!(kinds(size, &[(size - 512, b"EFI PART")]), ["gpt"], "a partition table whose beginning is gone");
+        assert!(kinds(300, &[(0, b"XFS")]).is_empty(), "a disk that is smaller than all of it");
+    }
+
+    #[test]
+    fn ext_file_systems_are_told_apart_and_have_their_names() {
+        let uuid = [7; 16];
+        let ext = |compatible: u32, incompatible: u32| {
+            let (compatible, incompatible) = (compatible.to_le_bytes(), incompatible.to_le_bytes());
+            let marks: [(usize, &[u8]); 5] = [
+                (0x438, &[0x53, 0xef]),
+                (0x45c, &compatible),
+                (0x460, &incompatible),
+                (0x468, &uuid),
+                (0x478, b"home"),
+            ];
+            ends(1 << 20, &marks).signatures().remove(0)
+        };
+        assert_eq!(ext(0, 0x2).kind, "ext2");
+        assert_eq!(ext(0x4, 0x6).kind, "ext3");
+        let ext4 = ext(0x4, 0x2c2);
+        assert_eq!((ext4.kind.as_str(), ext4.label.as_deref()), ("ext4", Some("home")));
+        assert_eq!(ext4.uuid, Some(Uuid::from_bytes(uuid).to_string()));
+    }
+
+    #[test]
+    fn a_boot_record_without_partitions_and_that_of_a_file_system_are_no_partition_table() {
+        let entry: [u8; 16] = [0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0, 1, 0];
+        assert_eq!(kinds(1 << 20, &[(510, &[0x55, 0xaa]), (446, &entry)]), ["dos"]);
+        assert!(kinds(1 << 20, &[(510, &[0x55, 0xaa])]).is_empty());
+        assert_eq!(kinds(1 << 20, &[(510, &[0x55, 0xaa]), (82, b"FAT32   "), (446, &entry)]), ["vfat"]);
+    }
+}

@@ -1,0 +1,130 @@
+//! How worn and how warm a disk is, where it tells.
+//!
+//! NVMe: the SMART / health information log (page 02h of Get Log Page; NVM Express base specification), by the admin command of
+//! linux/nvme_ioctl.h. eMMC: `life_time` in sysfs (JEDEC 84-B51, `DEVICE_LIFE_TIME_EST`). Temperatures of others: hwmon in sysfs, which
+//! SATA disks have with the kernel's module drivetemp. The wear of SATA and SAS disks is not asked for.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::ioctl::{Opcode, Updater, opcode};
+
+use super::attribute;
+
+/// What a disk says of its state.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Condition {
+    /// How much of its rated endurance is used, in percent; may exceed 100.
+    pub wear_percent: Option<u16>,
+    /// In degrees Celsius.
+    pub temperature_celsius: Option<f64>,
+}
+
+/// What the disk at `sysfs`, open as `device`, says of itself.
+pub fn condition(sysfs: &Path, device: Option<&File>) -> Condition {
+    let is_nvme = sysfs.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme"));
+    let told = device.filter(|_| is_nvme).and_then(health_log).map(|log| of_health_log(&log)).unwrap_or_default();
+    Condition {
+        wear_percent: told.wear_percent.or_else(|| emmc_wear(sysfs)),
+        temperature_celsius: told.temperature_celsius.or_else(|| sensor(sysfs)),
+    }
+}
+
+/// `struct nvme_admin_cmd` of linux/nvme_ioctl.h.
+#[repr(C)]
+#[derive(Default)]
+struct AdminCommand {
+    opcode: u8,
+    flags: u8,
+    reserved: u16,
+    namespace: u32,
+    words_2_to_3: [u32; 2],
+    metadata: u64,
+    address: u64,
+    metadata_length: u32,
+    data_length: u32,
+    words_10_to_15: [u32; 6],
+    timeout_ms: u32,
+    result: u32,
+}
+
+/// `_IOWR('N', 0x41, struct nvme_admin_cmd)`.
+const NVME_IOCTL_ADMIN_CMD: Opcode = opcode::read_write::<AdminCommand>(b'N', 0x41);
+const GET_LOG_PAGE: u8 = 0x02;
+const HEALTH: u32 = 0x02;
+const HEALTH_BYTES: usize = 512;
+
+fn health_log(device: &File) -> Option<[u8; HEALTH_BYTES]> {
+    let mut log = [0; HEALTH_BYTES];
+    // Number of 32-bit words less one, and the page's number.
+    let what = ((HEALTH_BYTES as u32 / 4 - 1) << 16) | HEALTH;
+    let mut command = AdminCommand {
+        opcode: GET_LOG_PAGE,
+        namespace: u32::MAX,
+        address: log.as_mut_ptr().expose_provenance() as u64,
+        data_length: HEALTH_BYTES as u32,
+        words_10_to_15: [what, 0, 0, 0, 0, 0],
+        ..AdminCommand::default()
+    };
+    // SAFETY: the kernel fills `data_length` bytes at `address`, which are those of `log`, and the command's result.
+    let asked = unsafe { rustix::ioctl::ioctl(device, Updater::<NVME_IOCTL_ADMIN_CMD, _>::new(&mut command)) };
+    asked.ok().map(|()| log)
+}
+
+/// Temperature in kelvin in bytes 1 and 2, percentage used in byte 5, which says 255 for all that is more than 254.
+fn of_health_log(log: &[u8; HEALTH_BYTES]) -> Condition {
+    let kelvin = u16::from_le_bytes([log[1], log[2]]);
+    Condition {
+        wear_percent: Some(u16::from(log[5])),
+        temperature_celsius: (kelvin > 0).then(|| f64::from(kelvin) - 273.0),
+    }
+}
+
+/// Of both kinds of memory the more worn: 0x01 is up to 10 %, 0x0b more than all.
+fn emmc_wear(sysfs: &Path) -> Option<u16> {
+    let text = attribute(&sysfs.join("device"), "life_time")?;
+    let number = |word: &str| u16::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    text.split_whitespace().filter_map(number).filter(|&number| number > 0).max().map(|tenths| tenths * 10)
+}
+
+fn sensor(sysfs: &Path) -> Option<f64> {
+    let device = sysfs.join("device");
+    let inside = |folder: &Path| -> Vec<_> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    };
+    let is_sensor = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon"));
+    let folders = inside(&device).into_iter().chain(inside(&device.join("hwmon"))).filter(|path| is_sensor(path));
+    let read = |folder: std::path::PathBuf| attribute(&folder, "temp1_input")?.parse::<f64>().ok();
+    folders.filter_map(read).map(|thousandths| thousandths / 1000.0).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::device::tests::sysfs;
+
+    /// By hand: 0x0137 = 311 K = 38 °C, and 7 % used.
+    #[test]
+    fn the_health_log_has_temperature_and_wear_where_the_specification_says() {
+        let mut log = [0; HEALTH_BYTES];
+        (log[1], log[2], log[3], log[5]) = (0x37, 0x01, 100, 7);
+        assert_eq!(of_health_log(&log), Condition { wear_percent: Some(7), temperature_celsius: Some(38.0) });
+        assert_eq!(of_health_log(&[0; HEALTH_BYTES]).temperature_celsius, None);
+        assert_eq!(size_of::<AdminCommand>(), 72, "as linux/nvme_ioctl.h has it");
+    }
+
+    #[test]
+    fn sysfs_tells_the_temperature_of_disks_with_a_sensor_and_the_wear_of_emmc() {
+        let disk = sysfs(&[("device/hwmon/hwmon3/temp1_input", "41500")]);
+        assert_eq!(condition(disk.path(), None).temperature_celsius, Some(41.5));
+        let nvme = sysfs(&[("device/hwmon1/temp1_input", "38850")]);
+        assert_eq!(condition(nvme.path(), None).temperature_celsius, Some(38.85));
+        let emmc = sysfs(&[("device/life_time", "0x02 0x01")]);
+        assert_eq!(condition(emmc.path(), None).wear_percent, Some(20));
+        assert_eq!(condition(sysfs(&[("size", "8")]).path(), None), Condition::default());
+    }
+}

@@ -1,0 +1,239 @@
+//! The disks of a pool as one: what the pool's cache writes back to and reads from.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::{CHUNK_BYTES, POOL_BYTES};
+use crate::disk::Disk;
+use crate::export::Extent;
+
+/// A disk and where its chunks begin.
+#[derive(Clone)]
+pub struct Range {
+    /// The number of its first chunk.
+    pub base: u32,
+    /// Its chunks.
+    pub chunks: u32,
+    /// The first of them, which are not for data.
+    pub reserved: u32,
+    /// None where it is missing.
+    pub disk: Option<Arc<dyn Disk>>,
+}
+
+impl Range {
+    fn start(&self) -> u64 {
+        u64::from(self.base) * CHUNK_BYTES
+    }
+
+    fn data(&self) -> u64 {
+        u64::from(self.base + self.reserved) * CHUNK_BYTES
+    }
+
+    fn end(&self) -> u64 {
+        u64::from(self.base + self.chunks) * CHUNK_BYTES
+    }
+}
+
+/// All disks of a pool, at the offsets of their chunks. Where no disk has chunks for data, it reads as zeroes and forgets what is
+/// written: nothing refers to it, but the cache may still hold zeroes of a disk that was taken out.
+pub struct PoolDisk {
+    name: String,
+    ranges: RwLock<Arc<Vec<Range>>>,
+    any_missing: AtomicBool,
+}
+
+/// What a piece of a range of bytes is on.
+enum Place {
+    On(Arc<dyn Disk>, u64),
+    Missing,
+    Nowhere,
+}
+
+impl PoolDisk {
+    /// The disks of a pool of this name.
+    pub fn new(name: &str, ranges: Vec<Range>) -> PoolDisk {
+        let disk = PoolDisk { name: name.to_owned(), ranges: RwLock::default(), any_missing: AtomicBool::new(false) };
+        disk.set_ranges(ranges);
+        disk
+    }
+
+    /// From now on, these are its disks.
+    pub fn set_ranges(&self, mut ranges: Vec<Range>) {
+        ranges.sort_by_key(|range| range.base);
+        self.any_missing.store(ranges.iter().any(|range| range.disk.is_none()), Ordering::Relaxed);
+        *self.ranges.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ranges);
+    }
+
+    /// Whether a byte is on a disk that is missing.
+    pub fn is_missing(&self, offset: u64) -> bool {
+        self.any_missing.load(Ordering::Relaxed)
+            && self.ranges().iter().any(|range| range.disk.is_none() && (range.start()..range.end()).contains(&offset))
+    }
+
+    fn ranges(&self) -> Arc<Vec<Range>> {
+        self.ranges.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes `length` bytes from `offset` apart, and does `work` with each piece: its place, where it begins, and its length.
+    fn pieces(
+        &self,
+        offset: u64,
+        length: u64,
+        mut work: impl FnMut(Place, u64, u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let ranges = self.ranges();
+        let mut at = offset;
+        let end = offset + length;
+        while at < end {
+            let range = ranges.iter().find(|range| at < range.end());
+            let (place, until) = match range {
+                None => (Place::Nowhere, end),
+                Some(range) if at < range.data() => (Place::Nowhere, range.data()),
+                Some(range) => match &range.disk {
+                    Some(disk) => (Place::On(disk.clone(), at - range.start()), range.end()),
+                    None => (Place::Missing, range.end()),
+                },
+            };
+            let until = until.min(end);
+            work(place, at, until - at)?;
+            at = until;
+        }
+        Ok(())
+    }
+
+    fn missing(&self, offset: u64) -> io::Error {
+        io::Error::other(format!("pool {}: the disk with byte {offset} is missing", self.name))
+    }
+}
+
+impl Disk for PoolDisk {
+    /// As large as a pool can be: disks come and go.
+    fn size(&self) -> u64 {
+        POOL_BYTES
+    }
+
+    fn description(&self) -> String {
+        format!("pool {}", self.name)
+    }
+
+    fn part(&self, offset: u64, length: u64) -> Option<(Arc<dyn Disk>, u64)> {
+        let ranges = self.ranges();
+        let range = ranges.iter().find(|range| (range.data()..range.end()).contains(&offset))?;
+        (length > 0 && offset + length <= range.end()).then_some(())?;
+        Some((range.disk.clone()?, offset - range.start()))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.pieces(offset, buffer.len() as u64, |place, at, length| {
+            let piece = &mut buffer[(at - offset) as usize..][..length as usize];
+            match place {
+                Place::On(disk, there) => disk.read_at(piece, there),
+                Place::Missing => Err(self.missing(at)),
+                Place::Nowhere => {
+                    piece.fill(0);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.pieces(offset, buffer.len() as u64, |place, at, length| {
+            let piece = &buffer[(at - offset) as usize..][..length as usize];
+            match place {
+                Place::On(disk, there) => disk.write_at(piece, there),
+                Place::Missing => Err(self.missing(at)),
+                Place::Nowhere => Ok(()),
+            }
+        })
+    }
+
+    /// Of all disks that are there: one that fails makes it fail, after the others were asked.
+    fn sync(&self) -> io::Result<()> {
+        let ranges = self.ranges();
+        let synced: Vec<_> = ranges.iter().filter_map(|range| range.disk.as_ref()).map(|disk| disk.sync()).collect();
+        synced.into_iter().collect()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.pieces(offset, length, |place, at, length| match place {
+            Place::On(disk, there) => disk.zero(there, length, may_punch_holes),
+            Place::Missing => Err(self.missing(at)),
+            Place::Nowhere => Ok(()),
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.pieces(offset, length, |place, _, length| match place {
+            Place::On(disk, there) => disk.discard(there, length),
+            Place::Missing | Place::Nowhere => Ok(()),
+        })
+    }
+
+    fn extents(&self, offset: u64, length: u64, extents_max: usize) -> io::Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        self.pieces(offset, length, |place, _, length| {
+            if extents.len() < extents_max {
+                match place {
+                    Place::On(disk, there) => {
+                        extents.extend(disk.extents(there, length, extents_max - extents.len())?)
+                    }
+                    Place::Missing => extents.push(Extent { length, hole: false, zero: false }),
+                    Place::Nowhere => extents.push(Extent { length, hole: true, zero: true }),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(extents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::memory::MemoryDisk;
+
+    const CHUNK: usize = CHUNK_BYTES as usize;
+
+    /// Chunks 0 to 3 on one disk, 4 to 7 on one that is missing, a gap of two, 10 to 13 on another; the first of each is not for data.
+    fn pool() -> (PoolDisk, Arc<MemoryDisk>, Arc<MemoryDisk>) {
+        let [one, other] = [(); 2].map(|()| Arc::new(MemoryDisk::new(4 * CHUNK)));
+        let range = |base, disk: Option<&Arc<MemoryDisk>>| Range {
+            base,
+            chunks: 4,
+            reserved: 1,
+            disk: disk.map(|disk| disk.clone() as Arc<dyn Disk>),
+        };
+        (PoolDisk::new("p", vec![range(10, Some(&other)), range(0, Some(&one)), range(4, None)]), one, other)
+    }
+
+    #[test]
+    fn each_byte_is_on_the_disk_whose_chunk_it_is_and_on_no_label() {
+        let (pool, one, other) = pool();
+        assert!(pool.is_missing(5 * CHUNK_BYTES) && !pool.is_missing(2 * CHUNK_BYTES));
+        pool.write_at(&vec![1; 4 * CHUNK], 0).unwrap();
+        assert_eq!(one.contents()[..CHUNK], vec![0; CHUNK], "labels and map are not for the cache");
+        assert_eq!(one.contents()[CHUNK..], vec![1; 3 * CHUNK]);
+        // The gap and the label forget it.
+        pool.write_at(&vec![2; 6 * CHUNK], 8 * CHUNK_BYTES).unwrap();
+        assert_eq!(other.contents()[CHUNK..], vec![2; 3 * CHUNK]);
+        let mut bytes = vec![9; 2 * CHUNK];
+        pool.read_at(&mut bytes, 10 * CHUNK_BYTES).unwrap();
+        assert_eq!((&bytes[..CHUNK], &bytes[CHUNK..]), (&vec![0; CHUNK][..], &vec![2; CHUNK][..]));
+        let error = pool.read_at(&mut bytes, 4 * CHUNK_BYTES + CHUNK_BYTES / 2).unwrap_err().to_string();
+        assert_eq!(error, "pool p: the disk with byte 327680 is missing");
+        pool.zero(0, 4 * CHUNK_BYTES, true).unwrap();
+        assert_eq!(one.contents(), vec![0; 4 * CHUNK]);
+    }
+
+    #[test]
+    fn a_part_lies_on_one_disk_whole() {
+        let (pool, ..) = pool();
+        let at = |offset, length| pool.part(offset, length).map(|(_, there)| there);
+        assert_eq!(at(11 * CHUNK_BYTES, CHUNK_BYTES), Some(CHUNK_BYTES));
+        assert_eq!(at(13 * CHUNK_BYTES, CHUNK_BYTES), Some(3 * CHUNK_BYTES));
+        assert_eq!(at(13 * CHUNK_BYTES, CHUNK_BYTES + 4096), None);
+        assert_eq!((at(5 * CHUNK_BYTES, 4096), at(0, 4096), at(0, 0)), (None, None, None));
+    }
+}

@@ -1,0 +1,207 @@
+//! The thread that makes the map durable: it collects what waits for that, makes the cache durable, writes the changes down, has the
+//! cache forget the chunks that were given up, and gives them back.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use flashwise_core::filter::Caching;
+
+use super::map::{Entry, Logical};
+use super::record::Change;
+use super::{CHUNK_BYTES, PoolError, Shared, State};
+use crate::export::{Done, Error, Export, Operation, Request};
+
+/// What is to be done once all changes are durable that are in memory now.
+pub(super) enum Job {
+    /// A flush is answered.
+    Flush(Done),
+    /// Something that needed free chunks is tried again; it is told whether there may be more of them.
+    Again(Box<dyn FnOnce(bool) + Send>),
+    /// An operator's change is done.
+    Changed(Box<dyn FnOnce(Result<(), PoolError>) + Send>),
+}
+
+/// Largest request that gives up chunks.
+const TRIM_BYTES: u64 = 1 << 30;
+
+pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("pool {}", shared.name)).spawn(move || {
+        while let Ok(first) = jobs.recv() {
+            let batch: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
+            let result = shared.round();
+            if let Err(error) = &result {
+                tracing::error!(pool = shared.name, %error, "changes of the map are not durable");
+            }
+            // Errors are told to each; the operator's change has it whole.
+            let told = result.as_ref().err().map(|error| (Error::from_pool(error), error.to_string()));
+            for job in batch {
+                match (job, &told) {
+                    (Job::Flush(done), None) => done(Ok(Vec::new())),
+                    (Job::Flush(done), Some((error, _))) => done(Err(*error)),
+                    (Job::Again(again), told) => again(told.is_none()),
+                    (Job::Changed(done), None) => done(Ok(())),
+                    (Job::Changed(done), Some((_, what))) => {
+                        done(Err(PoolError::Refused { pool: shared.name.clone(), what: what.clone() }));
+                    }
+                }
+            }
+        }
+    })
+}
+
+impl Error {
+    fn from_pool(error: &PoolError) -> Error {
+        if matches!(error, PoolError::MapFull { .. }) { Error::NoSpace } else { Error::Io }
+    }
+}
+
+/// Whether the places of changes are durable.
+fn settle(state: &State, changes: &[Change], durable: bool) {
+    for change in changes {
+        let Change::Mapped(id, run) = change else { continue };
+        let Some(logical) = state.metadata.map.logicals.get(id) else { continue };
+        let mut entries = logical.entries_mut();
+        for k in 0..run.count {
+            let entry = &mut entries[(run.first + k * run.step) as usize];
+            let (chunk, has) = (run.chunk + k, entry.chunk());
+            if entry.written() == Some(chunk) {
+                *entry = entry.pending(!durable);
+            } else if entry.is_held() && !entry.is_pending() && has.is_some() && has != Some(chunk) && durable {
+                // It moves from one disk to another.
+                *entry = Entry::at(chunk, run.written).held(true);
+            }
+            // What has changed since is another change's affair.
+        }
+    }
+}
+
+/// Entries of changes that are held, as they are.
+fn held(state: &State, changes: &[Change]) -> Vec<(Arc<Logical>, usize, Entry)> {
+    let mut found = Vec::new();
+    for change in changes {
+        let Change::Mapped(id, run) = change else { continue };
+        let Some(logical) = state.metadata.map.logicals.get(id) else { continue };
+        let entries = logical.entries();
+        let all = (0..run.count).map(|k| (run.first + k * run.step) as usize);
+        found.extend(all.filter(|at| entries[*at].is_held()).map(|at| (logical.clone(), at, entries[at])));
+    }
+    found
+}
+
+impl Shared {
+    /// Has a job done after the changes that are in memory now are durable.
+    pub(super) fn queue(&self, job: Job) {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(jobs) = &*jobs else {
+            let pool = self.name.clone();
+            return match job {
+                Job::Flush(done) => done(Err(Error::ShuttingDown)),
+                Job::Again(again) => again(false),
+                Job::Changed(done) => done(Err(PoolError::Refused { pool, what: "it is closed".to_owned() })),
+            };
+        };
+        // The thread ends after the sender is gone.
+        let _ = jobs.send(job);
+    }
+
+    /// Makes durable what is in memory now; returns when it is.
+    pub(super) fn commit_now(&self) -> Result<(), PoolError> {
+        let (sender, receiver) = channel();
+        self.queue(Job::Changed(Box::new(move |result| drop(sender.send(result)))));
+        receiver.recv().unwrap_or_else(|_| {
+            Err(PoolError::Refused { pool: self.name.clone(), what: "it is being closed".to_owned() })
+        })
+    }
+
+    /// A flush of a client.
+    pub(super) fn flush(&self, request: Request, done: Done) {
+        if self.uncommitted.load(Ordering::SeqCst) == 0 {
+            self.volume().submit(request, done);
+        } else {
+            self.queue(Job::Flush(done));
+        }
+    }
+
+    fn round(&self) -> Result<(), PoolError> {
+        let (batch, released) = {
+            let mut state = self.state();
+            state.committing = true;
+            (std::mem::take(&mut state.pending), std::mem::take(&mut state.released))
+        };
+        if let Err(error) = self.write_down(&batch) {
+            let mut state = self.state();
+            state.committing = false;
+            let later = std::mem::replace(&mut state.pending, batch);
+            state.pending.extend(later);
+            state.released.extend(released);
+            return Err(error);
+        }
+        let freed = self.forget(&released);
+        if freed.is_err() {
+            self.state().released.extend(&released);
+        }
+        let done = batch.len() + freed.as_ref().map_or(0, |()| released.len());
+        self.uncommitted.fetch_sub(done as u64, Ordering::SeqCst);
+        freed
+    }
+
+    /// What chunks hold is durable before it is written down that they belong to a logical disk.
+    fn write_down(&self, batch: &[Change]) -> Result<(), PoolError> {
+        self.volume().flush().map_err(|error| self.failed("its cache cannot be flushed", error))?;
+        let mut state = self.state();
+        let moved = held(&state, batch);
+        settle(&state, batch, true);
+        let written = state.metadata.commit(batch);
+        match &written {
+            Ok(()) => state.committing = false,
+            Err(_) => {
+                settle(&state, batch, false);
+                moved.into_iter().for_each(|(logical, at, before)| logical.entries_mut()[at] = before);
+            }
+        }
+        written
+    }
+
+    /// The cache forgets chunks durably; then they are free.
+    fn forget(&self, released: &[u32]) -> Result<(), PoolError> {
+        if released.is_empty() {
+            return Ok(());
+        }
+        // Who still has an old place has handed the request over, which is performed before the chunk is given up.
+        self.gate.drain();
+        let mut chunks = released.to_vec();
+        chunks.sort_unstable();
+        let mut at = 0;
+        while at < chunks.len() {
+            let first = chunks[at];
+            let follows =
+                |(k, chunk): &(usize, &u32)| **chunk == first + *k as u32 && (*k as u64) < TRIM_BYTES / CHUNK_BYTES;
+            let count = chunks[at..].iter().enumerate().take_while(follows).count();
+            at += count;
+            let (offset, length) = (u64::from(first) * CHUNK_BYTES, count as u64 * CHUNK_BYTES);
+            // What lies on a disk that is missing can only be forgotten when that is back.
+            if let Err(error) = self.ask(Operation::Trim, offset, length, Vec::new()) {
+                tracing::warn!(pool = self.name, %error, offset, length, "chunks that were given up cannot be trimmed");
+            }
+        }
+        self.volume().flush().map_err(|error| self.failed("its cache cannot be flushed", error))?;
+        let mut state = self.state();
+        chunks.into_iter().for_each(|chunk| state.metadata.map.space.free(chunk));
+        Ok(())
+    }
+
+    pub(super) fn failed(&self, what: &str, error: Error) -> PoolError {
+        PoolError::NotWritten { pool: self.name.clone(), last: format!("{what}: {error}") }
+    }
+
+    /// Asks the cache and waits for the answer.
+    pub(super) fn ask(&self, operation: Operation, offset: u64, length: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
+        let (sender, receiver) = channel();
+        let request = Request { operation, offset, length, force_unit_access: false, data, caching: Caching::Never };
+        self.volume().submit(request, Box::new(move |result| drop(sender.send(result))));
+        receiver.recv().unwrap_or(Err(Error::ShuttingDown))
+    }
+}

@@ -1,0 +1,218 @@
+//! What an operator does to a pool while it runs: logical disks and disks come, change and go.
+
+use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::map::{Entry, Logical, Map, chunks_of};
+use super::metadata::check_name;
+use super::prepare::prepare;
+use super::record::{Change, Shape};
+use super::{LogicalDisk, Pool, PoolError, Shared};
+use crate::export::Export;
+
+/// Largest logical disk: its chunks take 256 MiB of memory.
+const LOGICAL_BYTES_MAX: u64 = 64 << 40;
+
+/// A logical disk that is wanted.
+#[derive(Clone, Debug)]
+pub struct NewLogical {
+    /// Its name: the export.
+    pub name: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Whether each chunk has its place from the beginning.
+    pub thick: bool,
+    /// Whether neighbours go to different disks.
+    pub striped: bool,
+    /// Whether its requests are cached.
+    pub cached: bool,
+}
+
+fn check_size(size_bytes: u64) -> Result<(), String> {
+    if size_bytes == 0 || size_bytes > LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(4096) {
+        return Err(format!(
+            "found a size of {size_bytes} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}"
+        ));
+    }
+    Ok(())
+}
+
+impl Pool {
+    pub(super) fn control(&self) -> MutexGuard<'_, ()> {
+        self.shared.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn refuse(&self, what: String) -> PoolError {
+        PoolError::Refused { pool: self.name().to_owned(), what }
+    }
+
+    /// The logical disk of this name.
+    pub fn logical(&self, name: &str) -> Result<Arc<LogicalDisk>, PoolError> {
+        let disks = self.logical_disks();
+        disks.get(name).cloned().ok_or_else(|| {
+            let there = disks.keys().cloned().collect::<Vec<_>>().join(", ");
+            let expected =
+                if there.is_empty() { "there is none".to_owned() } else { format!("expected one of: {there}") };
+            self.refuse(format!("no logical disk '{name}', {expected}"))
+        })
+    }
+
+    /// Makes a logical disk, durably.
+    pub fn create_logical(&self, new: &NewLogical) -> Result<Arc<LogicalDisk>, PoolError> {
+        let _one = self.control();
+        check_name(&new.name)?;
+        check_size(new.size_bytes).map_err(|what| self.refuse(what))?;
+        let shape = Shape {
+            name: new.name.clone(),
+            uuid: Uuid::new_v4(),
+            size_bytes: new.size_bytes,
+            thick: new.thick,
+            striped: new.striped,
+            cached: new.cached,
+        };
+        let (id, logical) = {
+            let mut state = self.shared.state();
+            let map = &mut state.metadata.map;
+            if map.named(&new.name).is_some() {
+                return Err(self.refuse(format!("there is a logical disk '{}' already", new.name)));
+            }
+            let id = Map::next(&map.logicals);
+            map.replay(&Change::Logical(id, shape.clone())).expect("a new logical disk fits");
+            let logical = map.logicals[&id].clone();
+            let mut changes = vec![Change::Logical(id, shape.clone())];
+            if shape.thick {
+                match self.place_all(map, &logical, &shape, 0) {
+                    Ok(mapped) => changes.extend(mapped.into_iter().map(|run| Change::Mapped(id, run))),
+                    Err(full) => {
+                        map.logicals.remove(&id);
+                        return Err(full);
+                    }
+                }
+            }
+            self.shared.add_pending(&mut state, changes, Vec::new());
+            (id, logical)
+        };
+        if let Err(error) = self.shared.commit_now() {
+            // What is still to be written down of it must not be.
+            let mut state = self.shared.state();
+            state.metadata.map.logicals.remove(&id);
+            let chunks: Vec<_> = logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+            self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(id)], chunks);
+            return Err(error);
+        }
+        Ok(self.shared.add_export(id, logical))
+    }
+
+    /// Gives all chunks of a logical disk from `first` on a place, or none.
+    fn place_all(
+        &self,
+        map: &mut Map,
+        logical: &Logical,
+        shape: &Shape,
+        first: usize,
+    ) -> Result<Vec<super::record::Run>, PoolError> {
+        let wanted = chunks_of(shape.size_bytes) - first;
+        let free = map.space.count().free as usize;
+        if wanted > free {
+            let (wanted, free) = (wanted as u64 * super::CHUNK_BYTES, free as u64 * super::CHUNK_BYTES);
+            return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
+        }
+        let mut entries = logical.entries_mut();
+        let mut before = first.checked_sub(1).and_then(|before| entries[before].chunk());
+        for (at, entry) in entries.iter_mut().enumerate().skip(first) {
+            let chunk = map.space.allocate(at as u32, before, shape.striped).expect("there are enough free chunks");
+            *entry = Entry::at(chunk, false);
+            before = Some(chunk);
+        }
+        let mut runs = map.runs(&entries[first..]);
+        runs.iter_mut().for_each(|run| run.first += first as u32);
+        Ok(runs)
+    }
+
+    /// Makes a logical disk larger, durably, while it is used.
+    pub fn grow_logical(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
+        let _one = self.control();
+        let disk = self.logical(name)?;
+        check_size(size_bytes).map_err(|what| self.refuse(what))?;
+        {
+            let mut state = self.shared.state();
+            let before = disk.logical.shape();
+            if size_bytes <= before.size_bytes {
+                let what = format!(
+                    "'{name}' has {} bytes, found {size_bytes}, expected more: it can only grow",
+                    before.size_bytes
+                );
+                return Err(self.refuse(what));
+            }
+            let first = chunks_of(before.size_bytes);
+            let shape = Shape { size_bytes, ..before.clone() };
+            let map = &mut state.metadata.map;
+            map.replay(&Change::Logical(disk.id, shape.clone())).expect("it is there");
+            let mut changes = vec![Change::Logical(disk.id, shape.clone())];
+            if shape.thick {
+                match self.place_all(map, &disk.logical, &shape, first) {
+                    Ok(mapped) => changes.extend(mapped.into_iter().map(|run| Change::Mapped(disk.id, run))),
+                    Err(full) => {
+                        map.replay(&Change::Logical(disk.id, before)).expect("it is there");
+                        return Err(full);
+                    }
+                }
+            }
+            self.shared.add_pending(&mut state, changes, Vec::new());
+        }
+        self.shared.commit_now()?;
+        disk.set_size(size_bytes);
+        Ok(())
+    }
+
+    /// Whether requests of a logical disk are cached, from now on.
+    pub fn set_cached(&self, name: &str, cached: bool) -> Result<(), PoolError> {
+        let _one = self.control();
+        let disk = self.logical(name)?;
+        {
+            let mut state = self.shared.state();
+            let change = Change::Logical(disk.id, Shape { cached, ..disk.logical.shape() });
+            state.metadata.map.replay(&change).expect("it is there");
+            self.shared.add_pending(&mut state, vec![change], Vec::new());
+        }
+        disk.set_cached(cached);
+        self.shared.commit_now()
+    }
+
+    /// Deletes a logical disk that no client has open, durably, and gives its chunks back.
+    pub fn delete_logical(&self, name: &str) -> Result<(), PoolError> {
+        let _one = self.control();
+        let disk = self.logical(name)?;
+        let clients = disk.clients();
+        if clients > 0 {
+            let who = if clients == 1 { "a client has it".to_owned() } else { format!("{clients} clients have it") };
+            return Err(self.refuse(format!("'{name}' is in use: {who} open; have them close it first")));
+        }
+        {
+            let mut state = self.shared.state();
+            self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).remove(&disk.id);
+            state.metadata.map.logicals.remove(&disk.id);
+            let chunks = disk.logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+            self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(disk.id)], chunks);
+        }
+        disk.close();
+        self.shared.commit_now()
+    }
+
+    /// Adds a disk, durably; see [`prepare`] for what is refused. Returns its number.
+    pub fn add_disk(&self, path: &Path, wipe: bool) -> Result<u32, PoolError> {
+        let _one = self.control();
+        let disk = prepare(path, wipe, self.config.cache.direct_io)?;
+        let mut state = self.shared.state();
+        let id = state.metadata.add(disk)?;
+        self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
+        Ok(id)
+    }
+
+    /// Bytes that a client can have of all logical disks: what they were given, whether there is room or not.
+    pub fn provisioned_bytes(&self) -> u64 {
+        self.logical_disks().values().map(|disk| disk.size()).sum()
+    }
+}

@@ -1,0 +1,243 @@
+//! Emptying a disk of a pool while it runs: its chunks move to others, a batch at a time, and then it is taken out.
+//!
+//! Requests for chunks that move wait. A chunk's new place is written down once its bytes are durable there; a crash before that leaves
+//! the old one as it was.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::map::Entry;
+use super::record::{Change, Member};
+use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
+use crate::export::Operation;
+
+/// Chunks that are moved together: 4 MiB.
+const BATCH: usize = 64;
+
+/// How far a disk is emptied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Chunks that were moved.
+    pub moved: u64,
+    /// Chunks that are still there.
+    pub left: u64,
+    /// Why it stopped, if it did.
+    pub failed: Option<String>,
+}
+
+/// A chunk that moves: of which logical disk, which one, and from where.
+struct Moving {
+    disk: Arc<LogicalDisk>,
+    at: usize,
+    old: Entry,
+}
+
+impl Pool {
+    /// Starts to empty a disk, after which it is taken out; the work goes on after this returns, and after a restart.
+    pub fn remove_disk(&self, id: u32) -> Result<(), PoolError> {
+        let _one = self.control();
+        {
+            let mut state = self.shared.state();
+            let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
+                return Err(self.refuse(format!("it has no disk {id}")));
+            };
+            if state.metadata.map.disks.len() == 1 {
+                return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));
+            }
+            let used =
+                |id: &u32| state.metadata.map.space.counts().get(id).map_or(0, |count| count.chunks - count.free);
+            let wanted = u64::from(used(&id)) * CHUNK_BYTES;
+            if wanted > 0 && state.metadata.missing().contains(&id) {
+                return Err(self.refuse(format!("disk {id} is missing and has {wanted} bytes that are only there")));
+            }
+            let member = Member { leaving: true, ..member };
+            let before = state.metadata.map.space.clone();
+            state.metadata.map.space.set_leaving(id, true);
+            let free = u64::from(state.metadata.map.space.count().free) * CHUNK_BYTES;
+            if wanted > free {
+                state.metadata.map.space = before;
+                return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
+            }
+            let change = Change::Disk(id, member);
+            state.metadata.map.replay(&change).expect("it is there");
+            state.metadata.commit(&[change])?;
+            state.leaving.insert(id, Progress::default());
+        }
+        self.spawn_evacuation(id);
+        Ok(())
+    }
+
+    /// What an earlier run began.
+    pub(super) fn go_on_evacuating(&self) {
+        let leaving: Vec<u32> = {
+            let mut state = self.shared.state();
+            let missing = state.metadata.missing();
+            let disks = state.metadata.map.disks.iter();
+            let ids: Vec<u32> =
+                disks.filter(|(id, member)| member.leaving && !missing.contains(id)).map(|(id, _)| *id).collect();
+            state.leaving.extend(ids.iter().map(|id| (*id, Progress::default())));
+            ids
+        };
+        leaving.into_iter().for_each(|id| self.spawn_evacuation(id));
+    }
+
+    fn spawn_evacuation(&self, id: u32) {
+        // What has gone when the pool is closed stops the work.
+        let shared = Arc::downgrade(&self.shared);
+        let name = format!("evacuate {}", self.name());
+        let spawned = std::thread::Builder::new().name(name).spawn(move || {
+            loop {
+                let Some(shared) = shared.upgrade() else { return };
+                match shared.evacuate_some(id) {
+                    Ok(true) => {}
+                    Ok(false) => return,
+                    Err(error) => return shared.stop_evacuating(id, &error),
+                }
+            }
+        });
+        if let Err(error) = spawned {
+            self.shared.stop_evacuating(id, &PoolError::Open { source: error });
+        }
+    }
+}
+
+impl Shared {
+    fn stop_evacuating(&self, id: u32, error: &PoolError) {
+        tracing::error!(pool = self.name, disk = id, %error, "the disk is not emptied");
+        if let Some(progress) = self.state().leaving.get_mut(&id) {
+            progress.failed = Some(error.to_string());
+        }
+    }
+
+    /// Moves some chunks of a disk, or takes it out if it has none; whether there is more to do.
+    fn evacuate_some(&self, id: u32) -> Result<bool, PoolError> {
+        let moving = self.hold_some(id)?;
+        if moving.is_empty() {
+            // What was given up is forgotten, and the disk free of it.
+            self.commit_now()?;
+            let mut state = self.state();
+            let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
+            if count.free < count.chunks {
+                drop(state);
+                // Chunks that were held by others when we looked.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                return Ok(true);
+            }
+            state.metadata.take_out(id)?;
+            self.disk.set_ranges(Shared::ranges(&state.metadata));
+            state.leaving.remove(&id);
+            return Ok(false);
+        }
+        self.gate.drain();
+        let moved = self.move_all(&moving);
+        // Whatever became of it, requests go on.
+        for Moving { disk, at, .. } in &moving {
+            if let Some(entry) = disk.logical.entries_mut().get_mut(*at) {
+                *entry = entry.held(false);
+            }
+        }
+        moving.iter().for_each(|moving| moving.disk.release_waiting());
+        moved?;
+        let mut state = self.state();
+        let count = state.metadata.map.space.counts().get(&id).copied().unwrap_or_default();
+        if let Some(progress) = state.leaving.get_mut(&id) {
+            progress.moved += moving.len() as u64;
+            progress.left = u64::from(count.chunks - count.free);
+        }
+        Ok(true)
+    }
+
+    /// Holds the next chunks of logical disks that are on a disk.
+    fn hold_some(&self, id: u32) -> Result<Vec<Moving>, PoolError> {
+        let state = self.state();
+        let Some(member) = state.metadata.map.disks.get(&id) else { return Ok(Vec::new()) };
+        let chunks = member.base..member.base + member.chunks;
+        let mut moving = Vec::new();
+        for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
+            let mut entries = disk.logical.entries_mut();
+            for (at, entry) in entries.iter_mut().enumerate() {
+                let old = *entry;
+                if moving.len() == BATCH {
+                    break;
+                }
+                // A chunk that is not written down yet is moved later.
+                let moves = old.chunk().is_some_and(|chunk| chunks.contains(&chunk));
+                if moves && !old.is_held() && !old.is_pending() {
+                    *entry = old.held(true);
+                    moving.push(Moving { disk: disk.clone(), at, old });
+                }
+            }
+        }
+        Ok(moving)
+    }
+
+    fn move_all(&self, moving: &[Moving]) -> Result<(), PoolError> {
+        let places = self.places_for(moving)?;
+        let copied = moving.iter().zip(&places).try_for_each(|(moving, place)| self.copy(moving, *place));
+        if let Err(error) = copied {
+            // What was copied there is forgotten before another takes the place.
+            self.add_pending(&mut self.state(), Vec::new(), places);
+            return Err(error);
+        }
+        let mut changes = Vec::new();
+        {
+            let mut state = self.state();
+            for (Moving { disk, at, old }, place) in moving.iter().zip(&places) {
+                // One that was deleted meanwhile was so with its old place.
+                if state.metadata.map.logicals.contains_key(&disk.id) {
+                    super::logical::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
+                }
+            }
+            self.add_pending(&mut state, changes.clone(), Vec::new());
+        }
+        // Behind all earlier changes of these chunks; who writes them down gives the entries their new places.
+        let committed = self.commit_now();
+        let mut state = self.state();
+        while committed.is_err() && state.committing {
+            drop(state);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            state = self.state();
+        }
+        let before = state.pending.len();
+        state.pending.retain(|change| !changes.contains(change));
+        self.uncommitted.fetch_sub((before - state.pending.len()) as u64, Ordering::SeqCst);
+        let mut given_up = Vec::new();
+        for (Moving { disk, at, old }, place) in moving.iter().zip(places) {
+            let is_there = state.metadata.map.logicals.contains_key(&disk.id);
+            let has_moved = disk.logical.entries()[*at].chunk() == Some(place);
+            match (is_there, has_moved) {
+                (true, true) => given_up.extend(old.chunk()),
+                _ => given_up.push(place),
+            }
+        }
+        self.add_pending(&mut state, Vec::new(), given_up);
+        committed
+    }
+
+    /// Places on other disks for all of them, or none.
+    fn places_for(&self, moving: &[Moving]) -> Result<Vec<u32>, PoolError> {
+        let mut state = self.state();
+        let mut places = Vec::new();
+        for Moving { disk, at, .. } in moving {
+            let striped = disk.logical.shape().striped;
+            match state.metadata.map.space.allocate(*at as u32, None, striped) {
+                Some(chunk) => places.push(chunk),
+                None => {
+                    places.iter().for_each(|chunk| state.metadata.map.space.free(*chunk));
+                    return Err(PoolError::NoSpace { pool: self.name.clone(), wanted: CHUNK_BYTES, free: 0 });
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Through the cache, which may have what the disk has not.
+    fn copy(&self, moving: &Moving, place: u32) -> Result<(), PoolError> {
+        let Some(chunk) = moving.old.written() else { return Ok(()) };
+        let read = self.ask(Operation::Read, u64::from(chunk) * CHUNK_BYTES, CHUNK_BYTES, Vec::new());
+        let at = || format!("chunk {} of logical disk {}", moving.at, moving.disk.name());
+        let bytes = read.map_err(|error| self.failed(&format!("{} cannot be read", at()), error))?;
+        let written = self.ask(Operation::Write, u64::from(place) * CHUNK_BYTES, CHUNK_BYTES, bytes);
+        written.map(drop).map_err(|error| self.failed(&format!("{} cannot be written elsewhere", at()), error))
+    }
+}

@@ -1,0 +1,81 @@
+//! Requests on their way from the map to the cache: who changes the map waits for those that looked at it before.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts those who have looked at the map and not handed their request to the cache yet, in two turns.
+#[derive(Debug, Default)]
+pub struct Gate {
+    turn: AtomicU64,
+    inside: [AtomicU64; 2],
+    waiting: Mutex<()>,
+}
+
+/// Someone inside.
+pub struct Pass<'a>(&'a AtomicU64);
+
+impl Gate {
+    /// Comes in, before the map is looked at.
+    pub fn enter(&self) -> Pass<'_> {
+        loop {
+            let turn = self.turn.load(Ordering::SeqCst);
+            let inside = &self.inside[(turn % 2) as usize];
+            inside.fetch_add(1, Ordering::SeqCst);
+            // Who counted in a turn that had ended would not be waited for.
+            if self.turn.load(Ordering::SeqCst) == turn {
+                return Pass(inside);
+            }
+            inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits until all have gone that came before. Not to be called from inside.
+    pub fn drain(&self) {
+        let _one_at_a_time = self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let turn = self.turn.fetch_add(1, Ordering::SeqCst);
+        let mut rounds = 0u32;
+        while self.inside[(turn % 2) as usize].load(Ordering::SeqCst) > 0 {
+            rounds += 1;
+            match rounds {
+                ..64 => std::thread::yield_now(),
+                _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+            }
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn who_drains_waits_for_those_who_came_before_and_not_for_those_who_come_later() {
+        let gate = Gate::default();
+        let early = gate.enter();
+        let drained = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.drain();
+                drained.store(true, Ordering::SeqCst);
+            });
+            while gate.turn.load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let late = gate.enter();
+            assert!(!drained.load(Ordering::SeqCst));
+            drop(early);
+            while !drained.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            drop(late);
+        });
+    }
+}

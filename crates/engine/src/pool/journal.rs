@@ -1,0 +1,148 @@
+//! The map as it is written down: in one of two areas of each disk, as a snapshot and the changes since, page by page. What does not
+//! fit any more goes to the other area as a new snapshot. `docs/pool.md` has the bytes.
+//!
+//! Every page names its pool, its start and its place, and has a checksum; changes that were made together are taken over together.
+//! A page that was torn, lost, or left over from an earlier start, ends what is read.
+
+use std::io;
+
+use uuid::Uuid;
+
+use super::label::Label;
+use super::record::{Change, decode, encode};
+use crate::disk::{ALIGNMENT, Disk};
+use crate::memory::Memory;
+
+const MAGIC: [u8; 4] = *b"FWPM";
+const HEADER_BYTES: usize = 64;
+const PAYLOAD_BYTES: usize = ALIGNMENT - HEADER_BYTES;
+/// Pages that are read at once.
+const READ_PAGES: u32 = 256;
+
+/// Where a disk's map ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Counts the snapshots.
+    pub generation: u64,
+    /// Pages of the area that are written.
+    pub pages: u32,
+}
+
+/// What was read of a disk's map.
+#[derive(Debug)]
+pub struct Found {
+    /// How far it goes.
+    pub position: Position,
+    /// The start of the pool that wrote it.
+    pub start: Uuid,
+    /// All of it, the snapshot first.
+    pub changes: Vec<Change>,
+}
+
+/// Pages that hold changes made together, as they are written at `number` of an area.
+fn pages(label: &Label, start: Uuid, generation: u64, number: u32, changes: &[Change]) -> Memory {
+    let mut bytes = Vec::new();
+    changes.iter().for_each(|change| encode(change, &mut bytes));
+    let count = bytes.len().div_ceil(PAYLOAD_BYTES).max(1);
+    let mut memory = Memory::new(count);
+    for at in 0..count {
+        let payload = &bytes[at * PAYLOAD_BYTES..((at + 1) * PAYLOAD_BYTES).min(bytes.len())];
+        let page = memory.page_mut(at as u32);
+        page[0..4].copy_from_slice(&MAGIC);
+        page[8..24].copy_from_slice(label.pool.as_bytes());
+        page[24..40].copy_from_slice(start.as_bytes());
+        page[40..48].copy_from_slice(&generation.to_le_bytes());
+        page[48..52].copy_from_slice(&(number + at as u32).to_le_bytes());
+        page[52..54].copy_from_slice(&(payload.len() as u16).to_le_bytes());
+        page[54] = u8::from(at + 1 == count);
+        page[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        let sum = crc32c::crc32c(&page[8..]);
+        page[4..8].copy_from_slice(&sum.to_le_bytes());
+    }
+    memory
+}
+
+/// A page that is whole, of this pool and at its place.
+struct Header<'a> {
+    start: Uuid,
+    generation: u64,
+    is_last: bool,
+    payload: &'a [u8],
+}
+
+fn header<'a>(page: &'a [u8], label: &Label, number: u32) -> Option<Header<'a>> {
+    let word = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
+    let length = usize::from(u16::from_le_bytes([page[52], page[53]]));
+    let is_whole = page[0..4] == MAGIC && word(4) == crc32c::crc32c(&page[8..]);
+    let is_here = page[8..24] == *label.pool.as_bytes() && word(48) == number;
+    (is_whole && is_here && length <= PAYLOAD_BYTES).then(|| Header {
+        start: Uuid::from_slice(&page[24..40]).expect("sixteen bytes"),
+        generation: u64::from_le_bytes(page[40..48].try_into().expect("eight bytes")),
+        is_last: page[54] == 1,
+        payload: &page[HEADER_BYTES..HEADER_BYTES + length],
+    })
+}
+
+/// Reads one area; none where there is no whole snapshot.
+fn read_area(disk: &dyn Disk, label: &Label, area: u64) -> io::Result<Option<Found>> {
+    let mut found: Option<Found> = None;
+    let mut of: Option<(Uuid, u64)> = None;
+    let mut pending = Vec::new();
+    let mut number = 0;
+    let mut memory = Memory::new(READ_PAGES.min(label.area_pages()) as usize);
+    'pages: while number < label.area_pages() {
+        let count = READ_PAGES.min(label.area_pages() - number);
+        let bytes = &mut memory.bytes_mut()[..count as usize * ALIGNMENT];
+        disk.read_at(bytes, label.area_offset(area) + u64::from(number) * ALIGNMENT as u64)?;
+        for page in bytes.chunks(ALIGNMENT) {
+            let Some(header) = header(page, label, number) else { break 'pages };
+            if *of.get_or_insert((header.start, header.generation)) != (header.start, header.generation) {
+                break 'pages;
+            }
+            pending.extend_from_slice(header.payload);
+            number += 1;
+            if !header.is_last {
+                continue;
+            }
+            let mut rest = &pending[..];
+            let mut changes = Vec::new();
+            while !rest.is_empty() {
+                let Some(change) = decode(&mut rest) else { break 'pages };
+                changes.push(change);
+            }
+            pending.clear();
+            let position = Position { generation: header.generation, pages: number };
+            match &mut found {
+                None => found = Some(Found { position, start: header.start, changes }),
+                Some(found) => {
+                    found.position = position;
+                    found.changes.append(&mut changes);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the newer of a disk's two areas.
+pub fn read(disk: &dyn Disk, label: &Label) -> io::Result<Option<Found>> {
+    let areas = [read_area(disk, label, 0)?, read_area(disk, label, 1)?];
+    Ok(areas.into_iter().flatten().max_by_key(|found| found.position))
+}
+
+/// Whether the changes fit behind `position`, and how many pages there are then.
+pub fn fits(label: &Label, position: Position, changes: &[Change]) -> Option<u32> {
+    let mut bytes = Vec::new();
+    changes.iter().for_each(|change| encode(change, &mut bytes));
+    let count = bytes.len().div_ceil(PAYLOAD_BYTES).max(1);
+    let end = u64::from(position.pages) + count as u64;
+    (end <= u64::from(label.area_pages())).then_some(end as u32)
+}
+
+/// Writes changes behind `position`, durably. That of a snapshot has no pages yet.
+pub fn write(disk: &dyn Disk, label: &Label, start: Uuid, position: Position, changes: &[Change]) -> io::Result<()> {
+    let mut memory = pages(label, start, position.generation, position.pages, changes);
+    let offset = label.area_offset(position.generation % 2) + u64::from(position.pages) * ALIGNMENT as u64;
+    disk.write_at(memory.bytes_mut(), offset)?;
+    disk.sync()
+}

@@ -1,0 +1,168 @@
+//! The label of a pool's disk: which pool, which disk of it, and how the disk is divided. Each disk has two copies, 64 KiB apart, so
+//! that neither a torn write nor a partition table on top of the first loses both. `docs/pool.md` has the bytes.
+
+use std::io;
+
+use uuid::Uuid;
+
+use super::CHUNK_BYTES;
+use crate::disk::{ALIGNMENT, Disk};
+use crate::inventory::POOL_MAGIC;
+use crate::memory::Memory;
+
+/// The version that this code writes, and the only one that it reads.
+const VERSION: u32 = 1;
+/// Bytes of the pool's name.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Chunks in front of the two areas of the map, which have a copy of the label each.
+pub const LABEL_CHUNKS: u32 = 2;
+/// Each of the two areas has this share of the disk, by 1 / share.
+const AREA_SHARE: u64 = 512;
+/// Smallest area: 128 KiB.
+const AREA_CHUNKS_MIN: u32 = 2;
+
+/// What the label of a disk says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The pool.
+    pub pool: Uuid,
+    /// What people call it.
+    pub pool_name: String,
+    /// The disk.
+    pub disk: Uuid,
+    /// Its chunks, those that this program keeps for itself included.
+    pub chunks: u32,
+    /// Chunks of each of the two areas of the map.
+    pub area_chunks: u32,
+    /// The start of the pool that wrote the label: how many there were.
+    pub generation: u64,
+    /// The same start, by its name.
+    pub start: Uuid,
+}
+
+/// What is wrong with a label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LabelError {
+    #[error("there is no label of a pool")]
+    Magic,
+    #[error("its label has version {found}; this program reads version {VERSION}")]
+    Version { found: u32 },
+    #[error("its label is damaged in both copies")]
+    Damaged,
+}
+
+impl Label {
+    /// A label for a new disk of `size` bytes; none where that is too small.
+    pub fn new(pool: Uuid, pool_name: &str, disk: Uuid, size: u64) -> Option<Label> {
+        let chunks = u32::try_from(size / CHUNK_BYTES).ok()?;
+        let area = (size / AREA_SHARE).div_ceil(CHUNK_BYTES) as u32;
+        let (area_chunks, pool_name) = (area.max(AREA_CHUNKS_MIN), pool_name.to_owned());
+        let label = Label { pool, pool_name, disk, chunks, area_chunks, generation: 0, start: Uuid::nil() };
+        (label.first_chunk() < chunks).then_some(label)
+    }
+
+    /// The first chunk that is for data.
+    pub fn first_chunk(&self) -> u32 {
+        LABEL_CHUNKS + 2 * self.area_chunks
+    }
+
+    /// Where one of the two areas begins, in bytes.
+    pub fn area_offset(&self, area: u64) -> u64 {
+        (u64::from(LABEL_CHUNKS) + area * u64::from(self.area_chunks)) * CHUNK_BYTES
+    }
+
+    /// The pages of an area.
+    pub fn area_pages(&self) -> u32 {
+        self.area_chunks * (CHUNK_BYTES / ALIGNMENT as u64) as u32
+    }
+
+    fn encode(&self) -> [u8; ALIGNMENT] {
+        let mut page = [0; ALIGNMENT];
+        page[0..8].copy_from_slice(&POOL_MAGIC);
+        page[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        page[16..32].copy_from_slice(self.pool.as_bytes());
+        page[32..48].copy_from_slice(self.disk.as_bytes());
+        page[48..64].copy_from_slice(self.start.as_bytes());
+        page[64..72].copy_from_slice(&self.generation.to_le_bytes());
+        page[72..76].copy_from_slice(&self.chunks.to_le_bytes());
+        page[76..80].copy_from_slice(&self.area_chunks.to_le_bytes());
+        page[80] = self.pool_name.len() as u8;
+        page[81..81 + self.pool_name.len()].copy_from_slice(self.pool_name.as_bytes());
+        let sum = checksum(&page);
+        page[12..16].copy_from_slice(&sum.to_le_bytes());
+        page
+    }
+
+    fn decode(page: &[u8]) -> Result<Label, LabelError> {
+        let number = |at: usize| u32::from_le_bytes(page[at..at + 4].try_into().expect("four bytes"));
+        if page[0..8] != POOL_MAGIC {
+            return Err(LabelError::Magic);
+        }
+        if number(12) != checksum(page) {
+            return Err(LabelError::Damaged);
+        }
+        if number(8) != VERSION {
+            return Err(LabelError::Version { found: number(8) });
+        }
+        let uuid = |at: usize| Uuid::from_slice(&page[at..at + 16]).expect("sixteen bytes");
+        let name = page.get(81..81 + usize::from(page[80])).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let label = Label {
+            pool: uuid(16),
+            pool_name: name.ok_or(LabelError::Damaged)?.to_owned(),
+            disk: uuid(32),
+            start: uuid(48),
+            generation: u64::from_le_bytes(page[64..72].try_into().expect("eight bytes")),
+            chunks: number(72),
+            area_chunks: number(76),
+        };
+        let is_sound = (AREA_CHUNKS_MIN..1 << 24).contains(&label.area_chunks) && label.first_chunk() < label.chunks;
+        if is_sound { Ok(label) } else { Err(LabelError::Damaged) }
+    }
+
+    /// Reads the label of a disk: of two good copies the newer.
+    pub fn read(disk: &dyn Disk) -> io::Result<Result<Label, LabelError>> {
+        if disk.size() < 2 * CHUNK_BYTES {
+            return Ok(Err(LabelError::Magic));
+        }
+        let mut copies = Vec::new();
+        for copy in 0..2 {
+            let mut memory = Memory::new(1);
+            disk.read_at(memory.bytes_mut(), copy * CHUNK_BYTES)?;
+            copies.push(Label::decode(memory.page(0)));
+        }
+        let newest = copies.iter().flatten().max_by_key(|label| label.generation);
+        let newer_version = copies.iter().find(|copy| matches!(copy, Err(LabelError::Version { .. })));
+        Ok(match (newer_version, newest) {
+            (Some(refused), _) => refused.clone(),
+            (None, Some(newest)) => Ok(newest.clone()),
+            (None, None) if copies.iter().all(|copy| *copy == Err(LabelError::Magic)) => Err(LabelError::Magic),
+            (None, None) => Err(LabelError::Damaged),
+        })
+    }
+
+    /// Writes both copies, one after the other, so that one is whole at any time.
+    pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        let mut memory = Memory::new(1);
+        memory.bytes_mut().copy_from_slice(&self.encode());
+        for copy in 0..2 {
+            disk.write_at(memory.page(0), copy * CHUNK_BYTES)?;
+            disk.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the label off a disk, durably: it belongs to no pool any more.
+    pub fn erase(disk: &dyn Disk) -> io::Result<()> {
+        let memory = Memory::new(1);
+        for copy in 0..2 {
+            disk.write_at(memory.page(0), copy * CHUNK_BYTES)?;
+        }
+        disk.sync()
+    }
+}
+
+/// Of the page without the checksum's own bytes.
+fn checksum(page: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&page[..12]), &page[16..])
+}

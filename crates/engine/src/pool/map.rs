@@ -1,0 +1,310 @@
+//! The map of a pool: its disks, its logical disks, where their chunks are, and which chunks are free.
+//!
+//! A chunk has one number in the pool: that of its disk's first chunk plus its own on the disk. Chunk 0 is never for data, so that 0
+//! stands for a chunk of a logical disk that has no place, and reads as zeroes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use uuid::Uuid;
+
+use super::record::{Change, Member, Run, Shape};
+use super::space::Space;
+use super::{CHUNK_BYTES, CHUNKS_MAX};
+
+/// A chunk of a logical disk: its place in the pool, and what is to be known of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry(u32);
+
+impl Entry {
+    const UNWRITTEN: u32 = 1 << 31;
+    const PENDING: u32 = 1 << 30;
+    const HELD: u32 = 1 << 29;
+    const CHUNK: u32 = CHUNKS_MAX - 1;
+
+    /// A place; `written`: whether the chunk is more than zeroes.
+    pub fn at(chunk: u32, written: bool) -> Entry {
+        assert!(chunk > 0 && chunk < CHUNKS_MAX, "chunk {chunk} is for data");
+        Entry(if written { chunk } else { chunk | Entry::UNWRITTEN })
+    }
+
+    /// Its place in the pool, if it has one.
+    pub fn chunk(self) -> Option<u32> {
+        (self.0 & Entry::CHUNK != 0).then_some(self.0 & Entry::CHUNK)
+    }
+
+    /// The place, if something was written there.
+    pub fn written(self) -> Option<u32> {
+        self.chunk().filter(|_| self.0 & Entry::UNWRITTEN == 0)
+    }
+
+    /// Whether its place is not written down durably yet.
+    pub fn is_pending(self) -> bool {
+        self.0 & Entry::PENDING != 0
+    }
+
+    /// Whether requests for it wait.
+    pub fn is_held(self) -> bool {
+        self.0 & Entry::HELD != 0
+    }
+
+    /// The same, with requests waiting or not.
+    pub fn held(self, held: bool) -> Entry {
+        Entry(if held { self.0 | Entry::HELD } else { self.0 & !Entry::HELD })
+    }
+
+    /// The same, written down or not.
+    pub fn pending(self, pending: bool) -> Entry {
+        Entry(if pending { self.0 | Entry::PENDING } else { self.0 & !Entry::PENDING })
+    }
+
+    /// As the durable map has it.
+    fn durable(self, thick: bool) -> Entry {
+        let plain = Entry(self.0 & !(Entry::HELD | Entry::PENDING));
+        match (self.is_pending(), thick) {
+            (false, _) => plain,
+            (true, false) => Entry::default(),
+            (true, true) => Entry(plain.0 | Entry::UNWRITTEN),
+        }
+    }
+}
+
+/// A logical disk: its shape and its chunks.
+#[derive(Debug)]
+pub struct Logical {
+    shape: RwLock<Shape>,
+    entries: RwLock<Vec<Entry>>,
+}
+
+impl Logical {
+    fn new(shape: Shape) -> Logical {
+        let chunks = chunks_of(shape.size_bytes);
+        Logical { shape: RwLock::new(shape), entries: RwLock::new(vec![Entry::default(); chunks]) }
+    }
+
+    /// What it is.
+    pub fn shape(&self) -> Shape {
+        self.shape.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Its chunks.
+    pub fn entries(&self) -> RwLockReadGuard<'_, Vec<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its chunks, to change them.
+    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Vec<Entry>> {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reshape(&self, shape: Shape) {
+        self.entries_mut().resize(chunks_of(shape.size_bytes), Entry::default());
+        *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
+    }
+}
+
+/// Chunks that a size takes.
+pub fn chunks_of(size_bytes: u64) -> usize {
+    size_bytes.div_ceil(CHUNK_BYTES) as usize
+}
+
+/// The map, as it is in memory.
+#[derive(Debug, Default)]
+pub struct Map {
+    /// The disks, by number.
+    pub disks: BTreeMap<u32, Member>,
+    /// The logical disks, by number.
+    pub logicals: BTreeMap<u32, Arc<Logical>>,
+    /// What the pool knows of its cache.
+    pub cache: Option<Vec<u8>>,
+    /// Which chunks are free.
+    pub space: Space,
+}
+
+/// Why a change does not fit a map: what was read is damaged, or a program is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misfit(pub String);
+
+fn misfit<T>(what: String) -> Result<T, Misfit> {
+    Err(Misfit(what))
+}
+
+impl Map {
+    /// The logical disk of this name.
+    pub fn named(&self, name: &str) -> Option<(u32, &Arc<Logical>)> {
+        self.logicals.iter().find(|(_, logical)| logical.shape().name == name).map(|(id, logical)| (*id, logical))
+    }
+
+    /// The number of the disk that a chunk of the pool is on.
+    pub fn disk_of(&self, chunk: u32) -> Option<u32> {
+        let is_on = |member: &Member| (member.base..member.base + member.chunks).contains(&chunk);
+        self.disks.iter().find(|(_, member)| is_on(member)).map(|(id, _)| *id)
+    }
+
+    /// A number that no disk, or no logical disk, has.
+    pub fn next<T>(table: &BTreeMap<u32, T>) -> u32 {
+        table.last_key_value().map_or(1, |(last, _)| last + 1)
+    }
+
+    /// Where the chunks of another disk could begin: the first gap that is large enough.
+    pub fn base_for(&self, chunks: u32) -> Option<u32> {
+        let mut taken: Vec<_> = self.disks.values().map(|member| (member.base, member.base + member.chunks)).collect();
+        taken.sort_unstable();
+        let mut base = 0u32;
+        for (start, end) in taken {
+            if base.checked_add(chunks)? <= start {
+                break;
+            }
+            base = end;
+        }
+        (base.checked_add(chunks)? < CHUNKS_MAX).then_some(base)
+    }
+
+    /// One past the last chunk of any disk.
+    pub fn end(&self) -> u32 {
+        self.disks.values().map(|member| member.base + member.chunks).max().unwrap_or(0)
+    }
+
+    /// Takes over a change that was read, or one that has been written down and is not in memory yet.
+    pub fn replay(&mut self, change: &Change) -> Result<(), Misfit> {
+        match change {
+            Change::Disk(id, member) => self.put_disk(*id, member)?,
+            Change::DiskRemoved(id) => {
+                self.disks.remove(id).ok_or_else(|| Misfit(format!("there is no disk {id} to remove")))?;
+                self.space.remove_disk(*id);
+            }
+            Change::Logical(id, shape) => match self.logicals.get(id) {
+                Some(logical) => logical.reshape(shape.clone()),
+                None => drop(self.logicals.insert(*id, Arc::new(Logical::new(shape.clone())))),
+            },
+            Change::LogicalDeleted(id) => {
+                // A snapshot may have been without it already.
+                let Some(logical) = self.logicals.remove(id) else { return Ok(()) };
+                let chunks: Vec<_> = logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+                chunks.into_iter().for_each(|chunk| self.space.free(chunk));
+            }
+            Change::Mapped(id, run) => self.replay_run(*id, run)?,
+            Change::Unmapped(id, first, count) => {
+                let logical = self.logical(*id)?;
+                let mut entries = logical.entries_mut();
+                let end = first.checked_add(*count).filter(|end| *end as usize <= entries.len());
+                let Some(end) = end else { return misfit(format!("logical disk {id} has no chunk {first} + {count}")) };
+                let freed: Vec<_> =
+                    (*first..end).filter_map(|at| std::mem::take(&mut entries[at as usize]).chunk()).collect();
+                drop(entries);
+                freed.into_iter().for_each(|chunk| self.space.free(chunk));
+            }
+            Change::Cache(record) => self.cache = Some(record.clone()),
+        }
+        Ok(())
+    }
+
+    fn logical(&self, id: u32) -> Result<Arc<Logical>, Misfit> {
+        self.logicals.get(&id).cloned().ok_or_else(|| Misfit(format!("there is no logical disk {id}")))
+    }
+
+    fn put_disk(&mut self, id: u32, member: &Member) -> Result<(), Misfit> {
+        let end = member.base.checked_add(member.chunks).filter(|end| *end < CHUNKS_MAX);
+        let (Some(end), true) = (end, member.reserved > 0 && member.reserved < member.chunks) else {
+            return misfit(format!("disk {id} has {} chunks from {} on", member.chunks, member.base));
+        };
+        let overlaps = |other: &Member| member.base < other.base + other.chunks && other.base < end;
+        if let Some((other, _)) = self.disks.iter().find(|(other, member)| **other != id && overlaps(member)) {
+            return misfit(format!("disks {id} and {other} have chunks of the same number"));
+        }
+        match self.disks.insert(id, member.clone()) {
+            None => self.space.add_disk(id, member.base, member.reserved, member.chunks),
+            Some(before) if (before.base, before.chunks) != (member.base, member.chunks) => {
+                return misfit(format!("disk {id} has changed its chunks"));
+            }
+            Some(_) => {}
+        }
+        self.space.set_leaving(id, member.leaving);
+        Ok(())
+    }
+
+    fn replay_run(&mut self, id: u32, run: &Run) -> Result<(), Misfit> {
+        let logical = self.logical(id)?;
+        let mut entries = logical.entries_mut();
+        for k in 0..u64::from(run.count) {
+            let at = u64::from(run.first) + k * u64::from(run.step);
+            let chunk = u64::from(run.chunk) + k;
+            let Some(entry) = usize::try_from(at).ok().and_then(|at| entries.get_mut(at)) else {
+                return misfit(format!("logical disk {id} has no chunk {at}"));
+            };
+            let before = entry.chunk();
+            if before.map(u64::from) != Some(chunk) {
+                if !u32::try_from(chunk).is_ok_and(|chunk| self.space.take(chunk)) {
+                    return misfit(format!("chunk {chunk} is not free for chunk {at} of logical disk {id}"));
+                }
+                before.into_iter().for_each(|before| self.space.free(before));
+            }
+            *entry = Entry::at(chunk as u32, run.written);
+        }
+        Ok(())
+    }
+
+    /// Everything as changes of an empty map, as far as it is durable.
+    pub fn snapshot(&self) -> Vec<Change> {
+        let mut changes: Vec<_> = self.disks.iter().map(|(id, member)| Change::Disk(*id, member.clone())).collect();
+        for (id, logical) in &self.logicals {
+            let shape = logical.shape();
+            let thick = shape.thick;
+            changes.push(Change::Logical(*id, shape));
+            let durable = logical.entries().iter().map(|entry| entry.durable(thick)).collect::<Vec<_>>();
+            changes.extend(self.runs(&durable).into_iter().map(|run| Change::Mapped(*id, run)));
+        }
+        changes.extend(self.cache.clone().map(Change::Cache));
+        changes
+    }
+
+    /// Entries as runs, in order of their first: of each disk those that follow one another there at an equal distance here.
+    pub fn runs(&self, entries: &[Entry]) -> Vec<Run> {
+        let mut open: BTreeMap<u32, Run> = BTreeMap::new();
+        let mut runs = Vec::new();
+        for (at, entry) in (0u32..).zip(entries) {
+            let Some(chunk) = entry.chunk() else { continue };
+            let (disk, written) = (self.disk_of(chunk).unwrap_or(0), entry.written().is_some());
+            let new = Run { first: at, step: 1, chunk, count: 1, written };
+            let run = open.entry(disk).or_insert(Run { count: 0, ..new });
+            let follows = run.chunk + run.count == chunk && run.written == written;
+            if run.count == 1 && follows {
+                (run.step, run.count) = (at - run.first, 2);
+            } else if follows && run.first + run.count * run.step == at {
+                run.count += 1;
+            } else {
+                runs.push(std::mem::replace(run, new));
+            }
+        }
+        runs.extend(open.into_values());
+        runs.retain(|run| run.count > 0);
+        runs.sort_unstable_by_key(|run| run.first);
+        runs
+    }
+
+    /// Fails unless each chunk of a disk is free or belongs to one chunk of a logical disk.
+    pub fn check(&self) -> Result<(), Misfit> {
+        let mut owners: BTreeMap<u32, (u32, usize)> = BTreeMap::new();
+        for (id, logical) in &self.logicals {
+            if logical.entries().len() != chunks_of(logical.shape().size_bytes) {
+                return misfit(format!("logical disk {id} has another size than its chunks"));
+            }
+            for (at, entry) in logical.entries().iter().enumerate() {
+                let Some(chunk) = entry.chunk() else { continue };
+                if self.disk_of(chunk).is_none() || self.space.is_free(chunk) {
+                    return misfit(format!("chunk {chunk} of logical disk {id} is free, or nowhere"));
+                }
+                if let Some(other) = owners.insert(chunk, (*id, at)) {
+                    return misfit(format!("chunk {chunk} belongs to {other:?} and to {:?}", (id, at)));
+                }
+            }
+        }
+        self.space.check().map_err(Misfit)
+    }
+
+    /// The start that disks took part in, and the one before that.
+    pub fn starts_of(&self, disk: Uuid) -> Option<[Uuid; 2]> {
+        self.disks.values().find(|member| member.disk == disk).map(|member| member.starts)
+    }
+}

@@ -1,0 +1,416 @@
+//! What a pool knows of itself, in memory and on its disks: it is found, checked and brought up to date at each start, and every change
+//! is on all disks before it counts.
+//!
+//! A start reads the labels and maps of all disks, takes the newest map, and writes it to all disks as a new snapshot, under a name of
+//! its own. Each disk's last two starts are a part of the map: a disk whose map is of neither was used without the others.
+
+use std::io;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::journal::{self, Found, Position};
+use super::label::{Label, LabelError, NAME_BYTES_MAX};
+use super::map::{Map, Misfit};
+use super::record::{Change, Member};
+use crate::disk::Disk;
+
+/// Why a pool is refused.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PoolError {
+    #[error("{path}: {source}")]
+    Disk { path: String, source: io::Error },
+    #[error("{source}")]
+    Open { source: io::Error },
+    #[error("{path}: {error}")]
+    Label { path: String, error: LabelError },
+    #[error("{path} is a disk of pool '{found}', expected '{expected}'")]
+    OtherPool { path: String, found: String, expected: String },
+    #[error(
+        "{first} is a disk of pool {first_pool}, {second} of another of the same name, {second_pool}; give those of one"
+    )]
+    TwoPools { first: String, first_pool: Uuid, second: String, second_pool: Uuid },
+    #[error(
+        "{first} and {second} are the same disk {disk} of the pool, or one is a copy of the other; give one of them"
+    )]
+    Duplicate { first: String, second: String, disk: Uuid },
+    #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
+    CutShort { path: String, found: u64, expected: u64 },
+    #[error(
+        "pool '{pool}' misses {}; give {}, or start without by degraded = true: what was there then answers with an error",
+        .missing.join(" and "), if .missing.len() == 1 { "it" } else { "them" }
+    )]
+    Missing { pool: String, missing: Vec<String> },
+    #[error("{path} was a disk of pool '{pool}' and was taken out of it; leave it out")]
+    TakenOut { path: String, pool: String },
+    #[error(
+        "{path} was started without the other disks of pool '{pool}', and they without it, so that they contradict each other; leave it \
+         out and start by degraded = true, or leave the others out"
+    )]
+    Diverged { path: String, pool: String },
+    #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
+    NoMap { pool: String },
+    #[error("pool '{pool}': its map is damaged: {misfit}")]
+    Damaged { pool: String, misfit: Misfit },
+    #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
+    TooSmall { path: String, found: u64 },
+    #[error("found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.'")]
+    Name { name: String },
+    #[error("the pool would have more than 16 TiB, which its cache cannot address")]
+    TooLarge,
+    #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
+    MapFull { pool: String, path: String },
+    #[error("pool '{pool}': no disk takes changes of the map any more: {last}")]
+    NotWritten { pool: String, last: String },
+    #[error("pool '{pool}': {wanted} bytes are needed, {free} are free")]
+    NoSpace { pool: String, wanted: u64, free: u64 },
+    #[error(
+        "{path}: {what}{}",
+        if *.can_be_wiped { "; to use it all the same and lose that, name it to be wiped" } else { "" }
+    )]
+    NotFree { path: String, what: String, can_be_wiped: bool },
+    #[error("pool '{pool}': {what}")]
+    Refused { pool: String, what: String },
+}
+
+impl PoolError {
+    /// Whether trying again cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            PoolError::Open { source } => {
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+                )
+            }
+            PoolError::Disk { .. } | PoolError::NotWritten { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+/// A disk of a pool that is there.
+pub struct Present {
+    /// Its number in the map.
+    pub id: u32,
+    /// Where its data is.
+    pub disk: Arc<dyn Disk>,
+    pub(super) label: Label,
+    /// Whether it failed to take a change: what it has of the map is old until the next start.
+    pub stale: bool,
+}
+
+/// What a pool knows of itself.
+pub struct Metadata {
+    /// The pool.
+    pub pool: Uuid,
+    /// What people call it.
+    pub name: String,
+    /// The map.
+    pub map: Map,
+    /// The disks that are there.
+    pub present: Vec<Present>,
+    start: Uuid,
+    position: Position,
+}
+
+/// A name that an export can have over every protocol, and a file besides.
+pub fn check_name(name: &str) -> Result<(), PoolError> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
+        return Ok(());
+    }
+    Err(PoolError::Name { name: name.to_owned() })
+}
+
+fn at(disk: &dyn Disk, source: io::Error) -> PoolError {
+    PoolError::Disk { path: disk.description(), source }
+}
+
+/// A disk with its label and what it has of the map.
+struct Candidate {
+    disk: Arc<dyn Disk>,
+    label: Label,
+    found: Option<Found>,
+}
+
+impl Metadata {
+    /// Makes a pool of blank disks.
+    pub fn create(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Metadata, PoolError> {
+        check_name(name)?;
+        let mut metadata = Metadata {
+            pool: Uuid::new_v4(),
+            name: name.to_owned(),
+            map: Map::default(),
+            present: Vec::new(),
+            start: Uuid::new_v4(),
+            position: Position { generation: 1, pages: 0 },
+        };
+        for disk in disks {
+            metadata.take_in(disk)?;
+        }
+        if metadata.present.is_empty() {
+            return Err(PoolError::Refused { pool: name.to_owned(), what: "it needs a disk".to_owned() });
+        }
+        metadata.write_snapshot()?;
+        metadata.write_labels()?;
+        Ok(metadata)
+    }
+
+    /// Gives a blank disk a number, a label and chunks, in memory.
+    fn take_in(&mut self, disk: Arc<dyn Disk>) -> Result<u32, PoolError> {
+        let (path, found) = (disk.description(), disk.size());
+        let label = Label::new(self.pool, &self.name, Uuid::new_v4(), found);
+        let mut label = label.ok_or_else(|| PoolError::TooSmall { path: path.clone(), found })?;
+        let base = self.map.base_for(label.chunks).ok_or(PoolError::TooLarge)?;
+        (label.generation, label.start) = (self.position.generation, self.start);
+        let (id, reserved) = (Map::next(&self.map.disks), label.first_chunk());
+        let starts = [self.start, Uuid::nil()];
+        let member = Member { disk: label.disk, path, base, chunks: label.chunks, reserved, leaving: false, starts };
+        self.map.replay(&Change::Disk(id, member)).expect("a new disk fits");
+        self.present.push(Present { id, disk, label, stale: false });
+        Ok(id)
+    }
+
+    /// Finds a pool on its disks, in whatever order they are given. `degraded`: whether some of them may be missing. What people
+    /// should know is added to `notes`.
+    pub fn open(
+        name: &str,
+        disks: Vec<Arc<dyn Disk>>,
+        degraded: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Metadata, PoolError> {
+        let candidates = candidates(name, disks)?;
+        let newest =
+            candidates.iter().filter_map(|candidate| candidate.found.as_ref()).max_by_key(|found| found.position);
+        let Some(newest) = newest else { return Err(PoolError::NoMap { pool: name.to_owned() }) };
+        let damaged = |misfit| PoolError::Damaged { pool: name.to_owned(), misfit };
+        let mut map = Map::default();
+        newest.changes.iter().try_for_each(|change| map.replay(change)).map_err(damaged)?;
+        let start = newest.start;
+        let generation = candidates
+            .iter()
+            .filter_map(|candidate| Some(candidate.found.as_ref()?.position.generation))
+            .chain(candidates.iter().map(|candidate| candidate.label.generation))
+            .max()
+            .expect("there is a disk");
+        // The newest map stays where it is until the new one is whole.
+        let next = if (generation + 1) % 2 == newest.position.generation % 2 { generation + 2 } else { generation + 1 };
+        for candidate in &candidates {
+            check_candidate(name, &map, start, candidate)?;
+        }
+        let is_there = |member: &Member| candidates.iter().any(|candidate| candidate.label.disk == member.disk);
+        let missing: Vec<String> = map
+            .disks
+            .values()
+            .filter(|member| !is_there(member))
+            .map(|member| format!("disk {} (last seen as {})", member.disk, member.path))
+            .collect();
+        if !missing.is_empty() && !degraded {
+            return Err(PoolError::Missing { pool: name.to_owned(), missing });
+        }
+        notes.extend(
+            missing
+                .iter()
+                .map(|missing| format!("pool {name}: {missing} is missing: what is there answers with an error")),
+        );
+        let stale =
+            candidates.iter().filter(|candidate| candidate.found.as_ref().is_none_or(|found| found.start != start));
+        notes.extend(stale.map(|candidate| {
+            format!("pool {name}: {} was away and is up to date again", candidate.disk.description())
+        }));
+        let mut metadata = Metadata {
+            pool: candidates[0].label.pool,
+            name: name.to_owned(),
+            map,
+            present: Vec::new(),
+            start: Uuid::new_v4(),
+            position: Position { generation: next, pages: 0 },
+        };
+        metadata.begin(candidates);
+        metadata.write_snapshot()?;
+        metadata.write_labels()?;
+        Ok(metadata)
+    }
+
+    /// Takes note of the disks that take part in this start.
+    fn begin(&mut self, candidates: Vec<Candidate>) {
+        let start = self.start;
+        for Candidate { disk, label, found } in candidates {
+            let member = self.map.disks.iter_mut().find(|(_, member)| member.disk == label.disk);
+            let (id, member) = member.expect("disks that are not in the map were refused");
+            // What the disk itself has counts: it may have been away for many starts.
+            let before = found.map_or(label.start, |found| found.start);
+            (member.path, member.starts) = (disk.description(), [start, before]);
+            self.present.push(Present { id: *id, disk, label, stale: false });
+        }
+        for id in self.map.disks.keys() {
+            let missing = !self.present.iter().any(|present| present.id == *id);
+            self.map.space.set_missing(*id, missing);
+        }
+    }
+
+    /// Numbers of the disks that are not there.
+    pub fn missing(&self) -> Vec<u32> {
+        let is_missing = |id: &&u32| !self.present.iter().any(|present| present.id == **id);
+        self.map.disks.keys().filter(is_missing).copied().collect()
+    }
+
+    /// Counts the snapshots of the map.
+    pub fn generation(&self) -> u64 {
+        self.position.generation
+    }
+
+    /// Makes changes durable that are in memory already: on all disks, of which at least one has to take them.
+    pub fn commit(&mut self, changes: &[Change]) -> Result<(), PoolError> {
+        // A logical disk that was deleted meanwhile may be missing in a snapshot that comes before.
+        let is_known = |change: &&Change| match change {
+            Change::Mapped(id, _) | Change::Unmapped(id, ..) => self.map.logicals.contains_key(id),
+            _ => true,
+        };
+        let changes: &[Change] = &changes.iter().filter(is_known).cloned().collect::<Vec<_>>();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let fits = |present: &Present| journal::fits(&present.label, self.position, changes);
+        let end = self.present.iter().filter(|present| !present.stale).map(fits).collect::<Option<Vec<_>>>();
+        match end.and_then(|ends| ends.first().copied()) {
+            Some(pages) => {
+                self.write_all(changes)?;
+                self.position.pages = pages;
+                Ok(())
+            }
+            None => self.write_next_snapshot(),
+        }
+    }
+
+    /// Into the other area. Where the map does not fit there, all stays as it is.
+    fn write_next_snapshot(&mut self) -> Result<(), PoolError> {
+        let before = self.position;
+        self.position = Position { generation: before.generation + 1, pages: 0 };
+        let written = self.write_snapshot();
+        if let Err(PoolError::MapFull { .. }) = &written {
+            self.position = before;
+        }
+        written
+    }
+
+    /// Adds a blank disk, durably: its label first, so that no map names a disk that does not know it.
+    pub fn add(&mut self, disk: Arc<dyn Disk>) -> Result<u32, PoolError> {
+        let id = self.take_in(disk)?;
+        let undo = |metadata: &mut Metadata, error| {
+            metadata.present.retain(|present| present.id != id);
+            metadata.map.replay(&Change::DiskRemoved(id)).expect("it was taken in");
+            Err(error)
+        };
+        let present = self.present.last().expect("it was taken in");
+        if let Err(source) = present.label.write(&*present.disk) {
+            let error = at(&*present.disk, source);
+            return undo(self, error);
+        }
+        // The disk itself has no snapshot yet.
+        match self.write_next_snapshot() {
+            Ok(()) => Ok(id),
+            Err(error) => undo(self, error),
+        }
+    }
+
+    /// Takes a disk out that has no chunks any more, durably, and its label off it.
+    pub fn take_out(&mut self, id: u32) -> Result<(), PoolError> {
+        self.map
+            .replay(&Change::DiskRemoved(id))
+            .map_err(|misfit| PoolError::Damaged { pool: self.name.clone(), misfit })?;
+        self.commit(&[Change::DiskRemoved(id)])?;
+        if let Some(at) = self.present.iter().position(|present| present.id == id) {
+            let gone = self.present.remove(at);
+            // Where that fails, the disk is known as one that was taken out.
+            let _ = Label::erase(&*gone.disk);
+        }
+        Ok(())
+    }
+
+    fn write_snapshot(&mut self) -> Result<(), PoolError> {
+        let snapshot = self.map.snapshot();
+        let too_small =
+            self.present.iter().find(|present| journal::fits(&present.label, self.position, &snapshot).is_none());
+        if let Some(present) = too_small {
+            return Err(PoolError::MapFull { pool: self.name.clone(), path: present.disk.description() });
+        }
+        self.write_all(&snapshot)?;
+        let label = &self.present[0].label;
+        self.position.pages = journal::fits(label, self.position, &snapshot).expect("it did before");
+        Ok(())
+    }
+
+    /// On each disk; one that fails is left out until the next start.
+    fn write_all(&mut self, changes: &[Change]) -> Result<(), PoolError> {
+        let (start, position) = (self.start, self.position);
+        let mut last = "each has failed before".to_owned();
+        for present in self.present.iter_mut().filter(|present| !present.stale) {
+            if let Err(error) = journal::write(&*present.disk, &present.label, start, position, changes) {
+                tracing::error!(pool = self.name, disk = present.disk.description(), %error, "the map was not written");
+                present.stale = true;
+                last = error.to_string();
+            }
+        }
+        if self.present.iter().all(|present| present.stale) {
+            return Err(PoolError::NotWritten { pool: self.name.clone(), last });
+        }
+        Ok(())
+    }
+
+    fn write_labels(&mut self) -> Result<(), PoolError> {
+        for present in self.present.iter_mut().filter(|present| !present.stale) {
+            (present.label.generation, present.label.start) = (self.position.generation, self.start);
+            present.label.write(&*present.disk).map_err(|source| at(&*present.disk, source))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads labels and maps, and refuses what does not belong together.
+fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Candidate>, PoolError> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for disk in disks {
+        let path = disk.description();
+        let label = Label::read(&*disk).map_err(|source| at(&*disk, source))?;
+        let label = label.map_err(|error| PoolError::Label { path: path.clone(), error })?;
+        if label.pool_name != name {
+            return Err(PoolError::OtherPool { path, found: label.pool_name, expected: name.to_owned() });
+        }
+        let expected = u64::from(label.chunks) * super::CHUNK_BYTES;
+        if disk.size() < expected {
+            return Err(PoolError::CutShort { path, found: disk.size(), expected });
+        }
+        if let Some(other) = candidates.first().filter(|other| other.label.pool != label.pool) {
+            let (first, first_pool) = (other.disk.description(), other.label.pool);
+            return Err(PoolError::TwoPools { first, first_pool, second: path, second_pool: label.pool });
+        }
+        if let Some(other) = candidates.iter().find(|other| other.label.disk == label.disk) {
+            return Err(PoolError::Duplicate { first: other.disk.description(), second: path, disk: label.disk });
+        }
+        let found = journal::read(&*disk, &label).map_err(|source| at(&*disk, source))?;
+        candidates.push(Candidate { disk, label, found });
+    }
+    if candidates.is_empty() {
+        return Err(PoolError::NoMap { pool: name.to_owned() });
+    }
+    Ok(candidates)
+}
+
+/// A disk has to be in the newest map, and to have been started with those that wrote it.
+fn check_candidate(name: &str, map: &Map, newest: Uuid, candidate: &Candidate) -> Result<(), PoolError> {
+    let (path, pool) = (candidate.disk.description(), name.to_owned());
+    let Some(starts) = map.starts_of(candidate.label.disk) else {
+        return Err(PoolError::TakenOut { path, pool });
+    };
+    let start = candidate.found.as_ref().map_or(candidate.label.start, |found| found.start);
+    if start == newest || starts.contains(&start) { Ok(()) } else { Err(PoolError::Diverged { path, pool }) }
+}
+
+impl std::fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metadata").field("name", &self.name).field("position", &self.position).finish_non_exhaustive()
+    }
+}

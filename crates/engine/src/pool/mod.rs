@@ -1,0 +1,325 @@
+//! A pool: disks, logical disks made of their chunks, and one cache in front of them all.
+//!
+//! A logical disk is a list of chunks of 64 KiB, each of which has a place on a disk of the pool, or none and reads as zeroes. Places are
+//! looked up before the cache is asked, so that the cache knows blocks of the pool and is shared by all. `docs/pool.md` is for users.
+//!
+//! What must hold at a crash: a place is written down once the chunk holds nothing of an earlier owner, durably; and a chunk that was
+//! given up is given away once that is written down and the cache has forgotten it, durably. A flush therefore makes the cache
+//! durable, then the map, and then it is answered.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `label.rs`, `record.rs`, `journal.rs` | what is on the disks |
+//! | `space.rs`, `map.rs` | what is known of it: free chunks, places |
+//! | `metadata.rs` | both together, found and checked at the start |
+//! | `backend.rs` | the disks as one |
+//! | `gate.rs`, `commits.rs` | who waits for whom |
+//! | `logical.rs`, `join.rs` | a logical disk as an export |
+//! | `control.rs`, `evacuate.rs` | what an operator does |
+//! | `prepare.rs` | disks that are to be a part of a pool |
+//! | `status.rs` | what a pool says of itself |
+
+mod backend;
+mod commits;
+mod control;
+mod evacuate;
+mod gate;
+mod join;
+pub mod journal;
+pub mod label;
+mod logical;
+pub mod map;
+pub mod metadata;
+pub mod prepare;
+pub mod record;
+pub mod space;
+pub mod status;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use crate::attach::{BackendSide, Record, Stamp};
+use crate::disk::Disk;
+use crate::disk::file::{FileDisk, Options, PageCache};
+use crate::disk::identity::Identity;
+use crate::flash::Progress;
+use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
+
+pub use self::control::NewLogical;
+pub use self::logical::LogicalDisk;
+pub use self::metadata::{Metadata, PoolError};
+
+use self::backend::{PoolDisk, Range};
+use self::commits::Job;
+use self::gate::Gate;
+use self::record::Change;
+
+/// Size of a chunk: the paper's trunk of 64 KB.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+/// Chunks that a pool can have, all disks together: 16 TiB, as many blocks as the cache has numbers for.
+pub const CHUNKS_MAX: u32 = 1 << 28;
+/// What the cache takes a pool for: as large as it can be, so that disks can come and go. The last chunk is never used: the number of
+/// all blocks has 32 bits as well.
+const POOL_BYTES: u64 = (CHUNKS_MAX as u64 - 1) * CHUNK_BYTES;
+
+/// What a pool is made of.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Its disks: block devices or regular files, in any order.
+    pub disks: Vec<PathBuf>,
+    /// Whether it starts although disks are missing.
+    pub degraded: bool,
+    /// Its name, its flash, which may be none, and the settings of its cache. The backend is the pool itself.
+    pub cache: VolumeConfig,
+}
+
+/// Why a pool cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum OpenError {
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+}
+
+impl OpenError {
+    /// Whether trying again cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            OpenError::Pool(error) => error.is_permanent(),
+            OpenError::Volume(error) => error.is_permanent(),
+        }
+    }
+}
+
+/// What of a pool changes, under one lock.
+struct State {
+    metadata: Metadata,
+    /// Changes that are in memory alone.
+    pending: Vec<Change>,
+    /// Chunks that were given up: free once that is written down and the cache has forgotten them.
+    released: Vec<u32>,
+    /// Whether changes that were pending are being written down.
+    committing: bool,
+    /// How far a disk is emptied, by its number.
+    leaving: BTreeMap<u32, evacuate::Progress>,
+}
+
+/// What the pool, its logical disks and its threads share.
+struct Shared {
+    name: String,
+    /// The side of the cache has it too.
+    state: Arc<Mutex<State>>,
+    gate: Gate,
+    disk: Arc<PoolDisk>,
+    volume: OnceLock<Arc<Volume>>,
+    /// Changes that are not durable yet, and chunks that are not free yet: as long as there are any, a flush has to wait for them.
+    uncommitted: AtomicU64,
+    jobs: Mutex<Option<Sender<Job>>>,
+    exports: RwLock<BTreeMap<u32, Arc<LogicalDisk>>>,
+    /// Whether it was said that the pool is nearly full.
+    warned: AtomicBool,
+    /// One operator's change at a time.
+    control: Mutex<()>,
+}
+
+/// An open pool.
+pub struct Pool {
+    shared: Arc<Shared>,
+    commits: Mutex<Option<JoinHandle<()>>>,
+    config: PoolConfig,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    fn volume(&self) -> &Arc<Volume> {
+        self.volume.get().expect("the volume is there before a request comes")
+    }
+
+    /// Takes note of changes that are in memory; they are durable after the next flush.
+    fn add_pending(&self, state: &mut State, changes: Vec<Change>, released: Vec<u32>) {
+        self.uncommitted.fetch_add((changes.len() + released.len()) as u64, Ordering::SeqCst);
+        state.pending.extend(changes);
+        state.released.extend(released);
+        let count = state.metadata.map.space.count();
+        let full = count.chunks > 0
+            && u64::from(count.chunks - count.free) * 100 >= u64::from(count.chunks) * status::WARN_PERCENT;
+        if full && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(pool = self.name, "at least {} % of the pool is in use", status::WARN_PERCENT);
+        } else if !full {
+            self.warned.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The disks as the map has them.
+    fn ranges(metadata: &Metadata) -> Vec<Range> {
+        let disk =
+            |id: u32| metadata.present.iter().find(|present| present.id == id).map(|present| present.disk.clone());
+        let range = |(id, member): (&u32, &record::Member)| Range {
+            base: member.base,
+            chunks: member.chunks,
+            reserved: member.reserved,
+            disk: disk(*id),
+        };
+        metadata.map.disks.iter().map(range).collect()
+    }
+}
+
+/// Where a pool keeps what it knows of its cache: in its map.
+struct PoolSide(Arc<Mutex<State>>);
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BackendSide for PoolSide {
+    fn read(&self) -> io::Result<Option<Record>> {
+        locked(&self.0).metadata.map.cache.as_deref().map(Record::decode).transpose()
+    }
+
+    fn write(&self, record: &Record) -> io::Result<()> {
+        let mut state = locked(&self.0);
+        let before = state.metadata.map.cache.replace(record.encode());
+        let written = state.metadata.commit(&[Change::Cache(record.encode())]);
+        if written.is_err() {
+            state.metadata.map.cache = before;
+        }
+        written.map_err(io::Error::other)
+    }
+
+    /// Disks that come and go do not change what is on the others.
+    fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp { size: POOL_BYTES, modified_ns: None, writes: None })
+    }
+
+    fn inode(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Opens disks of a pool, locked against others.
+pub fn open_disks(paths: &[PathBuf], direct_io: bool) -> Result<Vec<Arc<dyn Disk>>, PoolError> {
+    let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
+    let open = |path: &PathBuf| {
+        FileDisk::open(path, Options { read_only: false, page_cache })
+            .map(|disk| Arc::new(disk) as Arc<dyn Disk>)
+            .map_err(|source| PoolError::Open { source })
+    };
+    paths.iter().map(open).collect()
+}
+
+impl Pool {
+    /// Finds the pool on its disks and starts its cache.
+    pub fn open(config: PoolConfig, progress: Progress<'_>) -> Result<(Pool, Opened), OpenError> {
+        let disks = open_disks(&config.disks, config.cache.direct_io)?;
+        Pool::open_on(config, disks, progress)
+    }
+
+    /// As [`open`](Self::open), of disks that were opened.
+    pub fn open_on(
+        mut config: PoolConfig,
+        disks: Vec<Arc<dyn Disk>>,
+        progress: Progress<'_>,
+    ) -> Result<(Pool, Opened), OpenError> {
+        let name = config.cache.name.clone();
+        let mut notes = Vec::new();
+        let metadata = Metadata::open(&name, disks, config.degraded, &mut notes)?;
+        let identity =
+            Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };
+        let disk = Arc::new(PoolDisk::new(&name, Shared::ranges(&metadata)));
+        let (jobs, received) = std::sync::mpsc::channel();
+        let state =
+            State { metadata, pending: Vec::new(), released: Vec::new(), committing: false, leaving: BTreeMap::new() };
+        let shared = Arc::new(Shared {
+            name: name.clone(),
+            state: Arc::new(Mutex::new(state)),
+            gate: Gate::default(),
+            disk: disk.clone(),
+            volume: OnceLock::new(),
+            uncommitted: AtomicU64::new(0),
+            jobs: Mutex::new(Some(jobs)),
+            exports: RwLock::default(),
+            warned: AtomicBool::new(false),
+            control: Mutex::new(()),
+        });
+        config.cache.size_bytes = Some(POOL_BYTES);
+        config.cache.backend = PathBuf::from(disk.description());
+        let storage = Storage { disk, identity, side: Box::new(PoolSide(shared.state.clone())), notes };
+        let (volume, opened) = Volume::open_on(config.cache.clone(), storage, progress)?;
+        assert!(shared.volume.set(volume).is_ok(), "a pool has one volume");
+        let logicals: Vec<_> = {
+            let state = shared.state();
+            state.metadata.map.logicals.iter().map(|(id, logical)| (*id, logical.clone())).collect()
+        };
+        for (id, logical) in logicals {
+            shared.add_export(id, logical);
+        }
+        let commits = commits::start(shared.clone(), received).map_err(|source| PoolError::Open { source })?;
+        let pool = Pool { shared, commits: Mutex::new(Some(commits)), config };
+        pool.go_on_evacuating();
+        Ok((pool, opened))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// What it was opened with.
+    pub fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// Its cache, as a volume of all its chunks.
+    pub fn volume(&self) -> &Arc<Volume> {
+        self.shared.volume()
+    }
+
+    /// Its logical disks, by name.
+    pub fn logical_disks(&self) -> BTreeMap<String, Arc<LogicalDisk>> {
+        let exports = self.shared.exports.read().unwrap_or_else(PoisonError::into_inner);
+        exports.values().map(|disk| (disk.name(), disk.clone())).collect()
+    }
+
+    /// Makes everything durable that was answered: the cache and the map.
+    pub fn flush(&self) -> Result<(), PoolError> {
+        self.shared.commit_now()
+    }
+
+    /// Makes everything durable and ends: requests that come now fail.
+    pub fn close(&self) -> Result<(), OpenError> {
+        let committed = self.shared.commit_now();
+        drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(thread) = self.commits.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            thread.join().expect("the thread of commits does not panic");
+        }
+        let closed = self.volume().close();
+        committed?;
+        Ok(closed?)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // They and what they share hold each other.
+        self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Shared {
+    fn add_export(self: &Arc<Self>, id: u32, logical: Arc<map::Logical>) -> Arc<LogicalDisk> {
+        let disk = Arc::new(LogicalDisk::new(self.clone(), id, logical));
+        self.exports.write().unwrap_or_else(PoisonError::into_inner).insert(id, disk.clone());
+        disk
+    }
+}

@@ -1,0 +1,72 @@
+//! Disks that are to be a part of a pool: what is in use or holds something is refused, unless it is to be wiped.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::metadata::{Metadata, PoolError};
+use crate::disk::Disk;
+use crate::disk::file::{FileDisk, Options, PageCache};
+use crate::inventory::{DiskInfo, Places, examine};
+use crate::memory::Memory;
+
+/// Bytes that wiping clears at the beginning; formats keep their magic numbers there.
+const WIPED_HEAD_BYTES: u64 = 1 << 20;
+/// And at the end.
+const WIPED_TAIL_BYTES: u64 = 128 << 10;
+
+/// Looks at a disk, and refuses it if it cannot be a part of a pool. `wipe`: whether what it holds may be lost.
+pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
+    let info = examine(&Places::default(), path).map_err(|source| PoolError::Open { source })?;
+    match &info.refused {
+        Some(_) if wipe && info.can_be_wiped => Ok(info),
+        Some(what) => {
+            let (path, what) = (info.path.clone(), what.clone());
+            Err(PoolError::NotFree { path, what, can_be_wiped: info.can_be_wiped })
+        }
+        None => Ok(info),
+    }
+}
+
+/// Opens a disk that [`check`] has nothing against, and wipes it if it holds something.
+pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>, PoolError> {
+    check(path, wipe)?;
+    let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
+    let disk = FileDisk::open(path, Options { read_only: false, page_cache });
+    let disk = disk.map_err(|source| PoolError::Open { source })?;
+    // Now that no one else can, once more.
+    if check(path, wipe)?.refused.is_some() {
+        clear(&disk).map_err(|source| PoolError::Disk { path: path.display().to_string(), source })?;
+    }
+    Ok(Arc::new(disk))
+}
+
+fn clear(disk: &dyn Disk) -> io::Result<()> {
+    const STEP: u64 = 64 << 10;
+    let mut zeroes = Memory::new((STEP / 4096) as usize);
+    let end = disk.size().next_multiple_of(4096);
+    let tail = end.saturating_sub(WIPED_TAIL_BYTES) / 4096 * 4096;
+    for (from, to) in [(0, end.min(WIPED_HEAD_BYTES)), (tail, end)] {
+        let mut at = from;
+        while at < to {
+            let length = STEP.min(to - at);
+            disk.write_at(&zeroes.bytes_mut()[..length as usize], at)?;
+            at += length;
+        }
+    }
+    disk.sync()
+}
+
+/// Makes a pool of disks; those in `wipe` may hold something.
+pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadata, PoolError> {
+    super::metadata::check_name(name)?;
+    // Nothing is wiped before all are known to do.
+    for path in paths {
+        let info = check(path, wipe.contains(path))?;
+        if super::label::Label::new(uuid::Uuid::nil(), name, uuid::Uuid::nil(), info.size_bytes).is_none() {
+            return Err(PoolError::TooSmall { path: info.path, found: info.size_bytes });
+        }
+    }
+    let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
+    Metadata::create(name, disks)
+}

@@ -1,0 +1,211 @@
+//! What changes a pool's map, and how that is written down. `docs/pool.md` has the bytes.
+
+use uuid::Uuid;
+
+/// Places for chunks of a logical disk: chunk `first + k * step` of it is chunk `chunk + k` of the pool, for each `k` below `count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first chunk of the logical disk.
+    pub first: u32,
+    /// How far the next one is from it.
+    pub step: u32,
+    /// The first chunk of the pool.
+    pub chunk: u32,
+    /// Their number.
+    pub count: u32,
+    /// Whether they were written; else they read as zeroes.
+    pub written: bool,
+}
+
+/// A disk of a pool as its map knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The disk.
+    pub disk: Uuid,
+    /// Where it was found last, for people.
+    pub path: String,
+    /// The number that its first chunk has in the pool.
+    pub base: u32,
+    /// Its chunks, those for labels and map included.
+    pub chunks: u32,
+    /// How many of these come first.
+    pub reserved: u32,
+    /// Whether it is being emptied and takes no new chunks.
+    pub leaving: bool,
+    /// The last start that it took part in, and the one before that.
+    pub starts: [Uuid; 2],
+}
+
+/// What a logical disk is, but for where its chunks are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its name: the export.
+    pub name: String,
+    /// Tells it from others of the same name, before and after.
+    pub uuid: Uuid,
+    /// Size in bytes, a multiple of 4,096.
+    pub size_bytes: u64,
+    /// Whether each chunk has its place from the beginning.
+    pub thick: bool,
+    /// Whether neighbours go to different disks.
+    pub striped: bool,
+    /// Whether its requests are cached.
+    pub cached: bool,
+}
+
+/// A change of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A disk of this number is there, or is different now.
+    Disk(u32, Member),
+    /// It is not there any more; none of its chunks is used.
+    DiskRemoved(u32),
+    /// A logical disk of this number is there, or has another shape.
+    Logical(u32, Shape),
+    /// It is not there any more; its chunks are free.
+    LogicalDeleted(u32),
+    /// Chunks of a logical disk have these places.
+    Mapped(u32, Run),
+    /// Chunks of a logical disk, from the first on, so many, have none, and read as zeroes.
+    Unmapped(u32, u32, u32),
+    /// What the pool knows of its cache.
+    Cache(Vec<u8>),
+}
+
+/// Writes a change down.
+pub fn encode(change: &Change, out: &mut Vec<u8>) {
+    let number = |out: &mut Vec<u8>, number: u32| out.extend(number.to_le_bytes());
+    let bytes = |out: &mut Vec<u8>, bytes: &[u8]| {
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
+    };
+    match change {
+        Change::Disk(id, member) => {
+            out.push(1);
+            [*id, member.base, member.chunks, member.reserved, u32::from(member.leaving)]
+                .into_iter()
+                .for_each(|value| number(out, value));
+            [member.disk, member.starts[0], member.starts[1]].into_iter().for_each(|uuid| out.extend(uuid.as_bytes()));
+            bytes(out, member.path.as_bytes());
+        }
+        Change::DiskRemoved(id) => {
+            out.push(2);
+            number(out, *id);
+        }
+        Change::Logical(id, shape) => {
+            out.push(3);
+            number(out, *id);
+            out.extend(shape.size_bytes.to_le_bytes());
+            out.push(u8::from(shape.thick) | u8::from(shape.striped) << 1 | u8::from(shape.cached) << 2);
+            out.extend(shape.uuid.as_bytes());
+            bytes(out, shape.name.as_bytes());
+        }
+        Change::LogicalDeleted(id) => {
+            out.push(4);
+            number(out, *id);
+        }
+        Change::Mapped(id, run) => {
+            out.push(if run.written { 5 } else { 6 });
+            [*id, run.first, run.step, run.chunk, run.count].into_iter().for_each(|value| number(out, value));
+        }
+        Change::Unmapped(id, first, count) => {
+            out.push(7);
+            [*id, *first, *count].into_iter().for_each(|value| number(out, value));
+        }
+        Change::Cache(record) => {
+            out.push(8);
+            bytes(out, record);
+        }
+    }
+}
+
+/// Reads one change and takes it off `rest`; none where that is no change.
+pub fn decode(rest: &mut &[u8]) -> Option<Change> {
+    fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+        let (taken, left) = rest.split_at_checked(length)?;
+        *rest = left;
+        Some(taken)
+    }
+    let number = |rest: &mut &[u8]| Some(u32::from_le_bytes(take(rest, 4)?.try_into().ok()?));
+    let long = |rest: &mut &[u8]| Some(u64::from_le_bytes(take(rest, 8)?.try_into().ok()?));
+    let uuid = |rest: &mut &[u8]| Uuid::from_slice(take(rest, 16)?).ok();
+    let bytes = |rest: &mut &[u8]| {
+        let length = number(rest)?;
+        Some(take(rest, length as usize)?.to_vec())
+    };
+    let text = |rest: &mut &[u8]| String::from_utf8(bytes(rest)?).ok();
+    Some(match take(rest, 1)?[0] {
+        1 => {
+            let (id, base, chunks) = (number(rest)?, number(rest)?, number(rest)?);
+            let (reserved, leaving) = (number(rest)?, number(rest)? != 0);
+            let (disk, starts) = (uuid(rest)?, [uuid(rest)?, uuid(rest)?]);
+            Change::Disk(id, Member { disk, path: text(rest)?, base, chunks, reserved, leaving, starts })
+        }
+        2 => Change::DiskRemoved(number(rest)?),
+        3 => {
+            let (id, size_bytes, flags) = (number(rest)?, long(rest)?, take(rest, 1)?[0]);
+            let [thick, striped, cached] = [1, 2, 4].map(|flag| flags & flag != 0);
+            let uuid = uuid(rest)?;
+            Change::Logical(id, Shape { name: text(rest)?, uuid, size_bytes, thick, striped, cached })
+        }
+        4 => Change::LogicalDeleted(number(rest)?),
+        kind @ (5 | 6) => {
+            let (id, first, step) = (number(rest)?, number(rest)?, number(rest)?);
+            let (chunk, count) = (number(rest)?, number(rest)?);
+            Change::Mapped(id, Run { first, step, chunk, count, written: kind == 5 })
+        }
+        7 => Change::Unmapped(number(rest)?, number(rest)?, number(rest)?),
+        8 => Change::Cache(bytes(rest)?),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_reads_back_and_what_is_cut_short_is_no_change() {
+        let member = Member {
+            disk: Uuid::from_u128(1),
+            path: "/dev/sdb".to_owned(),
+            base: 7,
+            chunks: 100,
+            reserved: 6,
+            leaving: true,
+            starts: [Uuid::from_u128(2), Uuid::from_u128(3)],
+        };
+        let shape = Shape {
+            name: "größe".to_owned(),
+            uuid: Uuid::from_u128(4),
+            size_bytes: 5 << 40,
+            thick: true,
+            striped: false,
+            cached: true,
+        };
+        let run = Run { first: 1, step: 3, chunk: 9, count: 4, written: false };
+        let changes = [
+            Change::Disk(3, member),
+            Change::DiskRemoved(2),
+            Change::Logical(8, shape),
+            Change::LogicalDeleted(8),
+            Change::Mapped(1, run),
+            Change::Mapped(1, Run { written: true, ..run }),
+            Change::Unmapped(1, 2, 3),
+            Change::Cache(b"{}".to_vec()),
+        ];
+        let mut all = Vec::new();
+        changes.iter().for_each(|change| encode(change, &mut all));
+        let mut rest = &all[..];
+        for change in &changes {
+            assert_eq!(decode(&mut rest).as_ref(), Some(change));
+            let mut one = Vec::new();
+            encode(change, &mut one);
+            for length in 0..one.len() {
+                assert_eq!(decode(&mut &one[..length]), None, "{change:?} cut to {length}");
+            }
+        }
+        assert!(rest.is_empty());
+        assert_eq!(decode(&mut &[77u8; 64][..]), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! Which chunks of a pool's disks are free, and which of them is taken next.
+
+use std::collections::BTreeMap;
+
+/// The free chunks of all disks.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    disks: BTreeMap<u32, Room>,
+}
+
+/// The chunks of a disk that are for data.
+#[derive(Clone, Debug)]
+struct Room {
+    /// The number of the first of them in the pool.
+    first: u32,
+    /// One bit for each: whether it is taken.
+    taken: Vec<u64>,
+    chunks: u32,
+    free: u32,
+    /// Where the search for a free one begins.
+    next: u32,
+    /// Whether none is to be taken.
+    leaving: bool,
+    /// Whether the disk is there.
+    missing: bool,
+}
+
+/// Chunks of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// For data.
+    pub chunks: u32,
+    /// Of these, free.
+    pub free: u32,
+}
+
+impl Room {
+    fn is_taken(&self, at: u32) -> bool {
+        self.taken[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn set(&mut self, at: u32, taken: bool) {
+        assert_ne!(self.is_taken(at), taken, "chunk {} is {}", self.first + at, if taken { "taken" } else { "free" });
+        self.taken[at as usize / 64] ^= 1 << (at % 64);
+        self.free = if taken { self.free - 1 } else { self.free + 1 };
+    }
+
+    fn can_be_used(&self) -> bool {
+        !self.leaving && !self.missing && self.free > 0
+    }
+
+    /// Takes `wanted` if it is free, else the first free chunk from where the last one was found.
+    fn take_near(&mut self, wanted: Option<u32>) -> u32 {
+        let wanted = wanted.and_then(|chunk| chunk.checked_sub(self.first)).filter(|at| *at < self.chunks);
+        let at = match wanted.filter(|at| !self.is_taken(*at)) {
+            Some(at) => at,
+            None => self.search(),
+        };
+        self.set(at, true);
+        self.next = (at + 1) % self.chunks;
+        self.first + at
+    }
+
+    fn search(&self) -> u32 {
+        let words = self.taken.len() as u32;
+        let begin = self.next / 64;
+        for number in 0..=words {
+            let word = (begin + number) % words;
+            // Of the first word only what lies behind the beginning; the rest of it comes last.
+            let before = if number == 0 { (1u64 << (self.next % 64)) - 1 } else { 0 };
+            let at = word * 64 + (!(self.taken[word as usize] | before)).trailing_zeros();
+            if at < (word + 1) * 64 && at < self.chunks {
+                return at;
+            }
+        }
+        unreachable!("a chunk is free: {}", self.free)
+    }
+}
+
+impl Space {
+    /// Takes note of a disk whose chunks are free, but for the first.
+    pub fn add_disk(&mut self, disk: u32, base: u32, reserved: u32, chunks: u32) {
+        let (first, chunks) = (base + reserved, chunks - reserved);
+        let taken = vec![0; chunks.div_ceil(64) as usize];
+        let room = Room { first, taken, chunks, free: chunks, next: 0, leaving: false, missing: false };
+        self.disks.insert(disk, room);
+    }
+
+    /// A disk that has gone.
+    pub fn remove_disk(&mut self, disk: u32) {
+        self.disks.remove(&disk);
+    }
+
+    /// Whether a disk is being emptied.
+    pub fn set_leaving(&mut self, disk: u32, leaving: bool) {
+        if let Some(room) = self.disks.get_mut(&disk) {
+            room.leaving = leaving;
+        }
+    }
+
+    /// Whether a disk is not there.
+    pub fn set_missing(&mut self, disk: u32, missing: bool) {
+        if let Some(room) = self.disks.get_mut(&disk) {
+            room.missing = missing;
+        }
+    }
+
+    fn room_of(&mut self, chunk: u32) -> Option<(&mut Room, u32)> {
+        let is_in = |room: &&mut Room| (room.first..room.first + room.chunks).contains(&chunk);
+        let room = self.disks.values_mut().find(is_in)?;
+        let at = chunk - room.first;
+        Some((room, at))
+    }
+
+    /// Takes this chunk; whether it was there and free.
+    pub fn take(&mut self, chunk: u32) -> bool {
+        match self.room_of(chunk) {
+            Some((room, at)) if !room.is_taken(at) => {
+                room.set(at, true);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives a chunk back. One of a disk that has gone is gone.
+    pub fn free(&mut self, chunk: u32) {
+        if let Some((room, at)) = self.room_of(chunk) {
+            room.set(at, false);
+        }
+    }
+
+    /// Whether a chunk is there and free.
+    pub fn is_free(&self, chunk: u32) -> bool {
+        let is_in = |room: &&Room| (room.first..room.first + room.chunks).contains(&chunk);
+        self.disks.values().find(is_in).is_some_and(|room| !room.is_taken(chunk - room.first))
+    }
+
+    /// Takes a chunk for chunk `at` of a logical disk, whose neighbour before it is at `before`: the next of the same disk or, for a
+    /// striped one, of the disk whose turn it is; of another where that has none.
+    pub fn allocate(&mut self, at: u32, before: Option<u32>, striped: bool) -> Option<u32> {
+        let usable: Vec<u32> =
+            self.disks.iter().filter(|(_, room)| room.can_be_used()).map(|(disk, _)| *disk).collect();
+        let in_order: Vec<u32> = self.disks.iter().filter(|(_, room)| !room.leaving).map(|(disk, _)| *disk).collect();
+        let turn = in_order.get(at as usize % in_order.len().max(1)).filter(|disk| striped && usable.contains(disk));
+        let same = before.and_then(|chunk| self.room_of(chunk).map(|(room, _)| room.first));
+        let same = usable.iter().find(|disk| !striped && Some(self.disks[*disk].first) == same);
+        let emptiest = usable.iter().max_by_key(|disk| self.disks[*disk].free).filter(|_| striped);
+        let disk = *turn.or(same).or(emptiest).or(usable.first())?;
+        let wanted = before.map(|chunk| chunk + 1).filter(|_| !striped);
+        Some(self.disks.get_mut(&disk)?.take_near(wanted))
+    }
+
+    /// Of each disk, by number.
+    pub fn counts(&self) -> BTreeMap<u32, Count> {
+        self.disks.iter().map(|(disk, room)| (*disk, Count { chunks: room.chunks, free: room.free })).collect()
+    }
+
+    /// Of all disks; of those that are leaving or missing, no free chunk counts.
+    pub fn count(&self) -> Count {
+        self.disks.values().fold(Count::default(), |sum, room| Count {
+            chunks: sum.chunks + room.chunks,
+            free: sum.free + if room.can_be_used() { room.free } else { 0 },
+        })
+    }
+
+    /// Fails where what is counted is not what is there.
+    pub fn check(&self) -> Result<(), String> {
+        for (disk, room) in &self.disks {
+            let taken: u32 = room.taken.iter().map(|word| word.count_ones()).sum();
+            if taken + room.free != room.chunks {
+                return Err(format!("disk {disk} has {} chunks, {taken} taken and {} free", room.chunks, room.free));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two disks of ten and twenty chunks for data: 2 to 11, and 13 to 32.
+    fn space() -> Space {
+        let mut space = Space::default();
+        space.add_disk(1, 0, 2, 12);
+        space.add_disk(2, 12, 1, 21);
+        space
+    }
+
+    #[test]
+    fn a_linear_disk_fills_one_disk_in_order_and_then_the_next() {
+        let mut space = space();
+        let mut before = None;
+        for at in 0..30 {
+            let chunk = space.allocate(at, before, false).unwrap();
+            assert_eq!(chunk, if at < 10 { at + 2 } else { at + 3 });
+            before = Some(chunk);
+        }
+        assert_eq!(space.allocate(30, before, false), None);
+        assert_eq!(space.count(), Count { chunks: 30, free: 0 });
+        space.free(7);
+        assert_eq!(space.allocate(30, before, false), Some(7), "what is free is found wherever it is");
+        space.check().unwrap();
+    }
+
+    #[test]
+    fn a_striped_disk_takes_turns_until_one_disk_is_full() {
+        let mut space = space();
+        let chunks: Vec<_> = (0..6).map(|at| space.allocate(at, None, true).unwrap()).collect();
+        assert_eq!(chunks, [2, 13, 3, 14, 4, 15]);
+        (6..30).for_each(|at| assert!(space.allocate(at, None, true).is_some()));
+        assert_eq!(space.allocate(30, None, true), None);
+    }
+
+    #[test]
+    fn nothing_is_taken_of_a_disk_that_leaves_or_is_missing() {
+        let mut space = space();
+        space.set_leaving(1, true);
+        assert_eq!(space.count(), Count { chunks: 30, free: 20 });
+        assert_eq!(space.allocate(0, None, false), Some(13));
+        space.set_missing(2, true);
+        assert_eq!(space.allocate(1, Some(13), false), None);
+        space.set_leaving(1, false);
+        assert_eq!(space.allocate(1, Some(13), false), Some(2));
+        assert!(space.take(5) && !space.take(5) && !space.take(12), "taken once, and not what is not there");
+        assert!(space.is_free(6) && !space.is_free(5) && !space.is_free(1000));
+    }
+
+    /// 64 chunks are one word of bits: the search goes round.
+    #[test]
+    fn the_search_goes_round_the_words_and_finds_the_only_free_chunk() {
+        for chunks in [1, 63, 64, 65, 130] {
+            let mut space = Space::default();
+            space.add_disk(1, 0, 1, chunks + 1);
+            let all: Vec<_> = (0..chunks).map(|at| space.allocate(at, None, false).unwrap()).collect();
+            assert_eq!(all, (1..=chunks).collect::<Vec<_>>());
+            for chunk in all {
+                space.free(chunk);
+                assert_eq!(space.allocate(0, None, false), Some(chunk));
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a pool says of itself: one set of figures behind the API, the commands and the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{CHUNK_BYTES, Pool};
+use crate::export::Export;
+
+/// A pool of which this much is in use says so.
+pub const WARN_PERCENT: u64 = 80;
+
+/// A disk of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolDiskStatus {
+    /// Its number in the pool.
+    pub number: u32,
+    /// Where it is; where it was, if it is missing.
+    pub path: String,
+    /// Its UUID, from its label.
+    pub uuid: String,
+    /// Bytes for data.
+    pub size_bytes: u64,
+    /// Bytes of them that logical disks have.
+    pub used_bytes: u64,
+    /// `ok`; `missing`; `leaving`, while it is emptied; `stale`, where it failed to take a change of the map.
+    pub state: String,
+    /// Why emptying it stopped; null where it did not.
+    pub failed: Option<String>,
+}
+
+/// A logical disk of a pool. Counts are since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogicalDiskStatus {
+    /// Its name: its NBD export, and a part of its iSCSI target's.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Bytes that have a place on a disk.
+    pub allocated_bytes: u64,
+    /// Bytes that are on disks that are missing, and answer with an error.
+    pub missing_bytes: u64,
+    /// Whether each chunk has its place from the beginning.
+    pub thick: bool,
+    /// Whether neighbouring chunks go to different disks.
+    pub striped: bool,
+    /// Whether its requests are cached.
+    pub cached: bool,
+    /// Clients that have it open.
+    pub clients: u64,
+    /// Reads that were asked for.
+    pub reads: u64,
+    /// Bytes of them.
+    pub read_bytes: u64,
+    /// Writes that were asked for.
+    pub writes: u64,
+    /// Bytes of them.
+    pub written_bytes: u64,
+    /// Flushes that were asked for.
+    pub flushes: u64,
+}
+
+/// A pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolStatus {
+    /// Its name. Its cache is the volume of this name.
+    pub name: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// `ok`, or `degraded` where disks are missing.
+    pub state: String,
+    /// Bytes for data on all disks.
+    pub size_bytes: u64,
+    /// Bytes of them that logical disks have, or that are not free yet.
+    pub used_bytes: u64,
+    /// Bytes that can be given to logical disks now.
+    pub free_bytes: u64,
+    /// Sizes of all logical disks together.
+    pub provisioned_bytes: u64,
+    /// What an operator should do something about; null where nothing.
+    pub warning: Option<String>,
+    /// Counts the snapshots of its map.
+    pub generation: u64,
+    /// Its disks, by number.
+    pub disks: Vec<PoolDiskStatus>,
+    /// Its logical disks, by name.
+    pub logical_disks: Vec<LogicalDiskStatus>,
+}
+
+/// Chunks of a logical disk that follow one another on a disk of its pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MapRun {
+    /// Where they begin in the logical disk, in bytes.
+    pub offset_bytes: u64,
+    /// How far each is from the one before in the logical disk, in bytes.
+    pub step_bytes: u64,
+    /// How much they are, in bytes.
+    pub length_bytes: u64,
+    /// The number of the disk.
+    pub disk: u32,
+    /// Where it is.
+    pub path: String,
+    /// Where they begin on the disk, in bytes.
+    pub disk_offset_bytes: u64,
+    /// Whether they were written; else they read as zeroes.
+    pub written: bool,
+    /// Whether the disk is missing.
+    pub missing: bool,
+}
+
+impl Pool {
+    /// What there is to know of it.
+    pub fn status(&self) -> PoolStatus {
+        let mut logical_disks: Vec<_> = self.logical_disks().values().map(|disk| self.logical_status(disk)).collect();
+        logical_disks.sort_by(|one, other| one.name.cmp(&other.name));
+        let state = self.shared.state();
+        let (metadata, missing) = (&state.metadata, state.metadata.missing());
+        let counts = metadata.map.space.counts();
+        let disks: Vec<_> = metadata
+            .map
+            .disks
+            .iter()
+            .map(|(id, member)| {
+                let count = counts.get(id).copied().unwrap_or_default();
+                let stale = metadata.present.iter().any(|present| present.id == *id && present.stale);
+                let state_name = match (missing.contains(id), stale, member.leaving) {
+                    (true, ..) => "missing",
+                    (_, true, _) => "stale",
+                    (_, _, true) => "leaving",
+                    _ => "ok",
+                };
+                PoolDiskStatus {
+                    number: *id,
+                    path: member.path.clone(),
+                    uuid: member.disk.to_string(),
+                    size_bytes: u64::from(count.chunks) * CHUNK_BYTES,
+                    used_bytes: u64::from(count.chunks - count.free) * CHUNK_BYTES,
+                    state: state_name.to_owned(),
+                    failed: state.leaving.get(id).and_then(|progress| progress.failed.clone()),
+                }
+            })
+            .collect();
+        let count = metadata.map.space.count();
+        let size_bytes = u64::from(count.chunks) * CHUNK_BYTES;
+        let used_bytes = disks.iter().map(|disk| disk.used_bytes).sum();
+        PoolStatus {
+            name: self.name().to_owned(),
+            uuid: metadata.pool.to_string(),
+            state: if missing.is_empty() { "ok" } else { "degraded" }.to_owned(),
+            size_bytes,
+            used_bytes,
+            free_bytes: u64::from(count.free) * CHUNK_BYTES,
+            provisioned_bytes: logical_disks.iter().map(|disk| disk.size_bytes).sum(),
+            warning: warning(size_bytes, u64::from(count.chunks - count.free) * CHUNK_BYTES, missing.len()),
+            generation: metadata.generation(),
+            disks,
+            logical_disks,
+        }
+    }
+
+    fn logical_status(&self, disk: &super::LogicalDisk) -> LogicalDiskStatus {
+        let shape = disk.logical.shape();
+        let places: Vec<u32> = disk.logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
+        let missing =
+            places.iter().filter(|chunk| self.shared.disk.is_missing(u64::from(**chunk) * CHUNK_BYTES)).count();
+        let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        LogicalDiskStatus {
+            name: shape.name,
+            uuid: shape.uuid.to_string(),
+            size_bytes: disk.size(),
+            allocated_bytes: places.len() as u64 * CHUNK_BYTES,
+            missing_bytes: missing as u64 * CHUNK_BYTES,
+            thick: shape.thick,
+            striped: shape.striped,
+            cached: shape.cached,
+            clients: disk.clients() as u64,
+            reads: figure(&disk.figures.reads),
+            read_bytes: figure(&disk.figures.read_bytes),
+            writes: figure(&disk.figures.writes),
+            written_bytes: figure(&disk.figures.written_bytes),
+            flushes: figure(&disk.figures.flushes),
+        }
+    }
+
+    /// Where the chunks of a logical disk are, in order.
+    pub fn map_of(&self, name: &str) -> Result<Vec<MapRun>, super::PoolError> {
+        let disk = self.logical(name)?;
+        let state = self.shared.state();
+        let map = &state.metadata.map;
+        let missing = state.metadata.missing();
+        let runs = map.runs(&disk.logical.entries());
+        Ok(runs
+            .into_iter()
+            .filter_map(|run| {
+                let id = map.disk_of(run.chunk)?;
+                let member = &map.disks[&id];
+                Some(MapRun {
+                    offset_bytes: u64::from(run.first) * CHUNK_BYTES,
+                    step_bytes: u64::from(run.step) * CHUNK_BYTES,
+                    length_bytes: u64::from(run.count) * CHUNK_BYTES,
+                    disk: id,
+                    path: member.path.clone(),
+                    disk_offset_bytes: u64::from(run.chunk - member.base) * CHUNK_BYTES,
+                    written: run.written,
+                    missing: missing.contains(&id),
+                })
+            })
+            .collect())
+    }
+}
+
+fn warning(size_bytes: u64, used_bytes: u64, missing: usize) -> Option<String> {
+    if missing > 0 {
+        let disks = if missing == 1 { "a disk is".to_owned() } else { format!("{missing} disks are") };
+        return Some(format!("{disks} missing: what is there answers with an error"));
+    }
+    let percent = (used_bytes * 100).checked_div(size_bytes).unwrap_or(0);
+    (percent >= WARN_PERCENT).then(|| format!("{percent} % of the pool is in use; add a disk before it is full"))
+}

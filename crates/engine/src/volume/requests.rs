@@ -1,0 +1,177 @@
+//! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without it.
+
+use std::cell::Cell;
+use std::sync::MutexGuard;
+use std::time::Instant;
+
+use super::{Inner, Volume};
+use crate::disk::health::Change;
+use crate::disk::{self, Completion, Disk, Transfer};
+use crate::engine::{BACKEND, FLASH, Output};
+use crate::export::{Done, Error, Operation, Request};
+
+/// Steps under way above which requests wait before they are planned.
+const STEPS_MAX: usize = 16_384;
+/// Reads that are tried without waiting, at most.
+const NOW_BYTES: u64 = 256 << 10;
+
+thread_local! {
+    /// Lists that are used again by each call, so that requests allocate little.
+    static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
+}
+
+impl Volume {
+    /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
+    pub(super) fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
+        self.dispatch_by(inner, false);
+    }
+
+    /// As `dispatch`; a thread that `may_wait` also does a read of the flash that is all there is to do. Returns whether it did.
+    fn dispatch_by<'a>(&'a self, mut inner: MutexGuard<'a, Inner>, may_wait: bool) -> bool {
+        let (mut output, mut done) = LISTS.take();
+        let mut waited = false;
+        loop {
+            inner.engine.take_output(&mut output);
+            if !output.held.is_empty() {
+                inner.held.append(&mut output.held);
+                self.look_at_flash();
+            }
+            inner.failed_requests += output.answered.iter().filter(|answered| answered.failed).count() as u64;
+            for paused in output.paused.drain(..) {
+                self.pacer.get().expect("set before the volume is used").hold(paused);
+            }
+            // To tell a condition costs a system call even where no one waits for it.
+            let idle = inner.frozen && inner.engine.running() == 0;
+            drop(inner);
+            if idle {
+                self.ended.notify_all();
+            }
+            if !output.answered.is_empty() {
+                self.latencies.record(&output.answered, Volume::now_us());
+                output.answered.clear();
+            }
+            self.perform_now(&mut output.transfers, &mut done);
+            let alone = may_wait && done.is_empty() && is_flash_read(&output.transfers);
+            if !alone && !output.transfers.is_empty() {
+                self.transfers.get().expect("set before the volume is used").submit(&mut output.transfers);
+            }
+            for (done, result) in output.answers.drain(..) {
+                done(result);
+            }
+            // What was submitted above is not there any more.
+            let performed = output
+                .transfers
+                .pop()
+                .map(|transfer| Completion { tag: transfer.tag, result: transfer.perform(&*self.flash) });
+            if done.is_empty() && performed.is_none() {
+                break;
+            }
+            inner = self.lock();
+            for tag in done.drain(..) {
+                inner.engine.completed(tag, Ok(()));
+            }
+            waited |= performed.is_some();
+            if let Some(completion) = performed {
+                self.end(&mut inner, &completion);
+            }
+            self.admit_waiting(&mut inner);
+        }
+        LISTS.set((output, done));
+        waited
+    }
+
+    /// Takes those out that could be done at once.
+    fn perform_now(&self, transfers: &mut Vec<Transfer>, done: &mut Vec<u64>) {
+        transfers.retain(|transfer| {
+            let slow = self.config.backend_delay_us > 0 && transfer.disk == BACKEND;
+            let disk: &dyn Disk = if transfer.disk == FLASH { &*self.flash } else { &*self.backend };
+            let now = !slow && transfer.length <= NOW_BYTES && transfer.perform_now(disk);
+            if now {
+                done.push(transfer.tag);
+            }
+            !now
+        });
+    }
+
+    pub(super) fn completed(&self, batch: &mut Vec<Completion>) {
+        let mut inner = self.lock();
+        batch.drain(..).for_each(|completion| self.end(&mut inner, &completion));
+        self.admit_waiting(&mut inner);
+        self.dispatch(inner);
+    }
+
+    /// Tells the engine of a transfer that ended.
+    fn end(&self, inner: &mut Inner, completion: &Completion) {
+        self.note_health(inner, completion);
+        inner.engine.completed(completion.tag, completion.result.as_ref().map(drop).map_err(Error::from));
+    }
+
+    /// Keeps account of which device fails; the log has a line for each change, not one for each transfer.
+    fn note_health(&self, inner: &mut Inner, completion: &Completion) {
+        let (disk, operation) = inner.engine.transfer_of(completion.tag);
+        let now = Instant::now();
+        let health = &mut inner.health[disk];
+        let (volume, device) = (&self.config.name, if disk == FLASH { "flash" } else { "backend" });
+        match (health.ended(operation, &completion.result, now), &completion.result) {
+            (Some(Change::Failure), Err(error)) => tracing::warn!(volume, device, %error, "a transfer failed"),
+            (Some(Change::Failed), _) => {
+                let reason = health.failure(now).unwrap_or_default();
+                tracing::error!(volume, device, reason, "the device has failed");
+            }
+            (Some(Change::Recovered), _) => tracing::warn!(volume, device, "the device works again"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn admit_waiting(&self, inner: &mut Inner) {
+        while !inner.frozen && inner.engine.running_for_clients() < STEPS_MAX {
+            let Some((request, done)) = inner.waiting.pop_front() else { break };
+            self.plan(inner, request, done);
+        }
+    }
+
+    /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
+    pub(super) fn start_request(&self, request: Request, done: Done, may_wait: bool) -> bool {
+        if request.length == 0 && request.operation != Operation::Flush {
+            done(Ok(Vec::new()));
+            return false;
+        }
+        if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
+            done(Err(Error::NotSupported));
+            return false;
+        }
+        let mut inner = self.lock();
+        if inner.closed {
+            drop(inner);
+            done(Err(Error::ShuttingDown));
+            return false;
+        }
+        // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
+        // those that change what it reads.
+        let reads = request.operation == Operation::Read;
+        let (behind, steps_max) = if reads {
+            (inner.waiting.iter().any(|(waiting, _)| waiting.changes_part_of(&request)), 2 * STEPS_MAX)
+        } else {
+            (!inner.waiting.is_empty(), STEPS_MAX)
+        };
+        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
+            inner.waiting.push_back((request, done));
+            return false;
+        }
+        self.plan(&mut inner, request, done);
+        self.dispatch_by(inner, may_wait)
+    }
+
+    fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
+        let now_us = Volume::now_us();
+        if let Some((recorder, number)) = &inner.recorder {
+            recorder.record(now_us, *number, &request);
+        }
+        inner.engine.submit(request, done, now_us);
+    }
+}
+
+/// Whether one read of the flash is all there is to do.
+fn is_flash_read(transfers: &[Transfer]) -> bool {
+    matches!(transfers, [Transfer { disk: FLASH, operation: disk::Operation::Read, length: ..=NOW_BYTES, .. }])
+}

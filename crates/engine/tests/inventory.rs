@@ -1,0 +1,78 @@
+//! The machine's own disks, over loop devices; needs root, losetup(8), mkfs.ext4(8) and mount(8).
+#![cfg(feature = "device-tests")]
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+use std::path::Path;
+use std::process::Command;
+
+use flashwise_engine::inventory::{DiskInfo, Places, Role, examine, scan};
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+struct Loop(String);
+
+impl Loop {
+    fn new(file: &Path) -> Loop {
+        Loop(run("losetup", &["--find", "--show", file.to_str().unwrap()]))
+    }
+
+    fn scanned(&self) -> DiskInfo {
+        scan(&Places::default()).unwrap().into_iter().find(|disk| disk.path == self.0).unwrap()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["--detach", &self.0]);
+    }
+}
+
+#[test]
+fn a_loop_device_is_a_disk_whose_role_follows_what_is_on_it_and_who_uses_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, vec![0; 16 << 20]).unwrap();
+    let device = Loop::new(&file);
+    let disk = device.scanned();
+    assert_eq!((disk.size_bytes, disk.role, disk.refused.as_deref()), (16 << 20, Role::Spare, None));
+    assert_eq!(disk.backing_file.as_deref(), file.to_str());
+    assert_eq!(examine(&Places::default(), Path::new(&device.0)).unwrap(), disk, "a disk that is named is the same");
+
+    run("mkfs.ext4", &["-q", "-L", "home", &device.0]);
+    let disk = device.scanned();
+    assert_eq!((disk.role, disk.refused.as_deref()), (Role::Foreign, Some("it holds ext4")));
+    assert_eq!(disk.signatures[0].label.as_deref(), Some("home"));
+    // blkid(8) reads the same.
+    let uuid = run("blkid", &["--probe", "--output", "value", "--match-tag", "UUID", &device.0]);
+    assert_eq!(disk.signatures[0].uuid.as_deref(), Some(uuid.as_str()));
+
+    let mount = tempfile::tempdir().unwrap();
+    run("mount", &[&device.0, mount.path().to_str().unwrap()]);
+    let disk = device.scanned();
+    run("umount", &[mount.path().to_str().unwrap()]);
+    assert_eq!((disk.role, disk.can_be_wiped), (Role::System, false));
+    assert_eq!(disk.mounts, [mount.path().to_str().unwrap()]);
+}
+
+#[test]
+fn the_formats_that_tools_make_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for (tool, arguments, kind) in [
+        ("mkfs.ext2", &["-q", "-F"][..], "ext2"),
+        ("mkfs.ext3", &["-q", "-F"], "ext3"),
+        ("mkfs.ext4", &["-q", "-F"], "ext4"),
+        ("mkfs.xfs", &["-q", "-f"], "xfs"),
+        ("mkswap", &[], "swap"),
+    ] {
+        let file = folder.path().join(kind);
+        std::fs::File::create(&file).unwrap().set_len(512 << 20).unwrap();
+        run(tool, &[arguments, &[file.to_str().unwrap()]].concat());
+        let disk = examine(&Places::default(), &file).unwrap();
+        let kinds: Vec<_> = disk.signatures.iter().map(|signature| signature.kind.as_str()).collect();
+        assert_eq!((kinds, disk.role), (vec![kind], Role::Foreign));
+    }
+}

@@ -1,0 +1,452 @@
+//! What to buy and why, in three sentences and a picture: what comes first in a report. Each statement follows from the rows alone, whatever
+//! policies and sizes there are; what knows the future is compared with, never recommended.
+
+use flashwise_device::Profile;
+use flashwise_device::flash::lifetime::{bytes_per_day, drive_writes_per_day};
+use flashwise_sim::checks::Checks;
+use flashwise_sim::results::ResultRow;
+use serde::Serialize;
+
+use super::Section;
+use super::certainty::{self, Certainty};
+use super::charts::{LegendKey, Mark};
+use super::choice::{Choice, best_of_each_size};
+use super::figures::{NOT_RUN, Subject};
+use super::grid::{Grid, GridSize};
+use super::numbers::{about_percent, about_points, bytes, count, counted, percent, shortest, written};
+use super::table::Table;
+
+/// Caching is called hardly worthwhile when fewer accesses than this share are to a block accessed before.
+const REACCESS_RATIO_MIN: f64 = 0.10;
+/// Caching is called hardly worthwhile at the simulated sizes when the best policy hits less than this.
+const HIT_RATIO_MIN: f64 = 0.05;
+/// The drives whose wear is told: one for each class of endurance. The first stands in the sentences.
+const DRIVES: [&str; 3] = ["p4500", "9200-max", "p4800x"];
+/// A rule that keeps this share of the hits, ...
+const RULE_HITS: f64 = 0.99;
+/// ... and writes at most this share, is recommended before a policy.
+const RULE_WRITES: f64 = 0.9;
+
+/// What to buy for one trace.
+#[derive(Debug, Serialize)]
+pub struct Answer {
+    /// What, why this size, what it costs and saves.
+    pub sentences: Vec<String>,
+    /// Hits against size, with the recommended size marked.
+    picture: Option<Picture>,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What each step of size buys.
+    steps: Option<Table>,
+    /// How fast real drives wear out.
+    drives: Option<Table>,
+    #[serde(skip)]
+    pub recommended: Option<Recommended>,
+}
+
+/// A chart for wide and for narrow screens.
+#[derive(Debug, Serialize)]
+pub struct Picture {
+    pub caption: String,
+    pub wide: String,
+    pub narrow: String,
+    pub legend: Vec<LegendKey>,
+}
+
+/// What is recommended, as summaries of many traces need it.
+#[derive(Clone, Debug)]
+pub struct Recommended {
+    pub policy: String,
+    pub size_bytes: u64,
+    pub hit_ratio: f64,
+    pub lru: Option<f64>,
+    pub larc: Option<f64>,
+    pub bound: Option<f64>,
+    pub flash_bytes_per_day: Option<f64>,
+    /// Years until the first of the drives is worn out.
+    pub years: Option<f64>,
+    pub is_worthwhile: bool,
+}
+
+/// The drives that wear is told of.
+pub fn drives() -> Vec<Profile> {
+    let all = Profile::all();
+    DRIVES.iter().filter_map(|name| all.iter().find(|profile| profile.name == *name).cloned()).collect()
+}
+
+/// What a drive is called in a sentence: its title without what class it is of.
+fn short(drive: &Profile) -> &str {
+    drive.title.split_once(": ").map_or(&drive.title, |(_, title)| title)
+}
+
+/// Drives that hold this many bytes.
+fn number_of(drive: &Profile, cache_bytes: u64) -> f64 {
+    (cache_bytes as f64 / drive.device.capacity_bytes).ceil().max(1.0)
+}
+
+/// Years that so many drives last where so many bytes a day are written to them.
+fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
+    let bears = number_of(drive, cache_bytes) * drive.device.capacity_bytes * drive.device.endurance_cycles;
+    bears / flash_bytes_per_day / 365.0
+}
+
+/// A number of years as sentences have it.
+fn in_years(years: f64) -> String {
+    match years {
+        years if years >= 100.0 => "more than a century".to_owned(),
+        years => format!("{} years", written(years)),
+    }
+}
+
+/// What a trace's rows are read with.
+struct Reading<'a> {
+    section: &'a Section,
+    grid: &'a Grid<'a>,
+    choice: Choice<'a>,
+    /// How long the counted accesses took.
+    days: Option<f64>,
+}
+
+/// The answer of a trace. `sentences` stand for it where it is not hits that are compared.
+pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) -> Answer {
+    let grid = subject.grid;
+    let plain = |sentences: Vec<String>| Answer {
+        sentences,
+        picture: None,
+        certainty: certainty::of(&section.info, section.rows.first(), section.checks.as_ref()),
+        steps: None,
+        drives: None,
+        recommended: None,
+    };
+    if let Some(sentences) = sentences {
+        return plain(sentences);
+    }
+    let again = about_percent(section.info.reaccess_ratio);
+    if section.rows.is_empty() {
+        let most =
+            format!("{again} of the accesses are to a block accessed before, which is the most that a cache can hit.");
+        return plain(vec!["No policy was simulated.".to_owned(), most]);
+    }
+    let Some(choice) = Choice::of(grid) else {
+        let nothing = "Nothing was counted, because the warm-up is as long as the trace.";
+        return plain(vec![nothing.to_owned(), "A shorter warm-up leaves accesses to count.".to_owned()]);
+    };
+    let reading = Reading { section, grid, choice, days: days(section, choice.row) };
+    let certainty = certainty::of(&section.info, Some(choice.row), section.checks.as_ref());
+    if section.info.reaccess_ratio == 0.0 || choice.row.hits == 0 {
+        return Answer { certainty, recommended: Some(reading.recommended()), ..plain(vec![reading.nothing(&again)]) };
+    }
+    Answer {
+        sentences: vec![reading.what(&again), reading.why(), reading.cost()],
+        picture: Some(picture(subject, &choice)),
+        certainty,
+        steps: Some(reading.steps()),
+        drives: reading.drives(),
+        recommended: Some(reading.recommended()),
+    }
+}
+
+/// How long the counted accesses took, in days. Only what was run again tells it where a warm-up was left out.
+fn days(section: &Section, row: &ResultRow) -> Option<f64> {
+    if let Some(checks) = &section.checks {
+        return checks.days;
+    }
+    if let Some(wear) = &row.endurance {
+        return wear.days;
+    }
+    let is_whole = row.warmup_accesses == 0 && section.info.duration_us > 0;
+    is_whole.then(|| section.info.duration_us as f64 / 86_400e6)
+}
+
+/// Hits against size: the best in colour, the recommended size marked.
+fn picture(subject: &Subject, choice: &Choice) -> Picture {
+    let chart = subject.hit_ratio_chart();
+    let chart = super::charts::Chart { id: format!("{}-answer", subject.id), ..chart };
+    let axis = super::scales::SizeAxis::new(subject.grid.sizes.iter().map(|size| size.bytes));
+    let text = bytes(choice.size.bytes);
+    let mark = Mark { x: axis.place(choice.size.bytes), text: &text };
+    let caption = format!(
+        "Share of the accesses that the cache serves, by size; the line marks {}. What is grey appears where it is pointed at.",
+        choice.size.named()
+    );
+    Picture {
+        caption,
+        wide: chart.inline_marked(Some(mark)),
+        narrow: chart.inline_narrow(Some(mark)),
+        legend: chart.legend(),
+    }
+}
+
+impl<'a> Reading<'a> {
+    fn row_of(&self, base: &str, size: GridSize) -> Option<&'a ResultRow> {
+        let policy = self.grid.policies.iter().copied().find(|policy| policy.name == base)?;
+        self.grid.row(policy, size)
+    }
+
+    /// The run that is recommended: of the policy alone, or behind the rule that saves writes.
+    fn own(&self) -> &'a ResultRow {
+        self.rules().0.unwrap_or(self.choice.row)
+    }
+
+    fn lru(&self) -> Option<&'a ResultRow> {
+        self.row_of("lru", self.choice.size).filter(|lru| lru.policy != self.choice.row.policy)
+    }
+
+    fn bound(&self) -> Option<&'a ResultRow> {
+        let bound = self.grid.bound()?;
+        self.grid.row(bound, self.choice.size).filter(|bound| bound.policy != self.choice.row.policy)
+    }
+
+    fn per_day(&self, row: &ResultRow) -> Option<f64> {
+        bytes_per_day(row.flash_bytes_written, (self.days? * 86_400e6) as u64).filter(|bytes| *bytes > 0.0)
+    }
+
+    fn is_worthwhile(&self) -> bool {
+        self.section.info.reaccess_ratio >= REACCESS_RATIO_MIN && self.choice.row.hit_ratio >= HIT_RATIO_MIN
+    }
+
+    /// The rule that is recommended before the policy, and that which comes next to it.
+    fn rules(&self) -> (Option<&'a ResultRow>, Option<&'a ResultRow>) {
+        let Some(Checks { recommended, .. }) = &self.section.checks else { return (None, None) };
+        let [alone, behind @ ..] = &recommended[..] else { return (None, None) };
+        let keeps = |row: &&ResultRow| {
+            row.hits as f64 >= RULE_HITS * alone.hits as f64
+                && row.flash_writes_blocks as f64 <= RULE_WRITES * alone.flash_writes_blocks as f64
+        };
+        let best = behind.iter().filter(keeps).min_by_key(|row| row.flash_writes_blocks);
+        (best, behind.iter().max_by_key(|row| row.hits))
+    }
+
+    /// No cache hits.
+    fn nothing(&self, again: &str) -> String {
+        if self.section.info.reaccess_ratio == 0.0 {
+            return "Buy no cache: no block is accessed twice, so that none can hit.".to_owned();
+        }
+        let bound = match self.bound() {
+            Some(bound) if bound.hits > 0 => {
+                format!("; MIN, which knows the future, hits {}", about_percent(bound.hit_ratio))
+            }
+            Some(_) => ", and neither does MIN, which knows the future".to_owned(),
+            None => String::new(),
+        };
+        format!(
+            "Buy none of these: no policy hits at all, although {again} of the accesses are to a block accessed before{bound}."
+        )
+    }
+
+    /// What to buy, and what it serves.
+    fn what(&self, again: &str) -> String {
+        let Choice { size, row, leads, leader, .. } = self.choice;
+        let rule = self.rules().0.and_then(|row| row.admission.as_deref());
+        let behind = rule.map_or_else(String::new, |rule| format!(" behind {rule}"));
+        let policy = &row.policy;
+        let few = match () {
+            () if self.is_worthwhile() => "Buy",
+            () if self.section.info.reaccess_ratio < REACCESS_RATIO_MIN => &format!(
+                "A cache is hardly worth its price here, because only {again} of the accesses are to a block accessed before; if any, buy"
+            ),
+            () => "A cache of these sizes is hardly worth its price; if any, buy",
+        };
+        let given = if size.given.ends_with('%') {
+            format!(", {} of the blocks that are touched,", size.given)
+        } else {
+            String::new()
+        };
+        let beside = |other: Option<&ResultRow>, name: &str, verb: &str| {
+            other.map(|other| format!("{name}{verb} {}", about_percent(other.hit_ratio)))
+        };
+        let beside: Vec<String> = [beside(self.lru(), "lru", " serves"), beside(self.bound(), "the best possible", "")]
+            .into_iter()
+            .flatten()
+            .collect();
+        let beside = if beside.is_empty() { String::new() } else { format!(", where {}", beside.join(" and ")) };
+        let sizes = self.grid.sizes.len();
+        let led = match sizes {
+            1 => String::new(),
+            _ if leads == sizes => format!("; it leads at all {sizes} sizes"),
+            _ if leader.0 == policy || leads == leader.1 => format!("; it leads at {leads} of {sizes} sizes"),
+            _ => format!("; {} leads at {} of {sizes} sizes", leader.0, leader.1),
+        };
+        let led = if self.grid.candidates().len() == 1 { String::new() } else { led };
+        let serves = about_percent(self.own().hit_ratio);
+        format!(
+            "{few} {} of flash{given} and run {policy}{behind}: it serves {serves} of the accesses{beside}{led}.",
+            size.named()
+        )
+    }
+
+    /// Why this size, and why this admission.
+    fn why(&self) -> String {
+        let best = best_of_each_size(self.grid);
+        let at = best.iter().position(|(size, _)| size.blocks == self.choice.size.blocks).unwrap_or(0);
+        let size = match (&best[at], best.get(at + 1)) {
+            ((size, row), Some((next, more))) => {
+                let gain = more.hit_ratio - row.hit_ratio;
+                let added = next.bytes - size.bytes;
+                let of_each = (gain / added as f64) / (row.hit_ratio / size.bytes as f64);
+                let (points, of_each) = (about_points(gain.max(0.0)), about_percent(of_each.max(0.0)));
+                format!(
+                    "The curve bends there: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a byte",
+                    bytes(added),
+                    bytes(next.bytes)
+                )
+            }
+            (_, None) if best.len() == 1 => {
+                "No other size was simulated that could show where the curve bends".to_owned()
+            }
+            _ => "The curve has not bent at the largest size that was simulated, so that more may be worth its price"
+                .to_owned(),
+        };
+        let admission = match self.rules() {
+            (Some(rule), _) => format!(", and the rule saves {} of the flash writes", about_percent(self.saved(rule))),
+            (None, Some(next)) => format!(
+                "; no admission rule is needed: {} would serve {} with {} of the flash writes",
+                next.admission.as_deref().unwrap_or_default(),
+                about_percent(next.hit_ratio),
+                about_percent(1.0 - self.saved(next))
+            ),
+            (None, None) => String::new(),
+        };
+        format!("{size}{admission}.")
+    }
+
+    /// The share of the recommended policy's flash writes that another run has not.
+    fn saved(&self, other: &ResultRow) -> f64 {
+        1.0 - other.flash_writes_blocks as f64 / self.choice.row.flash_writes_blocks.max(1) as f64
+    }
+
+    /// What it saves the disks, and how fast the flash wears out.
+    fn cost(&self) -> String {
+        let Choice { size, sparing, .. } = self.choice;
+        let row = self.own();
+        let share = |hits: u64, all: u64| about_percent(hits as f64 / all.max(1) as f64);
+        let reads = format!("{} of the reads", share(row.read_hits, row.reads));
+        let writes = format!("{} of the writes, if they are written back later,", share(row.write_hits, row.writes));
+        let saved = match (row.reads, row.writes) {
+            (_, 0) => reads,
+            (0, _) => writes,
+            _ => format!("{reads} and {writes}"),
+        };
+        let wear = |row: &ResultRow| {
+            let (first, per_day) = (drives().into_iter().next()?, self.per_day(row)?);
+            Some((years(&first, size.bytes, per_day), per_day, first))
+        };
+        let Some((own, per_day, drive)) = wear(row) else {
+            let volume =
+                format!("{} ({})", counted(row.flash_writes_blocks, "block", "blocks"), bytes(row.flash_bytes_written));
+            return format!(
+                "It keeps {saved} from the disks and writes {volume} to flash; how long that lasts nobody can tell without times."
+            );
+        };
+        let own_writes = row.flash_writes_blocks.max(1) as f64;
+        let beside = |row: Option<&ResultRow>| {
+            let row = row?;
+            let of = about_percent(row.flash_writes_blocks as f64 / own_writes);
+            Some(format!(
+                "; {} writes {of} of that, serves {} and lets it last {}",
+                row.policy,
+                about_percent(row.hit_ratio),
+                in_years(wear(row)?.0)
+            ))
+        };
+        format!(
+            "It keeps {saved} from the disks and writes {} a day to flash, which an {} bears for {}{}.",
+            bytes(per_day as u64),
+            short(&drive),
+            in_years(own),
+            beside(sparing.or(self.lru())).unwrap_or_default()
+        )
+    }
+
+    /// What each step of size buys.
+    fn steps(&self) -> Table {
+        let (unit, unit_bytes) = super::numbers::binary_unit(self.choice.size.bytes);
+        let policy = &self.choice.row.policy;
+        let columns = vec![
+            "Cache size".to_owned(),
+            "Leads".to_owned(),
+            "serves".to_owned(),
+            format!("{policy}\nserves"),
+            "The step buys\npoints of hits".to_owned(),
+            format!("A {unit} of it buys\npoints of hits"),
+            "Flash writes\na day".to_owned(),
+        ];
+        let mut table = Table::new("What each step of size buys", columns);
+        let (mut before, mut held) = (0.0, 0);
+        for (size, best) in best_of_each_size(self.grid) {
+            let gain = (best.hit_ratio - before) * 100.0;
+            let of_unit = gain / ((size.bytes - held).max(1) as f64 / unit_bytes);
+            let own = self.row_of(policy, size);
+            let per_day =
+                own.and_then(|own| self.per_day(own)).map_or_else(|| "unknown".to_owned(), |day| bytes(day as u64));
+            let chosen = if size.blocks == self.choice.size.blocks { " \u{25c0}" } else { "" };
+            table.push(
+                format!("{}{chosen}", bytes(size.bytes)),
+                vec![
+                    best.policy.clone(),
+                    percent(best.hit_ratio),
+                    own.map_or_else(|| NOT_RUN.to_owned(), |own| percent(own.hit_ratio)),
+                    shortest(gain, 1),
+                    written(of_unit),
+                    per_day,
+                ],
+            );
+            (before, held) = (best.hit_ratio, size.bytes);
+        }
+        table
+    }
+
+    /// How fast real drives wear out, with the recommended policy and beside it.
+    fn drives(&self) -> Option<Table> {
+        let Choice { size, sparing, .. } = self.choice;
+        let rows: Vec<&ResultRow> =
+            [Some(self.own()), self.lru(), sparing.filter(|row| row.policy != "lru")].into_iter().flatten().collect();
+        let days = self.days?;
+        let mut columns = vec!["Drive".to_owned(), "Drives".to_owned(), "Rated\nwrites a day".to_owned()];
+        for row in &rows {
+            columns.extend([format!("{}:\nwrites a day", row.policy), "lasts\nyears".to_owned()]);
+        }
+        let mut table = Table::new(
+            "How fast drives wear out: times that they are written in a day, and years until they have been written as often as they are rated for",
+            columns,
+        );
+        for drive in drives() {
+            let number = number_of(&drive, size.bytes);
+            let rated = drive.device.endurance_cycles / 365.0 / 5.0;
+            let mut cells = vec![count(number as u64), shortest(rated, 2)];
+            for row in &rows {
+                let all = (number * drive.device.capacity_bytes) as u64;
+                let writes = drive_writes_per_day(row.flash_bytes_written, all, (days * 86_400e6) as u64);
+                cells.push(writes.map_or_else(|| "none".to_owned(), written));
+                let per_day = self.per_day(row);
+                cells.push(
+                    per_day.map_or_else(|| "unlimited".to_owned(), |day| written(years(&drive, size.bytes, day))),
+                );
+            }
+            table.push(drive.title, cells);
+        }
+        Some(table)
+    }
+
+    fn recommended(&self) -> Recommended {
+        let (size, row) = (self.choice.size, self.own());
+        let flash_bytes_per_day = self.per_day(row);
+        let first = drives().into_iter().next();
+        let hits_of = |base: &str| self.row_of(base, size).map(|row| row.hit_ratio);
+        Recommended {
+            policy: row.policy.clone(),
+            size_bytes: size.bytes,
+            hit_ratio: row.hit_ratio,
+            lru: hits_of("lru"),
+            larc: hits_of("larc"),
+            bound: self.bound().map(|row| row.hit_ratio),
+            flash_bytes_per_day,
+            years: first.zip(flash_bytes_per_day).map(|(drive, day)| years(&drive, size.bytes, day)),
+            is_worthwhile: self.is_worthwhile() && row.hits > 0,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

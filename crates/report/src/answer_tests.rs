@@ -1,0 +1,217 @@
+use flashwise_sim::results::Epoch;
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+
+use super::*;
+use crate::look::Looks;
+
+/// A trace of 1000 accesses over a day, of which the given number in a thousand are to a block accessed before.
+fn info(reaccesses: u64) -> Info {
+    Info {
+        trace: "t".to_owned(),
+        format: "msr".to_owned(),
+        block_size_bytes: 4096,
+        requests: 1000,
+        read_requests: 1000,
+        write_requests: 0,
+        request_bytes_min: 4096,
+        request_bytes_mean: 4096.0,
+        request_bytes_max: 4096,
+        read_bytes: 4_096_000,
+        write_bytes: 0,
+        accesses: 1000,
+        reads: 1000,
+        writes: 0,
+        read_share: 1.0,
+        unique_blocks: 1000 - reaccesses,
+        unique_blocks_read: 1000 - reaccesses,
+        unique_blocks_written: 0,
+        working_set_bytes: 4096 * (1000 - reaccesses),
+        reaccess_ratio: reaccesses as f64 / 1000.0,
+        read_reaccess_ratio: reaccesses as f64 / 1000.0,
+        read_reuse_distance_min: None,
+        write_reuse_distance_min: None,
+        columns: None,
+        duration_us: 86_400_000_000,
+        out_of_order_requests: 0,
+        absurd_requests: 0,
+        volumes: 1,
+        skipped_records: 0,
+        malformed_records: 0,
+    }
+}
+
+/// Policy, blocks, hits in 1000 reads, blocks written to flash.
+fn row(&(policy, capacity_blocks, hits, flash_writes_blocks): &(&str, u64, u64, u64)) -> ResultRow {
+    ResultRow {
+        policy: policy.to_owned(),
+        size: capacity_blocks.to_string(),
+        capacity_blocks,
+        block_size_bytes: 4096,
+        accesses: 1000,
+        reads: 1000,
+        hits,
+        read_hits: hits,
+        hit_ratio: hits as f64 / 1000.0,
+        flash_writes_blocks,
+        flash_bytes_written: flash_writes_blocks * 4096,
+        ..ResultRow::default()
+    }
+}
+
+fn answer_of(info: Info, rows: Vec<ResultRow>, checks: Option<Checks>) -> Answer {
+    let reuse =
+        ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() };
+    let section = Section { info, reuse, rows, checks };
+    let grid = Grid::new(&section.rows);
+    let looks = Looks::few(&["arc"], grid.policies.iter().map(|policy| policy.name));
+    of(&section, &Subject { id: "t", grid: &grid, looks: &looks }, None)
+}
+
+fn say(reaccesses: u64, rows: &[(&str, u64, u64, u64)]) -> Vec<String> {
+    answer_of(info(reaccesses), rows.iter().map(row).collect(), None).sentences
+}
+
+/// 512 blocks are the knee: 300 of 340 hits with half of the largest size.
+const ROWS: [(&str, u64, u64, u64); 8] = [
+    ("lru", 256, 100, 900),
+    ("lru", 512, 200, 800),
+    ("lru", 1024, 330, 700),
+    ("larc", 512, 250, 100),
+    ("arc", 256, 160, 900),
+    ("arc", 512, 300, 800),
+    ("arc", 1024, 340, 700),
+    ("min", 512, 345, 655),
+];
+
+/// The next 2 MiB serve 40 more of 1000 where the first 2 MiB serve 300: 13.3 %. 800 blocks a day are 3.12 MiB, and 1,380 TB last for ever.
+#[test]
+fn it_says_what_to_buy_why_and_what_that_costs() {
+    let [what, why, cost] = &say(400, &ROWS)[..] else { panic!("three sentences") };
+    assert_eq!(
+        what,
+        "Buy 2 MiB (512 blocks) of flash and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
+         34.5%; it leads at all 3 sizes."
+    );
+    let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 13.3% as much a byte.";
+    assert_eq!(why, curve);
+    assert_eq!(
+        cost,
+        "It keeps 30% of the reads from the disks and writes 3.12 MiB a day to flash, which an Intel DC P4500, 1 TB bears for more \
+         than a century; larc writes 12.5% of that, serves 25% and lets it last more than a century."
+    );
+}
+
+/// A terabyte a day on a drive of 1 TB that bears 1,380 TB: 1,380 days. The same on 375 GB that bear 20,531.25 TB: 20,531.25 days.
+#[test]
+fn years_are_what_drives_are_rated_for() {
+    let rows = vec![ResultRow { flash_bytes_written: 1_000_000_000_000, ..row(&("lru", 512, 300, 800)) }];
+    let answer = answer_of(info(400), rows, None);
+    let table = answer.drives.unwrap();
+    let cells: Vec<&[String]> = table.rows.iter().map(|row| &row.cells[..]).collect();
+    assert_eq!(cells[0], ["1", "0.76", "1", "3.78"]);
+    assert_eq!(cells[2], ["1", "30", "2.67", "56.2"]);
+    assert!((answer.recommended.unwrap().years.unwrap() - 1380.0 / 365.0).abs() < 1e-9);
+    assert!(answer.sentences[2].contains("bears for 3.78 years."), "{}", answer.sentences[2]);
+}
+
+#[test]
+fn a_cache_that_is_larger_than_a_drive_takes_several() {
+    let first = &drives()[0];
+    assert_eq!([1, 1_000_000_000_000, 1_000_000_000_001].map(|bytes| number_of(first, bytes)), [1.0, 1.0, 2.0]);
+    assert_eq!(years(first, 2_000_000_000_000, 1e12), 2.0 * 1380.0 / 365.0);
+}
+
+#[test]
+fn a_cache_that_is_not_worth_its_price_is_not_praised() {
+    let [what, ..] = &say(32, &[("lru", 256, 20, 980), ("larc", 256, 10, 50)])[..] else { panic!("a sentence") };
+    let expected = "A cache is hardly worth its price here, because only 3.2% of the accesses are to a block accessed before; if any, buy \
+                    1 MiB (256 blocks) of flash and run lru: it serves 2% of the accesses.";
+    assert_eq!(what, expected);
+    assert_eq!(say(0, &[("lru", 256, 0, 1000)]), ["Buy no cache: no block is accessed twice, so that none can hit."]);
+    let [what, ..] = &say(450, &[("lru", 256, 49, 951)])[..] else { panic!("a sentence") };
+    assert!(what.starts_with("A cache of these sizes is hardly worth its price; if any, buy 1 MiB"), "{what}");
+    let with_min = |hits| say(450, &[("lru", 256, 0, 1000), ("min", 256, hits, 900)]);
+    let none = "Buy none of these: no policy hits at all, although 45% of the accesses are to a block accessed before";
+    assert_eq!(with_min(100), [format!("{none}; MIN, which knows the future, hits 10%.")]);
+    assert_eq!(with_min(0), [format!("{none}, and neither does MIN, which knows the future.")]);
+}
+
+#[test]
+fn nothing_simulated_and_nothing_counted_are_said_plainly() {
+    let most = "40% of the accesses are to a block accessed before, which is the most that a cache can hit.";
+    assert_eq!(say(400, &[]), ["No policy was simulated.", most]);
+    let rows = vec![ResultRow { accesses: 0, hits: 0, ..row(&("lru", 256, 0, 0)) }];
+    let answer = answer_of(info(400), rows, None);
+    assert_eq!(answer.sentences[0], "Nothing was counted, because the warm-up is as long as the trace.");
+}
+
+#[test]
+fn without_times_no_years_are_told() {
+    let timeless = Info { duration_us: 0, ..info(400) };
+    let answer = answer_of(timeless, vec![row(&("lru", 256, 300, 700))], None);
+    let cost = "It keeps 30% of the reads from the disks and writes 700 blocks (2.73 MiB) to flash; how long that lasts nobody can tell \
+                without times.";
+    assert_eq!(answer.sentences[2], cost);
+    assert!(answer.drives.is_none());
+    assert_eq!(answer.certainty.verdict, "low");
+}
+
+/// What is ahead in the given number of 20 parts of the trace.
+fn checks(ahead: usize, rule_hits: u64, rule_writes: u64) -> Checks {
+    let epoch = |hit_ratio| Epoch { hit_ratio, ..Epoch::default() };
+    let arc = ResultRow { epochs: vec![epoch(0.3); 20], ..row(&("arc", 512, 300, 800)) };
+    let behind = row(&("arc", 512, rule_hits, rule_writes));
+    let behind = ResultRow { admission: Some("reject-x".to_owned()), ..behind };
+    let mut epochs = vec![epoch(0.2); 20];
+    epochs[ahead..].iter_mut().for_each(|epoch| epoch.hit_ratio = 0.4);
+    let lru = ResultRow { epochs, ..row(&("lru", 512, 200, 800)) };
+    Checks { recommended: vec![arc, behind], lru, days: Some(8.0) }
+}
+
+#[test]
+fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_told() {
+    let said = |hits, writes| {
+        let rows = ROWS.iter().map(row).collect();
+        answer_of(info(400), rows, Some(checks(20, hits, writes))).sentences[..2].join(" ")
+    };
+    assert!(said(297, 400).contains("run arc behind reject-x: it serves"), "{}", said(297, 400));
+    assert!(said(297, 400).ends_with("13.3% as much a byte, and the rule saves 50% of the flash writes."));
+    for (hits, writes) in [(296, 400), (300, 721)] {
+        assert!(said(hits, writes).contains("run arc: it serves"), "{}", said(hits, writes));
+    }
+    assert!(
+        said(296, 400)
+            .ends_with("; no admission rule is needed: reject-x would serve 29.6% with 50% of the flash writes.")
+    );
+}
+
+#[test]
+fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
+    let week = || Info { duration_us: 8 * 86_400_000_000, ..info(400) };
+    let of = |info, ahead| answer_of(info, ROWS.iter().map(row).collect(), Some(checks(ahead, 100, 100))).certainty;
+    assert_eq!([20, 15, 14].map(|ahead| of(week(), ahead).verdict), ["good", "good", "fair"]);
+    let phases = &of(week(), 14).reasons[2];
+    assert_eq!(phases.1, "over 20 equal parts of the trace arc serves 30% to 30%; lru is ahead in 6");
+    let alone =
+        |duration_us| answer_of(Info { duration_us, ..info(400) }, ROWS.iter().map(row).collect(), None).certainty;
+    let verdicts = [86_399_000_000, 86_400_000_000, 7 * 86_400_000_000].map(|us| alone(us).verdict);
+    assert_eq!(verdicts, ["low", "fair", "good"]);
+    assert!(alone(204_000_000).reasons[0].1.starts_with("1,000 accesses in 3 min 24 s: what is told of a day"));
+}
+
+/// At most four lines are in colour, and the one that is pointed at besides.
+#[test]
+fn the_picture_marks_the_size_and_has_every_policy_in_its_legend() {
+    let answer = answer_of(info(400), ROWS.iter().map(row).collect(), None);
+    let picture = answer.picture.unwrap();
+    let names: Vec<_> = picture.legend.iter().map(|key| &key.name[..]).collect();
+    assert_eq!(names, ["arc", "lru", "larc", "min"]);
+    for drawing in [&picture.wide, &picture.narrow] {
+        assert!(drawing.contains(">2 MiB</text>"));
+        for number in 1..=4 {
+            assert_eq!(drawing.matches(&format!("<g class=\"s s{number}\"")).count(), 1, "{number}");
+        }
+        assert!(!drawing.contains("--place-"));
+    }
+}

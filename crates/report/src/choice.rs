@@ -1,0 +1,180 @@
+//! What is recommended of the rows of a trace: a size and a policy.
+//!
+//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight line from nothing to the
+//! largest size (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). Up to there flash buys more hits
+//! a byte than on average, and less beyond.
+//!
+//! The policy is one of those that hit as good as most there, because small differences tell nothing of the next week: the one that
+//! leads at most sizes, unless another writes clearly less to flash.
+
+use super::grid::{Grid, GridSize};
+use flashwise_sim::results::ResultRow;
+
+/// What hits this share of the most hits is as good.
+const AS_GOOD: f64 = 0.99;
+/// Of those that are as good, one that writes at most this share of what the leader writes is taken in its place.
+const CLEARLY_FEWER_WRITES: f64 = 0.9;
+/// What hits at least this share of what is recommended, ...
+const SPARING_HITS: f64 = 0.75;
+/// ... and writes at most this share, is named beside it.
+const SPARING_WRITES: f64 = 0.5;
+
+/// What is recommended.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// The size.
+    pub size: GridSize<'a>,
+    /// The policy's row at that size.
+    pub row: &'a ResultRow,
+    /// At how many sizes the policy has the most hits.
+    pub leads: usize,
+    /// The policy that has the most hits at most sizes, and at how many.
+    pub leader: (&'a str, usize),
+    /// A policy that wears the flash much less for a few hits.
+    pub sparing: Option<&'a ResultRow>,
+}
+
+/// The rows with the most hits, one for each size at which something ran; of equal ones that of the first policy.
+pub fn best_of_each_size<'a>(grid: &Grid<'a>) -> Vec<(GridSize<'a>, &'a ResultRow)> {
+    let candidates = grid.candidates();
+    let best = |&size: &GridSize<'a>| {
+        let rows = candidates.iter().filter_map(|&policy| grid.row(policy, size));
+        Some((size, rows.reduce(|best, row| if row.hits > best.hits { row } else { best })?))
+    };
+    grid.sizes.iter().filter_map(best).collect()
+}
+
+/// The position of the knee among points of a size and its hits, the smallest size first; none without points.
+pub fn knee(points: &[(u64, u64)]) -> Option<usize> {
+    let (largest, most) = (points.last()?.0.max(1) as f64, points.iter().map(|point| point.1).max()?.max(1) as f64);
+    let above = |&(size, hits): &(u64, u64)| hits as f64 / most - size as f64 / largest;
+    let mut found = 0;
+    for at in 1..points.len() {
+        if above(&points[at]) > above(&points[found]) + 1e-12 {
+            found = at;
+        }
+    }
+    Some(found)
+}
+
+impl<'a> Choice<'a> {
+    /// What is recommended of the rows of a grid; none if nothing was counted.
+    pub fn of(grid: &Grid<'a>) -> Option<Choice<'a>> {
+        let best = best_of_each_size(grid);
+        let (size, most) = best[knee(&best.iter().map(|(size, row)| (size.blocks, row.hits)).collect::<Vec<_>>())?];
+        if most.accesses == 0 {
+            return None;
+        }
+        let candidates = grid.candidates();
+        let leads = |policy: &str| {
+            let has_most = |(size, best): &&(GridSize, &ResultRow)| {
+                let own = candidates.iter().find(|candidate| candidate.name == policy);
+                own.and_then(|&own| grid.row(own, *size)).is_some_and(|row| row.hits == best.hits)
+            };
+            best.iter().filter(has_most).count()
+        };
+        let rows: Vec<_> = candidates.iter().filter_map(|&policy| grid.row(policy, size)).collect();
+        let as_good: Vec<_> =
+            rows.iter().copied().filter(|row| row.hits as f64 >= AS_GOOD * most.hits as f64).collect();
+        // Of equal ones the first.
+        let better = |a: &'a ResultRow, b: &'a ResultRow| {
+            let (of_a, of_b) = ((leads(&a.policy), a.hits), (leads(&b.policy), b.hits));
+            if of_b > of_a { b } else { a }
+        };
+        let leading = as_good.iter().copied().reduce(better)?;
+        let thrifty = as_good.iter().copied().min_by_key(|row| row.flash_writes_blocks)?;
+        let is_clear = thrifty.flash_writes_blocks as f64 <= CLEARLY_FEWER_WRITES * leading.flash_writes_blocks as f64;
+        let row = if is_clear { thrifty } else { leading };
+        let spares = |other: &&&ResultRow| {
+            other.hits as f64 >= SPARING_HITS * row.hits as f64
+                && other.flash_writes_blocks as f64 <= SPARING_WRITES * row.flash_writes_blocks as f64
+                && other.policy != row.policy
+        };
+        let sparing =
+            rows.iter().filter(spares).copied().reduce(|best, row| if row.hits > best.hits { row } else { best });
+        let led = candidates.iter().map(|policy| (policy.name, leads(policy.name)));
+        let leader = led.reduce(|most, own| if own.1 > most.1 { own } else { most })?;
+        Some(Choice { size, row, leads: leads(&row.policy), leader, sparing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Policy, blocks, hits in 1000 accesses, blocks written to flash.
+    fn rows(of: &[(&str, u64, u64, u64)]) -> Vec<ResultRow> {
+        let row = |&(policy, capacity_blocks, hits, flash_writes_blocks): &(&str, u64, u64, u64)| ResultRow {
+            policy: policy.to_owned(),
+            size: capacity_blocks.to_string(),
+            capacity_blocks,
+            block_size_bytes: 4096,
+            accesses: 1000,
+            hits,
+            hit_ratio: hits as f64 / 1000.0,
+            flash_writes_blocks,
+            ..ResultRow::default()
+        };
+        of.iter().map(row).collect()
+    }
+
+    fn chosen(of: &[(&str, u64, u64, u64)]) -> (String, u64) {
+        let rows = rows(of);
+        let choice = Choice::of(&Grid::new(&rows)).unwrap();
+        (choice.row.policy.clone(), choice.size.blocks)
+    }
+
+    /// Above the line from (0, 0) to (50, 42): 0.05, 0.11, 0.29, 0.37, 0.35 and 0. The hits are those of the bundled trace in percent.
+    #[test]
+    fn the_knee_is_furthest_above_the_straight_line() {
+        assert_eq!(knee(&[(1, 286), (2, 640), (5, 1635), (10, 2412), (20, 3142), (50, 4190)]), Some(3));
+        // Whether each step brings more, or all bring the same.
+        assert_eq!((knee(&[(1, 1), (2, 10), (3, 30)]), knee(&[(1, 10), (2, 20), (3, 30)])), (Some(2), Some(0)));
+        assert_eq!((knee(&[]), knee(&[(5, 0)]), knee(&[(1, 0), (5, 0)])), (None, Some(0), Some(0)));
+    }
+
+    /// The most hits of all are those of a cache of half of the blocks, where LRU is within 0.1 points; another policy leads at three of six sizes.
+    #[test]
+    fn it_is_not_the_largest_cache_and_the_policy_that_leads_at_most_sizes_is_named() {
+        let lru = [10, 16, 51, 118, 303, 418];
+        let s3_fifo = [8, 20, 107, 238, 290, 419];
+        let mq = [17, 64, 164, 241, 312, 416];
+        let sizes = [1, 2, 5, 10, 20, 50];
+        let of = |policy: &'static str, hits: [u64; 6]| {
+            sizes.into_iter().zip(hits).map(move |(size, hits)| (policy, size, hits, 1000 - hits))
+        };
+        let all: Vec<_> = of("lru", lru).chain(of("s3-fifo", s3_fifo)).chain(of("mq", mq)).collect();
+        let rows = rows(&all);
+        let choice = Choice::of(&Grid::new(&rows)).unwrap();
+        assert_eq!((&choice.row.policy[..], choice.size.blocks), ("mq", 10));
+        assert_eq!((choice.leads, choice.leader), (5, ("mq", 5)));
+    }
+
+    #[test]
+    fn of_those_that_hit_as_good_as_most_it_is_the_leader_unless_another_writes_clearly_less() {
+        let of = |writes: u64| {
+            [("a", 10, 500, 800), ("b", 10, 496, writes), ("d", 10, 490, 1), ("a", 20, 520, 800), ("b", 20, 530, 700)]
+        };
+        // Both lead at one size, and a hits more; d has less than 99 % of the hits.
+        assert_eq!([790, 721, 720].map(|writes| chosen(&of(writes)).0), ["a", "a", "b"]);
+    }
+
+    #[test]
+    fn a_policy_that_spares_the_flash_is_named_beside_it() {
+        let with = |hits, writes| {
+            let rows = rows(&[("a", 10, 400, 1000), ("b", 10, hits, writes), ("d", 10, 300, 400)]);
+            Choice::of(&Grid::new(&rows)).unwrap().sparing.map(|row| row.policy.clone())
+        };
+        assert_eq!(with(320, 500).as_deref(), Some("b"));
+        assert_eq!(with(320, 501).as_deref(), Some("d"));
+        assert_eq!(with(299, 1).as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn what_knows_the_future_is_not_recommended_and_nothing_counted_is_nothing() {
+        assert_eq!(chosen(&[("min", 10, 900, 10), ("lru", 10, 100, 900)]), ("lru".to_owned(), 10));
+        let mut none = rows(&[("lru", 10, 0, 0)]);
+        none[0].accesses = 0;
+        assert!(Choice::of(&Grid::new(&none)).is_none() && Choice::of(&Grid::new(&[])).is_none());
+    }
+}

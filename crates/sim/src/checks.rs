@@ -1,0 +1,64 @@
+//! Runs again what is recommended, to say how sure that is: over equal parts of the trace, beside LRU, and behind admission rules.
+
+use flashwise_core::policy::Spec;
+use flashwise_device::ArrayModel;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
+
+use crate::array::{Arrivals, TraceRule};
+use crate::cache_settings::Ram;
+use crate::endurance::{Algorithm, days};
+use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Layout};
+use crate::results::{ResultRow, WearLimits};
+use crate::simulate::{Counting, Warmup};
+
+/// Into so many parts a trace is cut.
+pub const PARTS: u64 = 20;
+
+/// The rules that are tried before what is recommended: CacheLib's, and that which is nowhere worse than the policy alone.
+const RULES: [&str; 2] = ["reject-x:writes=admit", "adaptive:kind=hotness,writes=admit,timeframe=1%"];
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Checks {
+    /// What is recommended, alone, with [`PARTS`] epochs; then behind each rule.
+    pub recommended: Vec<ResultRow>,
+    /// LRU alone, with as many.
+    pub lru: ResultRow,
+    /// How long the accesses that were counted took, in days; none where the trace's times cannot say it.
+    pub days: Option<f64>,
+}
+
+/// Runs `policy`, at the size of `row`, again over `trace`.
+///
+/// # Errors
+/// The trace cannot be read any more.
+pub fn run(
+    trace: &Trace,
+    policy: &Spec,
+    row: &ResultRow,
+    warmup: Warmup,
+    progress: &dyn Progress,
+) -> Result<Checks, ExperimentError> {
+    let lru = Spec::parse("lru").expect("LRU is a policy");
+    let rules = RULES.iter().flat_map(|rule| TraceRule::parse_list(rule).expect("a rule of this list is one"));
+    let behind = rules.map(|rule| (policy, Some(rule.of(trace))));
+    let case = |(policy, admission): (&Spec, _)| Case {
+        trace: 0,
+        algorithm: Algorithm::parse(&policy.to_string()).expect("a policy is an algorithm"),
+        admission,
+        size: row.size.clone(),
+        capacity_blocks: row.capacity_blocks as usize,
+    };
+    let cases = [(&lru, None), (policy, None)].into_iter().chain(behind).map(case).collect();
+    let experiment = Experiment {
+        layout: Layout::None { ram: Ram::Bytes(0) },
+        devices: Some(Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals: Arrivals::None }),
+        counting: Counting { warmup, epoch: Some((trace.len() as u64).div_ceil(PARTS).max(1)) },
+    };
+    let runs = experiment::run(std::slice::from_ref(trace), cases, &experiment, progress)?;
+    let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
+    let mut rows = runs.iter().map(|run| ResultRow::of_run(trace, run, None, &limits));
+    let lru = rows.next().expect("a row for each case");
+    Ok(Checks { recommended: rows.collect(), lru, days: days(trace, warmup.accesses(trace.len())) })
+}

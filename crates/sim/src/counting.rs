@@ -1,0 +1,44 @@
+//! Which accesses of a run are counted.
+
+use flashwise_core::quantity::Share;
+
+/// Which accesses are run but not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Warmup {
+    /// So many at the start of the trace.
+    Accesses(u64),
+    /// A share of the trace, 0 to 1, rounded down.
+    Share(f64),
+}
+
+impl std::str::FromStr for Warmup {
+    type Err = String;
+
+    /// Reads a number of accesses, or a share such as `10%`.
+    fn from_str(text: &str) -> Result<Warmup, String> {
+        let wrong = || format!("warm-up '{text}': expected a number of accesses or a share from 0% to 100%");
+        match text.ends_with('%') {
+            true => text.parse().map(|share: Share| Warmup::Share(share.of_one())).map_err(|_| wrong()),
+            false => text.parse().map(Warmup::Accesses).map_err(|_| wrong()),
+        }
+    }
+}
+
+impl Warmup {
+    /// How many of a trace's `len` accesses are not counted; may be more than there are.
+    pub fn accesses(self, len: usize) -> u64 {
+        match self {
+            Warmup::Accesses(accesses) => accesses,
+            Warmup::Share(share) => (len as f64 * share) as u64,
+        }
+    }
+}
+
+/// How to count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counting {
+    /// Accesses not counted.
+    pub warmup: Warmup,
+    /// Length in accesses of an epoch, for figures over time.
+    pub epoch: Option<u64>,
+}

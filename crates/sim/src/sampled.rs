@@ -1,0 +1,250 @@
+//! Experiments over samples: whatever cache runs, it runs once over the sample, in everything as much smaller, and its counts are scaled to
+//! the whole trace.
+//!
+//! What hits depend on the sample's accesses is taken from the policy alone at the same size, or from LRU where there is none, and so is the
+//! error: see [`sampling`]. Of the misses as many are admitted and bypassed as in the sample. What devices do follows the blocks that
+//! are written because of accesses, and erase units wear as those of the smaller device do.
+
+use flashwise_core::access::Op;
+use flashwise_core::account;
+use flashwise_core::block_cache::{FlashWrites, Tally};
+use flashwise_core::counters::{Counters, OpCounters};
+use flashwise_core::policy::Spec;
+use flashwise_device::flash::{DeviceCounters, Wear};
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
+use flashwise_trace::sampling::Sample;
+
+use crate::cache_settings::Ram;
+use crate::counting::{Counting, Warmup};
+use crate::endurance::{self, Method};
+use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout, Run};
+use crate::sampling::{self, Regression, SampleFigures};
+use crate::stretch::{self, Ran, Stretch};
+
+/// A run over a sample, scaled to the whole trace, and how good it is.
+#[derive(Clone, Debug)]
+pub struct SampledRun {
+    /// The run as if over the whole trace.
+    pub run: Run,
+    /// How good its figures are.
+    pub figures: SampleFigures,
+}
+
+/// Runs all cases over traces that are samples. `progress` is told of block accesses of the samples.
+///
+/// # Errors
+/// As of [`experiment::run`]; and layouts, arrivals and epochs that a sample cannot tell of.
+///
+/// # Panics
+/// If a trace is no sample.
+pub fn run(
+    traces: &[Trace],
+    cases: &[Case],
+    experiment: &Experiment,
+    progress: &dyn Progress,
+) -> Result<Vec<SampledRun>, ExperimentError> {
+    experiment.check_sample()?;
+    let mut found: Vec<Option<SampledRun>> = vec![None; cases.len()];
+    for (number, trace) in traces.iter().enumerate() {
+        let of_trace = || cases.iter().enumerate().filter(|(_, case)| case.trace == number);
+        let sample = trace.sample().expect("the trace is a sample");
+        let smaller = |(_, case): (usize, &Case)| Case {
+            trace: 0,
+            capacity_blocks: sample.capacity_blocks(case.capacity_blocks),
+            ..case.clone()
+        };
+        let small = small(experiment, trace, sample);
+        let cases_small = of_trace().map(smaller).collect();
+        let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)?;
+        for ((at, case), run) in of_trace().zip(runs) {
+            found[at] = Some(of_whole(trace, case, experiment, run)?);
+        }
+    }
+    Ok(found.into_iter().map(|run| run.expect("every case has a trace")).collect())
+}
+
+/// The experiment as it runs over the sample: RAM and storage as much smaller.
+fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment {
+    let share = sample.share();
+    let times = |bytes: u64| (bytes as f64 * share).round() as u64;
+    let of_ram = |ram: Ram| match ram {
+        Ram::Bytes(bytes) => Ram::Bytes(times(bytes)),
+        Ram::Share(share) => Ram::Share(share),
+    };
+    let layout = match &experiment.layout {
+        Layout::None { ram } => Layout::None { ram: of_ram(*ram) },
+        Layout::Flash(settings) => Layout::Flash(endurance::Settings { ram: of_ram(settings.ram), ..settings.clone() }),
+        Layout::Log(_) => unreachable!("it was refused"),
+    };
+    let storage =
+        |devices: &Devices| Devices { storage_bytes: Some(times(experiment.storage_bytes(trace))), ..devices.clone() };
+    let warmup = sample.sampled_before(experiment.counting.warmup.accesses(sample.accesses() as usize));
+    Experiment {
+        layout,
+        devices: experiment.devices.as_ref().map(storage),
+        counting: Counting { warmup: Warmup::Accesses(warmup), ..experiment.counting },
+    }
+}
+
+/// The run of `case` over the whole trace that `run`, over the sample, stands for.
+fn of_whole(trace: &Trace, case: &Case, experiment: &Experiment, run: Run) -> Result<SampledRun, ExperimentError> {
+    let alone = match case.algorithm.method() {
+        Method::Policy(policy) => policy.clone(),
+        Method::ContainerPolicy(_) | Method::Offline(_) => Spec::parse("lru").expect("lru is a policy"),
+    };
+    let sampled = sampling::run(trace, &alone, case.capacity_blocks, experiment.counting, None);
+    let scaling = Scaling { regression: sampled.regression, rate: trace.sample().map_or(1.0, Sample::share) };
+    let geometry = experiment.geometry(case, trace.block_size_bytes(), None)?;
+    let flash = run.flash.zip(geometry).map(|(flash, geometry)| {
+        let units = geometry.units;
+        Flash { geometry, counts: scaling.flash(&flash.counts, units) }
+    });
+    let hit_ratio = |hits: u64, accesses: u64| if accesses == 0 { 0.0 } else { hits as f64 / accesses as f64 };
+    let warmup = experiment.counting.warmup.accesses(trace.whole_len() as usize);
+    let counted = Stretch { counts: scaling.online(&run.ran.counted.counts), ..run.ran.counted };
+    let ran = Ran { counted, warmup_accesses: warmup, ..run.ran };
+    let hits = hit_ratio(ran.counted.counts.hits(), ran.counted.counts.accesses());
+    let run = Run {
+        case: case.clone(),
+        setting: experiment.setting(case, trace, None),
+        whole: None,
+        ram_blocks: experiment.ram_blocks(case, flash.as_ref().map(|flash| &flash.geometry), trace.block_size_bytes()),
+        flash,
+        ran,
+    };
+    let figures = sampled.figures.around(hits);
+    let figures = if run.flash.is_some() { figures.on_flash() } else { figures };
+    Ok(SampledRun { run, figures })
+}
+
+/// How counts of the sample become those of the whole trace.
+struct Scaling {
+    regression: Regression,
+    /// The share of the blocks that the sample has.
+    rate: f64,
+}
+
+impl Scaling {
+    /// `count` of something of which there are `whole` for each `part` of the sample.
+    fn times(&self, count: u64, whole: u64, part: u64) -> u64 {
+        let factor = if part == 0 { 1.0 / self.rate } else { whole as f64 / part as f64 };
+        (count as f64 * factor).round() as u64
+    }
+
+    fn writes(&self, found: &FlashWrites, whole: u64, part: u64) -> FlashWrites {
+        let times = |count| self.times(count, whole, part);
+        FlashWrites {
+            client_blocks: times(found.client_blocks),
+            admission_blocks: times(found.admission_blocks),
+            copy_forward_blocks: times(found.copy_forward_blocks),
+            metadata_blocks: times(found.metadata_blocks),
+        }
+    }
+
+    fn device(&self, found: &DeviceCounters, whole: u64, part: u64) -> DeviceCounters {
+        let times = |count| self.times(count, whole, part);
+        DeviceCounters {
+            host_reads: times(found.host_reads),
+            host_writes: times(found.host_writes),
+            host_discards: times(found.host_discards),
+            host_resets: times(found.host_resets),
+            programs_host: times(found.programs_host),
+            programs_collection: times(found.programs_collection),
+            programs_levelling: times(found.programs_levelling),
+            erasures: times(found.erasures),
+        }
+    }
+
+    /// What a cache counted.
+    fn online(&self, found: &stretch::Counts) -> stretch::Counts {
+        let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
+        // Hits of RAM, which the policy does not see, are hits as well.
+        let asked = Counters::of_ops([
+            OpCounters { hits: found.read_hits, ..*read },
+            OpCounters { hits: found.write_hits, ..*write },
+        ]);
+        let whole = self.regression.estimate(&asked);
+        let (reads, writes) = (whole.of(Op::Read), whole.of(Op::Write));
+        let of_hits = |count: u64| {
+            if found.read_hits == 0 { 0 } else { self.times(count, reads.hits, found.read_hits).min(reads.hits) }
+        };
+        let ram_hits = of_hits(found.ram_hits);
+        let unseen = of_hits(found.read_hits - read.hits).min(ram_hits);
+        let (wanted, part) = (whole.flash_writes_blocks(), asked.flash_writes_blocks());
+        let tally = &found.tally;
+        stretch::Counts {
+            reads: reads.accesses(),
+            writes: writes.accesses(),
+            read_hits: reads.hits,
+            write_hits: writes.hits,
+            ram_hits,
+            counters: Counters::of_ops([OpCounters { hits: reads.hits - unseen, ..*reads }, *writes]),
+            answered: account::Counts {
+                hits: [reads.hits - ram_hits, writes.hits],
+                admissions: [reads.admissions(), writes.admissions()],
+                bypasses: [reads.bypasses, writes.bypasses],
+                written_back: self.times(found.answered.written_back, wanted, part),
+            },
+            tally: Tally {
+                flash_writes: self.writes(&tally.flash_writes, wanted, part),
+                buffer_hits: ram_hits - unseen,
+                live_at_reset_blocks: self.times(tally.live_at_reset_blocks, wanted, part),
+                wasted_copies_blocks: self.times(tally.wasted_copies_blocks, wanted, part),
+            },
+            device: self.device(&found.device, wanted, part),
+            whole: None,
+        }
+    }
+
+    /// What flash counted, on a device of so many units.
+    fn flash(&self, found: &endurance::Counts, units: u32) -> endurance::Counts {
+        let read_hits = found.read_hits();
+        let op = |hits: u64, inserted: u64, accesses: u64| OpCounters {
+            hits,
+            fills: inserted.min(accesses - hits),
+            replacements: 0,
+            bypasses: (accesses - hits).saturating_sub(inserted),
+        };
+        let inserted_writes = found.insertions_write.saturating_sub(found.write_hits);
+        let asked = Counters::of_ops([
+            op(read_hits, found.insertions_read, found.reads),
+            op(found.write_hits, inserted_writes, found.writes),
+        ]);
+        let whole = self.regression.estimate(&asked);
+        let (reads, writes) = (whole.of(Op::Read), whole.of(Op::Write));
+        let of_hits =
+            |count: u64| if read_hits == 0 { 0 } else { self.times(count, reads.hits, read_hits).min(reads.hits) };
+        let ram_hits = of_hits(found.ram_hits);
+        let (insertions_read, insertions_write) = (reads.fills, writes.fills + writes.hits);
+        let (wanted, part) = (insertions_read + insertions_write, found.insertions());
+        let device = self.device(&found.device, wanted, part);
+        let mean = device.erasures as f64 / f64::from(units.max(1));
+        let by = if found.wear.erasures_mean > 0.0 { mean / found.wear.erasures_mean } else { 1.0 };
+        let worn = |erasures: u32| (f64::from(erasures) * by).round() as u32;
+        endurance::Counts {
+            reads: reads.accesses(),
+            writes: writes.accesses(),
+            ram_hits,
+            buffer_hits: of_hits(found.buffer_hits).min(ram_hits),
+            flash_hits: reads.hits - ram_hits,
+            write_hits: writes.hits,
+            bypasses: self.times(found.bypasses, whole.bypasses(), asked.bypasses()),
+            insertions_read,
+            insertions_write,
+            flash_writes: self.writes(&found.flash_writes, wanted, part),
+            copy_forward_wasted_blocks: self.times(found.copy_forward_wasted_blocks, wanted, part),
+            evicted_live_blocks: self.times(found.evicted_live_blocks, wanted, part),
+            wear: Wear {
+                units,
+                erasures_min: worn(found.wear.erasures_min),
+                erasures_mean: mean,
+                erasures_max: worn(found.wear.erasures_max),
+                erasures_deviation: found.wear.erasures_deviation * by,
+            },
+            device,
+            unit_pages: found.unit_pages,
+            days: found.days,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! How good the estimates from a sample are, as figures of a row.
+
+use flashwise_core::quantity::Share;
+use flashwise_trace::human;
+use flashwise_trace::sampling::Sample;
+
+use super::estimate::{Regression, Uncertainty};
+use crate::columns::figures;
+
+/// Groups of blocks that the smallest cache should hold in a sample: below that its size errs by more than a twentieth.
+pub const GROUPS_MIN: f64 = 400.0;
+
+figures! {
+    /// What a sample says of itself, and of how far estimates from it may be off. All other figures of a row are of the whole trace:
+    /// accesses are counted, what became of them is an estimate.
+    pub struct SampleFigures {
+        /// The share of the blocks that was asked for.
+        sample_rate: f64, "share";
+        /// Blocks of one group of so many bytes are in the sample together: those of one block, or of 64 KiB where an admission rule judges.
+        sample_group_bytes: u64, "bytes";
+        /// Block accesses of the sample, those of the warm-up included.
+        sample_accesses: u64, "block accesses";
+        /// How many sampled blocks the cache holds that was run in place of the whole one.
+        sample_capacity_blocks: u64, "blocks";
+        /// Groups of which that cache holds the blocks.
+        sample_capacity_groups: f64, "groups";
+        /// Standard error of `hit_ratio`: of the sample's accesses, and of how many blocks of the whole trace the sampled ones in the cache
+        /// stand for.
+        hit_ratio_standard_error: f64, "share";
+        /// How far the hit ratio of the whole trace is off at most in 95 of 100 samples.
+        hit_ratio_margin: f64, "share";
+        /// The lower end of the interval that holds the hit ratio of the whole trace in 95 of 100 samples.
+        hit_ratio_low: f64, "share";
+        /// The upper end of that interval.
+        hit_ratio_high: f64, "share";
+        /// That the sample is too small for the size of the cache, if it is, and how large it should be; or that flash is not as much smaller as the
+        /// sample.
+        sample_caveat: Option<String>, "";
+    }
+}
+
+impl SampleFigures {
+    /// Of a cache of so many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
+    pub(super) fn new(
+        sample: &Sample,
+        block_size_bytes: u64,
+        sampled_blocks: usize,
+        regression: &Regression,
+        by_size: f64,
+        hit_ratio: f64,
+    ) -> SampleFigures {
+        let groups = sample.groups_of(sampled_blocks);
+        let of_size = (by_size, groups.max(1.0));
+        let Uncertainty { standard_error, margin } =
+            Uncertainty::of(&[(regression.standard_error(), regression.freedom()), of_size]);
+        let figures = SampleFigures {
+            sample_rate: sample.sampling().rate(),
+            sample_group_bytes: sample.sampling().group_bytes(block_size_bytes),
+            sample_accesses: sample.sampled_before(u64::MAX),
+            sample_capacity_blocks: sampled_blocks as u64,
+            sample_capacity_groups: groups,
+            hit_ratio_standard_error: standard_error,
+            hit_ratio_margin: margin,
+            hit_ratio_low: (hit_ratio - margin).max(0.0),
+            hit_ratio_high: (hit_ratio + margin).min(1.0),
+            sample_caveat: None,
+        };
+        SampleFigures { sample_caveat: figures.caveat(), ..figures }
+    }
+
+    /// The same of a cache on flash, whose erase units are as large as those of the whole cache.
+    pub(crate) fn on_flash(self) -> SampleFigures {
+        let caveat = "erase units are not smaller in a sample: hits of caches that evict them, and erasures, may be further off than is said";
+        let sample_caveat = self.sample_caveat.or_else(|| (self.sample_rate < 1.0).then(|| caveat.to_owned()));
+        SampleFigures { sample_caveat, ..self }
+    }
+
+    /// The same around another hit ratio.
+    pub(crate) fn around(&self, hit_ratio: f64) -> SampleFigures {
+        SampleFigures {
+            hit_ratio_low: (hit_ratio - self.hit_ratio_margin).max(0.0),
+            hit_ratio_high: (hit_ratio + self.hit_ratio_margin).min(1.0),
+            ..self.clone()
+        }
+    }
+
+    /// That the sample is too small for the size, if it is, and how large it should be.
+    fn caveat(&self) -> Option<String> {
+        let groups = self.sample_capacity_groups;
+        if groups >= GROUPS_MIN || self.sample_rate >= 1.0 {
+            return None;
+        }
+        let wanted = self.sample_rate * GROUPS_MIN / groups;
+        let expected = match Share::new((wanted * 1000.0).ceil() / 1000.0) {
+            Some(share) if wanted < 0.5 => format!("--sample {share}"),
+            _ => "a run without --sample".to_owned(),
+        };
+        let found = match groups == self.sample_capacity_blocks as f64 {
+            true => human::counted(self.sample_capacity_blocks, "sampled block"),
+            false => format!("{groups:.0} groups of {}", human::bytes(self.sample_group_bytes as f64)),
+        };
+        Some(format!("the sample is small: {found} fill the cache, expected {expected}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caveat(sample_rate: f64, sample_capacity_groups: f64) -> Option<String> {
+        let (sample_group_bytes, sample_capacity_blocks) = (65_536, 40);
+        SampleFigures {
+            sample_rate,
+            sample_group_bytes,
+            sample_capacity_blocks,
+            sample_capacity_groups,
+            ..SampleFigures::default()
+        }
+        .caveat()
+    }
+
+    #[test]
+    fn a_sample_that_is_too_small_says_how_large_it_should_be() {
+        let said = "the sample is small: 40 sampled blocks fill the cache, expected --sample 10%";
+        assert_eq!(caveat(0.01, 40.0).as_deref(), Some(said));
+        let said = "the sample is small: 3 groups of 64.0 KiB fill the cache, expected a run without --sample";
+        assert_eq!(caveat(0.01, 3.0).as_deref(), Some(said));
+        assert_eq!((caveat(0.01, GROUPS_MIN), caveat(1.0, 1.0)), (None, None));
+    }
+}

@@ -1,0 +1,198 @@
+//! Whole curves: what LRU hits at every cache size, and how many blocks are in use over time.
+//!
+//! Source: Mattson, Gecsei, Slutz, Traiger: Evaluation techniques for storage hierarchies. IBM Systems Journal 9(2), 1970: an LRU cache of C
+//! blocks hits the accesses before which fewer than C different blocks were accessed since the last access to theirs.
+
+use flashwise_core::access::Op;
+use serde::Serialize;
+
+use crate::Trace;
+use crate::progress::Progress;
+use crate::tools::recency::Recency;
+
+/// Accesses between two reports of progress.
+const PROGRESS_ACCESSES: usize = 1 << 16;
+
+/// What LRU hits at every cache size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LruCurve {
+    /// Counted accesses, by [`Op`].
+    accesses: [u64; 2],
+    /// `hits[op][c]` of them hit in a cache of `c` blocks, from 0 to the number of different blocks.
+    hits: [Vec<u64>; 2],
+}
+
+impl LruCurve {
+    /// The curve of `trace` in one pass, of the accesses after the first `warmup`, which are run and not counted. Memory: 21 to 24 bytes for each
+    /// different block. `progress` is told of block accesses.
+    pub fn of(trace: &Trace, warmup: u64, progress: &dyn Progress) -> LruCurve {
+        let mut curve = LruCurve { accesses: [0; 2], hits: [0; 2].map(|_| vec![0; trace.unique_blocks() + 1]) };
+        let mut recency = Recency::new(trace.unique_blocks());
+        let mut position = 0;
+        for columns in trace.batches() {
+            for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
+                for (&block, &op) in blocks.iter().zip(ops) {
+                    let distance = recency.access(block as usize);
+                    if position >= warmup {
+                        curve.accesses[usize::from(op)] += 1;
+                        if let Some(distance) = distance {
+                            curve.hits[usize::from(op)][distance as usize + 1] += 1;
+                        }
+                    }
+                    position += 1;
+                }
+                progress.advance(blocks.len() as u64);
+            }
+        }
+        for hits in &mut curve.hits {
+            let mut sum = 0;
+            hits.iter_mut().for_each(|hits| {
+                sum += *hits;
+                *hits = sum;
+            });
+        }
+        curve
+    }
+
+    /// Counted accesses of one kind.
+    pub fn accesses(&self, op: Op) -> u64 {
+        self.accesses[op as usize]
+    }
+
+    /// Those of one kind that hit in a cache of `capacity_blocks`.
+    pub fn hits(&self, op: Op, capacity_blocks: usize) -> u64 {
+        let hits = &self.hits[op as usize];
+        hits[capacity_blocks.min(hits.len() - 1)]
+    }
+}
+
+/// The blocks in use in a part of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WorkingSet {
+    /// Position of its first access.
+    pub first_access: u64,
+    /// Accesses in it.
+    pub accesses: u64,
+    /// Time of its first access, in microseconds since the first request.
+    pub time_us: i64,
+    /// Different blocks accessed in it.
+    pub blocks: u64,
+    /// Different blocks written in it.
+    pub written_blocks: u64,
+    /// Those of `blocks` that were not accessed before.
+    pub new_blocks: u64,
+}
+
+/// The working sets of `parts` parts of a trace, of equally many accesses each but for the last; of as many as there are accesses at most. Of
+/// a sample they are estimates for the whole trace. Memory: 8 bytes for each different block.
+pub fn working_sets(trace: &Trace, parts: u64) -> Vec<WorkingSet> {
+    let len = trace.len() as u64;
+    let part_len = len.div_ceil(parts.max(1)).max(1);
+    // The part that a block was accessed and written in last, from 1.
+    let mut last = vec![[0_u32; 2]; trace.unique_blocks()];
+    let mut found: Vec<WorkingSet> = Vec::new();
+    let mut position = 0_u64;
+    for columns in trace.batches() {
+        for (at, &block) in columns.block.iter().enumerate() {
+            if position.is_multiple_of(part_len) {
+                let time_us = columns.time_us[at];
+                found.push(WorkingSet { first_access: position, time_us, ..WorkingSet::default() });
+            }
+            let number = found.len() as u32;
+            let part = &mut found[number as usize - 1];
+            let [accessed, written] = &mut last[block as usize];
+            part.accesses += 1;
+            part.new_blocks += u64::from(*accessed == 0);
+            part.blocks += u64::from(std::mem::replace(accessed, number) != number);
+            if columns.op[at] == Op::Write as u8 {
+                part.written_blocks += u64::from(std::mem::replace(written, number) != number);
+            }
+            position += 1;
+        }
+    }
+    let Some(sample) = trace.sample() else { return found };
+    let by_accesses = sample.accesses() as f64 / len as f64;
+    let times = |count: u64, by: f64| (count as f64 * by).round() as u64;
+    let whole = |part: &WorkingSet| WorkingSet {
+        first_access: times(part.first_access, by_accesses),
+        accesses: times(part.accesses, by_accesses),
+        time_us: part.time_us,
+        blocks: times(part.blocks, 1.0 / sample.share()),
+        written_blocks: times(part.written_blocks, 1.0 / sample.share()),
+        new_blocks: times(part.new_blocks, 1.0 / sample.share()),
+    };
+    found.iter().map(whole).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_core::access::{Access, NEVER};
+    use flashwise_core::index::Dense;
+    use flashwise_core::options::Options;
+    use flashwise_core::policy::lru::Lru;
+    use flashwise_core::policy::{Outcome, Policy};
+
+    use super::*;
+    use crate::normalised::Normaliser;
+    use crate::progress::Silent;
+    use crate::request::Request;
+
+    fn trace(accesses: &[(Op, u64)]) -> Trace {
+        let mut normaliser = Normaliser::new("test", 512, tempfile::tempfile().unwrap()).unwrap();
+        let volume = normaliser.volume(b"").unwrap();
+        for (at, &(op, block)) in accesses.iter().enumerate() {
+            let request = Request { time_us: at as i64, op, volume, offset_bytes: 512 * block, length_bytes: 512 };
+            normaliser.request(&request).unwrap();
+        }
+        Trace::map("test", &normaliser.finish().unwrap()).unwrap()
+    }
+
+    /// Squares and a loop: 40 to 60 different blocks, read and written.
+    fn accesses() -> Vec<(Op, u64)> {
+        let access = |at: u64| {
+            (
+                if at.is_multiple_of(3) { Op::Write } else { Op::Read },
+                if at.is_multiple_of(2) { at * at % 97 } else { at % 43 },
+            )
+        };
+        (0..4000).map(access).collect()
+    }
+
+    #[test]
+    fn the_curve_is_what_lru_hits_at_every_size() {
+        let accesses = accesses();
+        let trace = trace(&accesses);
+        for warmup in [0, 777] {
+            let curve = LruCurve::of(&trace, warmup, &Silent);
+            for capacity in 1..=trace.unique_blocks() + 3 {
+                let mut lru = Lru::new(Dense::new(trace.unique_blocks()), capacity, &Options::default());
+                let mut hits = [0; 2];
+                for (at, (block, op)) in trace.accesses().enumerate() {
+                    let outcome = lru.access(Access { op, block, request_blocks: 1, next_use: NEVER });
+                    hits[op as usize] += u64::from(outcome == Outcome::Hit && at as u64 >= warmup);
+                }
+                assert_eq!([Op::Read, Op::Write].map(|op| curve.hits(op, capacity)), hits, "{capacity} blocks");
+            }
+            assert_eq!((curve.hits(Op::Read, 0), curve.hits(Op::Write, 0)), (0, 0));
+            assert_eq!(curve.accesses(Op::Read) + curve.accesses(Op::Write), accesses.len() as u64 - warmup);
+        }
+    }
+
+    /// Blocks 1 2 1 | 2 3 3 | 1, the second and the fifth of them writes, in parts of three accesses.
+    #[test]
+    fn working_sets_of_a_hand_worked_trace() {
+        let ops = [Op::Read, Op::Write, Op::Read, Op::Read, Op::Write, Op::Read, Op::Read];
+        let accesses: Vec<_> = ops.into_iter().zip([1, 2, 1, 2, 3, 3, 1]).collect();
+        let set = |first_access, accesses, blocks, written_blocks, new_blocks| WorkingSet {
+            first_access,
+            accesses,
+            time_us: first_access as i64,
+            blocks,
+            written_blocks,
+            new_blocks,
+        };
+        let expected = [set(0, 3, 2, 1, 2), set(3, 3, 2, 1, 1), set(6, 1, 1, 0, 0)];
+        assert_eq!(working_sets(&trace(&accesses), 3), expected);
+        assert_eq!(working_sets(&trace(&accesses), 100).len(), 7);
+    }
+}

@@ -1,0 +1,285 @@
+//! Opens samples of traces: of any format, without a copy of the trace on disk.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use arrow_buffer::ScalarBuffer;
+use flashwise_core::access::Op;
+
+use crate::error::TraceError;
+use crate::normalised::trace::{Accesses, Trace};
+use crate::normalised::trace_file::{BATCH_ROWS, ROW_BYTES, Rows, TraceFile};
+use crate::normalised::{Normaliser, Settings};
+use crate::output::name_of;
+use crate::progress::Progress;
+use crate::requests::Requests;
+use crate::sampling::{SampleNotes, Sampling};
+use crate::tools::concat::join;
+
+/// Accesses that are filtered at a time.
+const CHUNK_ACCESSES: usize = 1 << 12;
+
+/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, [`ROW_BYTES`] for each of its accesses, and
+/// what a trace takes for each of its blocks. A normalised trace is mapped and not copied; others are read once, from the beginning to the
+/// end. `progress` is told of the bytes read from `path`.
+///
+/// # Errors
+/// As of [`open`](crate::normalised::open), and a sample of no accesses.
+pub fn open(
+    path: impl AsRef<Path>,
+    settings: &Settings,
+    sampling: Sampling,
+    progress: &dyn Progress,
+) -> Result<Trace, TraceError> {
+    let path = path.as_ref();
+    let requests = Requests::open(path, settings, progress)?;
+    let block_size_bytes = requests.block_size_bytes(settings)?;
+    match requests {
+        Requests::Normalised(trace, _) => of(&trace, sampling, progress),
+        Requests::Original(mut input, original) => {
+            let mut normaliser = Normaliser::new(&name_of(path), block_size_bytes, Vec::new())?;
+            normaliser.keep_sample(sampling);
+            normaliser.description.format = original.format().to_owned();
+            normaliser.description.columns = original.columns();
+            original.for_each_batch(&mut input, block_size_bytes, |batch| {
+                normaliser.batch(batch).map(ControlFlow::Continue)
+            })?;
+            normaliser.finish_sample()
+        }
+    }
+}
+
+/// Opens a sample of traces as one, each after the one before, as [`join`] does.
+///
+/// # Errors
+/// As of [`join`], and a sample of no accesses.
+pub fn open_joined(
+    paths: &[PathBuf],
+    settings: &Settings,
+    sampling: Sampling,
+    progress: &dyn Progress,
+) -> Result<Trace, TraceError> {
+    of(&join(paths, settings, progress)?, sampling, progress)
+}
+
+/// A sample of a normalised trace. `progress` is told of the bytes of the trace.
+///
+/// # Errors
+/// A sample of no accesses.
+pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
+    let mut notes = SampleNotes::new(sampling, trace.block_size_bytes());
+    let kept = Kept::new(trace, sampling);
+    let mut renumbered = Renumbered { ids: vec![-1; trace.unique_blocks()], addresses: Vec::new() };
+    let (mut batches, mut rows) = (Vec::new(), Rows::default());
+    let mut found = Vec::new();
+    for columns in trace.batches() {
+        for start in (0..columns.block.len()).step_by(CHUNK_ACCESSES) {
+            let end = columns.block.len().min(start + CHUNK_ACCESSES);
+            kept.find(&columns.block[start..end], &mut found);
+            let reads = columns.op[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
+            notes.note_mixed((end - start) as u64, reads as u64, found.len() as u64);
+            for &at in &found {
+                let at = start + at as usize;
+                rows.time_us.push(columns.time_us[at]);
+                rows.op.push(columns.op[at]);
+                rows.block.push(renumbered.id(columns.block[at], trace.addresses()));
+                rows.request.push(columns.request[at]);
+                rows.request_blocks.push(columns.request_blocks[at]);
+            }
+            if rows.block.len() >= BATCH_ROWS {
+                batches.push(mapped(std::mem::take(&mut rows)));
+            }
+        }
+        progress.advance((columns.block.len() * ROW_BYTES) as u64);
+    }
+    if !rows.block.is_empty() {
+        batches.push(mapped(rows));
+    }
+    if batches.is_empty() {
+        return Err(notes.nothing(trace.name().to_owned()));
+    }
+    let (block_size_bytes, description) = (trace.block_size_bytes(), trace.description().clone());
+    let sample = notes.finish(&renumbered.addresses, Some(trace.unique_blocks() as u64));
+    let addresses = ScalarBuffer::from(renumbered.addresses);
+    let file = TraceFile { batches, addresses, block_size_bytes, description };
+    Ok(Trace::of_file(trace.name(), file).into_sample(sample))
+}
+
+fn mapped(rows: Rows) -> Accesses {
+    Accesses {
+        time_us: rows.time_us.into(),
+        op: rows.op.into(),
+        block: rows.block.into(),
+        request: rows.request.into(),
+        request_blocks: rows.request_blocks.into(),
+    }
+}
+
+/// Which blocks of a normalised trace a sample has: a bit for each id.
+#[derive(Clone, Debug)]
+pub struct Kept(Vec<u64>);
+
+impl Kept {
+    /// The blocks of `trace` that `sampling` chooses.
+    pub fn new(trace: &Trace, sampling: Sampling) -> Kept {
+        let filter = sampling.filter(trace.block_size_bytes());
+        let word = |addresses: &[u64]| {
+            let bit = |word: u64, (at, &address): (usize, &u64)| word | u64::from(filter.keeps(address)) << at;
+            addresses.iter().enumerate().fold(0, bit)
+        };
+        Kept(trace.addresses().chunks(u64::BITS as usize).map(word).collect())
+    }
+
+    /// Puts where in `blocks`, which are ids, the sample has one in place of what `found` holds.
+    pub fn find(&self, blocks: &[i32], found: &mut Vec<u32>) {
+        found.clear();
+        // 64 look-ups that do not wait for one another make a word, which is mostly 0.
+        for (number, some) in blocks.chunks(u64::BITS as usize).enumerate() {
+            let mut kept = 0;
+            for (at, &block) in some.iter().enumerate() {
+                let word = self.0[block as usize / u64::BITS as usize];
+                kept |= (word >> (block as u32 % u64::BITS) & 1) << at;
+            }
+            while kept != 0 {
+                found.push(number as u32 * u64::BITS + kept.trailing_zeros());
+                kept &= kept - 1;
+            }
+        }
+    }
+}
+
+/// The blocks of a sample, numbered anew in order of first appearance.
+struct Renumbered {
+    /// By the id in the whole trace; -1 of those that did not come yet.
+    ids: Vec<i32>,
+    addresses: Vec<u64>,
+}
+
+impl Renumbered {
+    #[inline]
+    fn id(&mut self, block: i32, addresses: &[u64]) -> i32 {
+        let id = &mut self.ids[block as usize];
+        if *id < 0 {
+            *id = self.addresses.len() as i32;
+            self.addresses.push(addresses[block as usize]);
+        }
+        *id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::normalised;
+    use crate::progress::Silent;
+    use crate::request::Request;
+    use crate::sampling::CLASSES;
+
+    /// Requests of 1 to 40 blocks of 4 KiB, all over two volumes; each third one writes.
+    fn requests() -> Vec<Request> {
+        let request = |number: u64| Request {
+            time_us: 1000 * number as i64,
+            op: if number.is_multiple_of(3) { Op::Write } else { Op::Read },
+            volume: (number % 2) as u32,
+            offset_bytes: 4096 * (number * number * 2_654_435_761 % 60_000),
+            length_bytes: 4096 * (1 + number % 40),
+        };
+        (0..5000).map(request).collect()
+    }
+
+    /// As the text of a trace.
+    fn text(requests: &[Request]) -> String {
+        let line = |request: &Request| {
+            let Request { time_us, op, volume, offset_bytes, length_bytes } = *request;
+            let filetime = 128_166_372_003_061_629 + 10 * time_us;
+            format!("{filetime},web,{volume},{op:?},{offset_bytes},{length_bytes},0\n")
+        };
+        requests.iter().map(line).collect()
+    }
+
+    type Found = (i64, u8, u64, u32, u32);
+
+    fn found(trace: &Trace) -> Vec<Found> {
+        let of = |columns: &Accesses| {
+            let row = |at: usize| {
+                let address = trace.addresses()[columns.block[at] as usize];
+                (columns.time_us[at], columns.op[at], address, columns.request[at], columns.request_blocks[at])
+            };
+            (0..columns.block.len()).map(row).collect::<Vec<_>>()
+        };
+        trace.batches().iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_sample_has_all_accesses_to_some_groups_and_none_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, text(&requests())).unwrap();
+        let whole = normalised::open(&path, &Settings::default(), &Silent).unwrap();
+        let sampling = Sampling::new(0.1, 7).unwrap().by_groups();
+        assert_eq!((sampling.group_bytes(4096), Sampling::new(0.1, 7).unwrap().group_bytes(4096)), (65536, 4096));
+        let filter = sampling.filter(4096);
+        let expected: Vec<Found> = found(&whole).into_iter().filter(|row| filter.keeps(row.2)).collect();
+        let groups: BTreeSet<u64> = expected.iter().map(|row| row.2 / 16).collect();
+        assert!(groups.len() > 500, "{}", groups.len());
+        let left_out = found(&whole).iter().filter(|row| groups.contains(&(row.2 / 16))).count() - expected.len();
+        assert_eq!(left_out, 0, "a group is whole");
+        let (mapped, read) =
+            (of(&whole, sampling, &Silent).unwrap(), open(&path, &Settings::default(), sampling, &Silent));
+        let read = read.unwrap();
+        for sampled in [&mapped, &read] {
+            assert!(found(sampled) == expected);
+            assert_eq!(sampled.description(), whole.description());
+            let sample = sampled.sample().unwrap();
+            assert_eq!((sample.accesses(), sample.groups()), (whole.len() as u64, groups.len() as u64));
+            // From mark to mark and to the end the notes are exact.
+            let reads = whole.accesses().filter(|(_, op)| *op == Op::Read).count() as u64;
+            assert_eq!(
+                (sample.sampled_before(u64::MAX), sample.reads_before(u64::MAX)),
+                (expected.len() as u64, reads)
+            );
+            let half = found(&whole)[..50_000].iter().filter(|row| filter.keeps(row.2)).count() as f64;
+            let said = sample.sampled_before(50_000) as f64;
+            assert!((said / half - 1.0).abs() < 0.05, "{said} of {half}");
+            let classes: BTreeSet<u8> = sample.classes().iter().copied().collect();
+            assert_eq!((classes.len(), classes.last()), (CLASSES, Some(&(CLASSES as u8 - 1))));
+        }
+        assert_eq!(mapped.sample().unwrap().unique_blocks(), Some(whole.unique_blocks() as u64));
+        assert_eq!((read.sample().unwrap().unique_blocks(), mapped.whole_len()), (None, whole.len() as u64));
+        let estimate = read.whole_unique_blocks() as f64 / whole.unique_blocks() as f64;
+        assert!((estimate - 1.0).abs() < 0.15, "{estimate}");
+    }
+
+    #[test]
+    fn smaller_samples_are_parts_of_larger_ones_and_all_of_it_is_the_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, text(&requests())).unwrap();
+        let whole = normalised::open(&path, &Settings::default(), &Silent).unwrap();
+        let sample = |rate: f64, seed: u64| of(&whole, Sampling::new(rate, seed).unwrap(), &Silent).unwrap();
+        let rows = |trace: &Trace| found(trace).into_iter().collect::<BTreeSet<_>>();
+        assert!(found(&sample(1.0, 3)) == found(&whole));
+        let (small, large, other) = (rows(&sample(0.02, 1)), rows(&sample(0.2, 1)), rows(&sample(0.2, 2)));
+        assert!(small.is_subset(&large) && !large.is_subset(&other));
+        let share = large.len() as f64 / whole.len() as f64;
+        assert!((share - 0.2).abs() < 0.02, "{share}");
+        for wrong in [0.0, -0.1, 1.1, f64::NAN] {
+            assert_eq!(Sampling::new(wrong, 0), None);
+        }
+    }
+
+    #[test]
+    fn a_sample_of_nothing_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, text(&requests()[..1])).unwrap();
+        let sampling = Sampling::new(1e-9, 0).unwrap();
+        let error = open(&path, &Settings::default(), sampling, &Silent).unwrap_err().to_string();
+        let expected = "none of its 1 accesses is in a sample of 0.0000001%; expected a larger share";
+        assert!(error.ends_with(expected), "{error}");
+        let whole = normalised::open(&path, &Settings::default(), &Silent).unwrap();
+        assert_eq!(of(&whole, sampling, &Silent).unwrap_err().to_string(), error);
+    }
+}
