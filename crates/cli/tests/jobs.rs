@@ -38,7 +38,7 @@ fn with_input(folder: &Path, arguments: &[&str], input: &str) -> (String, String
 #[test]
 fn the_jobs_that_options_name_give_the_same_rows() {
     let folder = folder();
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 8] = [
         &["--size", "1%..3%:1%", "--warmup", "10%", "--epoch", "1500"],
         &[
             "--policy",
@@ -83,6 +83,8 @@ fn the_jobs_that_options_name_give_the_same_rows() {
             "none",
         ],
         &["--layout", "b-like", "--size", "64MiB", "--bucket", "256KiB", "--over-provision", "0.123"],
+        &["--policy", "lru,larc", "--size", "400,50%", "--sample", "33%", "--sample-seed", "7", "--warmup", "10%"],
+        &["--policy", "lru", "--size", "50%", "--admission", "none", "--admission", "size", "--sample", "70%"],
         &["--policy", "sieve", "--ram", "12.5%", "--arrivals", "closed:depth=4", "--size", "400"],
     ];
     for options in cases {
@@ -146,6 +148,13 @@ fn what_is_no_job_is_refused_and_nothing_is_run() {
     );
     assert!(misuse(&["-", "--job", "-"]).contains("standard input, -, is given as a trace and as --job"));
     assert!(misuse(&["--job", "job.json", "--print-jobs"]).contains("cannot be used with"));
+    assert!(misuse(&["--accuracy", "1%", "--print-jobs"]).contains("expected --sample"));
+    assert!(misuse(&["--accuracy", "1%", "--job", "job.json"]).contains("expected --sample"));
+    assert_eq!(
+        misuse(&["--job", "job.json", "--sample", "5%"]),
+        "flashwise: --job says all that is to be run, found --sample beside it\n"
+    );
+    assert_eq!(misuse(&["--sample-seed", "5"]), "flashwise: --sample-seed is of a sample; expected --sample with it\n");
     let refused = |job: &str| {
         let (out, err, code) = with_input(folder.path(), &["simulate", "one.csv", "--job", "-"], job);
         assert_eq!((out.as_str(), code), ("", 2), "{err}");

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 /// Words with values that are allowed, of all stages; the first value of each is the default of some layout.
-const WORDS: [(&str, &[&str]); 34] = [
+const WORDS: [(&str, &[&str]); 37] = [
     ("policy", &["lru", "larc:fill=ghost", "fif", "m+", "c:buffers=2", "h_t:share=50%", "ripq+:sections=2"]),
     ("warmup", &["0", "10%", "33.3%", "17"]),
     ("epoch", &["1000", "1"]),
@@ -30,6 +30,9 @@ const WORDS: [(&str, &[&str]); 34] = [
     ("storage-size", &["1GiB"]),
     ("admission", &["none", "size:max=64KiB", "adaptive:kind=probability,timeframe=1%", "auto:timeframe=100ms"]),
     ("arrivals", &["none", "trace", "trace:speed=2", "closed:depth=4"]),
+    ("sample", &["1%", "0.25", "100%"]),
+    ("sample-by", &["blocks", "groups"]),
+    ("sample-seed", &["0", "7"]),
     ("bucket", &["4MiB", "256KiB"]),
     ("write-queue", &["50%", "20%"]),
     ("halving", &["7"]),
@@ -93,7 +96,7 @@ proptest! {
         prop_assert_eq!(read(&backwards).unwrap().to_string(), job.to_string());
         for (name, value) in &words {
             let shown = job.words().find(|(shown, _)| shown == name);
-            if let Some((_, shown)) = shown.filter(|_| !["layout", "over-provision", "wfue-alpha"].contains(name)) {
+            if let Some((_, shown)) = shown.filter(|_| !["layout", "over-provision", "wfue-alpha", "sample"].contains(name)) {
                 prop_assert_eq!(&shown, if *value == "0" { "0B" } else { *value });
             }
         }
@@ -138,8 +141,9 @@ fn every_word_is_said_of_some_job() {
     let mut places = [0; 4];
     for (name, values) in WORDS {
         for value in values {
-            let others: [&[(&str, &str)]; 6] = [
+            let others: [&[(&str, &str)]; 7] = [
                 &[("policy", "lru")],
+                &[("policy", "lru"), ("sample", "10%")],
                 &[("policy", "lru"), ("layout", "in-place")],
                 &[("policy", "c")],
                 &[("policy", "lru"), ("layout", "log")],
