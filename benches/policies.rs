@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use flashwise_benches::{ZIPF_ACCESSES, seconds, zipf_trace};
 use flashwise_core::policy::{POLICIES, Spec};
-use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Silent;
 
@@ -40,9 +40,9 @@ fn main() {
 }
 
 fn run(trace: &Trace, policy: &Spec, capacity_blocks: usize) -> u64 {
-    let job = Job { trace: 0, policy: policy.clone(), size: "10%".to_owned(), capacity_blocks };
+    let case = PolicyCase { trace: 0, policy: policy.clone(), size: "10%".to_owned(), capacity_blocks };
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
-    let runs = simulate(std::slice::from_ref(trace), vec![job], counting, &Silent).expect("the trace is short enough");
+    let runs = simulate(std::slice::from_ref(trace), vec![case], counting, &Silent).expect("the trace is short enough");
     runs[0].counters.hits()
 }
 

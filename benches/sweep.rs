@@ -1,7 +1,7 @@
 //! Seconds and memory of a sweep: two policies at eight sizes over one prepared trace, on all cores.
 
 use flashwise_benches::{memory_peak_bytes, processor_seconds, seconds, zipf_trace};
-use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
 use flashwise_trace::progress::Silent;
 
 /// As many as ARC's trace P12 has.
@@ -10,10 +10,10 @@ const RUNS: usize = 3;
 
 fn main() {
     let trace = zipf_trace(ACCESSES);
-    let jobs: Vec<Job> = ["lru", "arc"]
+    let cases: Vec<PolicyCase> = ["lru", "arc"]
         .into_iter()
         .flat_map(|policy| [1, 2, 5, 10, 20, 30, 40, 50].map(|percent| (policy, percent)))
-        .map(|(policy, percent)| Job {
+        .map(|(policy, percent)| PolicyCase {
             trace: 0,
             policy: policy.parse().expect("a listed policy can be named"),
             size: format!("{percent}%"),
@@ -24,7 +24,7 @@ fn main() {
     let traces = [trace];
     let before = processor_seconds();
     let (least, median) = seconds(RUNS, || {
-        simulate(&traces, jobs.clone(), counting, &Silent).expect("the trace is short enough");
+        simulate(&traces, cases.clone(), counting, &Silent).expect("the trace is short enough");
     });
     let processor = (processor_seconds() - before) / RUNS as f64;
     println!("LRU and ARC at 8 sizes, {ACCESSES} accesses, {} unique blocks", traces[0].unique_blocks());

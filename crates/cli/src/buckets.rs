@@ -3,11 +3,8 @@
 use clap::Args;
 use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_core::wlfc::Refresh;
-use flashwise_device::TierModel;
-use flashwise_device::flash::Profile;
-use flashwise_sim::wlfc::BucketSettings;
+use flashwise_sim::job::Job;
 
-use crate::given::given;
 use crate::help;
 
 /// What a cache of buckets is made of; `None` is the default.
@@ -33,34 +30,15 @@ pub struct BucketOptions {
 }
 
 impl BucketOptions {
-    /// The options that are given, as they are written.
-    pub fn given(&self) -> impl Iterator<Item = &'static str> {
-        given([
-            ("--bucket", self.bucket.is_some()),
-            ("--write-queue", self.write_queue.is_some()),
-            ("--halving", self.halving.is_some()),
-            ("--refresh", self.refresh.is_some()),
-            ("--journal-logs", self.journal_logs.is_some()),
-        ])
-    }
-
-    /// The settings, with flash, backend and over-provisioning where they were named.
-    pub fn settings(
-        &self,
-        device: Option<Profile>,
-        backend: Option<TierModel>,
-        over_provision: Option<Share>,
-    ) -> BucketSettings {
-        let default = BucketSettings::paper();
-        BucketSettings {
-            device: device.unwrap_or(default.device),
-            backend: backend.unwrap_or(default.backend),
-            bucket_bytes: self.bucket.map(ByteSize::bytes),
-            write_queue: self.write_queue.map_or(default.write_queue, Share::of_one),
+    /// Says in `job` what is given.
+    pub fn put(&self, job: &mut Job) {
+        *job = Job {
+            bucket: self.bucket,
+            write_queue: self.write_queue,
             halving: self.halving,
-            refresh: if self.refresh.as_deref() == Some("evict") { Refresh::Evict } else { Refresh::Read },
-            over_provision: over_provision.map_or(default.over_provision, Share::of_one),
-            journal_logs: self.journal_logs.unwrap_or(default.journal_logs),
-        }
+            refresh: self.refresh.as_deref().map(|when| if when == "evict" { Refresh::Evict } else { Refresh::Read }),
+            journal_logs: self.journal_logs,
+            ..std::mem::take(job)
+        };
     }
 }

@@ -9,7 +9,7 @@ use flashwise_report::curve::Curves;
 use flashwise_report::render_curves;
 use flashwise_sim::curve::{CurvePoint, mark_knees, write_csv};
 use flashwise_sim::results::ResultRow;
-use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, PolicyCase, Run, Warmup, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::human;
@@ -74,10 +74,14 @@ impl Curve {
             }
             check_writable(html, traces)?;
         }
-        let sizes = Sizes::all(&self.sizes, SIZES)?;
-        let work = |traces: &[Trace]| self.points(&traces[0], &sizes);
-        let opened = self.sample.accurate(&self.input, traces, false, work, |(_, margin)| *margin)?;
-        let (traces, (points, _)) = opened;
+        let given = Sizes::given(&self.sizes);
+        let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
+        let work = |share| {
+            let traces = self.input.open_all(traces, false, self.sample.sampling(share))?;
+            let (points, margin) = self.points(&traces[0], &sizes)?;
+            Ok((traces, points, margin))
+        };
+        let (traces, points, _) = self.sample.accurate(traces, work, |(_, _, margin)| *margin)?;
         if let Some(html) = &self.html {
             let trace = &traces[0];
             let working_sets = working_sets(trace, PARTS);
@@ -118,7 +122,7 @@ impl Curve {
                 sizes.iter().map(point).collect()
             } else {
                 let runs = self.simulated(trace, policy, &sizes)?;
-                most = most.zip(margin(&runs)).map(|(most, margin)| most.max(margin));
+                most = most.zip(margin(runs.iter().map(|run| &run.sample))).map(|(most, margin)| most.max(margin));
                 runs.iter().map(|run| CurvePoint::of_row(&ResultRow::new(trace, run))).collect::<Vec<_>>()
             };
             mark_knees(&mut curve);
@@ -128,7 +132,7 @@ impl Curve {
     }
 
     fn simulated(&self, trace: &Trace, policy: &Spec, sizes: &[(&Size, usize)]) -> anyhow::Result<Vec<Run>> {
-        let job = |&(size, capacity_blocks): &(&Size, usize)| Job {
+        let case = |&(size, capacity_blocks): &(&Size, usize)| PolicyCase {
             trace: 0,
             policy: policy.clone(),
             size: size.to_string(),
@@ -136,7 +140,7 @@ impl Curve {
         };
         let bar = Bar::accesses(format!("{policy} at {} sizes", sizes.len()), (sizes.len() * trace.len()) as u64);
         let counting = Counting { warmup: self.warmup, epoch: None };
-        Ok(simulate(std::slice::from_ref(trace), sizes.iter().map(job).collect(), counting, &bar)?)
+        Ok(simulate(std::slice::from_ref(trace), sizes.iter().map(case).collect(), counting, &bar)?)
     }
 
     fn print(&self, points: &[CurvePoint]) -> anyhow::Result<()> {

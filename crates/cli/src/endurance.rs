@@ -5,10 +5,8 @@ use flashwise_core::quantity::Share;
 use flashwise_device::ArrayError;
 use flashwise_device::flash::profile::Profile;
 use flashwise_device::flash::{GcPlacement, Victim};
-use flashwise_sim::endurance::Settings;
-use flashwise_sim::results::WearLimits;
+use flashwise_sim::job::{Job, OnOff, Written};
 
-use crate::given::given;
 use crate::help;
 
 fn parse_positive(text: &str) -> Result<f64, String> {
@@ -51,59 +49,21 @@ pub struct EnduranceOptions {
 }
 
 impl EnduranceOptions {
-    /// The options of a device, as they are written, and whether they are given: of the log's too, if it is one.
-    fn of_device(&self) -> [(&'static str, bool); 7] {
-        [
-            ("--gc-victim", self.gc_victim.is_some()),
-            ("--gc-placement", self.gc_placement.is_some()),
-            ("--gc-reserve", self.gc_reserve.is_some()),
-            ("--wear-levelling", self.wear_levelling.is_some()),
-            ("--trim", self.trim.is_some()),
-            ("--device", self.device.is_some()),
-            ("--drive-writes-per-day", self.drive_writes_per_day.is_some()),
-        ]
-    }
-
-    /// Those that are not of the log.
-    fn of_comparison(&self) -> [(&'static str, bool); 2] {
-        [("--write-buffers", self.write_buffers.is_some()), ("--wfue-alpha", self.wfue_alpha.is_some())]
-    }
-
-    /// All options that are given.
-    pub fn all_given(&self) -> impl Iterator<Item = &'static str> {
-        given(self.of_device().into_iter().chain(self.of_comparison()))
-    }
-
-    /// The first option that is given of a device.
-    pub fn device_given(&self) -> Option<&'static str> {
-        given(self.of_device()).next()
-    }
-
-    /// The first option that is given and is not of the log.
-    pub fn compared_given(&self) -> Option<&'static str> {
-        given(self.of_comparison()).next()
-    }
-
-    /// The settings; those of the cache as a whole are set by others.
-    pub fn settings(&self) -> Settings {
-        let default = Settings::default();
-        Settings {
-            write_buffers: self.write_buffers,
-            victim: self.gc_victim.unwrap_or(default.victim),
-            gc_placement: self.gc_placement.unwrap_or(default.gc_placement),
-            reserve_units: self.gc_reserve.unwrap_or(default.reserve_units),
+    /// Says in `job` what is given.
+    pub fn put(&self, job: &mut Job) -> Result<(), ArrayError> {
+        let profile = |text: &String| Written::read(text, |text| Profile::find(text, "device"));
+        *job = Job {
+            gc_victim: self.gc_victim,
+            gc_placement: self.gc_placement,
+            gc_reserve: self.gc_reserve,
             wear_levelling: self.wear_levelling,
-            online_trim: self.trim.as_deref() == Some("on"),
-            ..default
-        }
-    }
-
-    /// What wear is compared with.
-    pub fn limits(&self) -> Result<WearLimits, ArrayError> {
-        Ok(WearLimits {
-            wfue_alpha: self.wfue_alpha.map_or(0.5, Share::of_one),
-            device: self.device.as_deref().map(|device| Profile::find(device, "device")).transpose()?,
+            trim: self.trim.as_deref().map(|trim| OnOff(trim == "on")),
+            device: self.device.as_ref().map(profile).transpose()?,
             drive_writes_per_day: self.drive_writes_per_day,
-        })
+            write_buffers: self.write_buffers,
+            wfue_alpha: self.wfue_alpha,
+            ..std::mem::take(job)
+        };
+        Ok(())
     }
 }

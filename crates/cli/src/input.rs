@@ -67,6 +67,21 @@ impl InputOptions {
         Ok(trace)
     }
 
+    /// Opens traces, each or joined to one, or samples of them.
+    pub fn open_all(
+        &self,
+        paths: &[PathBuf],
+        join: bool,
+        sampling: Option<Sampling>,
+    ) -> Result<Vec<Trace>, TraceError> {
+        match sampling {
+            Some(sampling) if join => Ok(vec![self.open_joined_sampled(paths, sampling)?]),
+            Some(sampling) => paths.iter().map(|path| self.open_sampled(path, sampling)).collect(),
+            None if join => Ok(vec![self.open_joined(paths)?]),
+            None => paths.iter().map(|path| self.open(path)).collect(),
+        }
+    }
+
     /// Opens traces as one, one after another.
     pub fn open_joined(&self, paths: &[PathBuf]) -> Result<Trace, TraceError> {
         let trace = join(paths, &self.settings(), &reading(paths))?;

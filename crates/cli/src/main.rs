@@ -23,7 +23,6 @@ mod disks;
 mod endurance;
 mod failure;
 mod fit;
-mod given;
 mod help;
 mod input;
 mod lifetime;

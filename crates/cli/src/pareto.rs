@@ -7,18 +7,19 @@ use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::experiment::{self, Experiment, Job, Layout};
-use flashwise_sim::simulate::Counting;
-use flashwise_sim::simulate::Warmup;
+use flashwise_sim::experiment::{self, Case, Experiment, Layout};
+use flashwise_sim::job::{Job, Place};
+use flashwise_sim::simulate::{Counting, Warmup};
+use flashwise_sim::size::Size;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
 
-use crate::cache::{CacheOptions, Model};
+use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::list::List;
 use crate::progress::Bar;
-use crate::simulate::{Sizes, parse_sizes, parse_warmup};
+use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
 use crate::table::{self, caveats, rate};
 
 /// Find the caches that are worth having: of policies and sizes, those that hit most for their erasures, beside the best possible
@@ -73,30 +74,35 @@ impl Pareto {
         if let Some(svg) = &self.svg {
             check_writable(svg, std::slice::from_ref(&self.trace))?;
         }
-        let Model::Endurance(settings, _) = self.cache.model(Some("flashwise pareto"))? else {
-            unreachable!("what asks for wear gets it")
+        let mut job = Job { over_provision: self.cache.over_provisions().first().copied(), ..Job::default() };
+        self.cache.put(&mut job)?;
+        let meaning = job.meaning_with(Some("flashwise pareto")).map_err(misuse)?;
+        let Place::Flash(settings) = meaning.place else {
+            let found = job.layout.map_or_else(String::new, |layout| layout.to_string());
+            return Err(Misuse(format!("--layout: found {found}, expected in-place or containers for pareto")).into());
         };
-        let [settings] = &settings[..] else {
+        if self.cache.over_provisions().len() > 1 {
             return Err(Misuse("--over-provision: found a list, expected one share for pareto".to_owned()).into());
-        };
+        }
         let trace = self.input.open(&self.trace)?;
-        let sizes = Sizes::all(&self.sizes, SIZES)?;
+        let given = Sizes::given(&self.sizes);
+        let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
         let online: Vec<Algorithm> = if self.policies.is_empty() {
             pareto::online().collect()
         } else {
             self.policies.iter().flatten().cloned().collect()
         };
-        let mut jobs = Vec::new();
+        let mut cases = Vec::new();
         for size in &sizes {
             let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
             let size = size.to_string();
-            let job = |algorithm| Job { trace: 0, algorithm, admission: None, size: size.clone(), capacity_blocks };
-            jobs.extend(online.iter().cloned().chain(pareto::offline()).map(job));
+            let case = |algorithm| Case { trace: 0, algorithm, admission: None, size: size.clone(), capacity_blocks };
+            cases.extend(online.iter().cloned().chain(pareto::offline()).map(case));
         }
-        let bar = Bar::accesses(format!("{} runs", jobs.len()), jobs.len() as u64 * trace.len() as u64);
+        let bar = Bar::accesses(format!("{} runs", cases.len()), cases.len() as u64 * trace.len() as u64);
         let counting = Counting { warmup: self.warmup, epoch: None };
-        let experiment = Experiment { layout: Layout::Flash(settings.clone()), devices: None, counting };
-        let runs = experiment::run(std::slice::from_ref(&trace), jobs, &experiment, &bar)?;
+        let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
+        let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, &bar)?;
         drop(bar);
         let points = pareto::points(trace.name(), runs.iter());
         if let Some(svg) = &self.svg {

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flashwise_core::quantity::Share;
-use flashwise_trace::Trace;
+use flashwise_sim::job::{Job, SampleBy, sample_share};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::sampling::Sampling;
 
 use crate::failure::Misuse;
 use crate::help;
-use crate::input::InputOptions;
 
 /// Where `--accuracy` begins: a thousandth of the blocks.
 const RATE_FIRST: f64 = 0.001;
@@ -26,21 +25,19 @@ pub struct SampleOptions {
     ///
     /// Caches are as much smaller; all figures are those of the whole trace, of which the sample is an estimate. Before an admission rule blocks
     /// are in the sample or not by groups of 64 KiB, so that requests stay whole. A trace that is not normalised is read once and not copied.
-    #[arg(long, value_name = "SHARE", value_parser = parse_rate)]
-    sample: Option<f64>,
+    #[arg(long, value_name = "SHARE", value_parser = sample_share)]
+    sample: Option<Share>,
     /// Simulate the smallest sample that tells hit ratios within this, such as 0.005, in 95 of 100 cases
     ///
     /// It begins with a thousandth of the blocks and reads the trace again for each larger sample.
     #[arg(long, value_name = "SHARE", value_parser = parse_accuracy, conflicts_with = "sample")]
     accuracy: Option<f64>,
-    /// Which blocks are in the sample: another number, others
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = help::INPUT)]
-    sample_seed: u64,
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    let share = text.parse::<Share>().map(Share::of_one).ok().filter(|&share| share > 0.0);
-    share.ok_or_else(|| format!("found '{text}', expected a share above 0% and up to 100%, such as 1% or 0.01"))
+    /// What is in the sample or not: blocks, or groups of 64 KiB [default: groups before an admission rule, else blocks]
+    #[arg(long, value_name = "WHAT", value_parser = str::parse::<SampleBy>, help_heading = help::INPUT)]
+    sample_by: Option<SampleBy>,
+    /// Which blocks are in the sample: another number, others [default: 0]
+    #[arg(long, value_name = "N", help_heading = help::INPUT)]
+    sample_seed: Option<u64>,
 }
 
 fn parse_accuracy(text: &str) -> Result<f64, String> {
@@ -49,22 +46,35 @@ fn parse_accuracy(text: &str) -> Result<f64, String> {
 }
 
 impl SampleOptions {
-    /// Whether a sample is simulated, of one size or several.
-    pub fn is_given(&self) -> bool {
-        self.sample.is_some() || self.accuracy.is_some()
+    /// The share that was asked for.
+    pub fn share(&self) -> Option<Share> {
+        self.sample
     }
 
-    /// Refuses what a sample cannot tell: of policies `alone` it tells all, of caches that are `asked_requests` nothing.
+    /// The option that asks for a sample that is accurate, if it is given.
+    pub fn accuracy_given(&self) -> Option<&'static str> {
+        self.accuracy.map(|_| "--accuracy")
+    }
+
+    /// Says in `job` that it runs over a sample of such a `share`, if one is given.
+    pub fn put(&self, job: &mut Job, share: Option<Share>) {
+        let (sample_by, sample_seed) = (self.sample_by, self.sample_seed);
+        *job = Job { sample: share, sample_by, sample_seed, ..std::mem::take(job) };
+    }
+
+    /// The sample of such a `share` of policies alone, if one is given.
+    pub fn sampling(&self, share: Option<Share>) -> Option<Sampling> {
+        let sampling = Sampling::new(share?.of_one(), self.sample_seed.unwrap_or(0))?;
+        Some(if self.sample_by == Some(SampleBy::Groups) { sampling.by_groups() } else { sampling })
+    }
+
+    /// Refuses an accuracy of what a sample says no accuracy of before it ran.
     ///
     /// # Errors
     /// What was found, and what was expected.
-    pub fn check(&self, alone: bool, asked_requests: bool) -> Result<(), Misuse> {
-        if self.is_given() && asked_requests {
-            let what = "a sample has parts of requests: found --layout log, wlfc, wlfc_c or b-like beside --sample or --accuracy, \
-                        expected another layout";
-            return Err(Misuse(what.to_owned()));
-        }
-        if self.accuracy.is_some() && !alone {
+    pub fn check(&self, jobs: &[Job]) -> Result<(), Misuse> {
+        let is_alone = |job: &Job| job.meaning().is_ok_and(|meaning| meaning.is_policy_alone());
+        if self.accuracy.is_some() && !jobs.iter().all(is_alone) {
             let what =
                 "--accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected --sample";
             return Err(Misuse(what.to_owned()));
@@ -72,69 +82,33 @@ impl SampleOptions {
         Ok(())
     }
 
-    /// Opens the traces, each or joined to one, or the sample of them that was asked for, with whole requests if they are `judged`.
-    pub fn open(
-        &self,
-        input: &InputOptions,
-        traces: &[PathBuf],
-        join: bool,
-        judged: bool,
-    ) -> Result<Vec<Trace>, TraceError> {
-        match self.sample {
-            Some(rate) => self.sampled(input, traces, join, rate, judged),
-            None if join => Ok(vec![input.open_joined(traces)?]),
-            None => traces.iter().map(|path| input.open(path)).collect(),
-        }
-    }
-
-    fn sampled(
-        &self,
-        input: &InputOptions,
-        traces: &[PathBuf],
-        join: bool,
-        rate: f64,
-        judged: bool,
-    ) -> Result<Vec<Trace>, TraceError> {
-        let sampling = Sampling::new(rate, self.sample_seed).expect("the share was checked");
-        let sampling = if judged { sampling.by_groups() } else { sampling };
-        match join {
-            true => Ok(vec![input.open_joined_sampled(traces, sampling)?]),
-            false => traces.iter().map(|path| input.open_sampled(path, sampling)).collect(),
-        }
-    }
-
-    /// Opens the traces and works on them; if an accuracy was asked for, again with larger samples until `margin` says that the work was accurate
-    /// enough. A margin of none is that of a sample which is too small to say.
+    /// Works on the sample that was asked for, or on all of `traces`; if an accuracy was asked for, again on larger samples until `margin` says that
+    /// the work was accurate enough. A margin of none is that of a sample which is too small to say.
     pub fn accurate<T>(
         &self,
-        input: &InputOptions,
         traces: &[PathBuf],
-        join: bool,
-        work: impl Fn(&[Trace]) -> anyhow::Result<T>,
+        work: impl Fn(Option<Share>) -> anyhow::Result<T>,
         margin: impl Fn(&T) -> Option<f64>,
-    ) -> anyhow::Result<(Vec<Trace>, T)> {
-        let Some(accuracy) = self.accuracy else {
-            let traces = self.open(input, traces, join, false)?;
-            let done = work(&traces)?;
-            return Ok((traces, done));
-        };
+    ) -> anyhow::Result<T> {
+        let Some(accuracy) = self.accuracy else { return work(self.sample) };
         if traces.iter().any(|path| path == Path::new("-")) {
             let what = "--accuracy reads a trace more than once, and standard input can be read once: expected a file, or --sample";
             return Err(Misuse(what.to_owned()).into());
         }
+        let is_empty =
+            |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));
         let mut rate = RATE_FIRST;
         loop {
-            let found = match self.sampled(input, traces, join, rate, false) {
-                Ok(traces) => {
-                    let done = work(&traces)?;
+            let found = match work(Share::new(rate)) {
+                Ok(done) => {
                     let margin = margin(&done);
                     if rate >= 1.0 || margin.is_some_and(|margin| margin <= accuracy) {
-                        return Ok((traces, done));
+                        return Ok(done);
                     }
                     margin
                 }
-                Err(TraceError::EmptySample { .. }) => None,
-                Err(error) => return Err(error.into()),
+                Err(error) if is_empty(&error) => None,
+                Err(error) => return Err(error),
             };
             // Errors fall with the root of the size.
             let wanted = found.map_or(GROWTH.0, |margin| 1.1 * (margin / accuracy).powi(2));

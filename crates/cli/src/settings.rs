@@ -2,9 +2,9 @@
 
 use clap::error::Result;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
-use flashwise_core::filter::Rule;
+use flashwise_core::cache::settings::{SETTINGS, Setting, Settings, Value};
 use flashwise_core::options::Parameter;
+use flashwise_sim::job::{Key, read_setting};
 
 /// The flag of a setting.
 fn flag(setting: &Setting) -> Arg {
@@ -53,9 +53,6 @@ impl FromArgMatches for ServeSettings {
     }
 }
 
-/// Settings whose flags `flashwise simulate` has itself: they mean more there, or are given many times.
-const OWN: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
-
 /// What is otherwise in a simulation: a setting, and what is said of it besides its meaning.
 const NOTES: [(&str, &str); 4] = [
     ("dirty-low", "; by default, it is --dirty-high where that is less"),
@@ -64,30 +61,15 @@ const NOTES: [(&str, &str); 4] = [
     ("allow-clients", "; of a trace, pid and program are known"),
 ];
 
-/// The flags of `flashwise simulate` that are given, but for those in [`OWN`].
+/// The flags of `flashwise simulate` that are given, but for those that it has itself since they mean more there.
 #[derive(Clone, Debug, Default)]
 pub struct SimulateSettings(pub Settings);
 
-fn simulated() -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(|setting| !OWN.contains(&setting.name()))
-}
-
-/// Reads a value; of rules, those about processes: a trace says nothing else of who asked.
-fn read(setting: &'static Setting, text: &str) -> std::result::Result<Value, String> {
-    let value = setting.read(&Given::Text(text)).map_err(|error| error.problem)?;
-    if let Value::Rules(rules) = &value
-        && let Some(rule) = rules.iter().find(|rule| !matches!(rule, Rule::Pid(_) | Rule::Program(_)))
-    {
-        return Err(format!("found '{rule}', expected pid:N or program:NAME: traces know no more of who asked"));
-    }
-    Ok(value)
-}
-
 impl Args for SimulateSettings {
     fn augment_args(command: Command) -> Command {
-        command.args(simulated().map(|setting| {
+        command.args(Key::settings().map(|setting| {
             let note = NOTES.iter().find(|(name, _)| *name == setting.name()).map_or("", |(_, note)| note);
-            flag(setting).help(help(setting, note)).value_parser(move |text: &str| read(setting, text))
+            flag(setting).help(help(setting, note)).value_parser(move |text: &str| read_setting(setting, text))
         }))
     }
 
@@ -99,7 +81,7 @@ impl Args for SimulateSettings {
 impl FromArgMatches for SimulateSettings {
     fn from_arg_matches(matches: &ArgMatches) -> Result<SimulateSettings> {
         let mut settings = Settings::default();
-        for setting in simulated() {
+        for setting in Key::settings() {
             if let Some(value) = matches.get_one::<Value>(setting.name()) {
                 settings.set(setting, value.clone());
             }

@@ -1,26 +1,20 @@
 //! `flashwise simulate`: what each policy would do on each trace at each cache size.
 
-use std::fmt;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::options::{OptionError, nearest};
-use flashwise_core::policy::{POLICIES, Spec, larc};
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::Share;
 use flashwise_report::{Report, Section};
-use flashwise_sim::array::TraceRule;
-use flashwise_sim::cache_settings::{CacheError, Ram};
 use flashwise_sim::checks::{self, Checks};
-use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::experiment::{self, Experiment, ExperimentError, Layout, Log, reference, with_references};
-use flashwise_sim::results::{self, ResultRow, WearLimits};
-use flashwise_sim::sampled;
+use flashwise_sim::experiment::{Cache, check};
+use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared};
+use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::sampling::SampleFigures;
-use flashwise_sim::simulate::{Counting, Job, Run, Warmup, simulate};
+use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
-use flashwise_sim::wlfc::{BucketError, BucketJob, System, simulate_buckets};
 use flashwise_trace::Trace;
 use flashwise_trace::output::{check_writable, write_whole};
 use flashwise_trace::progress::Silent;
@@ -30,9 +24,8 @@ use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
-use crate::cache::{CacheOptions, Model};
+use crate::cache::CacheOptions;
 use crate::failure::Misuse;
-use crate::given::given;
 use crate::help::{self, Topic};
 use crate::input::InputOptions;
 use crate::list::List;
@@ -45,7 +38,7 @@ use crate::table;
 #[command(disable_help_flag = true)]
 pub struct Simulate {
     /// Traces of any format, or normalised ones; - is standard input
-    #[arg(required_unless_present = "help", value_name = "TRACE")]
+    #[arg(required_unless_present_any = ["help", "print_jobs"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Policies or algorithms, of `flashwise policies`: lru,larc; can be given many times [default: all policies]
     ///
@@ -58,9 +51,9 @@ pub struct Simulate {
     /// (1%..10%:1%, 64MiB..1GiB:x2) too.
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
-    /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10%
-    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
-    warmup: Warmup,
+    /// Accesses at the start of each trace that are run but not counted: a number, or a share such as 10% [default: 0]
+    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup)]
+    warmup: Option<Warmup>,
     /// Report figures for every N accesses as well (not in the table or CSV)
     ///
     /// Hit ratio, replacement rate and flash writes; behind a rule or devices also latency, wear and what the rule decided.
@@ -82,6 +75,15 @@ pub struct Simulate {
     /// It compares with the best possible (MIN), or behind a rule or devices with policies alone, which are simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Run the jobs that a file lists in JSON, instead of those that options name; - is standard input
+    ///
+    /// A job is an object of the options and what they say, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. The rows are those
+    /// that the options would give.
+    #[arg(long, value_name = "FILE")]
+    job: Option<PathBuf>,
+    /// Print the jobs that the options name, one a line in JSON, and run none
+    #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
+    print_jobs: bool,
     /// Use so many threads [default: one per core]; the results do not depend on it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -104,12 +106,9 @@ pub struct Simulate {
 pub struct Sizes(Vec<Size>);
 
 impl Sizes {
-    /// The sizes of all that were given, or those of `default`.
-    pub fn all(given: &[Sizes], default: &str) -> Result<Vec<Size>, SizeError> {
-        if given.is_empty() {
-            return Size::parse_list(default);
-        }
-        Ok(given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect())
+    /// The sizes of all that were given.
+    pub fn given(given: &[Sizes]) -> Vec<Size> {
+        given.iter().flat_map(|sizes| sizes.0.iter().cloned()).collect()
     }
 }
 
@@ -122,51 +121,6 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, SizeError> {
 pub fn parse_warmup(text: &str) -> Result<Warmup, String> {
     text.parse()
 }
-
-/// A policy, or an algorithm that only makes sense where wear is simulated.
-#[derive(Clone, Debug)]
-enum Choice {
-    Policy(Spec),
-    Algorithm(Algorithm),
-}
-
-impl FromStr for Choice {
-    type Err = OptionError;
-
-    fn from_str(text: &str) -> Result<Choice, OptionError> {
-        match Spec::parse(text) {
-            Err(OptionError::UnknownName { .. }) => {}
-            parsed => return parsed.map(Choice::Policy),
-        }
-        match Algorithm::parse(text) {
-            Err(OptionError::UnknownName { name, mut expected, .. }) => {
-                expected.extend(
-                    POLICIES.iter().map(|info| info.name).filter(|name| !expected.contains(name)).collect::<Vec<_>>(),
-                );
-                Err(OptionError::UnknownName { what: "policy", near: nearest(&name, &expected), name, expected })
-            }
-            parsed => parsed.map(Choice::Algorithm),
-        }
-    }
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Choice::Policy(policy) => policy.fmt(f),
-            Choice::Algorithm(algorithm) => algorithm.fmt(f),
-        }
-    }
-}
-
-/// Where wear is simulated and no algorithm is named: those of Figure 5 of the paper.
-const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
-/// The bound that the report compares with.
-const BEST: &str = "min";
-/// What the report compares LARC with where that fills an empty cache with whatever is missed.
-const LARC_ALGORITHM_1: &str = "larc:fill=ghost";
-/// Sizes where none are given.
-const SIZES: &str = "1%,2%,5%,10%,20%,50%";
 
 impl Simulate {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -193,206 +147,99 @@ impl Simulate {
         for path in self.html.iter().chain(&self.parquet) {
             check_writable(path, &self.traces)?;
         }
-        let algorithm = self.policies.iter().flatten().find(|choice| matches!(choice, Choice::Algorithm(_)));
-        let model = self.cache.model(algorithm.map(|algorithm| format!("policy '{algorithm}'")).as_deref())?;
-        let alone = matches!(model, Model::Policy(Ram::Bytes(0))) && !self.array.is_given();
-        self.sample.check(alone, matches!(model, Model::Log(..) | Model::Buckets(_)))?;
-        match model {
-            _ if alone => self.run_policies(),
-            Model::Policy(ram) => {
-                let layouts = [Layout::None { ram }];
-                let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
-                self.run_experiments(&self.open()?, &layouts, &limits)
-            }
-            Model::Log(settings, ssd, limits) => {
-                let (traces, requests) = self.open_with_requests()?;
-                self.run_experiments(&traces, &[Layout::Log(Log { settings, requests: requests.into(), ssd })], &limits)
-            }
-            Model::Buckets(system) => self.run_buckets(system),
-            Model::Endurance(settings, limits) => {
-                let layouts: Vec<_> = settings.into_iter().map(Layout::Flash).collect();
-                self.run_experiments(&self.open()?, &layouts, &limits)
-            }
+        if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
+            let what = format!(
+                "{option} finds a sample by running larger ones, and a job has one: found it beside --job or --print-jobs, expected --sample"
+            );
+            return Err(Misuse(what).into());
         }
+        if self.print_jobs {
+            return print_jobs(&self.jobs(self.sample.share())?);
+        }
+        let work = |share| self.work(self.jobs(share)?);
+        let done = self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))?;
+        self.write_report(&done)?;
+        let rows: Vec<ResultRow> = done.asked().cloned().collect();
+        self.write_parquet(&rows)?;
+        self.print(&rows, table_of(&done.jobs)?)
     }
 
-    fn open(&self) -> anyhow::Result<Vec<Trace>> {
-        let judged = self.array.rules().iter().any(Option::is_some);
-        Ok(self.sample.open(&self.input, &self.traces, self.join, judged)?)
+    /// Runs jobs, and what a report compares them with.
+    fn work(&self, jobs: Vec<Job>) -> anyhow::Result<Done> {
+        self.sample.check(&jobs)?;
+        if self.html.is_some() {
+            refuse_reports_of_buckets(&jobs)?;
+        }
+        let comparison = if self.html.is_some() { compared(&jobs).map_err(misuse)? } else { Comparison::default() };
+        let (before, asked) = (comparison.before.len(), jobs.len());
+        let jobs = [comparison.before, jobs, comparison.after].concat();
+        // What is read of the traces is the same of all that options name, and may differ between jobs of a file.
+        let mut rows: Vec<Vec<ResultRow>> = vec![Vec::new(); if self.join { 1 } else { self.traces.len() }];
+        let mut traces = Vec::new();
+        for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
+            let (opened, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
+            let runs = Runs::new(&opened, requests.into(), jobs).map_err(misuse)?;
+            let bar = Bar::accesses(format!("{} runs", runs.count()), runs.accesses());
+            for (rows, more) in rows.iter_mut().zip(runs.run(&bar).map_err(misuse)?) {
+                rows.extend(more);
+            }
+            traces = opened;
+        }
+        Ok(Done { jobs, before, asked, traces, rows })
     }
 
-    /// The traces, and their requests as they came.
-    fn open_with_requests(&self) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
-        let filter = self.cache.filter();
+    /// What is to be run: what a file lists, or what options name.
+    /// Of each trace they run over a sample of such a share, if one is given.
+    fn jobs(&self, sample: Option<Share>) -> anyhow::Result<Vec<Job>> {
+        let mut base = Job { warmup: self.warmup, epoch: self.epoch, ..Job::default() };
+        self.cache.put(&mut base)?;
+        self.array.put(&mut base);
+        self.sample.put(&mut base, sample);
+        let many = Many {
+            base,
+            policies: self.policies.iter().flatten().cloned().collect(),
+            sizes: Sizes::given(&self.sizes),
+            admissions: self.array.rules(),
+            over_provisions: self.cache.over_provisions().to_vec(),
+        };
+        let Some(path) = &self.job else { return many.jobs().map_err(misuse) };
+        if let Some(option) = many.said() {
+            return Err(Misuse(format!("--job says all that is to be run, found {option} beside it")).into());
+        }
+        if path == Path::new("-") && self.traces.contains(path) {
+            return Err(Misuse("standard input, -, is given as a trace and as --job".to_owned()).into());
+        }
+        read_jobs(path)
+    }
+
+    /// The traces, and their requests as they came where those are read.
+    fn open(&self, reads: &Reads) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
+        let Reads { requests, filter, sampling } = reads;
+        if !requests {
+            return Ok((self.input.open_all(&self.traces, self.join, *sampling)?, Vec::new()));
+        }
         if self.join {
-            let (trace, requests) = self.input.open_joined_with_requests(&self.traces, &filter)?;
+            let (trace, requests) = self.input.open_joined_with_requests(&self.traces, filter)?;
             return Ok((vec![trace], vec![requests]));
         }
-        let open = |path: &PathBuf| self.input.open_with_requests(path, &filter);
+        let open = |path: &PathBuf| self.input.open_with_requests(path, filter);
         let opened: Vec<_> = self.traces.iter().map(open).collect::<Result<_, _>>()?;
         Ok(opened.into_iter().unzip())
     }
 
-    /// A cache that evicts whole buckets.
-    fn run_buckets(&self, system: System) -> anyhow::Result<()> {
-        let own = [
-            ("--policy", !self.policies.is_empty()),
-            ("--epoch", self.epoch.is_some()),
-            ("--html", self.html.is_some()),
-        ];
-        let settings = self.cache.buckets(system, self.array.storage_device(), given(own).chain(self.array.given()))?;
-        let (traces, requests) = self.open_with_requests()?;
-        let job = |trace: usize, _: &(), size, capacity_blocks| {
-            let flash_bytes = capacity_blocks as u64 * traces[trace].block_size_bytes();
-            BucketJob { trace, system, size, flash_bytes }
+    /// Writes the report of what was run, if one is asked for. What is recommended of policies alone is run again.
+    fn write_report(&self, done: &Done) -> anyhow::Result<()> {
+        let (Some(html), Some(first)) = (&self.html, done.jobs.first()) else { return Ok(()) };
+        let meaning = first.meaning().map_err(misuse)?;
+        let (traces, counting) = (&done.traces, meaning.counting);
+        let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
+        let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| {
+            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
+            let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
+            anyhow::Ok(Section { info, reuse, rows: rows.clone(), checks })
         };
-        let jobs = self.runs(&traces, &[()], job)?;
-        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
-        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        let requests: Vec<_> = requests.into_iter().zip(&traces).map(|(file, trace)| (file, trace.len())).collect();
-        let results =
-            simulate_buckets(&requests, jobs, &settings, self.counting(), &bar).map_err(|error| match error {
-                BucketError::Trace(error) => anyhow::Error::new(error),
-                error => Misuse(error.to_string()).into(),
-            })?;
-        drop(bar);
-        let rows: Vec<_> =
-            results.iter().map(|result| ResultRow::of_buckets(&traces[result.job.trace], result)).collect();
-        self.write_parquet(&rows)?;
-        self.print(&rows, table::bucket_results)
-    }
-
-    fn run_policies(&self) -> anyhow::Result<()> {
-        let asked = self.policies()?;
-        let mut policies = asked.clone();
-        if self.html.is_some() {
-            let also = |name: &str| (!asked.iter().any(|policy| policy.to_string() == name)).then(|| Spec::parse(name));
-            let larc = if asked.iter().any(larc::fills_freely) { also(LARC_ALGORITHM_1) } else { None };
-            for policy in larc.into_iter().chain(also(BEST)) {
-                policies.push(policy?);
-            }
-        }
-        let work = |traces: &[Trace]| self.simulate(traces, self.jobs(traces, &policies)?);
-        let (traces, runs) = self.sample.accurate(&self.input, &self.traces, self.join, work, |runs| margin(runs))?;
-        let row = |run: &Run| ResultRow::new(&traces[run.job.trace], run);
-        if self.html.is_some() {
-            let of_trace = |number| runs.iter().filter(|run| run.job.trace == number).map(row).collect();
-            self.write_report(&traces, &of_trace, true)?;
-        }
-        let is_asked = |run: &&Run| asked.iter().any(|policy| policy.to_string() == run.job.policy.to_string());
-        let rows: Vec<_> = runs.iter().filter(is_asked).map(row).collect();
-        self.write_parquet(&rows)?;
-        self.print(&rows, table::results)
-    }
-
-    /// Policies and algorithms behind admission rules, once in each of the layouts, with what the report and the figures of wear compare
-    /// with.
-    fn run_experiments(&self, traces: &[Trace], layouts: &[Layout], limits: &WearLimits) -> anyhow::Result<()> {
-        let devices = match layouts {
-            [Layout::Log(_), ..] => self.array.devices_of_log(),
-            _ => self.array.devices(),
-        };
-        let of_layout = |layout: &Layout| Experiment {
-            layout: layout.clone(),
-            devices: devices.clone(),
-            counting: self.counting(),
-        };
-        let rules = self.array.rules();
-        let on_flash = matches!(layouts, [Layout::Flash(_), ..]);
-        let in_log = matches!(layouts, [Layout::Log(_), ..]);
-        let algorithms = self.algorithms(&layouts[0])?;
-        let mut jobs = self.jobs_behind(traces, &algorithms, &rules)?;
-        let first = of_layout(&layouts[0]);
-        if self.policies.is_empty() {
-            jobs.retain(|job| first.check(job).is_ok());
-        }
-        jobs.iter().try_for_each(|job| first.check(job)).map_err(misuse)?;
-        let asked = jobs.len();
-        let compared = if self.html.is_some() { self.compared(traces, &algorithms, &rules)? } else { Vec::new() };
-        let compared_len = compared.len();
-        jobs.extend(compared);
-        if on_flash {
-            jobs = with_references(jobs);
-        }
-        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum::<u64>() * layouts.len() as u64;
-        let bar = Bar::accesses(format!("{} runs", jobs.len() * layouts.len()), total);
-        // A row for each layout, one after the other.
-        let mut rows: Vec<Vec<(usize, ResultRow)>> = vec![Vec::new(); asked + compared_len];
-        for layout in layouts {
-            let (runs, samples) = self.experiment(traces, &jobs, &of_layout(layout), &bar).map_err(misuse)?;
-            for ((rows, run), sample) in rows.iter_mut().zip(&runs).zip(samples) {
-                let trace = run.job.trace;
-                let row = ResultRow::of_run(&traces[trace], run, reference(&runs, run), limits);
-                rows.push((trace, ResultRow { sample, ..row }));
-            }
-        }
-        drop(bar);
-        if self.html.is_some() {
-            // First what the others are compared with, last what auto chooses among.
-            let (asked, compared) = rows.split_at(asked);
-            let is_asked = |rows: &&Vec<(usize, ResultRow)>| {
-                algorithms.iter().any(|algorithm| algorithm.to_string() == rows[0].1.policy)
-            };
-            let (alone, candidates): (Vec<_>, Vec<_>) = compared.iter().partition(is_asked);
-            let of_trace = |number| {
-                let all = alone.iter().copied().chain(asked).chain(candidates.iter().copied()).flatten();
-                all.filter(|(trace, _)| *trace == number).map(|(_, row)| row.clone()).collect()
-            };
-            self.write_report(traces, &of_trace, false)?;
-        }
-        let rows: Vec<_> = rows.into_iter().take(asked).flatten().map(|(_, row)| row).collect();
-        self.write_parquet(&rows)?;
-        let table = match devices {
-            _ if on_flash => table::endurance_results,
-            _ if in_log => table::cache_results,
-            Some(_) => table::array_results,
-            None => table::results,
-        };
-        self.print(&rows, table)
-    }
-
-    /// Runs jobs over the traces, or over their samples, and how good these are.
-    fn experiment(
-        &self,
-        traces: &[Trace],
-        jobs: &[experiment::Job],
-        experiment: &Experiment,
-        bar: &Bar,
-    ) -> Result<(Vec<experiment::Run>, Vec<Option<SampleFigures>>), ExperimentError> {
-        if self.sample.is_given() {
-            let runs = sampled::run(traces, jobs, experiment, bar)?;
-            return Ok(runs.into_iter().map(|sampled| (sampled.run, Some(sampled.figures))).unzip());
-        }
-        Ok((experiment::run(traces, jobs.to_vec(), experiment, bar)?, vec![None; jobs.len()]))
-    }
-
-    /// What a report compares with besides what was asked for: each policy alone, and each that `auto` chooses among.
-    fn compared(
-        &self,
-        traces: &[Trace],
-        algorithms: &[Algorithm],
-        rules: &[Option<TraceRule>],
-    ) -> anyhow::Result<Vec<experiment::Job>> {
-        let mut alone: Vec<Algorithm> =
-            if rules.iter().any(Option::is_none) { Vec::new() } else { algorithms.to_vec() };
-        for candidate in rules.iter().flatten().flat_map(|rule| rule.spec().candidates()) {
-            let known = |algorithm: &&Algorithm| algorithm.to_string() == candidate.to_string();
-            if !algorithms.iter().chain(&alone).any(|algorithm| known(&algorithm)) {
-                alone.push(Algorithm::parse(&candidate.to_string())?);
-            }
-        }
-        self.jobs_behind(traces, &alone, &[None])
-    }
-
-    /// Writes the report of the rows of each trace, by its number. What is recommended of policies alone is run again.
-    fn write_report(
-        &self,
-        traces: &[Trace],
-        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
-        with_checks: bool,
-    ) -> anyhow::Result<()> {
-        let Some(html) = &self.html else { return Ok(()) };
-        let report = self.report(traces, rows, with_checks)?;
+        let sections = traces.par_iter().zip(&done.rows).map(section).collect::<Result<_, _>>()?;
+        let report = flashwise_report::render(&Report { command: command()?, counting, sections })?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
@@ -407,139 +254,6 @@ impl Simulate {
     #[cfg(not(feature = "parquet"))]
     fn write_parquet(&self, _: &[ResultRow]) -> anyhow::Result<()> {
         Ok(())
-    }
-
-    /// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
-    fn checks(&self, trace: &Trace, rows: &[ResultRow]) -> anyhow::Result<Option<Checks>> {
-        let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
-        let policy = Spec::parse(&row.policy)?;
-        if policy.info().offline {
-            return Ok(None);
-        }
-        checks::run(trace, &policy, row, self.warmup, &Silent).map(Some).map_err(misuse)
-    }
-
-    fn report(
-        &self,
-        traces: &[Trace],
-        rows: &(dyn Fn(usize) -> Vec<ResultRow> + Sync),
-        with_checks: bool,
-    ) -> anyhow::Result<String> {
-        let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
-        let section = |(number, trace): (usize, &Trace)| {
-            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
-            let rows = rows(number);
-            let checks = if with_checks { self.checks(trace, &rows)? } else { None };
-            anyhow::Ok(Section { info, reuse, rows, checks })
-        };
-        let sections = traces.par_iter().enumerate().map(section).collect::<Result<_, _>>()?;
-        let command = command()?;
-        Ok(flashwise_report::render(&Report { command, counting: self.counting(), sections })?)
-    }
-
-    fn policies(&self) -> anyhow::Result<Vec<Spec>> {
-        if self.policies.is_empty() {
-            return POLICIES.iter().map(|info| Ok(Spec::parse(info.name)?)).collect();
-        }
-        let policies = self.policies.iter().flatten().filter_map(|choice| match choice {
-            Choice::Policy(policy) => Some(policy.clone()),
-            Choice::Algorithm(_) => None,
-        });
-        Ok(policies.collect())
-    }
-
-    fn jobs(&self, traces: &[Trace], policies: &[Spec]) -> anyhow::Result<Vec<Job>> {
-        let job =
-            |trace, policy: &Spec, size, capacity_blocks| Job { trace, policy: policy.clone(), size, capacity_blocks };
-        self.runs(traces, policies, job)
-    }
-
-    /// The policies and algorithms that were named, or those that are run where none is.
-    fn algorithms(&self, layout: &Layout) -> anyhow::Result<Vec<Algorithm>> {
-        let on_flash = matches!(layout, Layout::Flash(_));
-        if self.policies.is_empty() && on_flash {
-            return ALGORITHMS.iter().map(|name| Ok(Algorithm::parse(name)?)).collect();
-        }
-        if self.policies.is_empty() {
-            let online = POLICIES.iter().filter(|info| !info.offline);
-            return online.map(|info| Ok(Algorithm::parse(info.name)?)).collect();
-        }
-        let algorithm = |choice: &Choice| match choice {
-            Choice::Policy(policy) if policy.info().offline && on_flash => Err(anyhow::Error::new(Misuse(format!(
-                "policy '{policy}' knows the future of hits alone, expected m where flash is simulated: it is the best there"
-            )))),
-            Choice::Policy(policy) if policy.info().offline && matches!(layout, Layout::Log(_)) => {
-                Err(anyhow::Error::new(Misuse(CacheError::Offline { policy: policy.to_string() }.to_string())))
-            }
-            Choice::Policy(policy) if policy.info().offline => Err(anyhow::Error::new(Misuse(format!(
-                "policy '{policy}' knows the future, expected one that can run behind --admission and --ram, and before devices"
-            )))),
-            Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
-            Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
-        };
-        self.policies.iter().flatten().map(algorithm).collect()
-    }
-
-    /// A job for each trace, algorithm, size and rule.
-    fn jobs_behind(
-        &self,
-        traces: &[Trace],
-        algorithms: &[Algorithm],
-        rules: &[Option<TraceRule>],
-    ) -> anyhow::Result<Vec<experiment::Job>> {
-        let job = |trace, algorithm: &Algorithm, size, capacity_blocks| experiment::Job {
-            trace,
-            algorithm: algorithm.clone(),
-            admission: None,
-            size,
-            capacity_blocks,
-        };
-        let jobs = self.runs(traces, algorithms, job)?.into_iter().flat_map(|job| {
-            let of_rule = move |rule: &Option<TraceRule>| {
-                let admission = rule.as_ref().map(|rule| rule.of(&traces[job.trace]));
-                experiment::Job { admission, ..job.clone() }
-            };
-            rules.iter().map(of_rule)
-        });
-        Ok(jobs.collect())
-    }
-
-    /// A job for each trace, policy and size.
-    fn runs<P, J>(
-        &self,
-        traces: &[Trace],
-        policies: &[P],
-        job: impl Fn(usize, &P, String, usize) -> J,
-    ) -> anyhow::Result<Vec<J>> {
-        let sizes = Sizes::all(&self.sizes, SIZES)?;
-        let mut jobs = Vec::new();
-        for (number, trace) in traces.iter().enumerate() {
-            let (name, len) = (trace.name(), trace.whole_len());
-            let warmup = self.warmup.accesses(len as usize);
-            if warmup >= len {
-                let what =
-                    format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
-                return Err(Misuse(what).into());
-            }
-            for policy in policies {
-                for size in &sizes {
-                    let unique_blocks = trace.whole_unique_blocks() as usize;
-                    let capacity_blocks = size.capacity_blocks(unique_blocks, trace.block_size_bytes())?;
-                    jobs.push(job(number, policy, size.to_string(), capacity_blocks));
-                }
-            }
-        }
-        Ok(jobs)
-    }
-
-    fn simulate(&self, traces: &[Trace], jobs: Vec<Job>) -> anyhow::Result<Vec<Run>> {
-        let total = jobs.iter().map(|job| traces[job.trace].len() as u64).sum();
-        let bar = Bar::accesses(format!("{} runs", jobs.len()), total);
-        Ok(simulate(traces, jobs, self.counting(), &bar)?)
-    }
-
-    fn counting(&self) -> Counting {
-        Counting { warmup: self.warmup, epoch: self.epoch }
     }
 
     fn print(&self, rows: &[ResultRow], table: fn(&[ResultRow]) -> String) -> anyhow::Result<()> {
@@ -559,6 +273,36 @@ impl Simulate {
     }
 }
 
+/// Jobs that were run.
+struct Done {
+    /// First those that others are compared with, then those that were asked for, then more for comparison.
+    jobs: Vec<Job>,
+    /// How many stand before those that were asked for, ...
+    before: usize,
+    /// ... and how many of these there are.
+    asked: usize,
+    traces: Vec<Trace>,
+    /// For each trace the rows of the jobs, in their order.
+    rows: Vec<Vec<ResultRow>>,
+}
+
+impl Done {
+    /// The rows that were asked for, trace by trace.
+    fn asked(&self) -> impl Iterator<Item = &ResultRow> {
+        self.rows.iter().flat_map(|rows| rows.iter().skip(self.before).take(self.asked))
+    }
+}
+
+/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
+fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> anyhow::Result<Option<Checks>> {
+    let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
+    let policy = Spec::parse(&row.policy)?;
+    if policy.info().offline {
+        return Ok(None);
+    }
+    checks::run(trace, &policy, row, warmup, &Silent).map(Some).map_err(|error| misuse(error.into()))
+}
+
 /// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
 fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
     if trace.sample().is_none() {
@@ -568,20 +312,76 @@ fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
 }
 
 /// How far hit ratios from samples are off at most; none if a sample is too small to say.
-pub fn margin(runs: &[Run]) -> Option<f64> {
-    let margin = |run: &Run| match &run.sample {
+pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) -> Option<f64> {
+    let margin = |sample: &Option<SampleFigures>| match sample {
         Some(sample) if sample.sample_caveat.is_some() => None,
         Some(sample) => Some(sample.hit_ratio_margin),
         None => Some(0.0),
     };
-    runs.iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
+    samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
+}
+
+/// The jobs that the file at `path` lists, one after the other.
+fn read_jobs(path: &Path) -> anyhow::Result<Vec<Job>> {
+    let mut text = String::new();
+    let (name, read) = match path == Path::new("-") {
+        true => ("standard input".to_owned(), std::io::stdin().read_to_string(&mut text)),
+        false => {
+            (path.display().to_string(), std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)))
+        }
+    };
+    read.with_context(|| name.clone())?;
+    let jobs: Result<Vec<Job>, _> = serde_json::Deserializer::from_str(&text).into_iter().collect();
+    match jobs {
+        Ok(jobs) if jobs.is_empty() => Err(Misuse(format!(
+            "{name}: found no job, expected one such as {{\"policy\": \"lru\", \"size\": \"10%\"}}"
+        ))
+        .into()),
+        Ok(jobs) => Ok(jobs),
+        Err(error) => Err(Misuse(format!("{name}: {error}")).into()),
+    }
+}
+
+fn print_jobs(jobs: &[Job]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for job in jobs {
+        writeln!(out, "{}", serde_json::to_string(job).map_err(std::io::Error::from)?)?;
+    }
+    Ok(())
+}
+
+fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
+    for job in jobs {
+        if let Place::Buckets(system, _) = job.meaning().map_err(misuse)?.place {
+            check(Cache::Buckets(system), ["--html"]).map_err(|error| Misuse(error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is shown of the rows of jobs: what all of them have.
+fn table_of(jobs: &[Job]) -> anyhow::Result<fn(&[ResultRow]) -> String> {
+    let meanings: Vec<_> = jobs.iter().map(Job::meaning).collect::<Result<_, _>>().map_err(misuse)?;
+    let all = |is: fn(&Place) -> bool| meanings.iter().all(|meaning| is(&meaning.place));
+    Ok(if all(|place| matches!(place, Place::Flash(_))) {
+        table::endurance_results
+    } else if all(|place| matches!(place, Place::Log(..))) {
+        table::cache_results
+    } else if all(|place| matches!(place, Place::Buckets(..))) {
+        table::bucket_results
+    } else if meanings.iter().all(|meaning| meaning.devices.is_some()) {
+        table::array_results
+    } else {
+        table::results
+    })
 }
 
 /// What does not go together is a misuse; what is missing or damaged is not.
-fn misuse(error: ExperimentError) -> anyhow::Error {
+pub fn misuse(error: JobError) -> anyhow::Error {
     match error {
-        ExperimentError::Endurance(error) => error.into(),
-        ExperimentError::Trace(error) => error.into(),
+        JobError::Endurance(error) => error.into(),
+        JobError::Trace(error) => error.into(),
+        JobError::Array(error) => error.into(),
         error => Misuse(error.to_string()).into(),
     }
 }

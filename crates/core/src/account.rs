@@ -199,6 +199,18 @@ impl<S> Account<S> {
         written_back
     }
 
+    /// Counts that `block` left, and no other came for it; whether it was dirty and is written back.
+    #[inline]
+    pub fn leave<K>(&mut self, block: K) -> bool
+    where
+        S: BlockSet<K>,
+    {
+        let was_dirty = self.dirty.remove(block);
+        self.dirty_blocks -= u64::from(was_dirty);
+        self.counts.written_back += u64::from(was_dirty);
+        was_dirty
+    }
+
     /// Forgets `block`, which was trimmed: it is not written back.
     pub fn remove<K>(&mut self, block: K)
     where

@@ -77,10 +77,10 @@ pub struct Point {
 pub fn points<'a>(trace: &str, runs: impl Iterator<Item = &'a Run>) -> Vec<Point> {
     let point = |(run, counts): (&Run, &Counts)| Point {
         trace: trace.to_owned(),
-        policy: run.job.algorithm.to_string(),
-        offline: run.job.algorithm.offline(),
-        size: run.job.size.clone(),
-        capacity_blocks: run.job.capacity_blocks as u64,
+        policy: run.case.algorithm.to_string(),
+        offline: run.case.algorithm.offline(),
+        size: run.case.size.clone(),
+        capacity_blocks: run.case.capacity_blocks as u64,
         rhr: counts.rhr(),
         erasures: counts.erasures(),
         epbpd: counts.epbpd(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use flashwise_report::hit_ratio_chart;
 use flashwise_sim::results::ResultRow;
-use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
@@ -17,16 +17,16 @@ fn the_picture_in_the_readme_is_up_to_date() {
     let path = project.join("traces/netsfs.csv.zst");
     let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
     let sizes = Size::parse_list("1%,2%,5%,10%,20%,50%").unwrap();
-    let job = |policy: &str, size: &Size| Job {
+    let case = |policy: &str, size: &Size| PolicyCase {
         trace: 0,
         policy: policy.parse().unwrap(),
         size: size.to_string(),
         capacity_blocks: size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap(),
     };
-    let jobs = POLICIES.iter().flat_map(|policy| sizes.iter().map(|size| job(policy, size))).collect();
+    let cases = POLICIES.iter().flat_map(|policy| sizes.iter().map(|size| case(policy, size))).collect();
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let traces = [trace];
-    let runs = simulate(&traces, jobs, counting, &Silent).unwrap();
+    let runs = simulate(&traces, cases, counting, &Silent).unwrap();
     let rows: Vec<_> = runs.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
     let drawn = hit_ratio_chart(&rows);
     let picture = project.join("docs/hit-ratio.svg");

@@ -8,7 +8,7 @@ use flashwise_trace::progress::Progress;
 use crate::array::{Arrivals, TraceRule};
 use crate::cache_settings::Ram;
 use crate::endurance::{Algorithm, days};
-use crate::experiment::{self, Devices, Experiment, ExperimentError, Job, Layout};
+use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Layout};
 use crate::results::{ResultRow, WearLimits};
 use crate::simulate::{Counting, Warmup};
 
@@ -43,22 +43,22 @@ pub fn run(
     let lru = Spec::parse("lru").expect("LRU is a policy");
     let rules = RULES.iter().flat_map(|rule| TraceRule::parse_list(rule).expect("a rule of this list is one"));
     let behind = rules.map(|rule| (policy, Some(rule.of(trace))));
-    let job = |(policy, admission): (&Spec, _)| Job {
+    let case = |(policy, admission): (&Spec, _)| Case {
         trace: 0,
         algorithm: Algorithm::parse(&policy.to_string()).expect("a policy is an algorithm"),
         admission,
         size: row.size.clone(),
         capacity_blocks: row.capacity_blocks as usize,
     };
-    let jobs = [(&lru, None), (policy, None)].into_iter().chain(behind).map(job).collect();
+    let cases = [(&lru, None), (policy, None)].into_iter().chain(behind).map(case).collect();
     let experiment = Experiment {
         layout: Layout::None { ram: Ram::Bytes(0) },
         devices: Some(Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals: Arrivals::None }),
         counting: Counting { warmup, epoch: Some((trace.len() as u64).div_ceil(PARTS).max(1)) },
     };
-    let runs = experiment::run(std::slice::from_ref(trace), jobs, &experiment, progress)?;
+    let runs = experiment::run(std::slice::from_ref(trace), cases, &experiment, progress)?;
     let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
     let mut rows = runs.iter().map(|run| ResultRow::of_run(trace, run, None, &limits));
-    let lru = rows.next().expect("a row for each job");
+    let lru = rows.next().expect("a row for each case");
     Ok(Checks { recommended: rows.collect(), lru, days: days(trace, warmup.accesses(trace.len())) })
 }

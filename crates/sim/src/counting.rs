@@ -35,7 +35,7 @@ impl Warmup {
 }
 
 /// How to count.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counting {
     /// Accesses not counted.
     pub warmup: Warmup,

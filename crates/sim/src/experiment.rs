@@ -1,6 +1,7 @@
 //! One run of the simulator for every cache: trace, read cache in RAM, admission rule, policy or algorithm, layout, device, waiting. Each stage
 //! is optional; what does not go together is refused with its reason.
 
+mod meaningless;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
 use rayon::prelude::*;
 
+pub use meaningless::{Cache, Meaningless, check};
 pub use reference::{reference, with_references};
 
 use crate::array::{Arrivals, Plans, Queues, setting, storage_bytes};
@@ -28,15 +30,15 @@ use crate::endurance::{
     self, Algorithm, Buffers, EnduranceError, Geometry, Method, OfflineRun, Placement, days, flash_of, ram_blocks,
     run_offline,
 };
+use crate::offline::{FlashStream, Plan};
 use crate::online::Online;
 use crate::simulate::Counting;
 use crate::stretch::Ran;
 use crate::whole::WholeRun;
-use crate::wlfc::System;
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct Case {
     /// Position of the trace among the traces.
     pub trace: usize,
     /// The policy or algorithm.
@@ -75,7 +77,7 @@ pub struct Log {
 }
 
 /// Devices of an array around the cache: what latency and lifetime are reckoned with, and what requests may wait for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Devices {
     /// The devices. How large they are, cache and trace say.
     pub model: ArrayModel,
@@ -85,12 +87,12 @@ pub struct Devices {
     pub arrivals: Arrivals,
 }
 
-/// What all jobs of a simulation share.
+/// What all cases of a simulation share.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Where cached blocks lie.
     pub layout: Layout,
-    /// The array around the cache, if one is simulated. A job with a rule has one: rules have to know it.
+    /// The array around the cache, if one is simulated. A case with a rule has one: rules have to know it.
     pub devices: Option<Devices>,
     /// How to count.
     pub counting: Counting,
@@ -105,11 +107,11 @@ pub struct Flash {
     pub counts: endurance::Counts,
 }
 
-/// What came of a job.
+/// What came of a case.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The job.
-    pub job: Job,
+    /// The case.
+    pub case: Case,
     /// The array, as large as cache and trace make it, if one was simulated.
     pub setting: Option<Setting>,
     /// The flash, if one was simulated.
@@ -118,8 +120,8 @@ pub struct Run {
     pub whole: Option<Config>,
     /// Blocks of RAM that were used: read cache, write buffer, open erase units.
     pub ram_blocks: u64,
-    /// What was counted; none of an algorithm that knows the future, of which the flash says all.
-    pub ran: Option<Ran>,
+    /// What was counted.
+    pub ran: Ran,
 }
 
 impl Run {
@@ -130,7 +132,7 @@ impl Run {
 
     /// How blocks lie on flash: `log`, or as the algorithm has them.
     pub fn layout(&self) -> &'static str {
-        if self.whole.is_some() { "log" } else { self.job.algorithm.layout() }
+        if self.whole.is_some() { "log" } else { self.case.algorithm.layout() }
     }
 }
 
@@ -146,117 +148,49 @@ pub enum ExperimentError {
     Cache(#[from] CacheError),
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("{algorithm} and {with}: {reason}")]
-    Meaningless { algorithm: String, with: String, reason: &'static str },
+    #[error(transparent)]
+    Meaningless(#[from] Meaningless),
 }
-
-/// What does not go together, and why.
-const MEANINGLESS: [(&str, Combined, &str); 7] = [
-    (
-        "an admission rule",
-        |job, _| job.admission.is_some() && job.algorithm.offline(),
-        "an algorithm that knows the future decides itself what to take in; a rule can only make it worse",
-    ),
-    (
-        "an admission rule",
-        |job, _| job.admission.is_some() && matches!(job.algorithm.method(), Method::ContainerPolicy(_)),
-        "a container policy decides itself what to take in",
-    ),
-    (
-        "arrivals",
-        |job, experiment| experiment.waits() && job.algorithm.offline(),
-        "what an algorithm that knows the future decides is a bound for hits and wear, not for waiting",
-    ),
-    (
-        "--epoch",
-        |job, experiment| experiment.counting.epoch.is_some() && job.algorithm.offline(),
-        "an algorithm that knows the future is the best over the whole trace, and over no part of it",
-    ),
-    (
-        "arrivals",
-        |job, experiment| experiment.waits() && matches!(job.algorithm.method(), Method::ContainerPolicy(_)),
-        "a container policy evicts erase units, whose blocks the model of waiting does not know",
-    ),
-    (
-        "no layout",
-        |job, experiment| {
-            matches!(experiment.layout, Layout::None { .. }) && !matches!(job.algorithm.method(), Method::Policy(_))
-        },
-        "its blocks lie on flash",
-    ),
-    (
-        "the log",
-        |job, experiment| {
-            matches!(experiment.layout, Layout::Log(_)) && !matches!(job.algorithm.method(), Method::Policy(_))
-        },
-        "it has a layout of its own",
-    ),
-];
-
-/// Options that mean nothing to a cache that evicts whole buckets, and why.
-const MEANINGLESS_TO_BUCKETS: [(&[&str], &[System], &str); 9] = [
-    (&["--policy"], &System::ALL, "it decides itself what it keeps"),
-    (&["--admission"], &System::ALL, "it decides itself what it takes in"),
-    (&["--arrivals"], &System::ALL, "its requests come one after the other, each when the one before it is answered"),
-    (&["--epoch", "--html"], &System::ALL, "its figures are those of the whole run"),
-    (&["--ram"], &System::ALL, "only wlfc_c has RAM, which is 64MiB"),
-    (&["--bucket", "--device", "--storage-device"], &[], ""),
-    (&["--write-queue", "--halving", "--refresh"], &[System::BLike], "it has neither a write queue nor read copies"),
-    (&["--journal-logs"], &[System::Wlfc, System::WlfcC], "it has no journal"),
-    (&["--over-provision"], &[System::Wlfc, System::WlfcC], "it has no spare flash: it needs none"),
-];
-
-/// Refuses what does not go with a cache that evicts whole buckets, of the options that were given.
-///
-/// # Errors
-/// The first option that means nothing to it, with the reason.
-pub fn check_buckets(system: System, given: &[String]) -> Result<(), ExperimentError> {
-    for option in given {
-        let known = MEANINGLESS_TO_BUCKETS.iter().find(|(options, ..)| options.contains(&option.as_str()));
-        let reason = match known {
-            Some((_, systems, reason)) if systems.contains(&system) => *reason,
-            Some(_) => continue,
-            None => "the option is of another layout",
-        };
-        let (algorithm, with) = (format!("--layout {}", system.name()), option.clone());
-        return Err(ExperimentError::Meaningless { algorithm, with, reason });
-    }
-    Ok(())
-}
-
-/// Whether a job has what does not go with an experiment.
-type Combined = fn(&Job, &Experiment) -> bool;
 
 impl Experiment {
-    fn waits(&self) -> bool {
-        self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None)
+    /// Refuses a case of what does not go together.
+    pub fn check(&self, case: &Case) -> Result<(), ExperimentError> {
+        let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
+        let given = [
+            ("--admission", case.admission.is_some()),
+            ("--arrivals", waits),
+            ("--layout none", matches!(self.layout, Layout::None { .. })),
+            ("--layout log", matches!(self.layout, Layout::Log(_))),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+        Ok(check(Cache::Algorithm(&case.algorithm), given)?)
     }
 
-    /// Refuses a job of what does not go together.
-    pub fn check(&self, job: &Job) -> Result<(), ExperimentError> {
-        match MEANINGLESS.iter().find(|(_, combined, _)| combined(job, self)) {
-            None => Ok(()),
-            Some(&(with, _, reason)) => Err(ExperimentError::Meaningless {
-                algorithm: job.algorithm.to_string(),
-                with: with.to_owned(),
-                reason,
-            }),
-        }
+    /// Refuses what a sample cannot tell. Of policies alone, which are no experiment, it tells all.
+    pub(crate) fn check_sample(&self) -> Result<(), ExperimentError> {
+        let waits = self.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None);
+        let given = [
+            ("--layout log", matches!(self.layout, Layout::Log(_))),
+            ("--arrivals", waits),
+            ("--epoch", self.counting.epoch.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+        Ok(check(Cache::Sample, given)?)
     }
 
-    /// The whole cache of a job, if that is what runs.
-    fn whole(&self, job: &Job, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
-        let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, job.algorithm.method()) else {
+    /// The whole cache of a case, if that is what runs.
+    fn whole(&self, case: &Case, trace: &Trace) -> Result<Option<Config>, ExperimentError> {
+        let (Layout::Log(log), Method::Policy(policy)) = (&self.layout, case.algorithm.method()) else {
             return Ok(None);
         };
         let model = self.devices.as_ref().map_or_else(ArrayModel::paper, |devices| devices.model);
         let devices = cache::settings::Devices {
-            flash_bytes: job.capacity_blocks as u64 * trace.block_size_bytes(),
+            flash_bytes: case.capacity_blocks as u64 * trace.block_size_bytes(),
             storage_bytes: self.storage_bytes(trace),
             array: model.array(),
         };
-        let config = cache_settings::config(&log.settings, policy.clone(), &job.size, &devices)?;
-        let admission = job.admission.clone().map(|rule| devices.admission(rule, &config.geometry));
+        let config = cache_settings::config(&log.settings, policy.clone(), &case.size, &devices)?;
+        let admission = case.admission.clone().map(|rule| devices.admission(rule, &config.geometry));
         Ok(Some(Config { admission, ..config }))
     }
 
@@ -266,24 +200,24 @@ impl Experiment {
         given.unwrap_or_else(|| storage_bytes(trace))
     }
 
-    /// The array behind a job, if one is simulated.
-    pub(crate) fn setting(&self, job: &Job, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
+    /// The array behind a case, if one is simulated.
+    pub(crate) fn setting(&self, case: &Case, trace: &Trace, whole: Option<&Config>) -> Option<Setting> {
         let model = &self.devices.as_ref()?.model;
         let (block_bytes, blocks) = match whole {
             Some(config) => (BLOCK_BYTES as u64, config.geometry.pages() as usize),
-            None => (trace.block_size_bytes(), job.capacity_blocks),
+            None => (trace.block_size_bytes(), case.capacity_blocks),
         };
         Some(setting(&model.array(), block_bytes, blocks, self.storage_bytes(trace)))
     }
 
-    /// The flash of a job, if one is simulated.
+    /// The flash of a case, if one is simulated.
     pub(crate) fn geometry(
         &self,
-        job: &Job,
+        case: &Case,
         block_size_bytes: u64,
         whole: Option<&Config>,
     ) -> Result<Option<Geometry>, EnduranceError> {
-        let Job { algorithm, size, capacity_blocks, .. } = job;
+        let Case { algorithm, size, capacity_blocks, .. } = case;
         let settings = match (&self.layout, whole) {
             (Layout::Log(Log { ssd: Some(settings), .. }), Some(config)) => {
                 let (pages, held) = (config.geometry.pages(), config.capacity_blocks());
@@ -314,11 +248,11 @@ impl Experiment {
         Ok(Some(geometry))
     }
 
-    /// Blocks of RAM of a job that is not the whole cache, on the flash of `geometry` if there is one.
-    pub(crate) fn ram_blocks(&self, job: &Job, geometry: Option<&Geometry>, block_size_bytes: u64) -> u64 {
+    /// Blocks of RAM of a case that is not the whole cache, on the flash of `geometry` if there is one.
+    pub(crate) fn ram_blocks(&self, case: &Case, geometry: Option<&Geometry>, block_size_bytes: u64) -> u64 {
         match (&self.layout, geometry) {
             (_, Some(geometry)) => geometry.ram_used_blocks(),
-            (Layout::None { ram }, None) => ram_blocks(*ram, job.capacity_blocks, block_size_bytes),
+            (Layout::None { ram }, None) => ram_blocks(*ram, case.capacity_blocks, block_size_bytes),
             _ => unreachable!("what is on flash has a geometry"),
         }
     }
@@ -338,10 +272,10 @@ fn buffer_blocks(config: &Config) -> u64 {
     u64::from(config.read_buffer_blocks) + u64::from(config.write_buffer_blocks)
 }
 
-/// A job that can be run.
+/// A case that can be run.
 struct Prepared {
     number: usize,
-    job: Job,
+    case: Case,
     /// The whole cache, if that is what runs.
     whole: Option<Config>,
     geometry: Option<Geometry>,
@@ -353,37 +287,36 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(number: usize, job: Job, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
-        let whole = experiment.whole(&job, trace)?;
-        let geometry = experiment.geometry(&job, trace.block_size_bytes(), whole.as_ref())?;
-        let setting = experiment.setting(&job, trace, whole.as_ref());
-        assert!(setting.is_some() || job.admission.is_none() || whole.is_some(), "a rule has to know the devices");
+    fn new(number: usize, case: Case, experiment: &Experiment, trace: &Trace) -> Result<Prepared, ExperimentError> {
+        let whole = experiment.whole(&case, trace)?;
+        let geometry = experiment.geometry(&case, trace.block_size_bytes(), whole.as_ref())?;
+        let setting = experiment.setting(&case, trace, whole.as_ref());
+        assert!(setting.is_some() || case.admission.is_none() || whole.is_some(), "a rule has to know the devices");
         let ram_blocks = match &whole {
             Some(config) => buffer_blocks(config),
-            None => experiment.ram_blocks(&job, geometry.as_ref(), trace.block_size_bytes()),
+            None => experiment.ram_blocks(&case, geometry.as_ref(), trace.block_size_bytes()),
         };
         let read_cache_blocks = match (&geometry, &whole) {
             (_, Some(_)) => 0,
             (Some(geometry), None) => geometry.read_cache_blocks,
             (None, None) => usize::try_from(ram_blocks).unwrap_or(usize::MAX),
         };
-        Ok(Prepared { number, job, whole, geometry, setting, ram_blocks, read_cache_blocks })
+        Ok(Prepared { number, case, whole, geometry, setting, ram_blocks, read_cache_blocks })
     }
 }
 
-/// Runs all jobs, on all cores; the runs come in the order of the jobs, whatever the number of threads. What jobs have in common is done
-/// once. `progress` is told of block accesses, those of a whole trace when a job is done.
+/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases have in common is done
+/// once. `progress` is told of block accesses, those of a whole trace when a case is done.
 ///
 /// # Errors
-/// What does not go together (algorithms that know the future are run beside arrivals and epochs, and have none: where they were asked for,
-/// [`Experiment::check`] refuses them), sizes that make no flash, budgets that allow nothing; where requests wait, devices have to be a whole
-/// number, and traces may have to have times.
+/// What does not go together: see [`Experiment::check`]; sizes that make no flash, budgets that allow nothing; where requests wait, devices
+/// have to be a whole number, and traces may have to have times.
 ///
 /// # Panics
-/// If a job has a rule and the experiment no devices.
+/// If a case has a rule and the experiment no devices.
 pub fn run(
     traces: &[Trace],
-    jobs: Vec<Job>,
+    cases: Vec<Case>,
     experiment: &Experiment,
     progress: &dyn Progress,
 ) -> Result<Vec<Run>, ExperimentError> {
@@ -393,37 +326,34 @@ pub fn run(
         model.check()?;
         traces.iter().try_for_each(|trace| arrivals.check(trace))?;
     }
-    let prepare = |(number, job): (usize, Job)| {
-        // What others are compared with stands beside arrivals and epochs, and has none itself.
-        if !(job.algorithm.offline() && job.admission.is_none() && matches!(experiment.layout, Layout::Flash(_))) {
-            experiment.check(&job)?;
-        }
-        let trace = &traces[job.trace];
-        Prepared::new(number, job, experiment, trace)
+    let prepare = |(number, case): (usize, Case)| {
+        experiment.check(&case)?;
+        let trace = &traces[case.trace];
+        Prepared::new(number, case, experiment, trace)
     };
-    let prepared: Vec<Prepared> = jobs.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
+    let prepared: Vec<Prepared> = cases.into_iter().enumerate().map(prepare).collect::<Result<_, ExperimentError>>()?;
     let mut by_trace: BTreeMap<usize, Vec<&Prepared>> = BTreeMap::new();
     for prepared in &prepared {
-        by_trace.entry(prepared.job.trace).or_default().push(prepared);
+        by_trace.entry(prepared.case.trace).or_default().push(prepared);
     }
     let of_trace =
-        |(trace, jobs): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&jobs);
+        |(trace, cases): (usize, Vec<&Prepared>)| TraceRuns::new(&traces[trace], experiment, progress).run(&cases);
     let by_trace: Vec<_> = by_trace.into_iter().collect();
     let found: Vec<Vec<Done>> = by_trace.into_par_iter().with_max_len(1).map(of_trace).collect::<Result<_, _>>()?;
-    let mut found: BTreeMap<usize, (Option<Ran>, Option<endurance::Counts>)> =
+    let mut found: BTreeMap<usize, (Ran, Option<endurance::Counts>)> =
         found.into_iter().flatten().map(|(number, ran, counts)| (number, (ran, counts))).collect();
-    let run = |Prepared { number, job, whole, geometry, setting, ram_blocks, .. }| {
-        let (ran, counts) = found.remove(&number).expect("every job was run");
+    let run = |Prepared { number, case, whole, geometry, setting, ram_blocks, .. }| {
+        let (ran, counts) = found.remove(&number).expect("every case was run");
         let flash = geometry.zip(counts).map(|(geometry, counts)| Flash { geometry, counts });
-        Run { job, setting, flash, whole, ram_blocks, ran }
+        Run { case, setting, flash, whole, ram_blocks, ran }
     };
     Ok(prepared.into_iter().map(run).collect())
 }
 
-/// A job's number and what came of it.
-type Done = (usize, Option<Ran>, Option<endurance::Counts>);
+/// A case's number and what came of it.
+type Done = (usize, Ran, Option<endurance::Counts>);
 
-/// The jobs over one trace.
+/// The cases over one trace.
 struct TraceRuns<'a> {
     trace: &'a Trace,
     /// Accesses not counted.
@@ -439,20 +369,25 @@ impl<'a> TraceRuns<'a> {
         TraceRuns { trace, warmup, days: days(trace, warmup), experiment, progress }
     }
 
-    fn run(&self, jobs: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
+    fn run(&self, cases: &[&Prepared]) -> Result<Vec<Done>, ExperimentError> {
         let (offline, online): (Vec<&Prepared>, Vec<&Prepared>) =
-            jobs.iter().partition(|prepared| prepared.job.algorithm.offline());
+            cases.iter().partition(|prepared| prepared.case.algorithm.offline());
         let online = || {
             online.par_iter().with_max_len(1).map(|prepared| self.online(prepared)).collect::<Result<Vec<Done>, _>>()
         };
-        let offline: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
-        let ended = || self.progress.advance(self.trace.len() as u64);
-        let offline = || run_offline(self.trace, self.warmup, self.days, &offline, &ended);
-        let (online, offline) = rayon::join(online, offline);
-        Ok(online?
-            .into_iter()
-            .chain(offline?.into_iter().map(|(number, counts)| (number, None, Some(counts))))
-            .collect())
+        let of_number: BTreeMap<usize, &Prepared> =
+            offline.iter().map(|prepared| (prepared.number, *prepared)).collect();
+        let performed = |run: &OfflineRun, stream: &FlashStream, plan: &Plan| {
+            let run_of = self.run_of(of_number[&run.number]);
+            let ran = run_of.planned(stream, plan, &run.geometry, run.method.placement);
+            self.progress.advance(self.trace.len() as u64);
+            ran
+        };
+        let runs: Vec<OfflineRun> = offline.into_iter().map(offline_run).collect();
+        let planned = || run_offline(self.trace, self.warmup, self.days, &runs, &performed);
+        let (online, planned) = rayon::join(online, planned);
+        let planned = planned?.into_iter().map(|(number, ran)| self.done(of_number[&number], ran));
+        Ok(online?.into_iter().chain(planned).collect())
     }
 
     fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
@@ -461,10 +396,15 @@ impl<'a> TraceRuns<'a> {
             None => self.blocks(prepared),
         };
         self.progress.advance(self.trace.len() as u64);
+        Ok(self.done(prepared, ran))
+    }
+
+    /// With what became of the flash, if there is one.
+    fn done(&self, prepared: &Prepared, ran: Ran) -> Done {
         let counts = prepared.geometry.as_ref().zip(ran.wear).map(|(geometry, wear)| {
-            endurance::Counts::of_online(&ran.counted.counts, geometry.unit_pages, wear, self.days)
+            endurance::Counts::of_run(&ran.counted.counts, geometry.unit_pages, wear, self.days)
         });
-        Ok((prepared.number, Some(ran), counts))
+        (prepared.number, ran, counts)
     }
 
     /// What requests wait for.
@@ -472,25 +412,30 @@ impl<'a> TraceRuns<'a> {
         self.experiment.devices.as_ref().filter(|devices| devices.arrivals != Arrivals::None)
     }
 
-    /// Runs a cache that is asked one block access at a time.
-    fn blocks(&self, prepared: &Prepared) -> Ran {
-        let Prepared { job, geometry, setting, .. } = prepared;
+    /// A run of a cache that is asked one block access at a time.
+    fn run_of<'b>(&'b self, prepared: &'b Prepared) -> Online<'b> {
         let queues = |devices: &Devices| Queues::new(&devices.model, self.trace.block_size_bytes(), devices.arrivals);
-        let run = Online {
+        Online {
             trace: self.trace,
             counting: self.experiment.counting,
             ram_blocks: prepared.read_cache_blocks,
-            flash: geometry.as_ref(),
+            flash: prepared.geometry.as_ref(),
             trim: self.experiment.trims(),
             queues: self.waited_for().map(queues),
-        };
-        match job.algorithm.method() {
+        }
+    }
+
+    /// Runs a cache that is asked one block access at a time, and does not know the future.
+    fn blocks(&self, prepared: &Prepared) -> Ran {
+        let Prepared { case, setting, .. } = prepared;
+        let run = self.run_of(prepared);
+        match case.algorithm.method() {
             Method::Policy(policy) => {
-                run.policy(policy, job.admission.as_ref().zip(setting.as_ref()), job.capacity_blocks)
+                run.policy(policy, case.admission.as_ref().zip(setting.as_ref()), case.capacity_blocks)
             }
             Method::ContainerPolicy(policy) => {
                 let geometry = prepared.geometry.clone().expect("containers lie on flash");
-                let (flash, _) = flash_of(policy, geometry).expect("the job was checked");
+                let (flash, _) = flash_of(policy, geometry).expect("the case was checked");
                 policy.build(Dense::new(self.trace.unique_blocks()), flash, run)
             }
             Method::Offline(_) => unreachable!("it does not know the future"),
@@ -504,7 +449,7 @@ impl<'a> TraceRuns<'a> {
         let plans = |devices: &Devices| Plans::new(&devices.model, config.geometry, devices.arrivals);
         let run = WholeRun {
             trace: self.trace,
-            requests: &log.requests[prepared.job.trace],
+            requests: &log.requests[prepared.case.trace],
             counting: self.experiment.counting,
             config,
             ssd: prepared.geometry.as_ref().map(ssd),
@@ -515,9 +460,9 @@ impl<'a> TraceRuns<'a> {
     }
 }
 
-fn offline_run(Prepared { number, job, geometry, .. }: &Prepared) -> OfflineRun {
-    let Method::Offline(method) = job.algorithm.method() else { unreachable!("it knows the future") };
+fn offline_run(Prepared { number, case, geometry, .. }: &Prepared) -> OfflineRun {
+    let Method::Offline(method) = case.algorithm.method() else { unreachable!("it knows the future") };
     let geometry = geometry.clone().expect("what knows the future has a layout");
-    let (number, algorithm, size) = (*number, job.algorithm.to_string(), job.size.clone());
+    let (number, algorithm, size) = (*number, case.algorithm.to_string(), case.size.clone());
     OfflineRun { number, method: *method, algorithm, size, geometry }
 }

@@ -13,6 +13,7 @@ pub mod counting;
 pub mod curve;
 pub mod endurance;
 pub mod experiment;
+pub mod job;
 pub mod offline;
 pub mod online;
 pub mod results;

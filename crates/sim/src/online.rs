@@ -1,7 +1,6 @@
-//! One run of a cache that does not know the future over a trace: read cache in RAM, admission rule, policy, layout, device and waiting, each
-//! where it is asked for.
+//! One run of a cache over a trace: read cache in RAM, admission rule, policy or plan, layout, device and waiting, each where it is asked for.
 //!
-//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache, which is LRU. The flash cache sees the reads that the DRAM
+//! Source: Cheng et al., USENIX ATC 2016, section 5 and Table 2, for the DRAM cache, which is LRU, and MIN before a plan. The flash cache sees the reads that the DRAM
 //! cache misses, and all writes, which the DRAM cache keeps too.
 
 use flashwise_core::access::{Access, NEVER, Op};
@@ -20,7 +19,8 @@ use flashwise_device::flash::{Device, DeviceCounters, Ftl, StepError, Zoned};
 use flashwise_trace::Trace;
 
 use crate::array::{Arrivals, Queues, Served};
-use crate::endurance::Geometry;
+use crate::endurance::{Geometry, Performs, Placed, Placement, Planned, perform_by};
+use crate::offline::{FlashStream, Plan};
 use crate::simulate::Counting;
 use crate::stretch::Stretches;
 pub use crate::stretch::{Counts, Ran, Stretch};
@@ -79,8 +79,28 @@ impl Online<'_> {
         Dense::new(self.trace.unique_blocks())
     }
 
-    fn run<C: BlockCache<Key = u32>>(mut self, mut cache: C, mut device: impl Device) -> Ran {
-        let mut ram = (self.ram_blocks > 0).then(|| Lru::new(self.index(), self.ram_blocks, &Options::default()));
+    /// Runs what a plan says over the accesses of `stream`.
+    pub(crate) fn planned(self, stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Ran {
+        struct Behind<'a>(Online<'a>, &'a FlashStream);
+        impl Performs for Behind<'_> {
+            type Output = Ran;
+
+            fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Ran {
+                self.0.run(ReadCache::Min(self.1), cache, device)
+            }
+        }
+        perform_by(stream, plan, geometry, placement, Behind(self, stream))
+    }
+
+    /// The read cache of what does not know the future.
+    fn lru(&self) -> ReadCache<'static> {
+        if self.ram_blocks == 0 {
+            return ReadCache::None;
+        }
+        ReadCache::Lru(Box::new(Lru::new(self.index(), self.ram_blocks, &Options::default())))
+    }
+
+    fn run<C: BlockCache<Key = u32>>(mut self, mut ram: ReadCache<'_>, mut cache: C, mut device: impl Device) -> Ran {
         let mut account = Account::new(Bits::new(self.trace.unique_blocks()));
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
         let mut stretches = Stretches::new(self.counting, self.trace.len());
@@ -97,13 +117,13 @@ impl Online<'_> {
                 let counts = || counts(ram_hits, &counters, account.counts(), &cache, &device);
                 let erased = || on_flash.then(|| device.erasures_by_unit());
                 let counted = stretches.at(position, time_us, counts, erased);
-                position += 1;
                 let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
                 let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
                 let access = Access { block, op, request_blocks, next_use: NEVER };
                 let request = columns.request[at];
-                let in_ram = ram.as_mut().is_some_and(|ram| ram.access(access) == Outcome::Hit);
-                let (outcome, written_back) = if in_ram && op == Op::Read {
+                let in_ram = ram.answers(position, access);
+                position += 1;
+                let (outcome, written_back) = if in_ram {
                     ram_hits += 1;
                     (None, None)
                 } else {
@@ -112,7 +132,9 @@ impl Online<'_> {
                         device.step(step);
                     }
                     counters.record(op, &outcome);
-                    (Some(outcome), account.record(block, op, &outcome))
+                    let evicted = account.record(block, op, &outcome);
+                    let left = cache.left().filter(|&left| account.leave(left));
+                    (Some(outcome), evicted.or(left))
                 };
                 if let Some(queues) = &mut self.queues {
                     let outcome = outcome.as_ref();
@@ -129,6 +151,26 @@ impl Online<'_> {
         assert_eq!(written, end.device.host_writes, "each write to flash has a cause");
         let erased = on_flash.then(|| device.erasures_by_unit());
         stretches.end(time_us, end, self.queues.map(Queues::finish), erased)
+    }
+}
+
+/// The read cache in RAM.
+enum ReadCache<'a> {
+    None,
+    Lru(Box<Lru<Dense>>),
+    /// MIN, as a plan has it: the accesses that it lets through are those of the stream.
+    Min(&'a FlashStream),
+}
+
+impl ReadCache<'_> {
+    /// Whether it answers the access at `position` of the trace. It keeps what is written too, and answers reads.
+    #[inline]
+    fn answers(&mut self, position: u64, access: Access<u32>) -> bool {
+        match self {
+            ReadCache::None => false,
+            ReadCache::Lru(lru) => lru.access(access) == Outcome::Hit && access.op == Op::Read,
+            ReadCache::Min(stream) => stream.is_in_dram(position),
+        }
     }
 }
 
@@ -161,12 +203,13 @@ impl policy::Visitor<u32> for Online<'_> {
     type Output = Ran;
 
     fn visit<P: Policy<Key = u32>>(self, policy: P) -> Ran {
+        let ram = self.lru();
         match self.flash {
-            None => self.run(Alone(policy), NoDevice::default()),
+            None => self.run(ram, Alone(policy), NoDevice::default()),
             Some(geometry) => {
                 let device = Ftl::new(geometry.ftl.clone()).expect("the geometry is that of a device");
                 let cache = InPlace::new(policy, self.index(), geometry.ftl.logical_pages, self.trim);
-                self.run(cache, device)
+                self.run(ram, cache, device)
             }
         }
     }
@@ -176,9 +219,9 @@ impl container_policy::Visitor<u32> for Online<'_> {
     type Output = Ran;
 
     fn visit<P: ContainerPolicy<Key = u32>>(self, policy: P) -> Ran {
-        let geometry = self.flash.expect("containers lie on flash");
+        let (ram, geometry) = (self.lru(), self.flash.expect("containers lie on flash"));
         let device = Zoned::new(geometry.units, geometry.unit_pages).expect("the geometry is that of a device");
-        self.run(Containers::new(policy), device)
+        self.run(ram, Containers::new(policy), device)
     }
 }
 

@@ -15,11 +15,10 @@ use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sampling::Sample;
 
-use crate::array::Arrivals;
 use crate::cache_settings::Ram;
 use crate::counting::{Counting, Warmup};
 use crate::endurance::{self, Method};
-use crate::experiment::{self, Devices, Experiment, ExperimentError, Flash, Job, Layout, Run};
+use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout, Run};
 use crate::sampling::{self, Regression, SampleFigures};
 use crate::stretch::{self, Ran, Stretch};
 
@@ -32,25 +31,7 @@ pub struct SampledRun {
     pub figures: SampleFigures,
 }
 
-/// What is named, whether an experiment has it, and why a sample cannot tell of it.
-type NotSampled = (&'static str, fn(&Experiment) -> bool, &'static str);
-
-/// What a sample cannot tell, and why.
-const NOT_SAMPLED: [NotSampled; 3] = [
-    (
-        "the log",
-        |experiment| matches!(experiment.layout, Layout::Log(_)),
-        "it is asked whole requests, and a sample has parts of them",
-    ),
-    (
-        "arrivals",
-        |experiment| experiment.devices.as_ref().is_some_and(|devices| devices.arrivals != Arrivals::None),
-        "the requests of a sample leave devices idle that those of the whole trace keep busy",
-    ),
-    ("--epoch", |experiment| experiment.counting.epoch.is_some(), "a sample has figures over time of policies alone"),
-];
-
-/// Runs all jobs over traces that are samples. `progress` is told of block accesses of the samples.
+/// Runs all cases over traces that are samples. `progress` is told of block accesses of the samples.
 ///
 /// # Errors
 /// As of [`experiment::run`]; and layouts, arrivals and epochs that a sample cannot tell of.
@@ -59,31 +40,28 @@ const NOT_SAMPLED: [NotSampled; 3] = [
 /// If a trace is no sample.
 pub fn run(
     traces: &[Trace],
-    jobs: &[Job],
+    cases: &[Case],
     experiment: &Experiment,
     progress: &dyn Progress,
 ) -> Result<Vec<SampledRun>, ExperimentError> {
-    if let Some((with, _, reason)) = NOT_SAMPLED.iter().find(|(_, given, _)| given(experiment)) {
-        let algorithm = "a sample".to_owned();
-        return Err(ExperimentError::Meaningless { algorithm, with: (*with).to_owned(), reason });
-    }
-    let mut found: Vec<Option<SampledRun>> = vec![None; jobs.len()];
+    experiment.check_sample()?;
+    let mut found: Vec<Option<SampledRun>> = vec![None; cases.len()];
     for (number, trace) in traces.iter().enumerate() {
-        let of_trace = || jobs.iter().enumerate().filter(|(_, job)| job.trace == number);
+        let of_trace = || cases.iter().enumerate().filter(|(_, case)| case.trace == number);
         let sample = trace.sample().expect("the trace is a sample");
-        let smaller = |(_, job): (usize, &Job)| Job {
+        let smaller = |(_, case): (usize, &Case)| Case {
             trace: 0,
-            capacity_blocks: sample.capacity_blocks(job.capacity_blocks),
-            ..job.clone()
+            capacity_blocks: sample.capacity_blocks(case.capacity_blocks),
+            ..case.clone()
         };
         let small = small(experiment, trace, sample);
-        let jobs_small = of_trace().map(smaller).collect();
-        let runs = experiment::run(std::slice::from_ref(trace), jobs_small, &small, progress)?;
-        for ((at, job), run) in of_trace().zip(runs) {
-            found[at] = Some(of_whole(trace, job, experiment, run)?);
+        let cases_small = of_trace().map(smaller).collect();
+        let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)?;
+        for ((at, case), run) in of_trace().zip(runs) {
+            found[at] = Some(of_whole(trace, case, experiment, run)?);
         }
     }
-    Ok(found.into_iter().map(|run| run.expect("every job has a trace")).collect())
+    Ok(found.into_iter().map(|run| run.expect("every case has a trace")).collect())
 }
 
 /// The experiment as it runs over the sample: RAM and storage as much smaller.
@@ -109,37 +87,29 @@ fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment 
     }
 }
 
-/// The run of `job` over the whole trace that `run`, over the sample, stands for.
-fn of_whole(trace: &Trace, job: &Job, experiment: &Experiment, run: Run) -> Result<SampledRun, ExperimentError> {
-    let alone = match job.algorithm.method() {
+/// The run of `case` over the whole trace that `run`, over the sample, stands for.
+fn of_whole(trace: &Trace, case: &Case, experiment: &Experiment, run: Run) -> Result<SampledRun, ExperimentError> {
+    let alone = match case.algorithm.method() {
         Method::Policy(policy) => policy.clone(),
         Method::ContainerPolicy(_) | Method::Offline(_) => Spec::parse("lru").expect("lru is a policy"),
     };
-    let sampled = sampling::run(trace, &alone, job.capacity_blocks, experiment.counting, None);
+    let sampled = sampling::run(trace, &alone, case.capacity_blocks, experiment.counting, None);
     let scaling = Scaling { regression: sampled.regression, rate: trace.sample().map_or(1.0, Sample::share) };
-    let geometry = experiment.geometry(job, trace.block_size_bytes(), None)?;
+    let geometry = experiment.geometry(case, trace.block_size_bytes(), None)?;
     let flash = run.flash.zip(geometry).map(|(flash, geometry)| {
         let units = geometry.units;
         Flash { geometry, counts: scaling.flash(&flash.counts, units) }
     });
     let hit_ratio = |hits: u64, accesses: u64| if accesses == 0 { 0.0 } else { hits as f64 / accesses as f64 };
     let warmup = experiment.counting.warmup.accesses(trace.whole_len() as usize);
-    let ran = run.ran.map(|ran| {
-        let counted = Stretch { counts: scaling.online(&ran.counted.counts), ..ran.counted };
-        Ran { counted, warmup_accesses: warmup, ..ran }
-    });
-    let hits = match (&ran, &flash) {
-        (Some(ran), _) => hit_ratio(ran.counted.counts.hits(), ran.counted.counts.accesses()),
-        (None, Some(Flash { counts, .. })) => {
-            hit_ratio(counts.read_hits() + counts.write_hits, counts.reads + counts.writes)
-        }
-        (None, None) => unreachable!("what knows the future has a flash"),
-    };
+    let counted = Stretch { counts: scaling.online(&run.ran.counted.counts), ..run.ran.counted };
+    let ran = Ran { counted, warmup_accesses: warmup, ..run.ran };
+    let hits = hit_ratio(ran.counted.counts.hits(), ran.counted.counts.accesses());
     let run = Run {
-        job: job.clone(),
-        setting: experiment.setting(job, trace, None),
+        case: case.clone(),
+        setting: experiment.setting(case, trace, None),
         whole: None,
-        ram_blocks: experiment.ram_blocks(job, flash.as_ref().map(|flash| &flash.geometry), trace.block_size_bytes()),
+        ram_blocks: experiment.ram_blocks(case, flash.as_ref().map(|flash| &flash.geometry), trace.block_size_bytes()),
         flash,
         ran,
     };
@@ -186,7 +156,7 @@ impl Scaling {
         }
     }
 
-    /// What a cache that does not know the future counted.
+    /// What a cache counted.
     fn online(&self, found: &stretch::Counts) -> stretch::Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
         // Hits of RAM, which the policy does not see, are hits as well.
@@ -220,6 +190,7 @@ impl Scaling {
                 flash_writes: self.writes(&tally.flash_writes, wanted, part),
                 buffer_hits: ram_hits - unseen,
                 live_at_reset_blocks: self.times(tally.live_at_reset_blocks, wanted, part),
+                wasted_copies_blocks: self.times(tally.wasted_copies_blocks, wanted, part),
             },
             device: self.device(&found.device, wanted, part),
             whole: None,

@@ -20,7 +20,7 @@ const PROGRESS_ACCESSES: u64 = 1 << 20;
 
 /// A policy and a cache size to run over one trace.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct PolicyCase {
     /// Position of the trace among the traces.
     pub trace: usize,
     /// The policy.
@@ -31,11 +31,11 @@ pub struct Job {
     pub capacity_blocks: usize,
 }
 
-/// What came of a job.
+/// What came of a case.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The job.
-    pub job: Job,
+    /// The case.
+    pub case: PolicyCase,
     /// Counters of all accesses after the warm-up.
     pub counters: Counters,
     /// Counters of each epoch, warm-up included; the last may be shorter. Empty if no epoch was asked for.
@@ -44,33 +44,33 @@ pub struct Run {
     pub sample: Option<SampleFigures>,
 }
 
-/// Runs all jobs, on all cores; the runs come in the order of the jobs, whatever the number of threads. `progress` is told of
+/// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. `progress` is told of
 /// block accesses.
 pub fn simulate(
     traces: &[Trace],
-    jobs: Vec<Job>,
+    cases: Vec<PolicyCase>,
     counting: Counting,
     progress: &dyn Progress,
 ) -> Result<Vec<Run>, TraceError> {
-    let offline = |trace: usize| jobs.iter().any(|job| job.trace == trace && job.policy.info().offline);
+    let offline = |trace: usize| cases.iter().any(|case| case.trace == trace && case.policy.info().offline);
     let next_uses: Vec<Option<Vec<u32>>> = (0..traces.len())
         .into_par_iter()
         .map(|trace| if offline(trace) { traces[trace].next_uses().map(Some) } else { Ok(None) })
         .collect::<Result<_, _>>()?;
-    let run = |job: Job| {
-        let trace = &traces[job.trace];
-        let next_uses = if job.policy.info().offline { next_uses[job.trace].as_deref() } else { None };
+    let run = |case: PolicyCase| {
+        let trace = &traces[case.trace];
+        let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
         if trace.sample().is_some() {
-            let sampled = sampling::run(trace, &job.policy, job.capacity_blocks, counting, next_uses);
+            let sampled = sampling::run(trace, &case.policy, case.capacity_blocks, counting, next_uses);
             progress.advance(trace.len() as u64);
             let Sampled { counters, epochs, figures, .. } = sampled;
-            return Run { job, counters, epochs, sample: Some(figures) };
+            return Run { case, counters, epochs, sample: Some(figures) };
         }
         let replay = Replay { trace, next_uses, counting, progress };
-        let (counters, epochs) = job.policy.build(Dense::new(trace.unique_blocks()), job.capacity_blocks, replay);
-        Run { job, counters, epochs, sample: None }
+        let (counters, epochs) = case.policy.build(Dense::new(trace.unique_blocks()), case.capacity_blocks, replay);
+        Run { case, counters, epochs, sample: None }
     };
-    Ok(jobs.into_par_iter().with_max_len(1).map(run).collect())
+    Ok(cases.into_par_iter().with_max_len(1).map(run).collect())
 }
 
 struct Replay<'a> {

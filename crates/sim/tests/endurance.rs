@@ -7,9 +7,10 @@ mod brute_force;
 mod workloads;
 
 use brute_force::BruteForce;
+use flashwise_device::ArrayModel;
 use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{Algorithm, Counts, Geometry, Settings};
-use flashwise_sim::experiment::{self, Experiment, ExperimentError, Flash, Job, Layout};
+use flashwise_sim::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Silent;
@@ -22,27 +23,27 @@ fn small() -> Settings {
     Settings { ram: Ram::Bytes(0), erase_unit_bytes: 64 << 10, ..Settings::default() }
 }
 
-/// A job, and what came of its flash.
+/// A case, and what came of its flash.
 #[derive(Debug)]
 struct Run {
-    job: Job,
+    case: Case,
     geometry: Geometry,
     counts: Counts,
 }
 
-/// What comes of the flash of each job.
+/// What comes of the flash of each case.
 fn on_flash(
     traces: &[Trace],
-    jobs: Vec<Job>,
+    cases: Vec<Case>,
     settings: &Settings,
     warmup: Warmup,
 ) -> Result<Vec<Run>, ExperimentError> {
     let counting = Counting { warmup, epoch: None };
     let experiment = Experiment { layout: Layout::Flash(settings.clone()), devices: None, counting };
-    let runs = experiment::run(traces, jobs, &experiment, &Silent)?;
+    let runs = experiment::run(traces, cases, &experiment, &Silent)?;
     let run = |run: experiment::Run| {
         let Flash { geometry, counts } = run.flash.unwrap();
-        Run { job: run.job, geometry, counts }
+        Run { case: run.case, geometry, counts }
     };
     Ok(runs.into_iter().map(run).collect())
 }
@@ -53,15 +54,16 @@ fn try_run(
     shares: &[f64],
     settings: &Settings,
 ) -> Result<Vec<Run>, ExperimentError> {
-    let job = |algorithm: &str, share: f64| Job {
+    let case = |algorithm: &str, share: f64| Case {
         trace: 0,
         algorithm: algorithm.parse::<Algorithm>().unwrap(),
         admission: None,
         size: format!("{}%", share * 100.0),
         capacity_blocks: (trace.unique_blocks() as f64 * share) as usize,
     };
-    let jobs = shares.iter().flat_map(|&share| algorithms.iter().map(move |algorithm| job(algorithm, share))).collect();
-    on_flash(std::slice::from_ref(trace), jobs, settings, NO_WARMUP)
+    let cases =
+        shares.iter().flat_map(|&share| algorithms.iter().map(move |algorithm| case(algorithm, share))).collect();
+    on_flash(std::slice::from_ref(trace), cases, settings, NO_WARMUP)
 }
 
 /// What the algorithms counted, by size.
@@ -117,8 +119,8 @@ fn c_seals_collects_and_copies_forward_as_by_hand() {
     let trace = letters("ABBCDDEFFGHHIJJKKACEGI");
     let settings = Settings { erase_unit_bytes: 8192, over_provision: 0.5, ..small() };
     let algorithm = "c:buffers=1".parse().unwrap();
-    let job = Job { trace: 0, algorithm, admission: None, size: "6".to_owned(), capacity_blocks: 6 };
-    let runs = on_flash(&[trace], vec![job], &settings, NO_WARMUP).unwrap();
+    let case = Case { trace: 0, algorithm, admission: None, size: "6".to_owned(), capacity_blocks: 6 };
+    let runs = on_flash(&[trace], vec![case], &settings, NO_WARMUP).unwrap();
     let Run { geometry, counts, .. } = &runs[0];
     assert_eq!((geometry.units, geometry.unit_pages, geometry.write_buffers), (5, 2, 1));
     assert_eq!((counts.reads, counts.ram_hits, counts.buffer_hits, counts.flash_hits), (22, 1, 1, 10));
@@ -282,7 +284,7 @@ fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the
         together.iter().zip(SHARES.iter().flat_map(|&share| algorithms.map(|algorithm| (share, algorithm))))
     {
         assert_eq!(
-            (run.job.algorithm.to_string(), &run.job.size),
+            (run.case.algorithm.to_string(), &run.case.size),
             (algorithm.to_owned(), &format!("{}%", share * 100.0))
         );
         let alone = try_run(trace, &[algorithm], &[share], &small()).unwrap();
@@ -294,7 +296,7 @@ fn what_is_shared_between_jobs_changes_nothing_and_runs_come_in_the_order_of_the
 fn the_warm_up_is_run_but_not_counted() {
     let trace = &traces()[0];
     for algorithm in ["m", "m+", "c", "h", "lru", "ripq+", "pannier"] {
-        let job = Job {
+        let case = Case {
             trace: 0,
             algorithm: algorithm.parse().unwrap(),
             admission: None,
@@ -303,7 +305,7 @@ fn the_warm_up_is_run_but_not_counted() {
         };
         let count = |accesses| {
             let warmup = Warmup::Accesses(accesses);
-            on_flash(std::slice::from_ref(trace), vec![job.clone()], &small(), warmup).unwrap()[0].counts
+            on_flash(std::slice::from_ref(trace), vec![case.clone()], &small(), warmup).unwrap()[0].counts
         };
         let (all, half, none) = (count(0), count(200_000), count(400_000));
         assert_eq!((all.reads + all.writes, half.reads + half.writes, none.reads + none.writes), (400_000, 200_000, 0));
@@ -413,5 +415,45 @@ mod real_traces {
         let [_, m_plus, arrival, c, ..] = of_m.map(|of_m| of_m / runs);
         assert!(m_plus < 0.69 && c < 0.45 && c < 0.94 * m_plus, "{m_plus}, {c}");
         assert!(c < arrival, "evict order loses to arrival order: {c}, {arrival}");
+    }
+}
+
+/// A plan runs like any other cache. Whether there are epochs, devices and others who wait changes nothing of what it decides; and since it
+/// keeps nothing that is not read again, all that was written into the cache has been written back in the end.
+#[test]
+fn a_plan_has_epochs_and_devices_like_any_cache() {
+    let trace = &traces()[0];
+    for (settings, algorithm) in with_and_without_dram()
+        .into_iter()
+        .flat_map(|settings| ["m", "m+", "c", "h"].map(|name| (settings.clone(), name)))
+    {
+        let case = Case {
+            trace: 0,
+            algorithm: algorithm.parse().unwrap(),
+            admission: None,
+            size: "5%".to_owned(),
+            capacity_blocks: trace.unique_blocks() / 20,
+        };
+        let run = |devices: Option<Devices>, epoch| {
+            let counting = Counting { warmup: NO_WARMUP, epoch };
+            let experiment = Experiment { layout: Layout::Flash(settings.clone()), devices, counting };
+            experiment::run(std::slice::from_ref(trace), vec![case.clone()], &experiment, &Silent).unwrap().remove(0)
+        };
+        let arrivals = "closed:depth=4".parse().unwrap();
+        let devices = Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals };
+        let (alone, waiting) = (run(None, None), run(Some(devices), Some(70_000)));
+        let [counts, with_devices] = [&alone, &waiting].map(|run| run.flash.as_ref().unwrap().counts);
+        assert_eq!(counts, with_devices, "{algorithm}");
+        let counted = &waiting.ran.counted.counts;
+        assert_eq!(counted.answered.written_back, counts.insertions_write, "{algorithm}");
+        assert_eq!(counted.answered.bypasses.iter().sum::<u64>(), counts.bypasses, "{algorithm}");
+        let epochs = &waiting.ran.epochs;
+        assert_eq!(epochs.len(), trace.len().div_ceil(70_000), "{algorithm}");
+        let sum =
+            |of: fn(&flashwise_sim::stretch::Counts) -> u64| epochs.iter().map(|epoch| of(&epoch.counts)).sum::<u64>();
+        assert_eq!(sum(|counts| counts.accesses()), trace.len() as u64, "{algorithm}");
+        assert_eq!(sum(|counts| counts.read_hits), counts.read_hits(), "{algorithm}");
+        assert_eq!(sum(|counts| counts.device.erasures), counts.erasures(), "{algorithm}");
+        assert!(waiting.ran.waits.is_some() && alone.ran.waits.is_none(), "{algorithm}");
     }
 }

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 /// The folder of the whole project.
 pub fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -43,4 +45,32 @@ pub fn fail(folder: &Path, arguments: &[&str], code: i32) -> String {
     assert_eq!(out, "", "{arguments:?}");
     assert!(!err.contains("panicked"), "{err}");
     err
+}
+
+/// Twelve reads and writes of blocks 0 to 6: the accesses of Table I of the LARC paper, after four that fill the cache.
+pub const TABLE_I: &str = "\
+0,h,0,Read,12288,4096,0
+0,h,0,Read,8192,4096,0
+0,h,0,Write,4096,4096,0
+0,h,0,Write,0,4096,0
+10,h,0,Read,4096,4096,0
+20,h,0,Read,20480,4096,0
+30,h,0,Read,12288,4096,0
+40,h,0,Read,16384,4096,0
+50,h,0,Read,12288,4096,0
+60,h,0,Read,4096,4096,0
+70,h,0,Write,0,4096,0
+80,h,0,Read,16384,4096,0
+90,h,0,Read,0,4096,0
+100,h,0,Read,12288,4096,0
+110,h,0,Read,24576,4096,0
+120,h,0,Read,4096,4096,0
+";
+
+/// A folder with that as a trace, table1.csv, and the bundled traces.
+pub fn table_i() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("table1.csv"), TABLE_I).unwrap();
+    std::os::unix::fs::symlink(project().join("traces"), folder.path().join("traces")).unwrap();
+    folder
 }

@@ -53,6 +53,7 @@ impl<P: ContainerPolicy> BlockCache for Containers<P> {
             },
             buffer_hits: self.buffer_hits,
             live_at_reset_blocks: counts.live_at_reset_blocks,
+            wasted_copies_blocks: 0,
         }
     }
 }

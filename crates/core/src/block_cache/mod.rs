@@ -74,6 +74,8 @@ pub struct Tally {
     pub buffer_hits: u64,
     /// Blocks that were still valid on the erase units that the cache reset.
     pub live_at_reset_blocks: u64,
+    /// Blocks copied forward although they were not read after that before they left; only who knows the future knows them.
+    pub wasted_copies_blocks: u64,
 }
 
 impl std::ops::Sub for Tally {
@@ -85,6 +87,7 @@ impl std::ops::Sub for Tally {
             flash_writes: self.flash_writes - before.flash_writes,
             buffer_hits: self.buffer_hits - before.buffer_hits,
             live_at_reset_blocks: self.live_at_reset_blocks - before.live_at_reset_blocks,
+            wasted_copies_blocks: self.wasted_copies_blocks - before.wasted_copies_blocks,
         }
     }
 }
@@ -97,6 +100,12 @@ pub trait BlockCache {
     /// Decides about one access at `time_us`, which never goes back, and pushes what is to be done on flash. A cache that evicts whole
     /// erase units names none of the evicted blocks.
     fn access(&mut self, access: Access<Self::Key>, time_us: u64, steps: &mut Vec<FlashStep>) -> Outcome<Self::Key>;
+
+    /// The block that left with the last access although it was a hit, if there is one: who knows the future keeps nothing that is not asked
+    /// for again.
+    fn left(&self) -> Option<Self::Key> {
+        None
+    }
 
     /// A hint that `later` will be accessed soon and `soon`, for which the hint as `later` was given before, sooner.
     fn prefetch(&self, soon: Self::Key, later: Self::Key) {

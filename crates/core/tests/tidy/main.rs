@@ -78,7 +78,7 @@ fn files_do_not_use_each_other_in_circles() {
 #[test]
 fn no_file_has_more_than_600_lines() {
     const LINES_MAX: usize = 600;
-    const TO_BE_MENDED: &[&str] = &["crates/cli/tests/simulate.rs"];
+    const TO_BE_MENDED: &[&str] = &[];
     let sources = sources();
     let long = sources.iter().filter(|source| source.lines > LINES_MAX).map(|source| source.path.clone());
     assert_mended("files of more than 600 lines", &long.collect(), TO_BE_MENDED);

@@ -1,5 +1,7 @@
 //! What a conventional SSD is like: its size, its spare space and how it collects garbage.
 
+use std::fmt;
+
 use flashwise_core::options::{OptionError, nearest};
 
 use super::victims::Victim;
@@ -34,6 +36,15 @@ impl GcPlacement {
                 expected: GcPlacement::NAMES.to_vec(),
             }),
         }
+    }
+}
+
+impl fmt::Display for GcPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            GcPlacement::Own => "own",
+            GcPlacement::Mixed => "mixed",
+        })
     }
 }
 

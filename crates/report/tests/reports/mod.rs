@@ -11,7 +11,7 @@ use flashwise_sim::cache_settings::Ram;
 use flashwise_sim::endurance::{self, Algorithm};
 use flashwise_sim::experiment::{self, Devices, Experiment, Layout, reference, with_references};
 use flashwise_sim::results::{ResultRow, WearLimits};
-use flashwise_sim::simulate::{Counting, Job, Warmup, simulate};
+use flashwise_sim::simulate::{Counting, PolicyCase, Warmup, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
@@ -50,15 +50,20 @@ pub fn msr_text(requests: u64) -> String {
 /// A section over the trace at `path`.
 pub fn section(path: &Path, runs: &Runs) -> Section {
     let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
-    let mut jobs = Vec::new();
+    let mut cases = Vec::new();
     for policy in runs.policies {
         for size in Size::parse_list(runs.sizes).unwrap() {
             let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
-            jobs.push(Job { trace: 0, policy: Spec::parse(policy).unwrap(), size: size.to_string(), capacity_blocks });
+            cases.push(PolicyCase {
+                trace: 0,
+                policy: Spec::parse(policy).unwrap(),
+                size: size.to_string(),
+                capacity_blocks,
+            });
         }
     }
     let traces = [trace];
-    let results = simulate(&traces, jobs, counting(runs), &Silent).unwrap();
+    let results = simulate(&traces, cases, counting(runs), &Silent).unwrap();
     let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
     let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
     Section { info: Info::of(&traces[0]), reuse, rows, checks: None }
@@ -72,17 +77,17 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         let path = directory.path().join("trace.csv");
         std::fs::write(&path, msr_text(*requests)).unwrap();
         let trace = normalised::open(path.to_str().unwrap(), &Settings::default(), &Silent).unwrap();
-        let mut jobs = Vec::new();
+        let mut cases = Vec::new();
         for algorithm in algorithms {
             for size in Size::parse_list(sizes).unwrap() {
                 let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
                 let algorithm = Algorithm::parse(algorithm).unwrap();
                 let size = size.to_string();
-                jobs.push(experiment::Job { trace: 0, algorithm, admission: None, size, capacity_blocks });
+                cases.push(experiment::Case { trace: 0, algorithm, admission: None, size, capacity_blocks });
             }
         }
         let traces = [trace];
-        let jobs = with_references(jobs);
+        let cases = with_references(cases);
         let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
         let mut rows = Vec::new();
         for &over_provision in over_provisions {
@@ -94,7 +99,7 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
             };
             let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
             let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
-            let runs = experiment::run(&traces, jobs.clone(), &experiment, &Silent).unwrap();
+            let runs = experiment::run(&traces, cases.clone(), &experiment, &Silent).unwrap();
             let row = |run| ResultRow::of_run(&traces[0], run, reference(&runs, run), &limits);
             rows.extend(runs.iter().map(row));
         }
@@ -140,19 +145,25 @@ pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: 
             runs.extend(TraceRule::parse_list(rule).unwrap().iter().map(|rule| ("lru", Some(rule.of(&trace)))));
         }
         runs.extend(["larc", "larc:writes=admit", "2q", "s3-fifo"].map(|policy| (policy, None)));
-        let mut jobs = Vec::new();
+        let mut cases = Vec::new();
         for (policy, admission) in runs {
             for size in Size::parse_list(sizes).unwrap() {
                 let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).unwrap();
                 let (algorithm, admission) = (Algorithm::parse(policy).unwrap(), admission.clone());
-                jobs.push(experiment::Job { trace: 0, algorithm, admission, size: size.to_string(), capacity_blocks });
+                cases.push(experiment::Case {
+                    trace: 0,
+                    algorithm,
+                    admission,
+                    size: size.to_string(),
+                    capacity_blocks,
+                });
             }
         }
         let traces = [trace];
         let devices = Devices { model: ArrayModel::paper(), storage_bytes: None, arrivals: Arrivals::None };
         let layout = Layout::None { ram: Ram::Bytes(0) };
         let experiment = Experiment { layout, devices: Some(devices), counting };
-        let runs = experiment::run(&traces, jobs, &experiment, &Silent).unwrap();
+        let runs = experiment::run(&traces, cases, &experiment, &Silent).unwrap();
         let limits = WearLimits { wfue_alpha: 0.5, device: None, drive_writes_per_day: None };
         let row = |run| ResultRow { trace: (*name).to_owned(), ..ResultRow::of_run(&traces[0], run, None, &limits) };
         let rows = runs.iter().map(row).collect();

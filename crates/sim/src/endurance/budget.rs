@@ -9,37 +9,32 @@
 //! depends on which others are left out, so that here reruns try how many to leave out, between the most that were too few and the
 //! fewest that were enough, until the budget is met.
 
-use super::{Counts, EnduranceError};
-use crate::offline::Threshold;
-
 /// A budget is met by at most this share less.
 const CLOSE: f64 = 0.98;
 
 /// What a limit to the erasures left of an algorithm.
 pub(super) struct Within<'a> {
-    /// Runs the algorithm with a threshold.
-    pub run: &'a dyn Fn(Threshold) -> Result<Counts, EnduranceError>,
-    /// The threshold that leaves out so many insertions.
-    pub leave_out: &'a dyn Fn(u64) -> Threshold,
+    /// How often the algorithm erases that leaves out so many insertions.
+    pub erasures: &'a dyn Fn(u64) -> u64,
     /// How many insertions there are to leave out.
     pub insertions: u64,
 }
 
 impl Within<'_> {
-    /// The run with the most erasures of those that were tried and have at most `budget`.
-    pub fn budget(&self, budget: f64) -> Result<Counts, EnduranceError> {
-        let try_out = |count: u64| (self.run)((self.leave_out)(count));
+    /// How many insertions to leave out: of those numbers that were tried and have at most `budget` erasures, the one with the most.
+    pub fn budget(&self, budget: f64) -> u64 {
         let is_close = |erasures: u64| erasures as f64 >= CLOSE * budget || erasures as f64 > budget - 1.0;
-        let all = try_out(0)?;
-        if all.erasures() as f64 <= budget {
-            return Ok(all);
+        let all = (self.erasures)(0);
+        if all as f64 <= budget {
+            return 0;
         }
         // So many left out are too few, with so many erasures; and so many are enough.
-        let (mut few, mut few_erasures) = (0, all.erasures() as f64);
+        let (mut few, mut few_erasures) = (0, all as f64);
         let (mut enough, mut enough_erasures) = (self.insertions, 0.0);
-        let mut best: Option<Counts> = None;
+        // The best number so far, and its erasures.
+        let mut best: Option<(u64, u64)> = None;
         let mut tries = 0;
-        while best.is_none_or(|best| !is_close(best.erasures())) && enough - few > 1 {
+        while best.is_none_or(|(_, erasures)| !is_close(erasures)) && enough - few > 1 {
             tries += 1;
             let count = if tries % 3 == 0 {
                 few + (enough - few) / 2
@@ -50,17 +45,16 @@ impl Within<'_> {
                 few + ((enough - few) as f64 * share) as u64
             };
             let count = count.clamp(few + 1, enough - 1);
-            let found = try_out(count)?;
-            let erasures = found.erasures() as f64;
-            if erasures > budget {
-                (few, few_erasures) = (count, erasures);
+            let found = (self.erasures)(count);
+            if found as f64 > budget {
+                (few, few_erasures) = (count, found as f64);
             } else {
-                (enough, enough_erasures) = (count, erasures);
-                if best.is_none_or(|best| best.erasures() <= found.erasures()) {
-                    best = Some(found);
+                (enough, enough_erasures) = (count, found as f64);
+                if best.is_none_or(|(_, erasures)| erasures <= found) {
+                    best = Some((count, found));
                 }
             }
         }
-        best.map_or_else(|| try_out(enough), Ok)
+        best.map_or(enough, |(count, _)| count)
     }
 }

@@ -17,41 +17,35 @@
 //! - A unit is free when it is collected, and erased when it is written again.
 //! - What is in the write buffer at the end of the trace is not written.
 
+use flashwise_core::block_cache::Tally;
 use flashwise_core::index::Dense;
 use flashwise_core::layout::units::Units;
 use flashwise_core::prefetch::prefetch;
 use flashwise_core::step::FlashStep;
 
-use super::Counts;
 use super::algorithm::{CopyForwardReduction, Order};
+use super::planned::{Placed, Planned};
 use super::settings::Geometry;
-use super::tally::{Cache, Tally, run};
 use super::write_buffer::{Cause, UnitBuffer};
 use crate::offline::{Decision, FlashStream, Insertion, NOT_EVICTING, Plan};
-use flashwise_device::flash::{Device, Zoned};
 
-/// Performs `plan` on host-managed flash.
-pub(super) fn containers(
-    stream: &FlashStream,
-    plan: &Plan,
+/// A cache for `plan` on host-managed flash, which has learnt in as many earlier rounds as it is allowed.
+pub(super) fn containers<'a>(
+    stream: &'a FlashStream,
+    plan: &'a Plan,
     geometry: &Geometry,
     reduction: CopyForwardReduction,
     order: Order,
-) -> Counts {
-    let round = |wasted: Wasted| {
-        let mut cache = Containers::new(stream, plan, geometry, order, wasted);
-        let counts = run(&mut cache, stream, plan, geometry.unit_pages);
-        (counts, cache.wasted)
-    };
-    let CopyForwardReduction::Rounds(rounds) = reduction else { return round(Wasted::Known).0 };
-    let mut marked = vec![false; if rounds > 0 { plan.insertions().len() } else { 0 }];
+) -> Containers<'a> {
+    let new = |wasted: Wasted| Containers::new(stream, plan, geometry, order, wasted);
+    let CopyForwardReduction::Rounds(rounds) = reduction else { return new(Wasted::Known) };
+    let mut wasted = Wasted::Marked(vec![false; if rounds > 0 { plan.insertions().len() } else { 0 }]);
     for _ in 0..rounds {
-        match round(Wasted::Marked(marked)).1 {
-            Wasted::Marked(found) => marked = found,
-            Wasted::Known => unreachable!("a round goes on with what it was given"),
-        }
+        let mut round = Planned::new(stream, plan, new(wasted));
+        round.rehearse();
+        wasted = round.into_placed().wasted;
     }
-    round(Wasted::Marked(marked)).0
+    new(wasted)
 }
 
 /// Of which insertions it is known that a copy after their last hit is for nothing.
@@ -62,7 +56,8 @@ enum Wasted {
     Marked(Vec<bool>),
 }
 
-struct Containers<'a> {
+/// A write buffer, and erase units that are written whole.
+pub(super) struct Containers<'a> {
     stream: &'a FlashStream,
     insertions: &'a [Insertion],
     order: Order,
@@ -79,8 +74,8 @@ struct Containers<'a> {
     collected: Vec<bool>,
     /// Blocks of a unit, between write buffer and flash.
     unit: Vec<u32>,
-    steps: Vec<FlashStep>,
-    device: Zoned,
+    /// Steps of a unit that are to come after others.
+    later: Vec<FlashStep>,
     tally: Tally,
 }
 
@@ -108,8 +103,7 @@ impl<'a> Containers<'a> {
             units: Units::new(Dense::new(unique_blocks), units, unit_pages),
             collected: vec![false; units as usize],
             unit: Vec::with_capacity(unit_pages as usize),
-            steps: Vec::new(),
-            device: Zoned::new(units, unit_pages).expect("the geometry is that of a device"),
+            later: Vec::new(),
             tally: Tally::default(),
         }
     }
@@ -125,18 +119,18 @@ impl<'a> Containers<'a> {
 
     /// Function OnInsert: `block` goes into the write buffer, where there is room.
     #[inline]
-    fn insert(&mut self, block: u32, cause: Cause, position: usize) {
+    fn insert(&mut self, block: u32, cause: Cause, position: usize, steps: &mut Vec<FlashStep>) {
         let insertion = &self.insertions[self.insertion_of[block as usize] as usize];
         self.buffer.push(block, insertion.leaves, cause);
         if self.buffer.is_full() {
-            self.seal();
-            self.collect(position);
+            self.seal(steps);
+            self.collect(position, steps);
         }
     }
 
     /// Function OnSeal: cuts the write buffer into units.
     #[cold]
-    fn seal(&mut self) {
+    fn seal(&mut self, steps: &mut Vec<FlashStep>) {
         if self.order == Order::Evict {
             self.buffer.sort_by_leaving();
         }
@@ -148,32 +142,32 @@ impl<'a> Containers<'a> {
         for unit in 0..self.write_buffers as usize {
             self.unit.clear();
             self.unit.extend(self.buffer.blocks(unit * unit_pages..(unit + 1) * unit_pages));
-            let unit = self.units.seal(&self.unit, &mut self.steps);
+            let unit = self.units.seal(&self.unit, &mut self.later);
             if std::mem::take(&mut self.collected[unit as usize]) {
-                self.device.step(FlashStep::Reset { unit });
+                steps.push(FlashStep::Reset { unit });
             }
-            self.perform();
+            steps.append(&mut self.later);
         }
         self.buffer.clear();
     }
 
     /// Function EvictFlash: makes units free until there are as many as the write buffer is cut into.
     #[cold]
-    fn collect(&mut self, position: usize) {
+    fn collect(&mut self, position: usize, steps: &mut Vec<FlashStep>) {
         while self.units.free_units() < self.write_buffers {
             let unit = self.units.emptiest().expect("what is not free is sealed");
             let valid: Vec<(u32, u32)> = self.units.live_blocks(unit).collect();
-            self.tally.evicted_live_blocks += valid.len() as u64;
+            self.tally.live_at_reset_blocks += valid.len() as u64;
             for (block, page) in valid {
                 if self.is_worth_copying(block, position as u32) {
-                    self.steps.push(FlashStep::Read { page });
+                    steps.push(FlashStep::Read { page });
                     let leaves = self.insertions[self.insertion_of[block as usize] as usize].leaves;
                     self.buffer.push(block, leaves, Cause::CopyForward);
                 }
             }
-            self.perform();
-            self.units.reset(unit, &mut self.steps);
-            self.steps.clear();
+            // The unit is erased when it is written again.
+            self.units.reset(unit, &mut self.later);
+            self.later.clear();
             self.collected[unit as usize] = true;
         }
         assert!(!self.buffer.is_full(), "flash holds more than is valid, so that the emptiest units have room");
@@ -189,21 +183,14 @@ impl<'a> Containers<'a> {
             Wasted::Known => true,
             Wasted::Marked(marked) => marked.get_mut(at).is_some_and(|marked| std::mem::replace(marked, true)),
         };
-        self.tally.copy_forward_wasted_blocks += u64::from(!is_known);
+        self.tally.wasted_copies_blocks += u64::from(!is_known);
         !is_known
-    }
-
-    #[inline]
-    fn perform(&mut self) {
-        for step in self.steps.drain(..) {
-            self.device.step(step);
-        }
     }
 }
 
-impl Cache for Containers<'_> {
+impl Placed for Containers<'_> {
     #[inline]
-    fn access(&mut self, position: usize, decision: Decision, evicts: u32) {
+    fn access(&mut self, position: usize, decision: Decision, evicts: u32, steps: &mut Vec<FlashStep>) {
         let block = self.stream.block(position);
         match decision {
             Decision::Bypass => {}
@@ -211,9 +198,8 @@ impl Cache for Containers<'_> {
                 if self.buffer.contains(block) {
                     self.tally.buffer_hits += 1;
                 } else {
-                    let found = self.units.read(block, &mut self.steps);
+                    let found = self.units.read(block, steps);
                     assert!(found, "a hit is in the write buffer or on flash");
-                    self.perform();
                 }
                 if decision == Decision::LastHit {
                     self.leave(block);
@@ -226,7 +212,7 @@ impl Cache for Containers<'_> {
                 self.insertion_of[block as usize] = self.inserted;
                 self.inserted += 1;
                 let cause = if self.stream.is_write(position) { Cause::Client } else { Cause::Admission };
-                self.insert(block, cause, position);
+                self.insert(block, cause, position, steps);
             }
         }
     }
@@ -240,9 +226,5 @@ impl Cache for Containers<'_> {
 
     fn tally(&self) -> Tally {
         self.tally
-    }
-
-    fn device(&self) -> &impl Device {
-        &self.device
     }
 }

@@ -70,8 +70,8 @@ impl Counts {
         }
     }
 
-    /// What an online cache did, on a device that has units of `unit_pages` and was worn as `wear` says.
-    pub(crate) fn of_online(found: &stretch::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
+    /// What a cache did, on a device that has units of `unit_pages` and was worn as `wear` says.
+    pub(crate) fn of_run(found: &stretch::Counts, unit_pages: u32, wear: Wear, days: Option<f64>) -> Counts {
         let (read, write) = (found.counters.of(Op::Read), found.counters.of(Op::Write));
         Counts {
             reads: found.reads,
@@ -84,50 +84,12 @@ impl Counts {
             insertions_read: read.admissions(),
             insertions_write: write.admissions() + write.hits,
             flash_writes: found.tally.flash_writes,
+            copy_forward_wasted_blocks: found.tally.wasted_copies_blocks,
             evicted_live_blocks: found.live_at_eviction_blocks(),
             device: found.device,
             days,
             ..Counts::none(unit_pages, wear)
         }
-    }
-
-    /// A block comes into the flash cache, or is overwritten there.
-    #[inline]
-    pub(super) fn count_insertion(&mut self, is_write: bool) {
-        if is_write {
-            self.insertions_write += 1;
-        } else {
-            self.insertions_read += 1;
-        }
-    }
-
-    /// What was counted after `before`. Wear and days stay those of `self`: they are no counts.
-    pub(super) fn since(&self, before: &Counts) -> Counts {
-        Counts {
-            reads: self.reads - before.reads,
-            writes: self.writes - before.writes,
-            ram_hits: self.ram_hits - before.ram_hits,
-            flash_hits: self.flash_hits - before.flash_hits,
-            buffer_hits: self.buffer_hits - before.buffer_hits,
-            write_hits: self.write_hits - before.write_hits,
-            bypasses: self.bypasses - before.bypasses,
-            insertions_read: self.insertions_read - before.insertions_read,
-            insertions_write: self.insertions_write - before.insertions_write,
-            flash_writes: self.flash_writes - before.flash_writes,
-            copy_forward_wasted_blocks: self.copy_forward_wasted_blocks - before.copy_forward_wasted_blocks,
-            evicted_live_blocks: self.evicted_live_blocks - before.evicted_live_blocks,
-            device: self.device.since(&before.device),
-            ..*self
-        }
-    }
-
-    /// Asserts that causes add up to what the device did, from its first page on.
-    pub(super) fn check(&self) {
-        let device = &self.device;
-        assert_eq!(self.flash_writes.total_blocks(), device.host_writes, "each write to flash has a cause");
-        assert_eq!(device.programs_host, device.host_writes, "each host write is a program");
-        let erasures = self.wear.erasures_mean * f64::from(self.wear.units);
-        assert_eq!(erasures.round() as u64, device.erasures, "each erasure wears a unit");
     }
 
     /// Reads that were hits, in RAM or on flash.

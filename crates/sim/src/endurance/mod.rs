@@ -4,7 +4,7 @@
 //! offline optimality. USENIX ATC 2016.
 //!
 //! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
-//! here their decisions are performed: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
+//! here their decisions become caches ([`planned`]) that run like all others: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
 //! or with an erase unit for each block. Replacement policies run in place too, container policies on host-managed flash.
 //! Every algorithm of a size has the same flash, spare erase units included, and the same RAM: what its buffers leave is its read cache.
 
@@ -15,6 +15,7 @@ mod counts;
 mod error;
 mod in_place;
 mod offline_runs;
+mod planned;
 mod settings;
 mod tally;
 mod unit_caching;
@@ -28,22 +29,61 @@ pub use algorithm::{Algorithm, Budget, CopyForwardReduction, Limit, Method, Offl
 pub use counts::Counts;
 pub use error::EnduranceError;
 pub use flashwise_core::block_cache::FlashWrites;
+use in_place::InPlace;
 pub(crate) use offline_runs::{OfflineRun, run_offline};
+pub(crate) use planned::{Placed, Planned};
 pub(crate) use settings::ram_blocks;
 pub use settings::{Buffers, Geometry, Settings, WRITE_BUFFERS};
+use unit_caching::{Places, UnitCaching};
 
 use crate::offline::{FlashStream, Plan};
-use flashwise_device::flash::Ftl;
+use flashwise_device::flash::{Device, Ftl, Zoned};
+
+/// What is done with a plan as a cache, and the device that it is for.
+pub(crate) trait Performs {
+    /// What comes of it.
+    type Output;
+
+    /// Runs `cache` on `device`.
+    fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Self::Output;
+}
+
+/// Performs the decisions of `plan` over `stream`, on a device of its own, by `how`.
+pub(crate) fn perform_by<H: Performs>(
+    stream: &FlashStream,
+    plan: &Plan,
+    geometry: &Geometry,
+    placement: Placement,
+    how: H,
+) -> H::Output {
+    match placement {
+        Placement::InPlace { trim } => {
+            let placed = InPlace::new(stream, geometry.ftl.logical_pages, trim);
+            how.perform(Planned::new(stream, plan, placed), device_of(geometry))
+        }
+        Placement::Containers { reduction, order, .. } => {
+            let placed = containers::containers(stream, plan, geometry, reduction, order);
+            let device = Zoned::new(geometry.units, geometry.unit_pages).expect("the geometry is that of a device");
+            how.perform(Planned::new(stream, plan, placed), device)
+        }
+        Placement::UnitCaching => {
+            let placed = UnitCaching::new(stream);
+            how.perform(Planned::new(stream, plan, placed), Places::new(geometry.capacity_blocks))
+        }
+    }
+}
 
 /// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
-pub fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
-    match placement {
-        Placement::InPlace { trim } => in_place::in_place(stream, plan, geometry, trim),
-        Placement::Containers { reduction, order, .. } => {
-            containers::containers(stream, plan, geometry, reduction, order)
+fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
+    struct Alone<'a>(&'a FlashStream, u32);
+    impl Performs for Alone<'_> {
+        type Output = Counts;
+
+        fn perform<P: Placed>(self, cache: Planned<'_, P>, device: impl Device) -> Counts {
+            tally::run(self.0, cache, device, self.1)
         }
-        Placement::UnitCaching => unit_caching::unit_caching(stream, plan, geometry.capacity_blocks),
     }
+    perform_by(stream, plan, geometry, placement, Alone(stream, geometry.unit_pages))
 }
 
 /// The conventional SSD of a cache.

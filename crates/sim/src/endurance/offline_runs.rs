@@ -8,13 +8,14 @@ use rayon::prelude::*;
 
 use super::algorithm::{Budget, Limit, Offline, Placement};
 use super::settings::Geometry;
-use super::{Counts, EnduranceError, budget, perform};
+use super::{EnduranceError, budget, perform};
 use crate::offline::{FlashStream, Plan, Threshold, next_reads};
+use crate::stretch::Ran;
 
 /// An algorithm over a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct OfflineRun {
-    /// Its number among the jobs.
+    /// Its number among the cases.
     pub number: usize,
     /// What it does.
     pub method: Offline,
@@ -26,16 +27,19 @@ pub(crate) struct OfflineRun {
     pub geometry: Geometry,
 }
 
+/// What is done with a plan once it is made: it is run, as what came of it says.
+type Performed<'a> = &'a (dyn Fn(&OfflineRun, &FlashStream, &Plan) -> Ran + Sync);
 /// A run's number and what came of it.
-type Done = (usize, Counts);
+type Done = (usize, Ran);
 
-/// Runs all of `runs` over `trace`, of which `warmup` accesses are not counted and the others take so many `days`; calls `ended` for each.
+/// Makes a plan for each of `runs` over `trace`, of which `warmup` accesses are not counted and the others take so many `days`, and has it
+/// performed.
 pub(crate) fn run_offline(
     trace: &Trace,
     warmup: u64,
     days: Option<f64>,
     runs: &[OfflineRun],
-    ended: &(dyn Fn() + Sync),
+    performed: Performed,
 ) -> Result<Vec<Done>, EnduranceError> {
     if runs.is_empty() {
         return Ok(vec![]);
@@ -49,7 +53,7 @@ pub(crate) fn run_offline(
         .map(|(ram_blocks, runs)| {
             let stream = FlashStream::behind_min(trace, &next_reads, ram_blocks, warmup);
             let by_size = grouped(&runs, |run| run.geometry.capacity_blocks);
-            let with = Shared { trace, next_reads: &next_reads, warmup, days, ended };
+            let with = Shared { trace, next_reads: &next_reads, warmup, days, performed };
             let of_size = |(_, runs): (usize, Vec<&OfflineRun>)| SizeRuns::new(with, &stream, &runs).run(&runs);
             let done = by_size.into_par_iter().with_max_len(1).map(of_size).collect::<Result<Vec<_>, _>>()?;
             Ok(done.concat())
@@ -66,17 +70,17 @@ fn grouped<'a>(runs: &[&'a OfflineRun], by: impl Fn(&OfflineRun) -> usize) -> Ve
     groups.into_iter().collect()
 }
 
-/// What all jobs over a trace have.
+/// What all cases over a trace have.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     trace: &'a Trace,
     next_reads: &'a [u32],
     warmup: u64,
     days: Option<f64>,
-    ended: &'a (dyn Fn() + Sync),
+    performed: Performed<'a>,
 }
 
-/// The jobs over one trace with caches and read caches of one size.
+/// The cases over one trace with caches and read caches of one size.
 struct SizeRuns<'a> {
     shared: Shared<'a>,
     stream: &'a FlashStream,
@@ -102,18 +106,14 @@ impl<'a> SizeRuns<'a> {
 
     fn run(&self, runs: &[&OfflineRun]) -> Result<Vec<Done>, EnduranceError> {
         let run = |prepared: &&OfflineRun| {
-            let offline = &prepared.method;
-            let counts = match offline.limit {
-                Limit::Hits(0) => self.perform(&self.m, prepared, offline.placement),
-                Limit::Hits(1) => self.perform(self.m_plus(), prepared, offline.placement),
-                Limit::Hits(hits) => {
-                    let plan = self.rerun(Threshold::least_hits(hits));
-                    self.perform(&plan, prepared, offline.placement)
-                }
-                Limit::Budget(budget) => self.within(budget, prepared, offline.placement)?,
+            let ran = |plan: &Plan| (self.shared.performed)(prepared, self.stream, plan);
+            let ran = match prepared.method.limit {
+                Limit::Hits(0) => ran(&self.m),
+                Limit::Hits(1) => ran(self.m_plus()),
+                Limit::Hits(hits) => ran(&self.rerun(Threshold::least_hits(hits))),
+                Limit::Budget(budget) => ran(&self.rerun(self.within(budget, prepared)?)),
             };
-            (self.shared.ended)();
-            Ok((prepared.number, Counts { days: self.shared.days, ..counts }))
+            Ok((prepared.number, ran))
         };
         runs.par_iter().with_max_len(1).map(run).collect()
     }
@@ -126,22 +126,24 @@ impl<'a> SizeRuns<'a> {
         self.m_plus().rerun(self.stream, self.capacity_blocks, threshold)
     }
 
-    fn perform(&self, plan: &Plan, prepared: &OfflineRun, placement: Placement) -> Counts {
-        perform(self.stream, plan, &prepared.geometry, placement)
+    /// How often the algorithm erases with `plan`.
+    fn erases(&self, plan: &Plan, prepared: &OfflineRun) -> u64 {
+        perform(self.stream, plan, &prepared.geometry, prepared.method.placement).erasures()
     }
 
-    fn within(&self, budget: Budget, prepared: &OfflineRun, placement: Placement) -> Result<Counts, EnduranceError> {
-        let budget = self.erasures(budget, prepared, placement)?;
-        budget::Within {
-            run: &|threshold| Ok(self.perform(&self.rerun(threshold), prepared, placement)),
-            leave_out: &|count| Threshold::of_count(self.m_plus(), count),
+    /// Which insertions are left out to stay within `budget`.
+    fn within(&self, budget: Budget, prepared: &OfflineRun) -> Result<Threshold, EnduranceError> {
+        let budget = self.erasures(budget, prepared)?;
+        let leave_out = |count| Threshold::of_count(self.m_plus(), count);
+        let within = budget::Within {
+            erasures: &|count| self.erases(&self.rerun(leave_out(count)), prepared),
             insertions: self.m_plus().insertions().len() as u64,
-        }
-        .budget(budget)
+        };
+        Ok(leave_out(within.budget(budget)))
     }
 
     /// How many erasures a budget allows.
-    fn erasures(&self, budget: Budget, prepared: &OfflineRun, placement: Placement) -> Result<f64, EnduranceError> {
+    fn erasures(&self, budget: Budget, prepared: &OfflineRun) -> Result<f64, EnduranceError> {
         let OfflineRun { geometry, size, .. } = prepared;
         let trace = self.shared.trace.name().to_owned();
         let algorithm = prepared.algorithm.clone();
@@ -156,7 +158,7 @@ impl<'a> SizeRuns<'a> {
             Budget::Share(share) | Budget::ShareOfMPlus(share) => {
                 let all = match budget {
                     Budget::ShareOfMPlus(_) => self.m_plus_erasures(prepared),
-                    _ => self.perform(self.m_plus(), prepared, placement).erasures(),
+                    _ => self.erases(self.m_plus(), prepared),
                 };
                 if all == 0 {
                     // There is nothing to save: where M+ erases nothing, C does neither.

@@ -6,34 +6,34 @@
 //! spare. A place is erased when it is written again, so that all insertions but those that fill a place for the first time are
 //! erasures; places are used in turn.
 
-use super::Counts;
-use super::tally::{Cache, Tally, run};
-use crate::offline::{Decision, FlashStream, Plan};
-use flashwise_core::block_cache::FlashWrites;
+use super::planned::Placed;
+use crate::offline::{Decision, FlashStream};
+use flashwise_core::block_cache::Tally;
 use flashwise_core::step::FlashStep;
 use flashwise_device::flash::{Device, DeviceCounters, StepError};
 
-/// Performs `plan` with a place for each of `capacity_blocks`.
-pub(super) fn unit_caching(stream: &FlashStream, plan: &Plan, capacity_blocks: usize) -> Counts {
-    let places = Places { places: capacity_blocks as u64, counters: DeviceCounters::default() };
-    run(&mut UnitCaching { stream, places, flash_writes: FlashWrites::default() }, stream, plan, 1)
-}
-
-struct UnitCaching<'a> {
+/// A place for each block.
+pub(super) struct UnitCaching<'a> {
     stream: &'a FlashStream,
-    places: Places,
-    flash_writes: FlashWrites,
+    tally: Tally,
 }
 
-impl Cache for UnitCaching<'_> {
+impl<'a> UnitCaching<'a> {
+    /// An empty cache for the blocks of `stream`.
+    pub(super) fn new(stream: &'a FlashStream) -> UnitCaching<'a> {
+        UnitCaching { stream, tally: Tally::default() }
+    }
+}
+
+impl Placed for UnitCaching<'_> {
     #[inline]
-    fn access(&mut self, position: usize, decision: Decision, _evicts: u32) {
+    fn access(&mut self, position: usize, decision: Decision, _evicts: u32, steps: &mut Vec<FlashStep>) {
         match decision {
             Decision::Bypass => {}
-            Decision::Hit | Decision::LastHit => self.places.step(FlashStep::Read { page: 0 }),
+            Decision::Hit | Decision::LastHit => steps.push(FlashStep::Read { page: 0 }),
             Decision::Insert => {
-                self.flash_writes.count_insertion(self.stream.is_write(position));
-                self.places.step(FlashStep::Write { page: 0 });
+                self.tally.flash_writes.count_insertion(self.stream.is_write(position));
+                steps.push(FlashStep::Write { page: 0 });
             }
         }
     }
@@ -41,18 +41,21 @@ impl Cache for UnitCaching<'_> {
     fn prefetch(&self, _block: u32) {}
 
     fn tally(&self) -> Tally {
-        Tally { flash_writes: self.flash_writes, ..Tally::default() }
-    }
-
-    fn device(&self) -> &impl Device {
-        &self.places
+        self.tally
     }
 }
 
 /// Places that are used in turn, whatever page is named.
-struct Places {
+pub(super) struct Places {
     places: u64,
     counters: DeviceCounters,
+}
+
+impl Places {
+    /// So many, all of them empty.
+    pub(super) fn new(places: usize) -> Places {
+        Places { places: places as u64, counters: DeviceCounters::default() }
+    }
 }
 
 impl Device for Places {

@@ -1,6 +1,6 @@
 //! What weighted flash usage effectiveness compares with: M+, and H where every block is an erase unit.
 
-use super::{Job, Run};
+use super::{Case, Run};
 use crate::endurance::{Algorithm, Counts, Method, Placement};
 
 /// The algorithm that an algorithm is compared with.
@@ -11,25 +11,25 @@ fn reference_of(algorithm: &Algorithm) -> &'static str {
     }
 }
 
-fn is_reference(job: &Job, of: &Job) -> bool {
-    let name = job.algorithm.to_string();
-    name == reference_of(&of.algorithm) && (job.trace, job.capacity_blocks) == (of.trace, of.capacity_blocks)
+fn is_reference(case: &Case, of: &Case) -> bool {
+    let name = case.algorithm.to_string();
+    name == reference_of(&of.algorithm) && (case.trace, case.capacity_blocks) == (of.trace, of.capacity_blocks)
 }
 
-/// The jobs, and behind them those that they are to be compared with and that are not there yet.
-pub fn with_references(mut jobs: Vec<Job>) -> Vec<Job> {
-    for at in 0..jobs.len() {
-        let job = jobs[at].clone();
-        if !jobs.iter().any(|other| is_reference(other, &job)) {
-            let algorithm = Algorithm::parse(reference_of(&job.algorithm)).expect("a reference is an algorithm");
-            jobs.push(Job { algorithm, admission: None, ..job });
+/// The cases, and behind them those that they are to be compared with and that are not there yet.
+pub fn with_references(mut cases: Vec<Case>) -> Vec<Case> {
+    for at in 0..cases.len() {
+        let case = cases[at].clone();
+        if !cases.iter().any(|other| is_reference(other, &case)) {
+            let algorithm = Algorithm::parse(reference_of(&case.algorithm)).expect("a reference is an algorithm");
+            cases.push(Case { algorithm, admission: None, ..case });
         }
     }
-    jobs
+    cases
 }
 
 /// What `run` is compared with, if it is among `runs`.
 pub fn reference<'a>(runs: &'a [Run], run: &Run) -> Option<&'a Counts> {
-    let reference = runs.iter().find(|other| is_reference(&other.job, &run.job))?;
+    let reference = runs.iter().find(|other| is_reference(&other.case, &run.case))?;
     reference.flash.as_ref().map(|flash| &flash.counts)
 }

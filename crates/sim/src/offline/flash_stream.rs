@@ -18,6 +18,8 @@ pub struct FlashStream {
     entries: Vec<u32>,
     /// The position in the stream of the next read of the block before it is overwritten, or [`NEVER`].
     next_reads: Vec<u32>,
+    /// For each access of the trace a bit: whether the DRAM cache has it.
+    in_dram: Vec<u64>,
     unique_blocks: usize,
     /// How many are part of the warm-up.
     warmup: usize,
@@ -33,6 +35,7 @@ impl FlashStream {
         let mut stream = FlashStream {
             entries: Vec::new(),
             next_reads: Vec::new(),
+            in_dram: vec![0; trace.len().div_ceil(64)],
             unique_blocks: trace.unique_blocks(),
             warmup: 0,
             reads: 0,
@@ -52,6 +55,7 @@ impl FlashStream {
             }
             if hit {
                 stream.ram_hits += counted;
+                stream.in_dram[position / 64] |= 1 << (position % 64);
             } else {
                 stream.warmup += usize::from(counted == 0);
                 stream.entries.push(block | if op == Op::Write { WRITE } else { 0 });
@@ -80,6 +84,12 @@ impl FlashStream {
             let next_read_of = &mut next_read_of[self.block(position) as usize];
             self.next_reads[position] = std::mem::replace(next_read_of, before);
         }
+    }
+
+    /// Whether the DRAM cache has the access at `position` of the trace, so that it is none of the stream.
+    #[inline]
+    pub fn is_in_dram(&self, position: u64) -> bool {
+        self.in_dram[position as usize / 64] >> (position % 64) & 1 != 0
     }
 
     /// Accesses of the stream.

@@ -48,7 +48,7 @@ impl TierFigures {
     /// Those of `run`, whose blocks have so many bytes; none of a policy alone.
     pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
         let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
-        let ran = run.ran.as_ref().map(|ran| &ran.counted.counts).filter(|_| whole);
+        let ran = Some(&run.ran.counted.counts).filter(|_| whole);
         let (ram_hits, flash_hits, writes, erasures) = match (counts, ran) {
             (Some(counts), _) => (counts.ram_hits, counts.flash_hits, counts.flash_writes, counts.erasures()),
             (None, Some(ran)) => {
@@ -205,7 +205,7 @@ impl CacheFigures {
 }
 
 /// What the wear of a cache is compared with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WearLimits {
     /// The weight of the hits in WFUE, 0 to 1.
     pub wfue_alpha: f64,
@@ -293,13 +293,13 @@ impl EnduranceFigures {
         limits: &WearLimits,
         block_size_bytes: u64,
     ) -> EnduranceFigures {
-        let (job, experiment::Flash { geometry, counts }) = (&run.job, flash);
+        let (case, experiment::Flash { geometry, counts }) = (&run.case, flash);
         let (writes, wear) = (&counts.flash_writes, &counts.wear);
         let unit_bytes = u64::from(geometry.unit_pages) * block_size_bytes;
         let written_bytes = writes.total_blocks() * block_size_bytes;
         // Of the log all its flash, else what holds the cache.
         let held_blocks =
-            run.whole.as_ref().map_or(job.capacity_blocks as u64, |config| config.geometry.pages().into());
+            run.whole.as_ref().map_or(case.capacity_blocks as u64, |config| config.geometry.pages().into());
         let capacity_bytes = held_blocks * block_size_bytes;
         let duration_us = counts.days.map_or(0, |days| (days * 86_400e6) as u64);
         let cycles = limits.device.as_ref().and_then(|device| device.pe_cycles);

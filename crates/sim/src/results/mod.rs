@@ -24,7 +24,7 @@ use crate::endurance;
 use crate::experiment;
 use crate::sampling::SampleFigures;
 use crate::simulate::Run;
-use crate::stretch::{Counts, Ran, Stretch};
+use crate::stretch::{Counts, Stretch};
 use crate::wlfc::BucketResult;
 use flashwise_trace::Trace;
 
@@ -88,6 +88,9 @@ figures! {
         /// simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
         admission: Option<String>, "";
+        /// The run in words, as `--job` reads it: rows are named by it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<String>, "";
         /// What limits the figures of the row: from how short a time rates per day, drive writes per day and lifetimes are extrapolated. None where that is a day
         /// or more, and where there are no such figures.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,9 +150,9 @@ impl ResultRow {
         let of_policy = ResultRow::of_counters(&run.counters);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.job.policy.to_string(),
-            size: run.job.size.clone(),
-            capacity_blocks: run.job.capacity_blocks as u64,
+            policy: run.case.policy.to_string(),
+            size: run.case.size.clone(),
+            capacity_blocks: run.case.capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
             warmup_accesses: trace.whole_len() - of_policy.accesses,
@@ -203,14 +206,14 @@ impl ResultRow {
 impl ResultRow {
     /// The row of a cache of buckets that ran over `trace`. What it admits and replaces are buckets, of which no blocks are told.
     pub fn of_buckets(trace: &Trace, result: &BucketResult) -> ResultRow {
-        let BucketResult { job, counts, warmup_accesses } = result;
+        let BucketResult { case, counts, warmup_accesses } = result;
         let read_hits = counts.ram_hits + counts.flash_hits;
         let (accesses, hits) = (counts.reads + counts.writes, read_hits + counts.write_hits);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: job.system.name().to_owned(),
-            size: job.size.clone(),
-            capacity_blocks: job.flash_bytes / trace.block_size_bytes(),
+            policy: case.system.name().to_owned(),
+            size: case.size.clone(),
+            capacity_blocks: case.flash_bytes / trace.block_size_bytes(),
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.unique_blocks() as u64,
             warmup_accesses: *warmup_accesses,
@@ -225,7 +228,7 @@ impl ResultRow {
             bypasses: counts.bypasses,
             flash_writes_blocks: counts.flash_written_blocks(),
             flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
-            buckets: Some(BucketFigures::new(counts, job.flash_bytes)),
+            buckets: Some(BucketFigures::new(counts, case.flash_bytes)),
             ..ResultRow::default()
         }
     }
@@ -237,32 +240,25 @@ impl ResultRow {
         reference: Option<&endurance::Counts>,
         limits: &WearLimits,
     ) -> ResultRow {
-        let of_cache = match (&run.ran, &run.flash) {
-            (Some(ran), _) => ResultRow::of_online(run, ran),
-            (None, Some(flash)) => ResultRow::of_offline(&flash.counts),
-            (None, None) => unreachable!("what knows the future has a flash"),
-        };
+        let ran = &run.ran;
+        let of_cache = ResultRow::of_ran(run);
         let block_bytes = run.block_bytes(trace);
         let flash = run.flash.as_ref();
-        let ran = run.ran.as_ref();
         let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
-        let counts = ran.map(|ran| &ran.counted.counts);
+        let counts = &ran.counted.counts;
         let ram = flash.is_none() && run.whole.is_none() && run.ram_blocks > 0;
-        let ram = ram.then(|| RamFigures {
-            ram_bytes: run.ram_blocks * block_bytes,
-            ram_hits: counts.map_or(0, |counts| counts.ram_hits),
-        });
-        let whole = run.whole.as_ref().zip(counts.and_then(|counts| counts.whole.as_ref()));
-        let admission = run.job.admission.as_ref().map(ToString::to_string).unwrap_or_default();
-        let array = run.setting.as_ref().zip(ran).map(|(setting, ran)| array_figures(run, setting, ran));
+        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_hits: counts.ram_hits });
+        let whole = run.whole.as_ref().zip(counts.whole.as_ref());
+        let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
+        let array = run.setting.as_ref().map(|setting| array_figures(run, setting));
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.job.algorithm.to_string(),
-            size: run.job.size.clone(),
-            capacity_blocks: run.whole.as_ref().map_or(run.job.capacity_blocks, Config::capacity_blocks) as u64,
+            policy: run.case.algorithm.to_string(),
+            size: run.case.size.clone(),
+            capacity_blocks: run.whole.as_ref().map_or(run.case.capacity_blocks, Config::capacity_blocks) as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
-            warmup_accesses: ran.map_or_else(|| trace.whole_len() - of_cache.accesses, |ran| ran.warmup_accesses),
+            warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
             caveat: rated_seconds(run).and_then(|seconds| caveat::of_run(trace.rates_refused(), seconds)),
@@ -271,47 +267,27 @@ impl ResultRow {
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
             endurance,
             array,
-            epochs: ran.map(|ran| online_epochs(ran, run)).unwrap_or_default(),
+            epochs: epochs_of(run),
             ..of_cache
         }
     }
 
-    /// What was counted of a cache that does not know the future. Those that evict whole erase units do not tell which blocks they replace.
-    fn of_online(run: &experiment::Run, ran: &Ran) -> ResultRow {
-        let counts = &ran.counted.counts;
+    /// What was counted of a run. Caches that evict whole erase units do not tell which blocks they replace, and what knows the future lets
+    /// go of blocks before others come.
+    fn of_ran(run: &experiment::Run) -> ResultRow {
+        let counts = &run.ran.counted.counts;
         let row = ResultRow { flash_writes_blocks: flash_writes_blocks(counts, run), ..ResultRow::of_counts(counts) };
-        if !run.job.algorithm.evicts_units() {
+        if !run.case.algorithm.evicts_units() && !run.case.algorithm.offline() {
             return row;
         }
         ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
-    }
-
-    /// What was counted of an algorithm that knows the future.
-    fn of_offline(counts: &endurance::Counts) -> ResultRow {
-        let (accesses, hits) = (counts.reads + counts.writes, counts.read_hits() + counts.write_hits);
-        ResultRow {
-            accesses,
-            reads: counts.reads,
-            writes: counts.writes,
-            read_hits: counts.read_hits(),
-            write_hits: counts.write_hits,
-            hits,
-            hit_ratio: ratio(hits, accesses),
-            read_hit_ratio: counts.rhr(),
-            admissions: counts.insertions() - counts.write_hits,
-            read_admissions: counts.insertions_read,
-            write_admissions: counts.insertions_write - counts.write_hits,
-            bypasses: counts.bypasses,
-            flash_writes_blocks: counts.flash_writes.total_blocks(),
-            ..ResultRow::default()
-        }
     }
 }
 
 /// Over how many seconds rates and lifetimes were measured, if there are any.
 fn rated_seconds(run: &experiment::Run) -> Option<f64> {
     let of_flash = run.flash.as_ref().and_then(|flash| flash.counts.days).map(|days| days * 86_400.0);
-    let of_array = run.setting.as_ref().zip(run.ran.as_ref()).map(|(_, ran)| ran.counted.seconds);
+    let of_array = run.setting.as_ref().map(|_| run.ran.counted.seconds);
     of_flash.or(of_array)
 }
 
@@ -333,7 +309,8 @@ fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
 
 /// What the run does to an array. Where the flash was simulated, its measured write amplification takes the place of the one that the
 /// device's description has: equation 6.
-fn array_figures(run: &experiment::Run, setting: &Setting, ran: &Ran) -> ArrayFigures {
+fn array_figures(run: &experiment::Run, setting: &Setting) -> ArrayFigures {
+    let ran = &run.ran;
     let mut setting = *setting;
     if let Some(flash) = &run.flash {
         let measured = flash.counts.device_write_amplification();
@@ -347,7 +324,8 @@ fn array_figures(run: &experiment::Run, setting: &Setting, ran: &Ran) -> ArrayFi
     }
 }
 
-fn online_epochs(ran: &Ran, run: &experiment::Run) -> Vec<Epoch> {
+fn epochs_of(run: &experiment::Run) -> Vec<Epoch> {
+    let ran = &run.ran;
     let mut first_access = 0;
     let epoch = |stretch: &Stretch| {
         let counts = &stretch.counts;

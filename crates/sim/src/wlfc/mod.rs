@@ -12,6 +12,6 @@ mod simulation;
 pub use b_like::{BLike, BLikeConfig};
 pub use managed::Managed;
 pub use simulation::{
-    BucketCounts, BucketError, BucketJob, BucketResult, BucketSettings, Latencies, RAM_BYTES, System, run_buckets,
+    BucketCase, BucketCounts, BucketError, BucketResult, BucketSettings, Latencies, RAM_BYTES, System, run_buckets,
     simulate_buckets,
 };

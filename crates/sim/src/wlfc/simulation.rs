@@ -30,7 +30,7 @@ impl System {
     pub const ALL: [System; 3] = [System::Wlfc, System::WlfcC, System::BLike];
 
     /// Its name in every output.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             System::Wlfc => "wlfc",
             System::WlfcC => "wlfc_c",
@@ -261,7 +261,7 @@ impl BucketCounts {
 
 /// A cache to run over one trace.
 #[derive(Clone, Debug)]
-pub struct BucketJob {
+pub struct BucketCase {
     /// Position of the trace among the traces.
     pub trace: usize,
     /// The cache.
@@ -272,11 +272,11 @@ pub struct BucketJob {
     pub flash_bytes: u64,
 }
 
-/// What came of a job.
+/// What came of a case.
 #[derive(Clone, Debug)]
 pub struct BucketResult {
-    /// The job.
-    pub job: BucketJob,
+    /// The case.
+    pub case: BucketCase,
     /// What was counted after the warm-up.
     pub counts: BucketCounts,
     /// Block accesses not counted.
@@ -310,25 +310,26 @@ pub fn run_buckets<E: From<BucketError>>(
     Ok((cache.counts() - before, accesses))
 }
 
-/// Runs all jobs, on all cores; the results come in the order of the jobs. A warm-up ends with the request in which it reaches its length;
-/// `traces` come with the number of their block accesses. `progress` is told of those when a job is done.
+/// Runs all cases, on all cores; the results come in the order of the cases. A warm-up ends with the request in which it reaches its length;
+/// `requests` are those of the traces, and `accesses` how many block accesses they have. `progress` is told of those when a case is done.
 ///
 /// # Errors
 /// Settings that make no cache, and traces that cannot be read.
 pub fn simulate_buckets(
-    traces: &[(RequestFile, usize)],
-    jobs: Vec<BucketJob>,
+    requests: &[RequestFile],
+    accesses: &[usize],
+    cases: Vec<BucketCase>,
     settings: &BucketSettings,
     counting: Counting,
     progress: &dyn Progress,
 ) -> Result<Vec<BucketResult>, BucketError> {
-    let run = |job: BucketJob| {
-        let (requests, accesses) = &traces[job.trace];
-        let warmup = counting.warmup.accesses(*accesses);
+    let run = |case: BucketCase| {
+        let (requests, accesses) = (&requests[case.trace], accesses[case.trace]);
+        let warmup = counting.warmup.accesses(accesses);
         let each = |consume: &mut dyn FnMut(&CacheRequest)| requests.for_each(consume).map_err(BucketError::from);
-        let (counts, warmup_accesses) = run_buckets(settings, job.system, job.flash_bytes, warmup, each)?;
-        progress.advance(*accesses as u64);
-        Ok(BucketResult { job, counts, warmup_accesses })
+        let (counts, warmup_accesses) = run_buckets(settings, case.system, case.flash_bytes, warmup, each)?;
+        progress.advance(accesses as u64);
+        Ok(BucketResult { case, counts, warmup_accesses })
     };
-    jobs.into_par_iter().with_max_len(1).map(run).collect()
+    cases.into_par_iter().with_max_len(1).map(run).collect()
 }

@@ -1,0 +1,144 @@
+//! What does not go together, and why: one table for all caches.
+
+use crate::endurance::{Algorithm, Method};
+use crate::wlfc::System;
+
+/// What runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Cache<'a> {
+    /// A policy or an algorithm.
+    Algorithm(&'a Algorithm),
+    /// A cache that evicts whole buckets.
+    Buckets(System),
+    /// Whatever runs over a sample of a trace.
+    Sample,
+}
+
+/// Options that mean nothing to a cache.
+#[derive(Debug, thiserror::Error)]
+#[error("{cache} and {with}: {reason}")]
+pub struct Meaningless {
+    /// The cache, as the user named it.
+    pub cache: String,
+    /// The option.
+    pub with: String,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Cache<'_> {
+    fn name(self) -> String {
+        match self {
+            Cache::Algorithm(algorithm) => algorithm.to_string(),
+            Cache::Buckets(system) => format!("--layout {}", system.name()),
+            Cache::Sample => "--sample".to_owned(),
+        }
+    }
+
+    fn knows_the_future(self) -> bool {
+        matches!(self, Cache::Algorithm(algorithm) if algorithm.offline())
+    }
+
+    fn evicts_units(self) -> bool {
+        matches!(self, Cache::Algorithm(algorithm) if algorithm.evicts_units())
+    }
+
+    fn has_layout(self) -> bool {
+        matches!(self, Cache::Algorithm(algorithm) if !matches!(algorithm.method(), Method::Policy(_)))
+    }
+
+    fn evicts_buckets(self) -> bool {
+        matches!(self, Cache::Buckets(_))
+    }
+
+    fn is_sample(self) -> bool {
+        matches!(self, Cache::Sample)
+    }
+
+    fn is_wlfc(self) -> bool {
+        matches!(self, Cache::Buckets(System::Wlfc | System::WlfcC))
+    }
+
+    fn is_b_like(self) -> bool {
+        matches!(self, Cache::Buckets(System::BLike))
+    }
+}
+
+/// Options, the caches to which they mean nothing, and why.
+type Row = (&'static [&'static str], fn(Cache<'_>) -> bool, &'static str);
+
+const MEANINGLESS: [Row; 17] = [
+    (
+        &["--admission"],
+        |cache| cache.knows_the_future(),
+        "an algorithm that knows the future decides itself what to take in; a rule can only make it worse",
+    ),
+    (&["--admission"], |cache| cache.evicts_units(), "a container policy decides itself what to take in"),
+    (
+        &["--arrivals"],
+        |cache| cache.evicts_units(),
+        "a container policy evicts erase units, whose blocks the model of waiting does not know",
+    ),
+    (&["--layout none"], |cache| cache.has_layout(), "its blocks lie on flash"),
+    (&["--layout log"], |cache| cache.has_layout(), "it has a layout of its own"),
+    (&["--layout log"], |cache| cache.is_sample(), "a sample has parts of requests, and the log is asked whole ones"),
+    (
+        &["--arrivals"],
+        |cache| cache.is_sample(),
+        "the requests of a sample leave devices idle that those of the whole trace keep busy",
+    ),
+    (&["--epoch"], |cache| cache.is_sample(), "a sample has figures over time of policies alone"),
+    (
+        &["--sample", "--sample-by", "--sample-seed"],
+        |cache| cache.evicts_buckets(),
+        "a sample has parts of requests, and it is asked whole ones",
+    ),
+    (&["--policy"], |cache| cache.evicts_buckets(), "it decides itself what it keeps"),
+    (&["--admission"], |cache| cache.evicts_buckets(), "it decides itself what it takes in"),
+    (
+        &["--arrivals"],
+        |cache| cache.evicts_buckets(),
+        "its requests come one after the other, each when the one before it is answered",
+    ),
+    (&["--epoch", "--html"], |cache| cache.evicts_buckets(), "its figures are those of the whole run"),
+    (&["--ram"], |cache| cache.evicts_buckets(), "only wlfc_c has RAM, which is 64MiB"),
+    (
+        &["--write-queue", "--halving", "--refresh"],
+        |cache| cache.is_b_like(),
+        "it has neither a write queue nor read copies",
+    ),
+    (&["--journal-logs"], |cache| cache.is_wlfc(), "it has no journal"),
+    (&["--over-provision"], |cache| cache.is_wlfc(), "it has no spare flash: it needs none"),
+];
+
+/// The options that a cache of buckets has, as far as the table does not refuse them.
+const OF_BUCKETS: [&str; 11] = [
+    "--size",
+    "--warmup",
+    "--layout",
+    "--device",
+    "--storage-device",
+    "--bucket",
+    "--write-queue",
+    "--halving",
+    "--refresh",
+    "--journal-logs",
+    "--over-provision",
+];
+
+/// Refuses what means nothing to a cache, of the options that are given.
+///
+/// # Errors
+/// The first option that means nothing to it, with the reason.
+pub fn check<'a>(cache: Cache<'_>, given: impl IntoIterator<Item = &'a str>) -> Result<(), Meaningless> {
+    for option in given {
+        let row = MEANINGLESS.iter().find(|(options, is_meant, _)| options.contains(&option) && is_meant(cache));
+        let reason = match row {
+            Some((.., reason)) => reason,
+            None if cache.evicts_buckets() && !OF_BUCKETS.contains(&option) => "the option is of another layout",
+            None => continue,
+        };
+        return Err(Meaningless { cache: cache.name(), with: option.to_owned(), reason });
+    }
+    Ok(())
+}

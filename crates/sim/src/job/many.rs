@@ -1,0 +1,194 @@
+//! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and what a report compares them with.
+
+use flashwise_core::policy::{POLICIES, larc};
+use flashwise_core::quantity::Share;
+
+use super::{Admission, Choice, Job, JobError, LayoutName, Meaning, Place};
+use crate::size::Size;
+use crate::wlfc::System;
+
+/// Where wear is simulated and no algorithm is named: those of Figure 5 of the paper on offline algorithms.
+const ALGORITHMS: [&str; 6] = ["lru", "ripq+", "pannier", "m", "m+", "c"];
+/// The bound that a report compares with.
+const BEST: &str = "min";
+/// What a report compares LARC with where that fills an empty cache with whatever is missed.
+const LARC_ALGORITHM_1: &str = "larc:fill=ghost";
+/// Sizes where none are given.
+pub const SIZES: &str = "1%,2%,5%,10%,20%,50%";
+
+/// What jobs have in common, and lists of what they have not; an empty list has a default.
+#[derive(Clone, Debug, Default)]
+pub struct Many {
+    /// What is said of all.
+    pub base: Job,
+    /// The policies and algorithms. By default all that can run, or where wear is simulated some that tell most.
+    pub policies: Vec<Choice>,
+    /// The sizes; [`SIZES`] by default.
+    pub sizes: Vec<Size>,
+    /// The rules; none by default, not even that there is none.
+    pub admissions: Vec<Admission>,
+    /// The over-provisionings.
+    pub over_provisions: Vec<Share>,
+}
+
+/// The values of a list, or that nothing is said.
+fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
+    if list.is_empty() { vec![None] } else { list.iter().cloned().map(Some).collect() }
+}
+
+impl Many {
+    /// The jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest.
+    ///
+    /// # Errors
+    /// What cannot be run. Of policies that are not named, those that cannot are left out.
+    pub fn jobs(&self) -> Result<Vec<Job>, JobError> {
+        let (mut base, meaning) = self.common()?;
+        let policies = match &meaning.place {
+            Place::Buckets(..) => vec![None],
+            _ if self.policies.is_empty() => policies(&meaning)?.into_iter().map(Some).collect(),
+            _ => each(&self.policies),
+        };
+        let layout = match &meaning.place {
+            Place::None(_) => LayoutName::None,
+            Place::Flash(_) => LayoutName::InPlace,
+            Place::Log(..) => LayoutName::Log,
+            Place::Buckets(system, _) => LayoutName::Buckets(*system),
+        };
+        // A rule before one policy puts all of them before the same devices, and over the same sample.
+        if meaning.devices.is_some() {
+            base.name_devices();
+        }
+        if let Some(rule) = self.admissions.iter().find(|admission| admission.rule().is_some()) {
+            let mut judged = Job { admission: Some(rule.clone()), ..base.clone() };
+            judged.name_drawn();
+            base.sample_by = judged.sample_by;
+        }
+        let sizes = if self.sizes.is_empty() { Size::parse_list(SIZES)? } else { self.sizes.clone() };
+        let mut jobs = Vec::new();
+        for policy in policies {
+            let layout = if matches!(policy, Some(Choice::Algorithm(_))) { None } else { Some(layout) };
+            for size in &sizes {
+                for admission in each(&self.admissions) {
+                    for over_provision in each(&self.over_provisions) {
+                        let (policy, size) = (policy.clone().or(base.policy.clone()), Some(size.clone()));
+                        let admission = admission.clone().or(base.admission.clone());
+                        let job = Job { policy, size, layout, admission, over_provision, ..base.clone() };
+                        match job.plain() {
+                            Ok(job) => jobs.push(job),
+                            Err(_) if self.policies.is_empty() && base.policy.is_none() => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// The first option that is said, if there is one.
+    pub fn said(&self) -> Option<String> {
+        let lists = [
+            ("policy", self.policies.is_empty()),
+            ("size", self.sizes.is_empty()),
+            ("admission", self.admissions.is_empty()),
+            ("over-provision", self.over_provisions.is_empty()),
+        ];
+        let in_lists = lists.into_iter().filter(|(_, is_empty)| !is_empty).map(|(name, _)| name);
+        self.base.words().map(|(name, _)| name).chain(in_lists).next().map(|name| format!("--{name}"))
+    }
+
+    /// What is said of all jobs, and what it means together with the lists.
+    fn common(&self) -> Result<(Job, Meaning), JobError> {
+        let algorithm = self.policies.iter().find(|choice| matches!(choice, Choice::Algorithm(_)));
+        let algorithm = algorithm.map(|algorithm| format!("policy '{algorithm}'"));
+        let rule = self.admissions.iter().find(|admission| admission.rule().is_some());
+        let said = Job {
+            policy: self.policies.first().cloned(),
+            admission: rule.or(self.admissions.first()).cloned(),
+            over_provision: self.over_provisions.first().copied(),
+            ..self.base.clone()
+        };
+        let meaning = said.meaning_with(algorithm.as_deref())?;
+        let whose = match &meaning.place {
+            Place::Log(..) => "the whole cache",
+            Place::Buckets(System::BLike, _) => "b-like",
+            _ => return Ok((self.base.clone(), meaning)),
+        };
+        if self.over_provisions.len() > 1 {
+            return Err(JobError::Conflict(format!("--over-provision: found a list, expected one share for {whose}")));
+        }
+        Ok((self.base.clone(), meaning))
+    }
+}
+
+/// The policies and algorithms that are run where none is named.
+fn policies(meaning: &Meaning) -> Result<Vec<Choice>, JobError> {
+    let all: Vec<&str> = match &meaning.place {
+        Place::Flash(_) => ALGORITHMS.to_vec(),
+        _ if meaning.is_policy_alone() => POLICIES.iter().map(|info| info.name).collect(),
+        _ => POLICIES.iter().filter(|info| !info.offline).map(|info| info.name).collect(),
+    };
+    all.into_iter().map(|name| Ok(name.parse()?)).collect()
+}
+
+/// What a report compares jobs with.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// What stands before them.
+    pub before: Vec<Job>,
+    /// What stands behind them.
+    pub after: Vec<Job>,
+}
+
+/// What a report of `jobs`, which were made together, compares with besides: of policies alone the best possible and LARC as it is printed; else
+/// each policy without a rule, and each that a rule chooses among.
+pub fn compared(jobs: &[Job]) -> Result<Comparison, JobError> {
+    let Some(first) = jobs.first() else { return Ok(Comparison::default()) };
+    let meaning = first.meaning()?;
+    let name = |job: &Job| job.policy.as_ref().map(ToString::to_string);
+    let is_asked = |policy: &str| jobs.iter().any(|job| name(job).as_deref() == Some(policy));
+    // Those of one policy and rule have all sizes and over-provisionings.
+    let rule = |job: &Job| job.admission.as_ref().map(ToString::to_string);
+    let like = jobs.iter().filter(|job| name(job) == name(first) && rule(job) == rule(first));
+    let of = |choice: &Choice| -> Result<Vec<Job>, JobError> {
+        let layout = if matches!(choice, Choice::Algorithm(_)) { None } else { first.layout };
+        let job = |job: &Job| {
+            let mut job = Job { policy: Some(choice.clone()), layout, ..job.clone() };
+            job.name_drawn();
+            if meaning.devices.is_some() {
+                job.name_devices();
+                job.admission = Some(Admission::None);
+            }
+            job.plain()
+        };
+        like.clone().map(job).collect()
+    };
+    let all = |choices: &[Choice]| -> Result<Vec<Job>, JobError> {
+        Ok(choices.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
+    };
+    if meaning.is_policy_alone() {
+        let fills = |job: &Job| matches!(&job.policy, Some(Choice::Policy(policy)) if larc::fills_freely(policy));
+        let larc = jobs.iter().any(fills).then_some(LARC_ALGORITHM_1);
+        let also = larc.into_iter().chain([BEST]).filter(|policy| !is_asked(policy));
+        let also: Vec<Choice> = also.map(str::parse).collect::<Result<_, _>>()?;
+        return Ok(Comparison { before: Vec::new(), after: all(&also)? });
+    }
+    let rules = || jobs.iter().filter_map(|job| job.admission.as_ref().and_then(Admission::rule));
+    let mut alone: Vec<Choice> = Vec::new();
+    if jobs.iter().all(|job| job.admission.as_ref().is_some_and(|admission| admission.rule().is_some())) {
+        for choice in jobs.iter().filter_map(|job| job.policy.as_ref()) {
+            if !alone.iter().any(|other| other.to_string() == choice.to_string()) {
+                alone.push(choice.clone());
+            }
+        }
+    }
+    let mut candidates: Vec<Choice> = Vec::new();
+    for candidate in rules().flat_map(|rule| rule.spec().candidates()) {
+        if !is_asked(&candidate.to_string())
+            && !candidates.iter().any(|other| other.to_string() == candidate.to_string())
+        {
+            candidates.push(Choice::Policy(candidate));
+        }
+    }
+    Ok(Comparison { before: all(&alone)?, after: all(&candidates)? })
+}

@@ -1,0 +1,422 @@
+//! What a job means: where its blocks lie and what stands around the cache follow from what it names, never from what else is said.
+
+use std::sync::Arc;
+
+use flashwise_core::admission::Spec as Rule;
+use flashwise_core::cache::settings::{Live, SETTINGS, Setting, SettingError, Settings};
+use flashwise_core::filter::Filter;
+use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_device::flash::Profile;
+use flashwise_device::{ArrayModel, CACHE_DEVICE, tier_model_of_option};
+use flashwise_trace::request_file::RequestFile;
+use flashwise_trace::sampling::Sampling;
+
+use super::words::{Admission, LayoutName, SampleBy, Written, share};
+use super::{Choice, Job, JobError, Key};
+use crate::cache_settings::{CacheError, Ram, simulated};
+use crate::endurance::{self, Algorithm};
+use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
+use crate::results::WearLimits;
+use crate::simulate::{Counting, Warmup};
+use crate::wlfc::{BucketSettings, System};
+
+/// Where the blocks of a job lie.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// Nowhere: what policies decide, behind a read cache in RAM.
+    None(Ram),
+    /// On modelled flash, each at a place of its own or as its algorithm has it.
+    Flash(endurance::Settings),
+    /// In the log of the whole cache that a server runs, on an SSD if one is named.
+    Log(Settings, Option<endurance::Settings>),
+    /// In buckets that are evicted whole.
+    Buckets(System, BucketSettings),
+}
+
+/// All that a job says, but for its policy, its rule and its size. Jobs of one meaning are run together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meaning {
+    /// Where blocks lie.
+    pub place: Place,
+    /// What wear is compared with.
+    pub limits: WearLimits,
+    /// The array around the cache, if one is named.
+    pub devices: Option<Devices>,
+    /// How to count.
+    pub counting: Counting,
+    /// The sample of each trace that is run in place of all of it, if one is.
+    pub sampling: Option<Sampling>,
+}
+
+/// Words of a conventional SSD: the log may lie on one too.
+const OF_DEVICE: [&str; 7] =
+    ["gc-victim", "gc-placement", "gc-reserve", "wear-levelling", "trim", "device", "drive-writes-per-day"];
+/// Words of flash that is not a log.
+const OF_COMPARISON: [&str; 2] = ["write-buffers", "wfue-alpha"];
+/// Words of several layouts, which name none.
+const OF_LAYOUTS: [&str; 2] = ["erase-unit", "over-provision"];
+/// Words of caches that evict whole buckets.
+const OF_BUCKETS: [&str; 5] = ["bucket", "write-queue", "halving", "refresh", "journal-logs"];
+/// Words of a sample, besides how large it is.
+const OF_SAMPLE: [&str; 2] = ["sample-by", "sample-seed"];
+/// Words that name devices around the cache, besides its rule.
+const OF_ARRAY: [&str; 4] = ["cache-device", "storage-device", "storage-size", "arrivals"];
+
+impl Meaning {
+    /// Whether nothing is simulated but what policies decide.
+    pub fn is_policy_alone(&self) -> bool {
+        self.place == Place::None(Ram::Bytes(0)) && self.devices.is_none()
+    }
+
+    /// The experiment, over the `requests` of the traces if the whole cache runs; none of a cache of buckets.
+    pub fn experiment(&self, requests: &Arc<[RequestFile]>) -> Option<Experiment> {
+        let layout = match &self.place {
+            Place::None(ram) => Layout::None { ram: *ram },
+            Place::Flash(settings) => Layout::Flash(settings.clone()),
+            Place::Log(settings, ssd) => {
+                Layout::Log(Log { settings: settings.clone(), requests: requests.clone(), ssd: ssd.clone() })
+            }
+            Place::Buckets(..) => return None,
+        };
+        Some(Experiment { layout, devices: self.devices.clone(), counting: self.counting })
+    }
+}
+
+impl Job {
+    /// The first of these words that is said, as an option.
+    fn first(&self, words: &[&str]) -> Option<String> {
+        self.words().find(|(name, _)| words.contains(name)).map(|(name, _)| format!("--{name}"))
+    }
+
+    /// The first setting of the whole cache that is said, as an option.
+    fn setting(&self) -> Option<String> {
+        self.settings.names().next().map(|name| format!("--{name}"))
+    }
+
+    /// What the job means.
+    pub fn meaning(&self) -> Result<Meaning, JobError> {
+        let algorithm = match &self.policy {
+            Some(Choice::Algorithm(algorithm)) => Some(format!("policy '{algorithm}'")),
+            _ => None,
+        };
+        self.meaning_with(algorithm.as_deref())
+    }
+
+    /// What the job means where `algorithm` has a layout of its own, and names it.
+    ///
+    /// A layout is named by `layout`, by a word of only one layout, or by an algorithm; what several layouts have names none.
+    pub fn meaning_with(&self, algorithm: Option<&str>) -> Result<Meaning, JobError> {
+        let place = self.place(algorithm)?;
+        let devices = self.devices(&place);
+        let (warmup, epoch) = (self.warmup.unwrap_or(Warmup::Accesses(0)), self.epoch);
+        let (counting, sampling) = (Counting { warmup, epoch }, self.sampling()?);
+        let meaning = Meaning { place, limits: self.limits(), devices, counting, sampling };
+        if meaning.sampling.is_some()
+            && !meaning.is_policy_alone()
+            && let Some(experiment) = meaning.experiment(&Arc::from([]))
+        {
+            experiment.check_sample()?;
+        }
+        Ok(meaning)
+    }
+
+    /// The sample, if one is taken: by groups where a rule asks how long requests are, if nothing else is said.
+    fn sampling(&self) -> Result<Option<Sampling>, JobError> {
+        let Some(share) = self.sample else {
+            let Some(option) = self.first(&OF_SAMPLE) else { return Ok(None) };
+            return Err(JobError::Conflict(format!("{option} is of a sample; expected --sample with it")));
+        };
+        let sampling = Sampling::new(share.of_one(), self.sample_seed.unwrap_or(0));
+        let sampling = sampling.ok_or_else(|| {
+            JobError::Conflict(format!("--sample: found {share}, expected a share above 0% and up to 100%"))
+        })?;
+        Ok(Some(match self.drawn() {
+            SampleBy::Blocks => sampling,
+            SampleBy::Groups => sampling.by_groups(),
+        }))
+    }
+
+    /// What a sample is drawn by.
+    fn drawn(&self) -> SampleBy {
+        let judged = self.admission.as_ref().is_some_and(|admission| admission.rule().is_some());
+        self.sample_by.unwrap_or(if judged { SampleBy::Groups } else { SampleBy::Blocks })
+    }
+
+    /// Says what a sample is drawn by, if one is taken and no word says it yet.
+    pub(super) fn name_drawn(&mut self) {
+        if self.sample.is_some() {
+            self.sample_by = Some(self.drawn());
+        }
+    }
+
+    fn place(&self, algorithm: Option<&str>) -> Result<Place, JobError> {
+        let (given, device) = (self.setting(), self.first(&OF_DEVICE));
+        let (given, device) = (given.as_deref(), device.as_deref());
+        let compared = self.first(&OF_COMPARISON);
+        // What is not of the log, which may lie on a device too.
+        let other = algorithm.or(compared.as_deref());
+        let refuse = |what: String| Err(JobError::Conflict(what));
+        let log = || {
+            let settings = self.log_settings()?;
+            let ssd = device.is_some().then(|| self.log_ssd(&settings));
+            Ok(Place::Log(settings, ssd))
+        };
+        match (self.layout, given, other, device) {
+            (Some(LayoutName::Buckets(system)), ..) => self.buckets(system),
+            _ if let Some(option) = self.first(&OF_BUCKETS) => {
+                refuse(format!("{option} is of --layout wlfc, wlfc_c or b-like; expected one of them with it"))
+            }
+            (Some(LayoutName::None) | None, None, None, None) => match self.first(&OF_LAYOUTS) {
+                None => Ok(Place::None(self.ram.unwrap_or(Ram::Bytes(0)))),
+                Some(option) => refuse(format!(
+                    "{option} is of a layout, and none is named; expected --layout in-place or --layout log with it"
+                )),
+            },
+            (Some(LayoutName::None), ..) => {
+                let option = given.or(other).or(device).expect("one of them is given");
+                refuse(format!("found --layout none with {option}, which has a layout; expected one of them"))
+            }
+            (_, Some(option), Some(other), _) => refuse(format!(
+                "{option} is of --layout log, the cache that flashwise serve runs, and {other} of another layout; expected one of them"
+            )),
+            (Some(LayoutName::InPlace), Some(option), None, _) => {
+                refuse(format!("{option} is of --layout log, found --layout in-place; expected one of them"))
+            }
+            (Some(LayoutName::Log), None, Some(other), _) => {
+                refuse(format!("{other} is of another layout, found --layout log; expected one of them"))
+            }
+            // Replacement policies in a log were called containers before.
+            (Some(LayoutName::Log), _, None, _)
+            | (Some(LayoutName::Containers) | None, Some(_), None, _)
+            | (Some(LayoutName::Containers), None, None, None) => log(),
+            (Some(LayoutName::InPlace | LayoutName::Containers) | None, None, ..) => Ok(Place::Flash(self.flash())),
+        }
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        self.device.as_ref().map(|device| &device.value)
+    }
+
+    /// What wear is compared with.
+    fn limits(&self) -> WearLimits {
+        WearLimits {
+            wfue_alpha: self.wfue_alpha.map_or(0.5, Share::of_one),
+            device: self.profile().cloned(),
+            drive_writes_per_day: self.drive_writes_per_day,
+        }
+    }
+
+    /// The array around the cache, if any word asks for it. The whole cache has devices in any case: that it has no rule names none.
+    fn devices(&self, place: &Place) -> Option<Devices> {
+        let is_named = match (place, &self.admission) {
+            (Place::Buckets(..), _) => return None,
+            (_, Some(Admission::Rule(_))) => true,
+            (place, Some(Admission::None)) if !matches!(place, Place::Log(..)) => true,
+            _ => self.first(&OF_ARRAY).is_some(),
+        };
+        let tier = |named: &Option<Written<_>>, default| named.as_ref().map_or(default, |named| named.value);
+        is_named.then(|| {
+            let paper = ArrayModel::paper();
+            Devices {
+                model: ArrayModel {
+                    cache: tier(&self.cache_device, paper.cache),
+                    storage: tier(&self.storage_device, paper.storage),
+                },
+                storage_bytes: self.storage_size.map(ByteSize::bytes),
+                arrivals: self.arrivals.unwrap_or_default(),
+            }
+        })
+    }
+
+    /// A conventional SSD, but for its size and its erase units.
+    fn ssd(&self) -> endurance::Settings {
+        let default = endurance::Settings::default();
+        let of_device = self.profile().and_then(|device| device.over_provision);
+        endurance::Settings {
+            over_provision: of_device.unwrap_or(default.over_provision),
+            write_buffers: self.write_buffers,
+            victim: self.gc_victim.unwrap_or(default.victim),
+            gc_placement: self.gc_placement.unwrap_or(default.gc_placement),
+            reserve_units: self.gc_reserve.unwrap_or(default.reserve_units),
+            wear_levelling: self.wear_levelling,
+            online_trim: self.trim.is_some_and(|trim| trim.0),
+            ..default
+        }
+    }
+
+    fn flash(&self) -> endurance::Settings {
+        let ssd = self.ssd();
+        let erase_unit_bytes = self.erase_unit.map(ByteSize::bytes).or(self.profile().map(Profile::block_bytes));
+        endurance::Settings {
+            ram: self.ram.unwrap_or(ssd.ram),
+            erase_unit_bytes: erase_unit_bytes.unwrap_or(ssd.erase_unit_bytes),
+            over_provision: self.over_provision.map_or(ssd.over_provision, Share::of_one),
+            ..ssd
+        }
+    }
+
+    /// All settings of the whole cache, with their defaults where nothing is said.
+    fn log_settings(&self) -> Result<Settings, JobError> {
+        let refuse = |error: SettingError| JobError::Setting(error);
+        let mut given = self.settings.clone();
+        let erase_unit = self.erase_unit.map(|size| size.to_string());
+        let over_provision = self.over_provision.map(|of| share(of.of_one()));
+        for (name, text) in [("erase-unit", erase_unit), ("over-provision", over_provision)] {
+            text.map_or(Ok(()), |text| given.read(name, &text)).map_err(refuse)?;
+        }
+        match self.ram {
+            Some(ram @ Ram::Share(_)) => given.set(Setting::named("ram"), ram.into()),
+            Some(Ram::Bytes(bytes)) => given.read("ram", &ByteSize::new(bytes).to_string()).map_err(refuse)?,
+            None => {}
+        }
+        let given = simulated(&given);
+        given.check().map_err(refuse)?;
+        let mut all = Settings::default();
+        for setting in &SETTINGS {
+            all.set(setting, given.given(setting).cloned().unwrap_or_else(|| setting.default()));
+        }
+        Ok(all)
+    }
+
+    /// The SSD that the log of `settings` lies on. Its erase units are those of the device, or of the log where no device is named; its spare
+    /// space is its own.
+    fn log_ssd(&self, settings: &Settings) -> endurance::Settings {
+        let erase_unit_bytes = self.profile().map_or(settings.erase_unit_bytes(), Profile::block_bytes);
+        endurance::Settings { erase_unit_bytes, ..self.ssd() }
+    }
+
+    fn buckets(&self, system: System) -> Result<Place, JobError> {
+        let shared = ["size", "warmup", "layout"];
+        let given = self.words().filter(|(name, _)| !shared.contains(name)).map(|(name, _)| format!("--{name}"));
+        let given: Vec<String> = given.collect();
+        check(Cache::Buckets(system), given.iter().map(String::as_str)).map_err(ExperimentError::from)?;
+        let default = BucketSettings::paper();
+        Ok(Place::Buckets(
+            system,
+            BucketSettings {
+                device: self.profile().cloned().unwrap_or(default.device),
+                backend: self.storage_device.as_ref().map_or(default.backend, |named| named.value),
+                bucket_bytes: self.bucket.map(ByteSize::bytes),
+                write_queue: self.write_queue.map_or(default.write_queue, Share::of_one),
+                halving: self.halving,
+                refresh: self.refresh.unwrap_or(default.refresh),
+                over_provision: self.over_provision.map_or(default.over_provision, Share::of_one),
+                journal_logs: self.journal_logs.unwrap_or(default.journal_logs),
+            },
+        ))
+    }
+
+    /// What of a trace the job reads besides its accesses: its requests as they came, and whose they are.
+    pub fn reads(&self) -> Result<Reads, JobError> {
+        let Meaning { place, sampling, .. } = self.meaning()?;
+        let requests = matches!(place, Place::Log(..) | Place::Buckets(..));
+        let filter = self.settings.changes(Live::Clients).then(|| self.settings.filter());
+        Ok(Reads { requests, filter, sampling })
+    }
+
+    /// Refuses what cannot be run, whatever the trace.
+    pub fn check(&self) -> Result<(), JobError> {
+        let meaning = self.meaning()?;
+        let missing = |key, expected| Err(JobError::Missing { key, expected });
+        if self.size.is_none() {
+            return missing("size", "one such as 10%");
+        }
+        let Some(experiment) = meaning.experiment(&Arc::from([])) else { return Ok(()) };
+        let algorithm = match &self.policy {
+            None => return missing("policy", "one of `flashwise policies`"),
+            Some(Choice::Policy(policy)) if policy.info().offline => {
+                return match &meaning.place {
+                    _ if meaning.is_policy_alone() => Ok(()),
+                    Place::Log(..) => Err(CacheError::Offline { policy: policy.to_string() }.into()),
+                    Place::Flash(_) => Err(JobError::Conflict(format!(
+                        "policy '{policy}' knows the future of hits alone, expected m where flash is simulated: it is the best there"
+                    ))),
+                    _ => Err(JobError::Conflict(format!(
+                        "policy '{policy}' knows the future, expected one that can run behind --admission and --ram, and before devices"
+                    ))),
+                };
+            }
+            Some(choice) => choice.algorithm()?,
+        };
+        let admission = self.rule_of(|rule| rule.spec().clone());
+        let case = Case { trace: 0, algorithm, admission, size: String::new(), capacity_blocks: 0 };
+        Ok(experiment.check(&case)?)
+    }
+
+    /// The rule before the policy, by `of`, if there is one.
+    pub(super) fn rule_of(&self, of: impl Fn(&crate::array::TraceRule) -> Rule) -> Option<Rule> {
+        self.admission.as_ref().and_then(Admission::rule).map(of)
+    }
+
+    /// The same without what would be so anyhow. Jobs that mean the same are written in the same way.
+    ///
+    /// # Errors
+    /// What cannot be run: see [`Job::check`].
+    pub fn plain(mut self) -> Result<Job, JobError> {
+        self.check()?;
+        let meaning = self.meaning()?;
+        let has_layout = matches!(self.policy, Some(Choice::Algorithm(_)));
+        self.layout = match &meaning.place {
+            Place::Flash(_) if !has_layout => Some(LayoutName::InPlace),
+            Place::Log(..) => Some(LayoutName::Log),
+            Place::Buckets(system, _) => Some(LayoutName::Buckets(*system)),
+            Place::None(_) | Place::Flash(_) => None,
+        };
+        // What names a stage is said by the word that does nothing else, as far as any word has to.
+        match (&meaning.place, &meaning.devices) {
+            (Place::Log(..), Some(_)) => self.name_devices(),
+            (_, Some(_)) => {
+                self.admission.get_or_insert(Admission::None);
+            }
+            _ => {}
+        }
+        if matches!(meaning.place, Place::Log(_, Some(_))) {
+            self.gc_victim.get_or_insert(endurance::Settings::default().victim);
+        }
+        // What is run, and the layout that it names, are said in any case.
+        let kept = |job: &Job, key: &Key| match key.name() {
+            "policy" | "size" | "layout" => true,
+            "admission" => job.admission.as_ref().is_some_and(|admission| admission.rule().is_some()),
+            _ => false,
+        };
+        for key in Key::all().rev() {
+            if key.shown(&self).is_some() && !kept(&self, &key) {
+                let mut without = self.clone();
+                key.clear(&mut without);
+                if without.meaning().is_ok_and(|other| other == meaning) {
+                    self = without;
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// Names the devices around the cache, if no word does yet.
+    pub(super) fn name_devices(&mut self) {
+        self.cache_device.get_or_insert_with(|| {
+            let read = |text: &str| tier_model_of_option("cache-device", text);
+            Written::read(CACHE_DEVICE, read).expect("the profile comes with flashwise")
+        });
+    }
+}
+
+impl Choice {
+    /// The same as what runs on flash; none of a policy that knows the future.
+    pub(super) fn algorithm(&self) -> Result<Algorithm, JobError> {
+        match self {
+            Choice::Policy(policy) => Ok(Algorithm::parse(&policy.to_string())?),
+            Choice::Algorithm(algorithm) => Ok(algorithm.clone()),
+        }
+    }
+}
+
+/// What of a trace a job reads besides its accesses.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Whether it reads the requests as they came.
+    pub requests: bool,
+    /// What is to be known of whose they are.
+    pub filter: Option<Filter>,
+    /// The sample that it reads in place of all accesses.
+    pub sampling: Option<Sampling>,
+}

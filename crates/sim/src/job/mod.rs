@@ -1,0 +1,149 @@
+//! Jobs: all that is to be known of one run besides the trace, in words that people and programs write.
+//!
+//! A job has a form as text, words with values, and one in JSON, an object of the same words. The words are the options of
+//! `flashwise simulate`. What a word says that would be so without it is left out, so that jobs that mean the same are written in the
+//! same way; the row of a run is named by its job.
+//!
+//! ```
+//! use flashwise_sim::job::Job;
+//!
+//! let job: Job = "size=10% policy=larc layout=in-place ram=5%".parse()?;
+//! assert_eq!(job.to_string(), "policy=larc size=10% layout=in-place");
+//!
+//! let json = r#"{"policy": "larc", "size": "10%", "layout": "in-place", "epoch": 1000}"#;
+//! let job: Job = serde_json::from_str(json).unwrap();
+//! assert_eq!(job.to_string(), "policy=larc size=10% epoch=1000 layout=in-place");
+//!
+//! let error = |text: &str| text.parse::<Job>().unwrap_err().to_string();
+//! assert_eq!(error("policy=larc size=10% ram=much"), "ram: found 'much', expected a size in bytes such as 10GiB, 512MiB or 4096");
+//! assert!(error("polcy=larc").starts_with("polcy: found a word that no job has (did you mean 'policy'?); expected one of: policy, "));
+//! # Ok::<(), flashwise_sim::job::JobError>(())
+//! ```
+
+mod choice;
+mod form;
+mod keys;
+mod many;
+mod meaning;
+mod run;
+mod words;
+
+use flashwise_core::cache::settings::{SettingError, Settings};
+use flashwise_core::options::OptionError;
+use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_core::wlfc::Refresh;
+use flashwise_device::flash::{GcPlacement, Profile, Victim};
+use flashwise_device::{ArrayError, TierModel};
+use flashwise_trace::error::TraceError;
+
+pub use choice::Choice;
+pub use keys::{Key, read_setting};
+pub use many::{Comparison, Many, SIZES, compared};
+pub use meaning::{Meaning, Place, Reads};
+pub use run::Runs;
+pub use words::{Admission, LayoutName, LayoutRow, OnOff, SampleBy, Written, sample_share};
+
+use crate::array::Arrivals;
+use crate::cache_settings::{CacheError, Ram};
+use crate::endurance::EnduranceError;
+use crate::experiment::ExperimentError;
+use crate::simulate::Warmup;
+use crate::size::{Size, SizeError};
+use crate::wlfc::BucketError;
+
+/// One run of `flashwise simulate`. What is `None` was not said, and has its default; [`Job::meaning`] tells what all of it means.
+///
+/// The fields stand in the order in which a job is written, and are called as their words.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // Each is the option of the same name.
+pub struct Job {
+    pub policy: Option<Choice>,
+    pub size: Option<Size>,
+    pub warmup: Option<Warmup>,
+    pub epoch: Option<u64>,
+    pub sample: Option<Share>,
+    pub sample_by: Option<SampleBy>,
+    pub sample_seed: Option<u64>,
+    pub layout: Option<LayoutName>,
+    pub ram: Option<Ram>,
+    pub erase_unit: Option<ByteSize>,
+    pub over_provision: Option<Share>,
+    pub gc_victim: Option<Victim>,
+    pub gc_placement: Option<GcPlacement>,
+    pub gc_reserve: Option<u32>,
+    pub wear_levelling: Option<u32>,
+    pub trim: Option<OnOff>,
+    pub device: Option<Written<Profile>>,
+    pub drive_writes_per_day: Option<f64>,
+    pub write_buffers: Option<u32>,
+    pub wfue_alpha: Option<Share>,
+    pub admission: Option<Admission>,
+    pub cache_device: Option<Written<TierModel>>,
+    pub storage_device: Option<Written<TierModel>>,
+    pub storage_size: Option<ByteSize>,
+    pub arrivals: Option<Arrivals>,
+    pub bucket: Option<ByteSize>,
+    pub write_queue: Option<Share>,
+    pub halving: Option<u32>,
+    pub refresh: Option<Refresh>,
+    pub journal_logs: Option<u32>,
+    /// The settings of the whole cache, but for those that have a field.
+    pub settings: Settings,
+}
+
+/// Why there is no such job, or why it cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum JobError {
+    #[error("{key}: found a word that no job has{near}; expected one of: {expected}")]
+    Unknown { key: String, near: String, expected: String },
+    #[error("found '{found}', expected words such as policy=lru size=10%")]
+    NotAWord { found: String },
+    #[error("{key}: found it twice, expected it once")]
+    Repeated { key: &'static str },
+    #[error("{key}: {problem}")]
+    Value { key: &'static str, problem: String },
+    #[error("{key}: is missing, expected {expected}")]
+    Missing { key: &'static str, expected: &'static str },
+    #[error("{0}")]
+    Conflict(String),
+    #[error("--{0}")]
+    Setting(SettingError),
+    #[error("{trace}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {accesses}")]
+    Warmup { trace: String, warmup: u64, accesses: usize },
+    #[error(transparent)]
+    Experiment(ExperimentError),
+    #[error(transparent)]
+    Endurance(#[from] EnduranceError),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    #[error(transparent)]
+    Bucket(BucketError),
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+impl From<ExperimentError> for JobError {
+    fn from(error: ExperimentError) -> JobError {
+        match error {
+            ExperimentError::Endurance(error) => JobError::Endurance(error),
+            ExperimentError::Trace(error) => JobError::Trace(error),
+            error => JobError::Experiment(error),
+        }
+    }
+}
+
+impl From<BucketError> for JobError {
+    fn from(error: BucketError) -> JobError {
+        match error {
+            BucketError::Trace(error) => JobError::Trace(error),
+            error => JobError::Bucket(error),
+        }
+    }
+}
