@@ -7,7 +7,7 @@ use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
 use flashwise_sim::counting::{Counting, Warmup};
 use flashwise_sim::sampling::{GROUPS_MIN, SampleFigures};
-use flashwise_sim::simulate::{Job, Run, simulate};
+use flashwise_sim::simulate::{PolicyCase, Run, simulate};
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::formats::FormatSpec;
@@ -83,10 +83,10 @@ impl Errors {
     }
 }
 
-fn jobs(trace: &Trace, policies: &[Spec], sizes: &[Size]) -> Vec<Job> {
+fn jobs(trace: &Trace, policies: &[Spec], sizes: &[Size]) -> Vec<PolicyCase> {
     let (unique_blocks, bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
     let of_policy = |policy: &Spec| {
-        let job = |size: &Size| Job {
+        let job = |size: &Size| PolicyCase {
             trace: 0,
             policy: policy.clone(),
             size: size.to_string(),

@@ -169,20 +169,18 @@ struct Follower {
 impl Follower {
     /// What it is told next, and who is told the rest; none when the server stops.
     async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Follower)> {
-        loop {
-            if let Some(event) = self.waiting.pop() {
-                self.told = event.number;
-                return Some((Ok(written("happened", &event)), self));
-            }
-            tokio::select! {
-                changed = self.status.changed() => changed.ok()?,
-                _ = self.stopping.wait_for(|stopping| *stopping) => return None,
-            }
-            self.waiting = self.live.events_after(self.told);
-            self.waiting.reverse();
-            let status = Arc::clone(&self.status.borrow_and_update());
-            return Some((Ok(written("status", &*status)), self));
+        if let Some(event) = self.waiting.pop() {
+            self.told = event.number;
+            return Some((Ok(written("happened", &event)), self));
         }
+        tokio::select! {
+            changed = self.status.changed() => changed.ok()?,
+            _ = self.stopping.wait_for(|stopping| *stopping) => return None,
+        }
+        self.waiting = self.live.events_after(self.told);
+        self.waiting.reverse();
+        let status = Arc::clone(&self.status.borrow_and_update());
+        Some((Ok(written("status", &*status)), self))
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn perform_by<H: Performs>(
 }
 
 /// Performs the decisions of `plan` over `stream` on a device of its own. What is counted has no days, since a stream has no times.
-fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
+pub fn perform(stream: &FlashStream, plan: &Plan, geometry: &Geometry, placement: Placement) -> Counts {
     struct Alone<'a>(&'a FlashStream, u32);
     impl Performs for Alone<'_> {
         type Output = Counts;
