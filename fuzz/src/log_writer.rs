@@ -121,6 +121,7 @@ impl LogWriter {
             data_pages,
             durable_end,
             footer_pages: 0,
+            skipped: 0,
         }
     }
 

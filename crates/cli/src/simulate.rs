@@ -293,8 +293,12 @@ impl Done {
     }
 }
 
-/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is.
+/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is, and none over a sample,
+/// which tells its own error.
 fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> anyhow::Result<Option<Checks>> {
+    if trace.sample().is_some() {
+        return Ok(None);
+    }
     let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
     let policy = Spec::parse(&row.policy)?;
     if policy.info().offline {
