@@ -40,6 +40,7 @@ fn metadata(role: Role, bytes: &Page) {
         data_pages: 0,
         durable_end: 0,
         footer_pages: 0,
+        skipped: 0,
     };
     let mut empty: Page = [0; BLOCK_BYTES];
     encode_metadata(role, &header, &[], &mut empty);
