@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed};
+use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed, SettingStatus};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 
@@ -33,6 +33,10 @@ impl Managed for Fake {
 
     fn detach_progress(&self, name: &str) -> Result<DetachProgress, ManageError> {
         self.volume(name).map(|_| DetachProgress::default())
+    }
+
+    fn settings(&self, _: &str) -> Result<Vec<SettingStatus>, ManageError> {
+        Ok(Vec::new())
     }
 
     fn set(&self, name: &str, _changes: &Settings) -> Result<(), ManageError> {

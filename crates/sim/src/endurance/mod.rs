@@ -4,7 +4,7 @@
 //! offline optimality. USENIX ATC 2016.
 //!
 //! Accesses are counted per block, and reads alone count for hits. [`crate::offline`] decides for the algorithms that know the future;
-//! here their decisions become caches ([`planned`]) that run like all others: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
+//! here their decisions become caches (`planned.rs`) that run like all others: in place behind the translation layer of a conventional SSD, in containers on host-managed flash,
 //! or with an erase unit for each block. Replacement policies run in place too, container policies on host-managed flash.
 //! Every algorithm of a size has the same flash, spare erase units included, and the same RAM: what its buffers leave is its read cache.
 

@@ -2,7 +2,7 @@
 //!
 //! Source: LARC (MSST 2013), section III.B: "Reuse distance is the number of blocks accessed between two consecutive accesses to
 //! a block." Counted in different blocks it is the LRU stack distance of Mattson et al. (1970), found by
-//! [`Recency`].
+//! `Recency`.
 
 use std::collections::BinaryHeap;
 

@@ -19,7 +19,7 @@ use crate::tools::concat::join;
 /// Accesses that are filtered at a time.
 const CHUNK_ACCESSES: usize = 1 << 12;
 
-/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, [`ROW_BYTES`] for each of its accesses, and
+/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, `ROW_BYTES` for each of its accesses, and
 /// what a trace takes for each of its blocks. A normalised trace is mapped and not copied; others are read once, from the beginning to the
 /// end. `progress` is told of the bytes read from `path`.
 ///
