@@ -21,7 +21,7 @@ const GROWTH: (f64, f64) = (2.0, 30.0);
 /// Whether a sample is taken, and which.
 #[derive(Clone, Debug, Args)]
 pub struct SampleOptions {
-    /// Simulate a sample of the blocks, such as 1%: faster, and the hit ratios have a standard error
+    /// Simulate a sample of the blocks, such as 1%: faster, less exact
     ///
     /// Caches are as much smaller; all figures are those of the whole trace, of which the sample is an estimate. Before an admission rule blocks
     /// are in the sample or not by groups of 64 KiB, so that requests stay whole. A trace that is not normalised is read once and not copied.

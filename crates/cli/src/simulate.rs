@@ -75,7 +75,7 @@ pub struct Simulate {
     /// It compares with the best possible (MIN), or behind a rule or devices with policies alone, which are simulated for it.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Run the jobs that a file lists in JSON, instead of those that options name; - is standard input
+    /// Run the jobs that a file lists in JSON; - is standard input
     ///
     /// A job is an object of the options and what they say, as --print-jobs prints it: {"policy": "larc", "size": "10%"}. The rows are those
     /// that the options would give.
@@ -84,7 +84,7 @@ pub struct Simulate {
     /// Print the jobs that the options name, one a line in JSON, and run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
-    /// Use so many threads [default: one per core]; the results do not depend on it
+    /// Use so many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Print this help, or that of a topic (see below)
