@@ -9,7 +9,6 @@ mod exposition;
 mod guard;
 mod history;
 mod live;
-mod live_routes;
 mod metrics;
 mod page;
 mod plan;
@@ -39,7 +38,7 @@ pub use routes::openapi;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use guard::Guard;
 use live::Live;
-use live_routes::Page;
+use routes::Page;
 use sessions::Sessions;
 
 /// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.

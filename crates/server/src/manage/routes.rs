@@ -1,5 +1,6 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
+mod following;
 mod pools;
 
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use serde::Serialize;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{OpenApi, ToSchema};
 
+pub use self::following::Page;
 use super::changes::{self, Changes};
 use super::exposition::Exposition;
 use super::guard::Guard;
 use super::live::Live;
-use super::live_routes::{self, Page};
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page};
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
@@ -377,7 +378,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .route("/readyz", get(ready))
         .merge(page::routes())
         .with_state(Routed { server, live })
-        .merge(live_routes::routes(page))
+        .merge(following::routes(page))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(guard, guarded))
@@ -392,11 +393,11 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         volume_status,
         change,
         settings,
-        live_routes::history,
-        live_routes::events,
-        live_routes::session,
-        live_routes::sign_in,
-        live_routes::sign_out,
+        following::history,
+        following::events,
+        following::session,
+        following::sign_in,
+        following::sign_out,
         flush,
         detach,
         detach_progress,

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
 
-use super::guard::Guard;
-use super::history::{Past, Query};
-use super::live::{Event, Live};
-use super::routes::{Answer, ErrorBody, Failure, Name};
+use super::{Answer, ErrorBody, Failure, Name};
+use crate::manage::guard::Guard;
+use crate::manage::history::{Past, Query};
+use crate::manage::live::{Event, Live};
 use flashwise_engine::status::ServerStatus;
 
 /// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
