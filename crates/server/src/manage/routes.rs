@@ -415,6 +415,8 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         health,
         ready
     ),
+    // What parameters alone refer to is not collected by itself.
+    components(schemas(super::history::Range)),
     modifiers(&BearerToken),
     security((), ("token" = []))
 )]
