@@ -109,8 +109,19 @@ async fn blocking<T: Send + 'static>(
     Ok(done.map_err(failed)??)
 }
 
-fn volume(name: Name) -> Answer<String> {
-    name.map(|Path(name)| name).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))
+/// That the request is wrong.
+fn bad(error: String) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, error)
+}
+
+/// What a path names.
+fn named<T>(name: Result<Path<T>, PathRejection>) -> Answer<T> {
+    name.map(|Path(name)| name).map_err(|error| bad(error.body_text()))
+}
+
+/// What stands behind the question mark.
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
+    query.map(|Query(query)| query).map_err(|error| bad(error.body_text()))
 }
 
 /// The server and all of its volumes.
@@ -136,7 +147,7 @@ async fn status(State(server): Server) -> Answer<Json<ServerStatus>> {
     )
 )]
 async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeStatus>> {
-    let name = volume(name)?;
+    let name = named(name)?;
     blocking(server, move |server| server.volume(&name)).await.map(Json)
 }
 
@@ -160,9 +171,9 @@ async fn change(
     dry: Dry,
     request: Request,
 ) -> Answer<Response> {
-    let (name, dry) = (volume(name)?, is_dry(dry)?);
+    let (name, dry) = (named(name)?, asked(dry)?.dry_run);
     let body = body(request.into_body()).await?;
-    let changes = changes::parse(&body).map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error))?;
+    let changes = changes::parse(&body).map_err(bad)?;
     if dry {
         let work =
             move |server: &dyn Managed| Ok(plan::of_change(&server.volume(&name)?, &server.settings(&name)?, &changes));
@@ -188,14 +199,8 @@ async fn change(
     )
 )]
 async fn settings(State(server): Server, name: Name) -> Answer<Json<Vec<SettingStatus>>> {
-    let name = volume(name)?;
+    let name = named(name)?;
     blocking(server, move |server| server.settings(&name)).await.map(Json)
-}
-
-/// Whether only what would happen is asked for.
-fn is_dry(dry: Dry) -> Answer<bool> {
-    let Query(DryRun { dry_run }) = dry.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
-    Ok(dry_run)
 }
 
 async fn body(body: Body) -> Answer<Bytes> {
@@ -233,7 +238,7 @@ async fn flush_all(State(server): Server) -> Answer<StatusCode> {
     )
 )]
 async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
-    let name = volume(name)?;
+    let name = named(name)?;
     blocking(server, move |server| server.flush(Some(&name))).await.map(|()| StatusCode::NO_CONTENT)
 }
 
@@ -250,7 +255,7 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
     )
 )]
 async fn detach(State(server): Server, State(live): State<Arc<Live>>, name: Name, dry: Dry) -> Answer<Response> {
-    let (name, dry) = (volume(name)?, is_dry(dry)?);
+    let (name, dry) = (named(name)?, asked(dry)?.dry_run);
     if dry {
         let plan = blocking(server, move |server| Ok(plan::of_detach(&server.volume(&name)?))).await?;
         return Ok(Json(plan).into_response());
@@ -275,7 +280,7 @@ async fn detach(State(server): Server, State(live): State<Arc<Live>>, name: Name
     )
 )]
 async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<DetachProgress>> {
-    let name = volume(name)?;
+    let name = named(name)?;
     blocking(server, move |server| server.detach_progress(&name)).await.map(Json)
 }
 

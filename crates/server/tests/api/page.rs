@@ -42,6 +42,7 @@ fn a_token_is_given_once_and_a_cookie_stands_for_it() {
         request(&api, &format!("{head}{body}"))
     };
     assert_eq!(error_of(&given("open")).0, 401);
+    assert_eq!(error_of(&given(&"open".repeat(20_000))).0, 413);
     let signed_in = given("sesame");
     assert_eq!(signed_in.status, 204);
     let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();

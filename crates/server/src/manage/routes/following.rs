@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Path, Query as UrlQuery, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Query as UrlQuery, Request, State};
 use axum::http::header::SET_COOKIE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{self, Sse};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
 
-use super::{Answer, ErrorBody, Failure, Name};
+use super::{Answer, ErrorBody, Failure, Name, asked, bad, body, named};
 use crate::manage::guard::Guard;
 use crate::manage::history::{Past, Query};
 use crate::manage::live::{Event, Live};
@@ -84,8 +84,12 @@ pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Sessi
         (status = 401, description = "The token is wrong", body = ErrorBody),
     )
 )]
-pub async fn sign_in(State(page): State<Page>, given: Result<Json<SignIn>, JsonRejection>) -> Answer<Response> {
-    let Json(SignIn { token }) = given.map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.body_text()))?;
+pub async fn sign_in(State(page): State<Page>, request: Request) -> Answer<Response> {
+    // Nobody who is not signed in yet may send much, or slowly.
+    let (parts, given) = request.into_parts();
+    let whole = Request::from_parts(parts, body(given).await?.into());
+    let given = Json::<SignIn>::from_request(whole, &()).await;
+    let Json(SignIn { token }) = given.map_err(|error| bad(error.body_text()))?;
     if !page.guard.is_token(token.as_bytes()) {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));
@@ -122,10 +126,7 @@ pub async fn history(
     name: Name,
     query: Result<UrlQuery<Query>, QueryRejection>,
 ) -> Answer<Json<Past>> {
-    let wrong = |text| Failure::new(StatusCode::BAD_REQUEST, text);
-    let Path(name) = name.map_err(|error| wrong(error.body_text()))?;
-    let UrlQuery(Query { range }) = query.map_err(|error| wrong(error.body_text()))?;
-    Ok(Json(page.live.history.of(&name, range)))
+    Ok(Json(page.live.history.of(&named(name)?, asked(query)?.range)))
 }
 
 /// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each thing that happens,

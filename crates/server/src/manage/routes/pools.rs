@@ -10,18 +10,10 @@ use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
-use super::{Answer, ErrorBody, Failure, Routed, Server, blocking, body};
+use super::{Answer, ErrorBody, Routed, Server, bad, blocking, body, named};
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, Pools};
 
 type Names<T> = Result<Path<T>, PathRejection>;
-
-fn bad(error: String) -> Failure {
-    Failure::new(StatusCode::BAD_REQUEST, error)
-}
-
-fn names<T>(names: Names<T>) -> Answer<T> {
-    names.map(|Path(names)| names).map_err(|error| bad(error.body_text()))
-}
 
 async fn json<T: DeserializeOwned>(request: Request) -> Answer<T> {
     let body = body(request.into_body()).await?;
@@ -79,7 +71,7 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
     )
 )]
 pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answer<Json<PoolStatus>> {
-    let name = names(name)?;
+    let name = named(name)?;
     blocking(server, move |server| pool_status(pools(server)?, &name)).await.map(Json)
 }
 
@@ -101,7 +93,7 @@ pub(super) async fn add_disk(
     name: Names<String>,
     request: Request,
 ) -> Answer<(StatusCode, Json<PoolStatus>)> {
-    let name = names(name)?;
+    let name = named(name)?;
     let disk: DiskAdded = json(request).await?;
     let work = move |server: &dyn Managed| {
         let pools = pools(server)?;
@@ -127,7 +119,7 @@ pub(super) async fn remove_disk(
     State(server): Server,
     of: Names<(String, u32)>,
 ) -> Answer<(StatusCode, Json<PoolStatus>)> {
-    let (name, number) = names(of)?;
+    let (name, number) = named(of)?;
     let work = move |server: &dyn Managed| {
         let pools = pools(server)?;
         pools.remove_disk(&name, number)?;
@@ -154,7 +146,7 @@ pub(super) async fn create_logical_disk(
     name: Names<String>,
     request: Request,
 ) -> Answer<(StatusCode, Json<LogicalDiskStatus>)> {
-    let name = names(name)?;
+    let name = named(name)?;
     let new: NewLogicalDisk = json(request).await?;
     let work = move |server: &dyn Managed| {
         let pools = pools(server)?;
@@ -182,7 +174,7 @@ pub(super) async fn change_logical_disk(
     of: Names<(String, String)>,
     request: Request,
 ) -> Answer<Json<LogicalDiskStatus>> {
-    let (pool, name) = names(of)?;
+    let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
     if change.size_bytes.is_none() && change.cached.is_none() {
         return Err(bad("nothing to change, expected size_bytes or cached".to_owned()));
@@ -216,7 +208,7 @@ pub(super) async fn delete_logical_disk(
     of: Names<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Answer<StatusCode> {
-    let (pool, name) = names(of)?;
+    let (pool, name) = named(of)?;
     let query = query.unwrap_or_default();
     let confirmed = query.split('&').find_map(|pair| pair.strip_prefix("confirm="));
     let confirmed = confirmed.map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
@@ -241,7 +233,7 @@ pub(super) async fn map_of_logical_disk(
     State(server): Server,
     of: Names<(String, String)>,
 ) -> Answer<Json<Vec<MapRun>>> {
-    let (pool, name) = names(of)?;
+    let (pool, name) = named(of)?;
     blocking(server, move |server| pools(server)?.map(&pool, &name)).await.map(Json)
 }
 
