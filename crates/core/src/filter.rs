@@ -60,6 +60,10 @@ impl Caching {
 pub struct Client {
     /// The export that it opened, by the name that it was opened by.
     pub export: String,
+    /// The protocol that it speaks, as URIs call it; empty where nobody said.
+    pub protocol: &'static str,
+    /// The name of its iSCSI initiator.
+    pub initiator: Option<String>,
     /// Its process, where it is on this machine.
     pub pid: Option<u32>,
     /// The user whose process it is.

@@ -180,6 +180,12 @@ pub struct VolumeStatus {
 pub struct ClientStatus {
     /// The export that it opened.
     pub export: String,
+    /// The protocol that it speaks: `nbd` or `iscsi`.
+    #[serde(default)]
+    pub protocol: String,
+    /// The name of its iSCSI initiator.
+    #[serde(default)]
+    pub initiator: Option<String>,
     /// `usual`: cached, but for sequential streams; `always`: cached; `never`: not cached.
     pub caching: String,
     /// Its network address.
@@ -199,10 +205,10 @@ pub struct ClientStatus {
 impl ClientStatus {
     /// The status of a client of which the I/O filter says `caching`.
     pub fn of(client: &Client, caching: Caching) -> ClientStatus {
-        let Client { export, pid, uid, gid, program, address, tls_names } = client.clone();
-        let address = address.map(|address| address.to_string());
+        let Client { export, protocol, initiator, pid, uid, gid, program, address, tls_names } = client.clone();
+        let (protocol, address) = (protocol.to_owned(), address.map(|address| address.to_string()));
         let caching = caching.name().to_owned();
-        ClientStatus { export, caching, address, pid, uid, gid, program, tls_names }
+        ClientStatus { export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
     }
 }
 

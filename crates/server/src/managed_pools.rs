@@ -1,14 +1,16 @@
 //! What the management API manages: the pools of a server, whose logical disks are its exports.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_engine::export::Exports;
-use flashwise_engine::inventory::{DiskInfo, Places, scan};
+use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
+use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError};
+use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
 
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, Pools};
+use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
 
 /// The pools of a server.
 pub struct ServedPools {
@@ -25,6 +27,15 @@ fn error(error: PoolError) -> ManageError {
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
+}
+
+/// Whether a disk that is to be added is to be wiped.
+fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
+    if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
+        let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
+        return Err(ManageError::Invalid(what));
+    }
+    Ok(disk.wipe.is_some())
 }
 
 impl ServedPools {
@@ -47,50 +58,29 @@ impl ServedPools {
         Ok(pool)
     }
 
-    /// Makes the maps durable, of one pool or of all.
-    pub fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
-        let mut named = self.pools.iter().filter(|pool| name.is_none_or(|name| name == pool.name()));
-        named.try_for_each(|pool| pool.flush().map_err(error))
-    }
-}
-
-impl Pools for ServedPools {
-    fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
-        scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))
-    }
-
-    fn status(&self) -> Vec<PoolStatus> {
-        self.pools.iter().map(|pool| pool.status()).collect()
-    }
-
-    fn add_disk(&self, pool: &str, disk: &DiskAdded) -> Result<(), ManageError> {
-        let pool = self.find(pool)?;
-        if let Some(wipe) = disk.wipe.as_ref().filter(|wipe| **wipe != disk.path) {
-            let what = format!("found '{wipe}' as the disk to wipe, expected '{}', the disk to add", disk.path);
-            return Err(ManageError::Invalid(what));
+    fn check_new(&self, new: &NewLogicalDisk) -> Result<(), ManageError> {
+        check_name(&new.name).map_err(error)?;
+        check_size(new.size_bytes).map_err(ManageError::Invalid)?;
+        if self.exports.names().contains(&new.name) {
+            return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
-        pool.add_disk(Path::new(&disk.path), disk.wipe.is_some()).map(drop).map_err(error)
-    }
-
-    fn remove_disk(&self, pool: &str, number: u32) -> Result<(), ManageError> {
-        self.find(pool)?.remove_disk(number).map_err(error)
+        Ok(())
     }
 
     fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.find(pool)?;
-        if self.exports.names().contains(&new.name) {
-            return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
-        }
+        self.check_new(new)?;
         let NewLogicalDisk { name, size_bytes, thick, striped, cached } = new.clone();
         let disk = pool.create_logical(&NewLogical { name, size_bytes, thick, striped, cached }).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
         Ok(())
     }
 
-    fn change(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
+    fn alter(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
         let pool = self.find_disk(pool, name)?;
         if let Some(size_bytes) = change.size_bytes {
+            check_size(size_bytes).map_err(ManageError::Invalid)?;
             pool.grow_logical(name, size_bytes).map_err(error)?;
         }
         change.cached.map_or(Ok(()), |cached| pool.set_cached(name, cached).map_err(error))
@@ -107,6 +97,75 @@ impl Pools for ServedPools {
             self.exports.add(name, disk);
         }
         deleted
+    }
+
+    /// Makes the maps durable, of one pool or of all.
+    pub fn flush(&self, name: Option<&str>) -> Result<(), ManageError> {
+        let mut named = self.pools.iter().filter(|pool| name.is_none_or(|name| name == pool.name()));
+        named.try_for_each(|pool| pool.flush().map_err(error))
+    }
+}
+
+impl Pools for ServedPools {
+    fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
+        let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
+        let of_pools = self.pools.iter().flat_map(|pool| {
+            let disks = pool.status().disks.into_iter().map(|disk| PathBuf::from(disk.path));
+            disks.chain([pool.volume().config().flash.clone()])
+        });
+        let files = of_pools.filter(|path| path.is_file());
+        disks.extend(files.filter_map(|path| examine(&Places::default(), &path).ok()));
+        Ok(disks)
+    }
+
+    fn present_disks(&self) -> BTreeMap<String, Presence> {
+        present(&Places::default()).unwrap_or_default()
+    }
+
+    fn status(&self) -> Vec<PoolStatus> {
+        self.pools.iter().map(|pool| pool.status()).collect()
+    }
+
+    fn check(&self, pool: &str, change: &PoolChange) -> Result<Option<DiskInfo>, ManageError> {
+        match change {
+            PoolChange::AddDisk(disk) => {
+                let wipe = wipes(disk)?;
+                let info = prepare::check(Path::new(&disk.path), wipe).map_err(error)?;
+                prepare::check_room(&info, pool).map_err(error)?;
+                Ok(Some(info))
+            }
+            PoolChange::Create(new) => {
+                self.check_new(new)?;
+                Ok(None)
+            }
+            PoolChange::Alter(..) | PoolChange::Delete(_) | PoolChange::RemoveDisk(_) => Ok(None),
+        }
+    }
+
+    fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
+        match change {
+            PoolChange::AddDisk(disk) => {
+                let (pool, wipe) = (self.find(pool)?, wipes(disk)?);
+                pool.add_disk(Path::new(&disk.path), wipe).map(drop).map_err(error)
+            }
+            PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
+            PoolChange::Create(new) => self.create(pool, new),
+            PoolChange::Alter(name, change) => self.alter(pool, name, change),
+            PoolChange::Delete(name) => self.delete(pool, name),
+        }
+    }
+
+    fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError> {
+        let info = prepare::check(Path::new(path), true).map_err(error)?;
+        match info.refused {
+            Some(_) => Ok(info),
+            None => Err(ManageError::Conflict(format!("{path} is blank: there is nothing to wipe"))),
+        }
+    }
+
+    fn wipe(&self, path: &str) -> Result<(), ManageError> {
+        self.wipeable(path)?;
+        prepare::prepare(Path::new(path), true, true).map(drop).map_err(error)
     }
 
     fn map(&self, pool: &str, name: &str) -> Result<Vec<MapRun>, ManageError> {

@@ -1,10 +1,10 @@
-//! What a running server takes over of a configuration: TLS files and the API's token.
+//! What a running server takes over of a configuration: TLS files and the API's tokens.
 
 use crate::config::ServerConfig;
-use crate::server::{Server, ServerError, tls_files, token};
+use crate::server::{Server, ServerError, tls_files, tokens};
 
 impl Server {
-    /// Reads TLS files and token again, from where `config` says they are. What fails stays as it was. Returns a line for each of them,
+    /// Reads TLS files and tokens again, from where `config` says they are. What fails stays as it was. Returns a line for each of them,
     /// and one for each key that needs a restart.
     pub fn reload(&self, config: &ServerConfig) -> Vec<String> {
         let started = self.config();
@@ -12,19 +12,26 @@ impl Server {
             let loaded = files.load().map_err(ServerError::from);
             ("TLS files", loaded.map(|loaded| self.front().set_tls(loaded)))
         });
-        let token = token(config).transpose().filter(|_| started.api.token_file.is_some());
-        let token = token.map(|token| {
-            let set = |token| self.api_server().map_or(Ok(()), |api| api.set_token(token)).map_err(ServerError::from);
-            ("token of the management API", token.and_then(set))
+        let asked_for = started.api.token_file.is_some() && config.api.token_file.is_some();
+        let tokens = asked_for.then(|| {
+            let set =
+                |tokens| self.api_server().map_or(Ok(()), |api| api.set_tokens(tokens)).map_err(ServerError::from);
+            let both = started.api.read_token_file.is_some();
+            let what = if both { "tokens of the management API" } else { "token of the management API" };
+            (what, tokens(config).and_then(set))
         });
-        let told = [tls, token].into_iter().flatten().map(|(what, result)| match result {
+        let told = [tls, tokens].into_iter().flatten().map(|(what, result)| match result {
             Ok(()) => format!("reloaded the {what}"),
             Err(error) => format!("cannot reload the {what}: {error}; what was loaded before stays in use"),
         });
         let kept = started.needs_restart(config).into_iter();
         // A token or TLS where there was none, or none where there was one.
-        let switched = (started.api.token_file.is_some() != config.api.token_file.is_some())
-            .then(|| "[api] token-file".to_owned());
+        let (old, new) = (&started.api, &config.api);
+        let switched = [
+            (old.token_file.is_some() != new.token_file.is_some(), "[api] token-file"),
+            (old.read_token_file.is_some() != new.read_token_file.is_some(), "[api] read-token-file"),
+        ];
+        let switched = switched.into_iter().filter(|(is, _)| *is).map(|(_, key)| key.to_owned());
         told.chain(kept.chain(switched).map(|key| format!("{key} has changed: restart to apply it"))).collect()
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::config::{ServerConfig, TlsMode};
 use crate::front::iscsi::chap::SECRET_BYTES_MIN;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
-use crate::manage::{Address, AddressError, Api, ApiError};
+use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
 use crate::managed_pools::ServedPools;
 use flashwise_engine::export::Exports;
@@ -60,7 +60,7 @@ impl ServerError {
                 ListenError::Io { source, .. } => is_of_the_address(source),
             },
             ServerError::Front(StartError::Io(_)) => false,
-            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken) => true,
+            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken | ApiError::NoOtherToken) => true,
             ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
             ServerError::Api(ApiError::Threads { .. }) => false,
             ServerError::Record(error) => error.is_permanent(),
@@ -89,11 +89,11 @@ impl Server {
     /// volume is being opened, how many erase units of its cache were read, and of how many.
     pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
         let options = options(config)?;
-        let token = token(config)?;
+        let tokens = tokens(config)?;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
         let started = open_volumes(config, &mut volumes, progress)
             .and_then(|()| open_pools(config, &mut pools, progress))
-            .and_then(|()| serve(config, options, token, &volumes, &pools));
+            .and_then(|()| serve(config, options, tokens, &volumes, &pools));
         match started {
             Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, pools, recorder }),
             Err(error) => {
@@ -188,7 +188,7 @@ type Served = (front::Server, Option<Api>, Option<Arc<Recorder>>);
 fn serve(
     config: &ServerConfig,
     options: front::Options,
-    token: Option<String>,
+    tokens: Tokens,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
 ) -> Result<Served, ServerError> {
@@ -235,18 +235,23 @@ fn serve(
             let volumes = volumes.iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
             let pools = ServedPools::new(pools.iter().map(|(pool, _)| pool.clone()).collect(), exports);
             let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools);
-            Some(Api::start(&address.parse()?, token, Arc::new(volumes))?)
+            // Who has no such directory has no use for what outlives the process.
+            let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
+            Some(Api::start(&address.parse()?, manage::Options { tokens, history }, Arc::new(volumes))?)
         }
         None => None,
     };
     Ok((front, api, recorder))
 }
 
-/// What the token file holds, if there is one.
-pub(crate) fn token(config: &ServerConfig) -> Result<Option<String>, ServerError> {
-    let Some(path) = &config.api.token_file else { return Ok(None) };
-    let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
-    Ok(Some(text.trim().to_owned()))
+/// What the token files hold, as far as there are any.
+pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+        Ok::<_, ServerError>(text.trim().to_owned())
+    };
+    let of = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();
+    Ok(Tokens { change: of(&config.api.token_file)?, read: of(&config.api.read_token_file)? })
 }
 
 /// The files of TLS, unless it is off.

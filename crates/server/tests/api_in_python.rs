@@ -10,13 +10,14 @@ mod fake;
 use std::process::Command;
 use std::sync::Arc;
 
-use flashwise_server::manage::Api;
+use flashwise_server::manage::{Api, Options, Tokens};
 
 /// Runs a script of assertions, which gets the address of an API as its argument.
 fn python(script: &str) {
     let python = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
-    let token = Some("sesame".to_owned());
-    let api = Api::start(&"127.0.0.1:0".parse().unwrap(), token, Arc::new(fake::Fake::default())).unwrap();
+    let tokens = Tokens { change: Some("sesame".to_owned()), ..Tokens::default() };
+    let options = Options { tokens, ..Options::default() };
+    let api = Api::start(&"127.0.0.1:0".parse().unwrap(), options, Arc::new(fake::Fake::default())).unwrap();
     let output = Command::new(&python).args(["-c", script, &api.address().to_string()]).output();
     let output = output.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -89,6 +89,7 @@ fn promtool_finds_nothing_wrong() {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
+    use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
     use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
     use flashwise_server::manage::Exposition;
 
@@ -113,7 +114,9 @@ fn promtool_finds_nothing_wrong() {
     };
     let status =
         ServerStatus { recording: Some(RecordingStatus::default()), volumes: vec![volume], ..ServerStatus::default() };
-    let metrics = Exposition::Text.encode(&status);
+    let (disks, logical_disks) = (vec![PoolDiskStatus::default()], vec![LogicalDiskStatus::default()]);
+    let pool = PoolStatus { disks, logical_disks, ..PoolStatus::default() };
+    let metrics = Exposition::Text.encode(&status, &[pool]);
     assert_eq!(promtool(&["check", "metrics"], &metrics), (true, String::new()), "{metrics}");
     for arguments in [
         ["check", "rules", "packaging/monitoring/alerts.yml"],

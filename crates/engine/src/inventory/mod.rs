@@ -12,6 +12,7 @@ mod mounts;
 mod signature;
 mod wear;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -137,6 +138,15 @@ impl Default for Places {
     }
 }
 
+/// A block device that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presence {
+    /// Its size.
+    pub size_bytes: u64,
+    /// Rises by one with each device that comes; 0 before Linux 5.15.
+    pub came: u64,
+}
+
 /// What an attribute in sysfs says; none where it is missing or empty.
 fn attribute(folder: &Path, name: &str) -> Option<String> {
     let value = std::fs::read(folder.join(name)).ok()?;
@@ -155,6 +165,20 @@ pub fn scan(places: &Places) -> io::Result<Vec<DiskInfo>> {
     let mounts = Mounts::read(&places.proc);
     let disks = names.iter().map(|name| device(places, &mounts, name));
     Ok(disks.filter(|disk| disk.size_bytes > 0).collect())
+}
+
+/// The block devices that have a size, by their paths, with what is another where another device took the place of one: its size, and the
+/// number that the kernel gave it when it came. Reads sysfs alone, so that disks that sleep go on sleeping.
+pub fn present(places: &Places) -> io::Result<BTreeMap<String, Presence>> {
+    let entries = std::fs::read_dir(places.sys.join("block"))?.flatten();
+    let there = entries.filter_map(|entry| {
+        let (folder, name) = (entry.path(), entry.file_name());
+        let size_bytes = size(&folder);
+        let came = attribute(&folder, "diskseq").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let path = device_path(places, &name.to_string_lossy()).display().to_string();
+        (size_bytes > 0).then_some((path, Presence { size_bytes, came }))
+    });
+    Ok(there.collect())
 }
 
 /// One disk: a regular file, or a block device, which is a whole one or a part of one.

@@ -30,7 +30,8 @@ pub struct NewLogical {
     pub cached: bool,
 }
 
-fn check_size(size_bytes: u64) -> Result<(), String> {
+/// Refuses a size that no logical disk can have, in words.
+pub fn check_size(size_bytes: u64) -> Result<(), String> {
     if size_bytes == 0 || size_bytes > LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(4096) {
         return Err(format!(
             "found a size of {size_bytes} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}"

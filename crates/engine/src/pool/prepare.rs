@@ -4,6 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use uuid::Uuid;
+
+use super::label::Label;
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
@@ -25,6 +28,14 @@ pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
             Err(PoolError::NotFree { path, what, can_be_wiped: info.can_be_wiped })
         }
         None => Ok(info),
+    }
+}
+
+/// Refuses a disk that is too small for a pool of this name.
+pub fn check_room(disk: &DiskInfo, pool: &str) -> Result<(), PoolError> {
+    match Label::new(Uuid::nil(), pool, Uuid::nil(), disk.size_bytes) {
+        Some(_) => Ok(()),
+        None => Err(PoolError::TooSmall { path: disk.path.clone(), found: disk.size_bytes }),
     }
 }
 
@@ -63,9 +74,7 @@ pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadat
     // Nothing is wiped before all are known to do.
     for path in paths {
         let info = check(path, wipe.contains(path))?;
-        if super::label::Label::new(uuid::Uuid::nil(), name, uuid::Uuid::nil(), info.size_bytes).is_none() {
-            return Err(PoolError::TooSmall { path: info.path, found: info.size_bytes });
-        }
+        check_room(&info, name)?;
     }
     let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
     Metadata::create(name, disks)

@@ -6,9 +6,10 @@ use super::document::{Entry, Tables};
 use super::{Section, ServerConfig};
 
 /// Keys that a running server takes over when it is told to, by table.
-const RELOADED: [(&str, &str); 5] = [
+const RELOADED: [(&str, &str); 6] = [
     ("", "log-level"),
     ("[api] ", "token-file"),
+    ("[api] ", "read-token-file"),
     ("[tls] ", "certificate"),
     ("[tls] ", "key"),
     ("[tls] ", "client-authorities"),

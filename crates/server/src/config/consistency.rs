@@ -25,6 +25,9 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     if let Some(Err(error)) = config.api.address().map(str::parse::<Address>) {
         return Err(origin.refuse(Section::Api, "listen", format!("{error}, or off")));
     }
+    if config.api.read_token_file.is_some() && config.api.token_file.is_none() {
+        return Err(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
+    }
     check_tls(config, origin)?;
     check_iscsi(config, origin)?;
     if config.volumes.is_empty() && config.pools.is_empty() {

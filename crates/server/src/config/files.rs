@@ -124,6 +124,7 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
     let tls = &config.tls;
     let mut files = vec![
         (Section::Api, "token-file", &config.api.token_file),
+        (Section::Api, "read-token-file", &config.api.read_token_file),
         (Section::Iscsi, "chap-secret-file", &config.iscsi.chap_secret_file),
         (Section::Iscsi, "mutual-chap-secret-file", &config.iscsi.mutual_chap_secret_file),
     ];

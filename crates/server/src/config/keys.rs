@@ -115,6 +115,7 @@ pub const API_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
     key("token-file", None, |server, value| Ok(server.api.token_file = Some(value.path()?))),
+    key("read-token-file", None, |server, value| Ok(server.api.read_token_file = Some(value.path()?))),
 ];
 
 /// The words of the key `mode` of `[tls]`.

@@ -68,6 +68,8 @@ pub struct Api {
     pub listen: String,
     /// The file that holds the token that clients must show.
     pub token_file: Option<PathBuf>,
+    /// The file that holds the token of those who may only look.
+    pub read_token_file: Option<PathBuf>,
 }
 
 impl Api {

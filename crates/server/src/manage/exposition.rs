@@ -3,6 +3,7 @@
 //! Source: Prometheus, exposition formats 0.0.4; OpenMetrics 1.0; RFC 9110, section 12.5.1 (Accept).
 
 use super::metrics;
+use flashwise_engine::pool::status::PoolStatus;
 use flashwise_engine::status::ServerStatus;
 
 /// A format of metrics.
@@ -40,8 +41,8 @@ impl Exposition {
     }
 
     /// The metrics of a server.
-    pub fn encode(self, status: &ServerStatus) -> String {
-        let text = metrics::encode(status);
+    pub fn encode(self, status: &ServerStatus, pools: &[PoolStatus]) -> String {
+        let text = metrics::encode(status, pools);
         match self {
             Exposition::OpenMetrics => text,
             Exposition::Text => plain(&text),

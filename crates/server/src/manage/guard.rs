@@ -3,7 +3,8 @@
 //! Source: RFC 6750 (bearer tokens). Without a token the API listens on loopback or a Unix socket only. Web pages reach
 //! loopback too: by a name that they make resolve to it (DNS rebinding), which the `Host` header gives away, or by sending
 //! requests whose answers they cannot read, which the `Origin` header gives away. Who is signed in sends a cookie in the token's place;
-//! since a browser sends that by itself, what changes something must then come from this server's own page.
+//! since a browser sends that by itself, what changes something must then come from this server's own page. Who bears the token for
+//! reading may look at everything and change nothing.
 
 use std::net::IpAddr;
 use std::sync::{PoisonError, RwLock};
@@ -14,6 +15,15 @@ use subtle::ConstantTimeEq;
 
 use super::page;
 use super::sessions::Sessions;
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Look at everything.
+    Look,
+    /// That, and change what can be changed.
+    Change,
+}
 
 /// Why a request may not be made.
 #[derive(Debug)]
@@ -27,19 +37,22 @@ pub struct Refusal {
 /// What is asked of those who send requests.
 #[derive(Debug)]
 pub struct Guard {
-    /// The token that requests must bear.
+    /// The token of those who may change something; where there is none, everybody may.
     pub token: Option<RwLock<String>>,
+    /// The token of those who may only look.
+    pub read_token: Option<RwLock<String>>,
     /// Whether the `Host` header must name this machine.
     pub checks_host: bool,
     /// Those who are signed in to the page.
     pub sessions: Sessions,
 }
 
+/// Where one signs in and out.
+const SESSION: &str = "/v1/session";
+
 /// What anybody may ask for, who may reach the server at all: there is nothing in it, or it is how one signs in.
 fn is_open(method: &Method, path: &str) -> bool {
-    ["/healthz", "/readyz"].contains(&path)
-        || page::is_of_page(path)
-        || (path == "/v1/session" && method != Method::DELETE)
+    ["/healthz", "/readyz"].contains(&path) || page::is_of_page(path) || (path == SESSION && method != Method::DELETE)
 }
 
 impl Guard {
@@ -58,43 +71,56 @@ impl Guard {
             let error = "requests from other web pages are refused".to_owned();
             return Err(Refusal { status: StatusCode::FORBIDDEN, error });
         }
-        if is_open(method, uri.path()) || self.bears_token(headers) {
+        if is_open(method, uri.path()) {
             return Ok(());
         }
-        if self.sessions.knows(headers) {
-            let same_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
-            if method.is_safe() || same_site || headers.contains_key(ORIGIN) {
-                return Ok(());
+        let forbidden = |error: &str| Err(Refusal { status: StatusCode::FORBIDDEN, error: error.to_owned() });
+        let (right, by_cookie) = match (self.right_of_bearer(headers), self.sessions.right_of(headers)) {
+            (Some(right), _) => (right, false),
+            (None, Some(right)) => (right, true),
+            (None, None) => {
+                let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
+                return Err(Refusal { status: StatusCode::UNAUTHORIZED, error });
             }
-            let error = "a change that bears a cookie must come from the server's own page".to_owned();
-            return Err(Refusal { status: StatusCode::FORBIDDEN, error });
+        };
+        if method.is_safe() {
+            return Ok(());
         }
-        let error = "a token is needed, as the header 'Authorization: Bearer TOKEN'".to_owned();
-        Err(Refusal { status: StatusCode::UNAUTHORIZED, error })
+        let same_site = headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+        if by_cookie && !same_site && !headers.contains_key(ORIGIN) {
+            return forbidden("a change that bears a cookie must come from the server's own page");
+        }
+        if right == Right::Look && uri.path() != SESSION {
+            return forbidden("this token is for looking; what changes something needs the other one");
+        }
+        Ok(())
     }
 
-    /// Whether somebody who sends these headers may see the server.
-    pub fn admits(&self, headers: &HeaderMap) -> bool {
-        self.bears_token(headers) || self.sessions.knows(headers)
+    /// What somebody who sends these headers may do; none where a token is needed.
+    pub fn right_of(&self, headers: &HeaderMap) -> Option<Right> {
+        self.right_of_bearer(headers).or_else(|| self.sessions.right_of(headers))
     }
 
-    /// Whether this is the token; where none is asked for, all are.
-    pub fn is_token(&self, given: &[u8]) -> bool {
-        let Some(token) = &self.token else { return true };
+    /// What the bearer of this token may do; where none is asked for, everybody may do everything.
+    pub fn right_of_token(&self, given: &[u8]) -> Option<Right> {
         // Takes as long wherever the first wrong byte is.
-        let token = token.read().unwrap_or_else(PoisonError::into_inner);
-        bool::from(given.ct_eq(token.as_bytes()))
+        let is = |token: &RwLock<String>| {
+            bool::from(given.ct_eq(token.read().unwrap_or_else(PoisonError::into_inner).as_bytes()))
+        };
+        match (&self.token, &self.read_token) {
+            (None, _) => Some(Right::Change),
+            (Some(token), _) if is(token) => Some(Right::Change),
+            (Some(_), Some(read_token)) if is(read_token) => Some(Right::Look),
+            _ => None,
+        }
     }
 
-    fn bears_token(&self, headers: &HeaderMap) -> bool {
+    fn right_of_bearer(&self, headers: &HeaderMap) -> Option<Right> {
         if self.token.is_none() {
-            return true;
+            return Some(Right::Change);
         }
-        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).and_then(|value| {
-            let (scheme, given) = value.split_at_checked("Bearer ".len())?;
-            scheme.eq_ignore_ascii_case(b"Bearer ").then_some(given)
-        });
-        given.is_some_and(|given| self.is_token(given))
+        let (scheme, given) = headers.get(AUTHORIZATION)?.as_bytes().split_at_checked("Bearer ".len())?;
+        if scheme.eq_ignore_ascii_case(b"Bearer ") { self.right_of_token(given) } else { None }
     }
 }
 
@@ -120,6 +146,12 @@ fn is_same(origin: &str, host: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn guard(token: Option<&str>) -> Guard {
+        let read_token = token.map(|_| RwLock::new("peep".to_owned()));
+        let token = token.map(|token| RwLock::new(token.to_owned()));
+        Guard { checks_host: token.is_none(), token, read_token, sessions: Sessions::default() }
+    }
+
     fn check(guard: &Guard, method: Method, path: &str, headers: &[(&'static str, &str)]) -> u16 {
         let headers = headers.iter().map(|(name, value)| {
             (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_str(value).unwrap())
@@ -130,7 +162,7 @@ mod tests {
 
     #[test]
     fn only_names_of_this_machine_pass_where_there_is_no_token() {
-        let guard = Guard { token: None, checks_host: true, sessions: Sessions::default() };
+        let guard = guard(None);
         for (host, status) in [
             ("localhost", 200),
             ("LocalHost:9470", 200),
@@ -153,8 +185,7 @@ mod tests {
 
     #[test]
     fn only_the_whole_token_passes() {
-        let guard =
-            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
+        let guard = guard(Some("sesame"));
         for (header, status) in [
             ("Bearer sesame", 200),
             ("bearer sesame", 200),
@@ -175,9 +206,8 @@ mod tests {
 
     #[test]
     fn a_cookie_stands_for_the_token_on_the_own_page() {
-        let guard =
-            Guard { token: Some(RwLock::new("sesame".to_owned())), checks_host: false, sessions: Sessions::default() };
-        let set = guard.sessions.begin().unwrap();
+        let guard = guard(Some("sesame"));
+        let set = guard.sessions.begin(Right::Change).unwrap();
         let cookie = set.split_once(';').unwrap().0;
         let from = |method, more: &[(&'static str, &str)]| {
             check(&guard, method, "/v1/flush", &[&[("host", "nas:9470"), ("cookie", cookie)], more].concat())
@@ -203,8 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn who_may_look_changes_nothing() {
+        let guard = guard(Some("sesame"));
+        let set = guard.sessions.begin(Right::Look).unwrap();
+        let cookie = ("cookie", set.split_once(';').unwrap().0);
+        let same_site = ("sec-fetch-site", "same-origin");
+        for sent in [&[("authorization", "Bearer peep")][..], &[cookie, same_site]] {
+            for method in [Method::POST, Method::PATCH, Method::DELETE, Method::PUT] {
+                assert_eq!(check(&guard, method, "/v1/volumes/one", sent), 403);
+            }
+            for path in ["/v1/status", "/metrics", "/v1/events", "/openapi.json"] {
+                assert_eq!(check(&guard, Method::GET, path, sent), 200, "{path}");
+                assert_eq!(check(&guard, Method::HEAD, path, sent), 200, "{path}");
+            }
+            assert_eq!(check(&guard, Method::DELETE, SESSION, sent), 200);
+        }
+        // Who has signed in to look, and bears the other token, may change.
+        assert_eq!(check(&guard, Method::POST, "/v1/flush", &[cookie, ("authorization", "Bearer sesame")]), 200);
+        assert_eq!(check(&guard, Method::GET, "/v1/status", &[("authorization", "Bearer peek")]), 401);
+    }
+
+    #[test]
     fn pages_from_elsewhere_change_nothing() {
-        let guard = Guard { token: None, checks_host: true, sessions: Sessions::default() };
+        let guard = guard(None);
         let from = |method, origin: &str| {
             check(&guard, method, "/v1/flush", &[("host", "localhost:9470"), ("origin", origin)])
         };

@@ -1,14 +1,19 @@
-//! What the figures of each volume were lately: by the second, the minute and the half hour, in bounded memory.
+//! What the figures of each volume were lately: by the second, the minute and the half hour, in bounded memory, and in a file.
 //!
 //! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a percentile of a minute
 //! is of that minute and no mean of means.
 
+mod store;
+
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flashwise_engine::status::{LatencyBucket, VolumeStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+
+use self::store::{Store, StoreError};
 
 /// How far back the history is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -36,6 +41,12 @@ impl Range {
             Range::Month => (30 * 60, 30 * 48),
         }
     }
+
+    /// The first second that it reaches back to.
+    fn begins(self, now_seconds: u64) -> u64 {
+        let (step_seconds, points_max) = self.extent();
+        (now_seconds + step_seconds).saturating_sub(step_seconds * points_max as u64)
+    }
 }
 
 /// What a client asks of the history.
@@ -58,7 +69,8 @@ pub struct Past {
 }
 
 /// What a volume did in one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct Point {
     /// The end of the step, in seconds since 1970.
     pub time_seconds: u64,
@@ -170,35 +182,109 @@ fn quantile(buckets: &[LatencyBucket], share: f64) -> Option<f64> {
 
 #[derive(Debug, Default)]
 struct Series {
-    last: Look,
+    last: Option<Look>,
     points: VecDeque<Point>,
+    /// How many of the newest points are not in the file yet.
+    new: usize,
 }
 
+impl Series {
+    fn push(&mut self, point: Point, points_max: usize) {
+        if self.points.len() == points_max {
+            self.points.pop_front();
+        }
+        self.points.push_back(point);
+    }
+}
+
+/// By the volume's name, one for each range.
+type Volumes = HashMap<String, [Series; Range::ALL.len()]>;
+
 /// The history of all volumes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct History {
-    /// By the volume's name, one for each range.
-    volumes: Mutex<HashMap<String, [Series; Range::ALL.len()]>>,
+    volumes: Mutex<Volumes>,
+    /// Where it is kept, if it is.
+    store: Mutex<Option<Store>>,
 }
 
 impl History {
+    /// The history that is kept in a file, and what there is to say of it. Where the file cannot be used, the history is forgotten with
+    /// the process; one that is damaged is put aside.
+    pub fn kept_in(path: &Path, now_seconds: u64) -> (History, Option<String>) {
+        let shown = path.display();
+        let history = History::default();
+        let error = match history.open(path, now_seconds) {
+            Ok(()) => return (history, None),
+            Err(StoreError::Damaged(what)) => {
+                history.volumes().clear();
+                let begun = store::set_aside(path).map_err(|error| StoreError::Failed(error.to_string()));
+                match begun.and_then(|aside| history.open(path, now_seconds).map(|()| aside)) {
+                    Ok(aside) => {
+                        let aside = aside.display();
+                        let text = format!("the history in {shown} is damaged: {what}; it is put aside as {aside}");
+                        return (history, Some(text));
+                    }
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        (history, Some(format!("the history is not kept in {shown}: {error}")))
+    }
+
+    fn open(&self, path: &Path, now_seconds: u64) -> Result<(), StoreError> {
+        let mut volumes = self.volumes();
+        let store = Store::open(path, now_seconds, |volume, range, point| {
+            let series = &mut volumes.entry(volume.to_owned()).or_default()[range as usize];
+            series.push(point, range.extent().1);
+        })?;
+        *self.store() = Some(store);
+        Ok(())
+    }
+
+    fn volumes(&self) -> MutexGuard<'_, Volumes> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self) -> MutexGuard<'_, Option<Store>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes to the file what is not there yet, durably. After a failure nothing more is written, and the log says so.
+    pub fn keep(&self, now_seconds: u64) {
+        let mut store = self.store();
+        let Some(open) = store.as_ref() else { return };
+        let mut new = Vec::new();
+        for (volume, history) in self.volumes().iter_mut() {
+            for (series, range) in history.iter_mut().zip(Range::ALL) {
+                let known = series.points.len() - std::mem::take(&mut series.new);
+                new.extend(series.points.range(known..).map(|point| (volume.clone(), range, *point)));
+            }
+        }
+        if let Err(error) = open.keep(&new, now_seconds) {
+            tracing::warn!("the history is not kept any more: {error}");
+            *store = None;
+        }
+    }
+
     /// Looks at the volumes; to be called once a second.
     pub fn look(&self, time_seconds: u64, volumes: &[VolumeStatus]) {
-        let mut histories = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut histories = self.volumes();
         for status in volumes {
             let now = Look::at(time_seconds, status);
-            let is_new = !histories.contains_key(&status.name);
             let history = histories.entry(status.name.clone()).or_default();
             for (series, range) in history.iter_mut().zip(Range::ALL) {
                 let (step_seconds, points_max) = range.extent();
-                if is_new {
-                    series.last = now.clone();
-                } else if time_seconds >= series.last.time_seconds + step_seconds {
-                    if series.points.len() == points_max {
-                        series.points.pop_front();
-                    }
-                    series.points.push_back(now.since(&series.last));
-                    series.last = now.clone();
+                let Some(last) = &series.last else {
+                    series.last = Some(now.clone());
+                    continue;
+                };
+                if time_seconds >= last.time_seconds + step_seconds {
+                    let point = now.since(last);
+                    series.push(point, points_max);
+                    series.new = (series.new + 1).min(points_max);
+                    series.last = Some(now.clone());
                 }
             }
         }
@@ -206,8 +292,7 @@ impl History {
 
     /// The past of a volume; empty where it was not looked at twice yet.
     pub fn of(&self, volume: &str, range: Range) -> Past {
-        let histories = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
-        let points = histories.get(volume).map(|history| history[range as usize].points.iter().copied().collect());
+        let points = self.volumes().get(volume).map(|history| history[range as usize].points.iter().copied().collect());
         Past { step_seconds: range.extent().0, points: points.unwrap_or_default() }
     }
 }
@@ -287,5 +372,91 @@ mod tests {
         (0..2000).for_each(|time| history.look(time, &[status(time)]));
         let points = history.of("one", Range::Minutes).points;
         assert_eq!((points.len(), points[0].time_seconds), (900, 1100));
+    }
+
+    /// The times of the points of a range.
+    fn times(history: &History, range: Range) -> Vec<u64> {
+        history.of("one", range).points.iter().map(|point| point.time_seconds).collect()
+    }
+
+    #[test]
+    fn what_is_kept_comes_back_but_for_what_is_too_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.redb");
+        let (history, told) = History::kept_in(&path, 0);
+        assert_eq!(told, None);
+        (10_000..=10_121).for_each(|time| history.look(time, &[status(time)]));
+        history.keep(10_121);
+        let last = history.of("one", Range::Minutes).points[120];
+        // One server at a time keeps its history there.
+        let (_, told) = History::kept_in(&path, 0);
+        let expected =
+            format!("the history is not kept in {}: another process keeps its history there", path.display());
+        assert_eq!(told, Some(expected));
+        drop(history);
+        let (history, told) = History::kept_in(&path, 10_121);
+        assert_eq!(told, None);
+        assert_eq!(times(&history, Range::Minutes), (10_001..=10_121).collect::<Vec<_>>());
+        assert_eq!(times(&history, Range::Day), [10_060, 10_120]);
+        assert_eq!(history.of("one", Range::Minutes).points[120], last);
+        // It goes on, with a gap and with no point for the time in between.
+        (10_300..=10_302).for_each(|time| history.look(time, &[status(time - 10_000)]));
+        assert_eq!(times(&history, Range::Minutes)[120..], [10_121, 10_301, 10_302]);
+        history.keep(10_302);
+        drop(history);
+        let (history, _) = History::kept_in(&path, 10_302 + 899);
+        assert_eq!((times(&history, Range::Minutes), times(&history, Range::Day).len()), (vec![10_302], 2));
+    }
+
+    #[test]
+    fn the_file_does_not_grow_with_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.redb");
+        let (history, _) = History::kept_in(&path, 0);
+        let mut sizes = Vec::new();
+        for hour in 1..=6 {
+            for time in (hour * 3600..(hour + 1) * 3600).step_by(4) {
+                history.look(time, &[status(time)]);
+                if time % 60 == 0 {
+                    history.keep(time);
+                }
+            }
+            sizes.push(std::fs::metadata(&path).unwrap().len());
+        }
+        assert!(sizes[5] < 1 << 20 && sizes[5] == sizes[2], "{sizes:?}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.redb");
+        let whole = {
+            let (history, _) = History::kept_in(&path, 0);
+            (1000..=1300).for_each(|time| history.look(time, &[status(time)]));
+            history.keep(1300);
+            drop(history);
+            std::fs::read(&path).unwrap()
+        };
+        let other = b"something else".to_vec();
+        let cut = whole[..whole.len() / 3].to_vec();
+        let mut torn = whole.clone();
+        torn[..8192].fill(0x5a);
+        let mut wrong = whole.clone();
+        wrong.chunks_mut(4096).skip(1).for_each(|page| page[100..200].fill(0xff));
+        for (what, bytes) in [("other", other), ("cut", cut), ("torn", torn), ("wrong", wrong)] {
+            std::fs::write(&path, &bytes).unwrap();
+            let (history, told) = History::kept_in(&path, 1300);
+            let told = told.unwrap_or_else(|| panic!("{what}"));
+            assert!(told.contains("is damaged: ") && told.contains("it is put aside as"), "{what}: {told}");
+            assert_eq!(std::fs::read(folder.path().join("history.redb.damaged")).unwrap(), bytes, "{what}");
+            assert!(times(&history, Range::Minutes).is_empty());
+            (2000..=2010).for_each(|time| history.look(time, &[status(time)]));
+            history.keep(2010);
+            drop(history);
+            let (history, told) = History::kept_in(&path, 2010);
+            assert_eq!((told, times(&history, Range::Minutes).len()), (None, 10), "{what}");
+        }
+        let (_, told) = History::kept_in(&folder.path().join("nowhere/history.redb"), 0);
+        assert!(told.is_some_and(|told| told.starts_with("the history is not kept in ")));
     }
 }

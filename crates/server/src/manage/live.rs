@@ -1,8 +1,9 @@
 //! What a page that is open sees: the status of each second and what happened, as a stream of events.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flashwise_engine::status::{ServerStatus, VolumeState};
 use serde::Serialize;
@@ -12,9 +13,14 @@ use utoipa::ToSchema;
 
 use super::Managed;
 use super::history::History;
+use super::news::News;
 
 /// How often the volumes are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How often disks and pools are looked at.
+const NEWS_PERIOD: Duration = Duration::from_secs(5);
+/// How often the history is written to its file: who is killed loses so much of it.
+const KEPT_SECONDS: u64 = 60;
 /// Most events that are kept; the oldest leave.
 const EVENTS_MAX: usize = 1000;
 
@@ -32,12 +38,17 @@ pub struct Event {
 }
 
 /// What is known of the last days.
-#[derive(Debug)]
 pub struct Live {
     /// The figures of each volume over time.
     pub history: History,
     events: Mutex<VecDeque<Event>>,
     now: watch::Sender<Arc<ServerStatus>>,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
 }
 
 impl Default for Live {
@@ -47,6 +58,18 @@ impl Default for Live {
 }
 
 impl Live {
+    /// With a history that is kept in a file, if there is one.
+    pub fn new(history: Option<&Path>) -> Live {
+        let Some(path) = history else { return Live::default() };
+        let (history, told) = History::kept_in(path, seconds());
+        let live = Live { history, ..Live::default() };
+        if let Some(told) = told {
+            tracing::warn!("{told}");
+            live.happened(None, told);
+        }
+        live
+    }
+
     /// Takes down what happened.
     pub fn happened(&self, volume: Option<&str>, text: impl Into<String>) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,9 +100,19 @@ impl Live {
     pub async fn look(self: Arc<Live>, server: Arc<dyn Managed>) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut states = HashMap::new();
+        let (mut states, mut kept_at) = (HashMap::new(), seconds());
+        let (mut news, mut news_at) = (News::default(), Instant::now());
         loop {
             ticks.tick().await;
+            if news_at.elapsed() >= NEWS_PERIOD {
+                news_at = Instant::now();
+                let (asked, live) = (Arc::clone(&server), Arc::clone(&self));
+                let looked = tokio::task::spawn_blocking(move || {
+                    news.look(asked.pools(), |about, text| live.happened(about, text));
+                    news
+                });
+                news = looked.await.unwrap_or_default();
+            }
             let asked = Arc::clone(&server);
             // A panic is in the answers of those who ask as well; the next second may be better.
             let Ok(status) = tokio::task::spawn_blocking(move || asked.status()).await else { continue };
@@ -95,11 +128,18 @@ impl Live {
                 }
             }
             self.now.send_replace(Arc::new(status));
+            if seconds() >= kept_at + KEPT_SECONDS {
+                kept_at = seconds();
+                let live = Arc::clone(&self);
+                // Whether this second's figures are kept does not change the next one's.
+                let _ = tokio::task::spawn_blocking(move || live.history.keep(seconds())).await;
+            }
         }
     }
 }
 
-fn seconds() -> u64 {
+/// Now, since 1970.
+pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

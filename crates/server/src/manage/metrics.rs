@@ -1,6 +1,8 @@
-//! The figures of a server's volumes as metrics, in the text format that Prometheus reads.
+//! The figures of a server's volumes and pools as metrics, in the text format that Prometheus reads.
 //!
 //! Source: OpenMetrics 1.0. Names end in their unit, counters in `_total`. Every figure of a volume is a row of [`METRICS`].
+
+mod pools;
 
 use std::fmt;
 
@@ -10,6 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
+use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
 use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
 
 const PREFIX: &str = "flashwise";
@@ -205,21 +208,22 @@ impl EncodeLabelSet for Labels<'_> {
 }
 
 /// The metrics of a server, as OpenMetrics.
-pub fn encode(status: &ServerStatus) -> String {
+pub fn encode(status: &ServerStatus, pools: &[PoolStatus]) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Collector(status.clone())));
+    registry.register_collector(Box::new(Collector(status.clone(), pools.to_vec())));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("writing to memory does not fail");
     text
 }
 
 #[derive(Debug)]
-struct Collector(ServerStatus);
+struct Collector(ServerStatus, Vec<PoolStatus>);
 
 impl prometheus_client::collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let volumes = &self.0.volumes;
         server(&mut encoder, &self.0)?;
+        pools::encode(&mut encoder, &self.1)?;
         for metric in METRICS {
             encode_metric(&mut encoder, metric, volumes)?;
         }
@@ -354,7 +358,9 @@ fn histogram(encoder: &mut MetricEncoder, latency: &LatencyStatus) -> fmt::Resul
 pub fn names() -> Vec<String> {
     let recording = Some(flashwise_engine::status::RecordingStatus::default());
     let status = ServerStatus { recording, volumes: vec![VolumeStatus::default()], ..ServerStatus::default() };
-    let text = encode(&status);
+    let disks = vec![PoolDiskStatus::default()];
+    let pool = PoolStatus { disks, logical_disks: vec![LogicalDiskStatus::default()], ..PoolStatus::default() };
+    let text = encode(&status, &[pool]);
     let described = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let name = |(name, kind): (&str, &str)| {
         let mut name = name.to_owned();

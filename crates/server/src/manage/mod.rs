@@ -10,14 +10,17 @@ mod guard;
 mod history;
 mod live;
 mod metrics;
+mod news;
 mod page;
 mod plan;
 mod pools;
 mod routes;
 mod sessions;
+mod tag;
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
 pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
-pub use pools::{DiskAdded, LogicalDiskChange, NewLogicalDisk, Pools};
+pub use pools::{DiskAdded, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -138,6 +141,9 @@ pub enum ManageError {
     /// It cannot be done now.
     #[error("{0}")]
     Conflict(String),
+    /// It is not any more what the request was for.
+    #[error("it was changed meanwhile; look at it again")]
+    Changed,
     /// It went wrong.
     #[error("{0}")]
     Failed(String),
@@ -152,8 +158,10 @@ pub enum ApiError {
          127.0.0.1 or unix:/path"
     )]
     TokenNeeded { address: SocketAddr },
-    #[error("the token of the management API is empty or holds other than visible ASCII characters")]
+    #[error("a token of the management API is empty or holds other than visible ASCII characters")]
     BadToken,
+    #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
+    NoOtherToken,
     #[error("the management API cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
     #[error("the management API cannot start its threads: {source}")]
@@ -168,21 +176,55 @@ pub struct Api {
     stopping: watch::Sender<bool>,
     address: Address,
     guard: Arc<Guard>,
+    live: Arc<Live>,
 }
 
-fn check_token(token: &str) -> Result<(), ApiError> {
-    let good = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    if good { Ok(()) } else { Err(ApiError::BadToken) }
+/// What the management API asks for.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// The token of those who may change something; without it, everybody may.
+    pub change: Option<String>,
+    /// The token of those who may look and change nothing.
+    pub read: Option<String>,
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tokens {{ change: {}, read: {} }}", self.change.is_some(), self.read.is_some())
+    }
+}
+
+impl Tokens {
+    fn check(&self) -> Result<(), ApiError> {
+        let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        if !self.change.iter().chain(&self.read).all(good) {
+            return Err(ApiError::BadToken);
+        }
+        if self.read.is_some() && (self.change.is_none() || self.read == self.change) {
+            return Err(ApiError::NoOtherToken);
+        }
+        Ok(())
+    }
+}
+
+/// How the API is served.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What it asks for.
+    pub tokens: Tokens,
+    /// The file that keeps the figures of the last 30 days; where there is none, they are forgotten with the process.
+    pub history: Option<PathBuf>,
 }
 
 impl Api {
-    /// Listens on an address and serves from then on. Those who ask must bear the token, if there is one; without one the address
+    /// Listens on an address and serves from then on. Those who ask must bear a token, if there is one; without one the address
     /// must be a Unix socket or loopback.
-    pub fn start(address: &Address, token: Option<String>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        token.iter().try_for_each(|token| check_token(token))?;
+    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        let Options { tokens, history } = options;
+        tokens.check()?;
         let listen_error = |source| ApiError::Listen { address: address.to_string(), source };
         let resolved = address.resolved().map_err(listen_error)?;
-        if token.is_none()
+        if tokens.change.is_none()
             && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
         {
             return Err(ApiError::TokenNeeded { address });
@@ -195,19 +237,20 @@ impl Api {
             }
             Listener::Unix(..) => address.clone(),
         };
-        let checks_host = token.is_none() && matches!(address, Address::Tcp(..));
-        let guard = Arc::new(Guard { token: token.map(RwLock::new), checks_host, sessions: Sessions::default() });
+        let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
+        let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
+        let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
         let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
         let (stopping, stopped) = watch::channel(false);
-        let live = Arc::new(Live::default());
+        let live = Arc::new(Live::new(history.as_deref()));
         let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
         let router = routes::router(Arc::clone(&server), page);
-        runtime.spawn(live.look(server));
+        runtime.spawn(Arc::clone(&live).look(server));
         let context = runtime.enter();
         let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
         drop(context);
         let serving = runtime.spawn(connections::serve(accepting, router, stopped));
-        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard })
+        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
     }
 
     /// Where it listens, with the port that was chosen where 0 was asked for.
@@ -215,13 +258,15 @@ impl Api {
         &self.address
     }
 
-    /// Asks for another token from now on, where one is asked for, and signs everybody out.
-    pub fn set_token(&self, token: String) -> Result<(), ApiError> {
-        check_token(&token)?;
-        if let Some(current) = &self.guard.token {
-            *current.write().unwrap_or_else(PoisonError::into_inner) = token;
-            self.guard.sessions.end_all();
+    /// Asks for other tokens from now on, each where one is asked for, and signs everybody out.
+    pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
+        tokens.check()?;
+        for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
+            if let (Some(current), Some(new)) = (current, new) {
+                *current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            }
         }
+        self.guard.sessions.end_all();
         Ok(())
     }
 
@@ -232,6 +277,7 @@ impl Api {
             // Who is not done by then is cut off.
             let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
         }
+        self.live.history.keep(live::seconds());
     }
 }
 

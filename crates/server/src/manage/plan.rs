@@ -1,5 +1,7 @@
 //! What a change would do, before it is made.
 
+pub mod pools;
+
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::status::VolumeStatus;

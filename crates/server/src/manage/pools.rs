@@ -1,6 +1,9 @@
 //! What can be asked of a server's pools, their disks and their logical disks.
 
-use flashwise_engine::inventory::DiskInfo;
+use std::collections::BTreeMap;
+
+use flashwise_core::quantity::ByteSize;
+use flashwise_engine::inventory::{DiskInfo, Presence};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,29 +12,67 @@ use super::ManageError;
 
 /// What can be asked of pools. Calls may wait.
 pub trait Pools: Send + Sync {
-    /// The machine's disks.
+    /// The machine's disks, and the files that are disks of pools or flash of volumes.
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError>;
+
+    /// The machine's block devices, at the cost of a look at sysfs.
+    fn present_disks(&self) -> BTreeMap<String, Presence> {
+        BTreeMap::new()
+    }
 
     /// All pools.
     fn status(&self) -> Vec<PoolStatus>;
 
-    /// Adds a disk to a pool.
-    fn add_disk(&self, pool: &str, disk: &DiskAdded) -> Result<(), ManageError>;
+    /// Refuses a change that is known to fail before it is tried, beyond what the pool's status tells; of a disk that is to be added, what
+    /// it is.
+    fn check(&self, pool: &str, change: &PoolChange) -> Result<Option<DiskInfo>, ManageError>;
 
-    /// Starts to empty a disk and to take it out.
-    fn remove_disk(&self, pool: &str, number: u32) -> Result<(), ManageError>;
+    /// Makes a change; of emptying a disk, its beginning.
+    fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError>;
 
-    /// Makes a logical disk.
-    fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError>;
+    /// One disk, which nothing uses and which holds something.
+    fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError>;
 
-    /// Changes a logical disk.
-    fn change(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError>;
-
-    /// Deletes a logical disk.
-    fn delete(&self, pool: &str, name: &str) -> Result<(), ManageError>;
+    /// Clears what such a disk holds, durably.
+    fn wipe(&self, path: &str) -> Result<(), ManageError>;
 
     /// Where the chunks of a logical disk are.
     fn map(&self, pool: &str, name: &str) -> Result<Vec<MapRun>, ManageError>;
+}
+
+/// A change of a pool.
+#[derive(Clone, Debug)]
+pub enum PoolChange {
+    /// A disk comes.
+    AddDisk(DiskAdded),
+    /// The disk of this number is emptied and goes.
+    RemoveDisk(u32),
+    /// A logical disk comes.
+    Create(NewLogicalDisk),
+    /// The logical disk of this name becomes another.
+    Alter(String, LogicalDiskChange),
+    /// The logical disk of this name goes.
+    Delete(String),
+}
+
+impl PoolChange {
+    /// What happened when it was made, for people.
+    pub fn told(&self) -> String {
+        match self {
+            PoolChange::AddDisk(disk) => format!("The disk {} was added", disk.path),
+            PoolChange::RemoveDisk(number) => format!("Somebody asked to empty disk {number} and to take it out"),
+            PoolChange::Create(new) => {
+                format!("The logical disk {} of {} was made", new.name, ByteSize::new(new.size_bytes))
+            }
+            PoolChange::Alter(name, change) => {
+                let size = change.size_bytes.map(|bytes| format!("has {}", ByteSize::new(bytes)));
+                let cached = change.cached.map(|cached| if cached { "is cached" } else { "is not cached" }.to_owned());
+                let now: Vec<_> = size.into_iter().chain(cached).collect();
+                format!("The logical disk {name} {} now", now.join(" and "))
+            }
+            PoolChange::Delete(name) => format!("The logical disk {name} was deleted"),
+        }
+    }
 }
 
 /// A disk that is to be added to a pool.
@@ -43,6 +84,17 @@ pub struct DiskAdded {
     /// The same path once more, to wipe a disk that holds something, which is lost then.
     #[serde(default)]
     pub wipe: Option<String>,
+}
+
+/// A disk that is to be wiped.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskWiped {
+    /// The device or file.
+    pub path: String,
+    /// The same path once more, so that none is wiped by a slip; a dry run does without.
+    #[serde(default)]
+    pub confirm: Option<String>,
 }
 
 /// A logical disk that is to be made.

@@ -3,13 +3,13 @@
 mod following;
 mod pools;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRef, Path, Query, Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY, WWW_AUTHENTICATE};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Serialize;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::{IntoParams, OpenApi, ToSchema};
 
 pub use self::following::Page;
 use super::changes::{self, Changes};
@@ -25,7 +25,7 @@ use super::exposition::Exposition;
 use super::guard::Guard;
 use super::live::Live;
 use super::plan::{self, DryRun, Plan};
-use super::{DetachProgress, ManageError, Managed, SettingStatus, page};
+use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
 
 /// The largest body of a request.
@@ -59,6 +59,7 @@ impl From<ManageError> for Failure {
             ManageError::NoSuchVolume { .. } | ManageError::NotFound(_) => StatusCode::NOT_FOUND,
             ManageError::Invalid(_) => StatusCode::BAD_REQUEST,
             ManageError::Conflict(_) => StatusCode::CONFLICT,
+            ManageError::Changed => StatusCode::PRECONDITION_FAILED,
             ManageError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Failure { status, error: error.to_string() }
@@ -84,6 +85,46 @@ type Dry = Result<Query<DryRun>, QueryRejection>;
 struct Routed {
     server: Arc<dyn Managed>,
     live: Arc<Live>,
+    changing: Changing,
+}
+
+/// One change at a time, so that none comes between the look at a tag and what follows.
+#[derive(Clone, Default)]
+struct Changing(Arc<Mutex<()>>);
+
+impl Changing {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FromRef<Routed> for Changing {
+    fn from_ref(routed: &Routed) -> Self {
+        routed.changing.clone()
+    }
+}
+
+/// What a change may be sent with: that it is to be made only to what is still as it was seen.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+struct IfMatch {
+    /// The `ETag` that came with what is to be changed; another one of now refuses the change.
+    #[param(rename = "If-Match")]
+    _if_match: Option<String>,
+}
+
+/// What every request for a change says besides the change.
+struct Asked {
+    /// Whether only what would happen is asked for.
+    dry: bool,
+    /// The tags that it is for.
+    wanted: Option<Vec<String>>,
+}
+
+impl Asked {
+    fn of(dry: Dry, request: &Request) -> Answer<Asked> {
+        Ok(Asked { dry: asked(dry)?.dry_run, wanted: tag::wanted(request.headers()) })
+    }
 }
 
 impl FromRef<Routed> for Arc<dyn Managed> {
@@ -155,37 +196,41 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
 #[utoipa::path(
     patch,
     path = "/v1/volumes/{name}",
-    params(("name" = String, Path, description = "The volume"), DryRun),
+    params(("name" = String, Path, description = "The volume"), DryRun, IfMatch),
     request_body = Changes,
     responses(
         (status = 200, description = "The volume; with `dry-run=true` what would happen", body = VolumeStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
+        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
     )
 )]
 async fn change(
     State(server): Server,
+    State(changing): State<Changing>,
     State(live): State<Arc<Live>>,
     name: Name,
     dry: Dry,
     request: Request,
 ) -> Answer<Response> {
-    let (name, dry) = (named(name)?, asked(dry)?.dry_run);
+    let (name, Asked { dry, wanted }) = (named(name)?, Asked::of(dry, &request)?);
     let body = body(request.into_body()).await?;
     let changes = changes::parse(&body).map_err(bad)?;
-    if dry {
-        let work =
-            move |server: &dyn Managed| Ok(plan::of_change(&server.volume(&name)?, &server.settings(&name)?, &changes));
-        return blocking(server, work).await.map(|plan| Json(plan).into_response());
-    }
     let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let settings = server.settings(&name)?;
+        tag::check(wanted.as_deref(), &tag::of_settings(&settings))?;
+        if dry {
+            return Ok(Json(plan::of_change(&server.volume(&name)?, &settings, &changes)).into_response());
+        }
         server.set(&name, &changes)?;
         let values = changes.names().map(|key| format!("{key} = {}", plan::shown(&changes, key)));
         live.happened(Some(&name), format!("Settings were changed: {}", values.collect::<Vec<_>>().join(", ")));
-        server.volume(&name)
+        let tag = tag::of_settings(&server.settings(&name)?);
+        Ok(([(ETAG, tag)], Json(server.volume(&name)?)).into_response())
     };
-    blocking(server, work).await.map(|status| Json(status).into_response())
+    blocking(server, work).await
 }
 
 /// What can be changed of a volume, and what it is now.
@@ -198,9 +243,10 @@ async fn change(
         (status = 404, description = "There is no such volume", body = ErrorBody),
     )
 )]
-async fn settings(State(server): Server, name: Name) -> Answer<Json<Vec<SettingStatus>>> {
+async fn settings(State(server): Server, name: Name) -> Answer<Response> {
     let name = named(name)?;
-    blocking(server, move |server| server.settings(&name)).await.map(Json)
+    let settings = blocking(server, move |server| server.settings(&name)).await?;
+    Ok(([(ETAG, tag::of_settings(&settings))], Json(settings)).into_response())
 }
 
 async fn body(body: Body) -> Answer<Bytes> {
@@ -297,8 +343,11 @@ async fn detach_progress(State(server): Server, name: Name) -> Answer<Json<Detac
 )]
 async fn all_metrics(State(server): Server, headers: HeaderMap) -> Answer<Response> {
     let format = Exposition::asked_for(headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()));
-    let status = blocking(server, |server| Ok(server.status())).await?;
-    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, "accept")], format.encode(&status)).into_response())
+    let figures =
+        |server: &dyn Managed| Ok((server.status(), server.pools().map(|pools| pools.status()).unwrap_or_default()));
+    let (status, pools) = blocking(server, figures).await?;
+    let text = format.encode(&status, &pools);
+    Ok(([(CONTENT_TYPE, format.content_type()), (VARY, "accept")], text).into_response())
 }
 
 /// Whether the server answers; needs no token.
@@ -374,6 +423,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .route("/v1/flush", post(flush_all))
         .route("/v1/volumes/{name}", get(volume_status).patch(change))
         .route("/v1/volumes/{name}/settings", get(settings))
+        .route("/v1/volumes/{name}/history", get(following::history))
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
         .merge(pools::router())
@@ -382,7 +432,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .merge(page::routes())
-        .with_state(Routed { server, live })
+        .with_state(Routed { server, live, changing: Changing::default() })
         .merge(following::routes(page))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
@@ -407,6 +457,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         detach,
         detach_progress,
         pools::machine_disks,
+        pools::wipe_disk,
         pools::all_pools,
         pools::one_pool,
         pools::add_disk,

@@ -13,6 +13,8 @@ use axum::http::header::COOKIE;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
+use super::guard::Right;
+
 /// The cookie's name.
 const NAME: &str = "flashwise";
 /// How long one is signed in.
@@ -25,38 +27,39 @@ type Hash = [u8; 32];
 /// Those who are signed in.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    /// When each began, by the hash of its cookie.
-    begun: Mutex<HashMap<Hash, Instant>>,
+    /// When each began and what it may do, by the hash of its cookie.
+    begun: Mutex<HashMap<Hash, (Instant, Right)>>,
 }
 
 impl Sessions {
-    fn begun(&self) -> std::sync::MutexGuard<'_, HashMap<Hash, Instant>> {
+    fn begun(&self) -> std::sync::MutexGuard<'_, HashMap<Hash, (Instant, Right)>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Signs in, and gives the header `Set-Cookie` that says so.
+    /// Signs somebody in who may do this, and gives the header `Set-Cookie` that says so.
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn begin(&self) -> io::Result<String> {
+    pub fn begin(&self, right: Right) -> io::Result<String> {
         let mut random = [0; 32];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let cookie: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut begun = self.begun();
-        begun.retain(|_, begun| begun.elapsed() < LIFETIME);
+        begun.retain(|_, (begun, _)| begun.elapsed() < LIFETIME);
         if begun.len() == SESSIONS_MAX
-            && let Some(oldest) = begun.iter().min_by_key(|(_, begun)| **begun).map(|(hash, _)| *hash)
+            && let Some(oldest) = begun.iter().min_by_key(|(_, (begun, _))| *begun).map(|(hash, _)| *hash)
         {
             begun.remove(&oldest);
         }
-        begun.insert(hash(&cookie), Instant::now());
+        begun.insert(hash(&cookie), (Instant::now(), right));
         Ok(format!("{NAME}={cookie}; Path=/; Max-Age={}; HttpOnly; SameSite=Strict", LIFETIME.as_secs()))
     }
 
-    /// Whether a request comes from somebody who is signed in.
-    pub fn knows(&self, headers: &HeaderMap) -> bool {
+    /// What somebody who sent this request may do, if signed in.
+    pub fn right_of(&self, headers: &HeaderMap) -> Option<Right> {
         let begun = self.begun();
-        cookies(headers).any(|cookie| begun.get(&hash(cookie)).is_some_and(|begun| begun.elapsed() < LIFETIME))
+        let lasting = |(begun, right): &(Instant, Right)| (begun.elapsed() < LIFETIME).then_some(*right);
+        cookies(headers).find_map(|cookie| begun.get(&hash(cookie)).and_then(lasting))
     }
 
     /// Signs out whoever sent this request, and gives the header `Set-Cookie` that says so.
@@ -68,7 +71,7 @@ impl Sessions {
         format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
     }
 
-    /// Signs everybody out: the token is another one.
+    /// Signs everybody out: a token is another one.
     pub fn end_all(&self) {
         self.begun().clear();
     }
@@ -95,29 +98,32 @@ mod tests {
     #[test]
     fn who_signed_in_is_known_until_signed_out() {
         let sessions = Sessions::default();
-        let set = sessions.begin().unwrap();
+        let set = sessions.begin(Right::Change).unwrap();
         let (cookie, attributes) = set.split_once(';').unwrap();
         assert_eq!(attributes, " Path=/; Max-Age=43200; HttpOnly; SameSite=Strict");
         assert_eq!(cookie.len(), "flashwise=".len() + 64);
-        assert!(sessions.knows(&sent(cookie)) && sessions.knows(&sent(&format!("other=1; {cookie}"))));
-        let other = sessions.begin().unwrap();
+        let right_of = |cookie: &str| sessions.right_of(&sent(cookie));
+        assert_eq!(right_of(cookie), Some(Right::Change));
+        assert_eq!(right_of(&format!("other=1; {cookie}")), Some(Right::Change));
+        let other = sessions.begin(Right::Look).unwrap();
         assert_ne!(other, set);
         for wrong in ["", "flashwise=", "flashwise", "flashwise=00", &cookie[..cookie.len() - 1], &format!("x{cookie}")]
         {
-            assert!(!sessions.knows(&sent(wrong)), "{wrong}");
+            assert_eq!(right_of(wrong), None, "{wrong}");
         }
         sessions.end(&sent(cookie));
-        assert!(!sessions.knows(&sent(cookie)));
-        assert!(sessions.knows(&sent(other.split_once(';').unwrap().0)));
+        assert_eq!(right_of(cookie), None);
+        let other = other.split_once(';').unwrap().0;
+        assert_eq!(right_of(other), Some(Right::Look));
         sessions.end_all();
-        assert!(!sessions.knows(&sent(other.split_once(';').unwrap().0)));
+        assert_eq!(right_of(other), None);
     }
 
     #[test]
     fn the_longest_signed_in_leave_where_there_are_too_many() {
         let sessions = Sessions::default();
-        let all: Vec<String> = (0..=SESSIONS_MAX).map(|_| sessions.begin().unwrap()).collect();
-        let known = |set: &String| sessions.knows(&sent(set.split_once(';').unwrap().0));
+        let all: Vec<String> = (0..=SESSIONS_MAX).map(|_| sessions.begin(Right::Change).unwrap()).collect();
+        let known = |set: &String| sessions.right_of(&sent(set.split_once(';').unwrap().0)).is_some();
         assert!(!known(&all[0]));
         assert!(all[1..].iter().all(known));
     }

@@ -16,12 +16,14 @@ use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
 use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeState, VolumeStatus};
-use flashwise_server::manage::{Address, Api, ApiError, encode_metrics, metric_names, openapi};
+use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
 fn start(address: &str, token: Option<&str>) -> Result<(Api, Arc<Fake>), ApiError> {
     let fake = Arc::new(Fake::default());
-    let api = Api::start(&address.parse().unwrap(), token.map(str::to_owned), Arc::clone(&fake) as _)?;
+    let tokens = Tokens { change: token.map(str::to_owned), read: token.map(|_| "peep".to_owned()) };
+    let options = Options { tokens, ..Options::default() };
+    let api = Api::start(&address.parse().unwrap(), options, Arc::clone(&fake) as _)?;
     Ok((api, fake))
 }
 
@@ -181,7 +183,7 @@ fn metrics_come_in_the_format_that_was_asked_for() {
     assert!(!body.contains("# EOF") && body.contains("# TYPE flashwise_client_read_bytes_total counter\n"));
     // The same samples.
     let samples = |text: &str| text.lines().filter(|line| !line.starts_with('#')).map(String::from).collect::<Vec<_>>();
-    let open_metrics = encode_metrics(&Fake::default().status_with_buckets());
+    let open_metrics = encode_metrics(&Fake::default().status_with_buckets(), &[]);
     assert_eq!(samples(&body), samples(&open_metrics));
 }
 
@@ -273,7 +275,7 @@ fn every_figure_of_a_volume_is_a_metric() {
     let plain = serde_json::to_value(VolumeStatus { name: "one".to_owned(), ..VolumeStatus::default() }).unwrap();
     let encode = |volume: Value| {
         let volume = serde_json::from_value(volume).unwrap();
-        encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() })
+        encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() }, &[])
     };
     let before = encode(plain.clone());
     let mut figures = 0;
@@ -318,7 +320,7 @@ fn every_figure_of_a_volume_is_a_metric() {
 fn metrics_have_units_labels_and_values() {
     let fake = Fake::default();
     // Three reads, of 20 us, 100 us and 20 s.
-    let text = encode_metrics(&fake.status_with_buckets());
+    let text = encode_metrics(&fake.status_with_buckets(), &[]);
     for line in [
         "# TYPE flashwise_client_read_bytes counter",
         "# UNIT flashwise_client_read_bytes bytes",
@@ -344,7 +346,7 @@ fn metrics_have_units_labels_and_values() {
 #[test]
 fn names_with_quotes_cannot_forge_metrics() {
     let volume = VolumeStatus { name: "a\"} 1\nb\\".to_owned(), ..VolumeStatus::default() };
-    let text = encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() });
+    let text = encode_metrics(&ServerStatus { volumes: vec![volume], ..ServerStatus::default() }, &[]);
     assert!(text.contains("flashwise_erasures_total{volume=\"a\\\"} 1\\nb\\\\\"} 0\n"), "{text}");
 }
 
@@ -380,13 +382,13 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 21);
+    assert_eq!(paths.len(), 22);
     // One stream of events does not end.
     for (path, methods) in paths.iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys() {
             let path = path.replace("{name}", "one").replace("{number}", "1").replace("{disk}", "data");
             let status = ask(&api, &method.to_uppercase(), &path, "{\"policy\": \"lru\"}").status;
-            let of_pools = path.starts_with("/v1/pools/") || path == "/v1/disks";
+            let of_pools = path.starts_with("/v1/pools/") || path.starts_with("/v1/disks");
             match (method.as_str(), path.as_str()) {
                 // This server has no pools, and this is no token.
                 _ if of_pools => assert!([400, 404].contains(&status), "{method} {path}: {status}"),
@@ -395,6 +397,67 @@ fn every_described_route_is_there() {
             }
         }
     }
+}
+
+/// Every route that changes something refuses who may only look, and every other one answers.
+#[test]
+fn who_may_look_sees_everything_and_changes_nothing() {
+    let (api, fake) = start("127.0.0.1:0", Some("sesame")).unwrap();
+    let description = serde_json::to_value(openapi()).unwrap();
+    let mut refused = 0;
+    for (path, methods) in description["paths"].as_object().unwrap().iter().filter(|(path, _)| *path != "/v1/events") {
+        for method in methods.as_object().unwrap().keys().map(|method| method.to_uppercase()) {
+            let path = path.replace("{name}", "one").replace("{number}", "1").replace("{disk}", "data");
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n");
+            let answer = request(&api, &head);
+            match method.as_str() {
+                "GET" => assert!([200, 404].contains(&answer.status), "{method} {path}: {}", answer.status),
+                _ if path == "/v1/session" => assert_ne!(answer.status, 403),
+                _ => {
+                    let error = "this token is for looking; what changes something needs the other one".to_owned();
+                    assert_eq!(error_of(&answer), (403, error), "{method} {path}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(refused, 10);
+    assert_eq!((fake.calls().len(), fake.changes().names().count()), (0, 0));
+    let session = "GET /v1/session HTTP/1.1\r\nHost: any\r\nAuthorization: Bearer peep\r\n\r\n";
+    let expected = json!({"token_needed": true, "signed_in": true, "may_change": false});
+    assert_eq!(json_of(&request(&api, session)), expected);
+    let same = Tokens { change: Some("one".to_owned()), read: Some("one".to_owned()) };
+    let alone = Tokens { read: Some("one".to_owned()), ..Tokens::default() };
+    for tokens in [same, alone] {
+        assert!(matches!(api.set_tokens(tokens), Err(ApiError::NoOtherToken)));
+    }
+}
+
+#[test]
+fn a_change_of_what_was_changed_meanwhile_is_refused() {
+    let (api, fake) = local();
+    let tag = ask(&api, "GET", "/v1/volumes/one/settings", "").header("etag").unwrap().to_owned();
+    let change = |tag: &str, path: &str| {
+        let body = r#"{"policy": "lru"}"#;
+        let head =
+            format!("PATCH {path} HTTP/1.1\r\nHost: localhost\r\nIf-Match: {tag}\r\nContent-Length: 17\r\n\r\n{body}");
+        request(&api, &head)
+    };
+    let error = "it was changed meanwhile; look at it again".to_owned();
+    for path in ["/v1/volumes/one?dry-run=true", "/v1/volumes/one"] {
+        assert_eq!(error_of(&change("\"other\"", path)), (412, error.clone()));
+    }
+    assert_eq!(fake.changes().names().count(), 0);
+    assert_eq!(change(&tag, "/v1/volumes/one?dry-run=true").status, 200);
+    let changed = change(&tag, "/v1/volumes/one");
+    assert_eq!((changed.status, changed.header("etag").is_some()), (200, true));
+    assert_eq!(fake.changes().names().collect::<Vec<_>>(), ["policy"]);
+}
+
+#[test]
+fn the_history_of_an_unknown_volume_is_not_found() {
+    let (api, _) = local();
+    assert_eq!(error_of(&ask(&api, "GET", "/v1/volumes/four/history", "")).0, 404);
 }
 
 #[test]
@@ -408,7 +471,7 @@ fn a_recording_is_in_status_and_metrics() {
         dropped_requests: 2,
         ..RecordingStatus::default()
     };
-    let text = encode_metrics(&ServerStatus { recording: Some(recording), ..ServerStatus::default() });
+    let text = encode_metrics(&ServerStatus { recording: Some(recording), ..ServerStatus::default() }, &[]);
     assert!(text.contains("\nflashwise_recorded_requests_total 5\n"), "{text}");
     assert!(text.contains("\nflashwise_dropped_requests_total 2\n"), "{text}");
     assert!(text.contains("\nflashwise_recording_active 1\n"), "{text}");

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use flashwise_server::manage::Tokens;
 use serde_json::{Value, json};
 
 use crate::client::{ask, request};
@@ -32,7 +33,7 @@ fn a_token_is_given_once_and_a_cookie_stands_for_it() {
     let (api, _) = start("127.0.0.1:0", Some("sesame")).unwrap();
     assert_eq!(ask(&api, "GET", "/", "").status, 200);
     let seen = ask(&api, "GET", "/v1/session", "");
-    assert_eq!(json_of(&seen), json!({"token_needed": true, "signed_in": false}));
+    assert_eq!(json_of(&seen), json!({"token_needed": true, "signed_in": false, "may_change": false}));
     let given = |token: &str| {
         let body = json!({ "token": token }).to_string();
         let length = body.len();
@@ -68,7 +69,7 @@ fn another_token_signs_everybody_out() {
     let ask =
         || request(&api, &format!("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n")).status;
     assert_eq!(ask(), 200);
-    api.set_token("abracadabra".to_owned()).unwrap();
+    api.set_tokens(Tokens { change: Some("abracadabra".to_owned()), ..Tokens::default() }).unwrap();
     assert_eq!(ask(), 401);
 }
 

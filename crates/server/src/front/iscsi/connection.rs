@@ -103,7 +103,8 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
     })?;
     let port = InitiatorPort { transport_id: names::transport_id(&agreed.initiator, agreed.isid) };
     let nexus = unit.enter(port, agreed.read_only);
-    let guest = export.enter(Client { export: name, ..client.clone() });
+    let initiator = Some(agreed.initiator.clone());
+    let guest = export.enter(Client { export: name, protocol: "iscsi", initiator, ..client.clone() });
     Ok(Some(Use { unit, nexus, guest }))
 }
 

@@ -32,7 +32,8 @@ pub fn serve(connection: Connection<'_>) {
         Ok(Some(session)) => {
             input.resize(INPUT_BYTES_MIN);
             let account = Account::new(budget, control.completions());
-            let client = Client { export: session.name.clone(), tls_names: transport.tls_names(), ..client };
+            let client =
+                Client { export: session.name.clone(), protocol: "nbd", tls_names: transport.tls_names(), ..client };
             let guest = session.export.enter(client);
             Transmission::new(control, transport, session, guest, options, account, counters, input).run();
         }

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
 
-use super::{Answer, ErrorBody, Failure, Name, asked, bad, body, named};
-use crate::manage::guard::Guard;
+use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, body, named};
+use crate::manage::guard::{Guard, Right};
 use crate::manage::history::{Past, Query};
 use crate::manage::live::{Event, Live};
 use flashwise_engine::status::ServerStatus;
@@ -48,15 +48,17 @@ impl Page {
 pub struct Session {
     /// Whether the API asks for a token.
     token_needed: bool,
-    /// Whether this request may see the server: it bears the token or the cookie of a session, or none is needed.
+    /// Whether this request may see the server: it bears a token or the cookie of a session, or none is needed.
     signed_in: bool,
+    /// Whether it may change something, too.
+    may_change: bool,
 }
 
 /// What one signs in with.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignIn {
-    /// The token of the management API.
+    /// A token of the management API: that for changes, or that for looking.
     token: String,
 }
 
@@ -69,7 +71,8 @@ pub struct SignIn {
 )]
 pub async fn session(State(page): State<Page>, headers: HeaderMap) -> Json<Session> {
     let token_needed = page.guard.token.is_some();
-    Json(Session { token_needed, signed_in: page.guard.admits(&headers) })
+    let right = page.guard.right_of(&headers);
+    Json(Session { token_needed, signed_in: right.is_some(), may_change: right == Some(Right::Change) })
 }
 
 /// Signs in for twelve hours: the answer's cookie stands for the token. Needs no other token.
@@ -90,11 +93,11 @@ pub async fn sign_in(State(page): State<Page>, request: Request) -> Answer<Respo
     let whole = Request::from_parts(parts, body(given).await?.into());
     let given = Json::<SignIn>::from_request(whole, &()).await;
     let Json(SignIn { token }) = given.map_err(|error| bad(error.body_text()))?;
-    if !page.guard.is_token(token.as_bytes()) {
+    let Some(right) = page.guard.right_of_token(token.as_bytes()) else {
         tokio::time::sleep(WRONG_TOKEN_PAUSE).await;
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "this is not the token of the management API".to_owned()));
-    }
-    let cookie = page.guard.sessions.begin();
+    };
+    let cookie = page.guard.sessions.begin(right);
     let cookie = cookie.map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the system gives no random numbers: {error}"))
     })?;
@@ -119,14 +122,19 @@ pub async fn sign_out(State(page): State<Page>, headers: HeaderMap) -> Response 
     responses(
         (status = 200, description = "What was asked for", body = Past),
         (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such volume", body = ErrorBody),
     )
 )]
 pub async fn history(
-    State(page): State<Page>,
+    State(server): Server,
+    State(live): State<Arc<Live>>,
     name: Name,
     query: Result<UrlQuery<Query>, QueryRejection>,
 ) -> Answer<Json<Past>> {
-    Ok(Json(page.live.history.of(&named(name)?, asked(query)?.range)))
+    let (name, range) = (named(name)?, asked(query)?.range);
+    blocking(server, move |server| server.volume(&name).map(|volume| live.history.of(&volume.name, range)))
+        .await
+        .map(Json)
 }
 
 /// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each thing that happens,
@@ -195,6 +203,5 @@ pub fn routes(page: Page) -> Router {
     Router::new()
         .route("/v1/session", get(session).post(sign_in).delete(sign_out))
         .route("/v1/events", get(events))
-        .route("/v1/volumes/{name}/history", get(history))
         .with_state(page)
 }

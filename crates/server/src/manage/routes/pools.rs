@@ -1,17 +1,26 @@
 //! The routes of pools, their disks and their logical disks.
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, Request, State};
+use std::sync::Arc;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::ETAG;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use flashwise_engine::inventory::DiskInfo;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
-use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::IntoParams;
 
-use super::{Answer, ErrorBody, Routed, Server, bad, blocking, body, named};
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, Pools};
+use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, body, named};
+use crate::manage::live::Live;
+use crate::manage::plan::{self, DryRun, Plan};
+use crate::manage::{
+    DiskAdded, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, PoolChange, Pools, tag,
+};
 
 type Names<T> = Result<Path<T>, PathRejection>;
 
@@ -31,10 +40,9 @@ fn pool_status(pools: &dyn Pools, name: &str) -> Result<PoolStatus, ManageError>
     found.ok_or_else(|| ManageError::NotFound(format!("no pool '{name}', expected one of: {there}")))
 }
 
-fn logical_status(pools: &dyn Pools, pool: &str, name: &str) -> Result<LogicalDiskStatus, ManageError> {
-    let disks = pool_status(pools, pool)?.logical_disks;
-    let found = disks.into_iter().find(|disk| disk.name == name);
-    found.ok_or_else(|| ManageError::NotFound(format!("pool '{pool}': no logical disk '{name}'")))
+fn logical_status(pool: PoolStatus, name: &str) -> Result<LogicalDiskStatus, ManageError> {
+    let found = pool.logical_disks.into_iter().find(|disk| disk.name == name);
+    found.ok_or_else(|| ManageError::NotFound(format!("pool '{}': no logical disk '{name}'", pool.name)))
 }
 
 /// The machine's disks, and what each could be used for.
@@ -70,121 +78,239 @@ pub(super) async fn all_pools(State(server): Server) -> Answer<Json<Vec<PoolStat
         (status = 404, description = "There is no such pool", body = ErrorBody),
     )
 )]
-pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answer<Json<PoolStatus>> {
+pub(super) async fn one_pool(State(server): Server, name: Names<String>) -> Answer<Response> {
     let name = named(name)?;
-    blocking(server, move |server| pool_status(pools(server)?, &name)).await.map(Json)
+    let pool = blocking(server, move |server| pool_status(pools(server)?, &name)).await?;
+    Ok(([(ETAG, tag::of_pool(&pool))], Json(pool)).into_response())
+}
+
+/// What became of a change: what it would do, or the pool after it.
+enum Changed {
+    Planned(Plan),
+    Made(PoolStatus),
+}
+
+/// Makes a change of a pool, or says what it would do, if the pool is still the one that the request is for.
+async fn change_pool(
+    State(server): Server,
+    State(changing): State<Changing>,
+    State(live): State<Arc<Live>>,
+    (name, change): (String, PoolChange),
+    Asked { dry, wanted }: Asked,
+) -> Answer<Changed> {
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let pools = pools(server)?;
+        let pool = pool_status(pools, &name)?;
+        tag::check(wanted.as_deref(), &tag::of_pool(&pool))?;
+        if dry {
+            let disk = pools.check(&name, &change)?;
+            return Ok(Changed::Planned(plan::pools::of(&pool, &change, disk.as_ref())?));
+        }
+        pools.make(&name, &change)?;
+        live.happened(Some(&name), change.told());
+        pool_status(pools, &name).map(Changed::Made)
+    };
+    blocking(server, work).await
+}
+
+/// The answer to a change: the plan, or what `shown` takes of the pool, with the pool's tag.
+fn answer<T: Serialize>(
+    changed: Changed,
+    status: StatusCode,
+    shown: impl FnOnce(PoolStatus) -> Answer<T>,
+) -> Answer<Response> {
+    Ok(match changed {
+        Changed::Planned(plan) => Json(plan).into_response(),
+        Changed::Made(pool) => (status, [(ETAG, tag::of_pool(&pool))], Json(shown(pool)?)).into_response(),
+    })
+}
+
+fn whole(pool: PoolStatus) -> Answer<PoolStatus> {
+    Ok(pool)
+}
+
+/// The logical disk of this name.
+fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
+    move |pool| Ok(logical_status(pool, name)?)
+}
+
+/// Clears a disk that nothing uses; what it holds is lost.
+#[utoipa::path(
+    post,
+    path = "/v1/disks/wipe",
+    params(DryRun),
+    request_body = DiskWiped,
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 204, description = "It is blank"),
+        (status = 400, description = "The path is not confirmed", body = ErrorBody),
+        (status = 409, description = "The disk is in use, or blank already", body = ErrorBody),
+    )
+)]
+pub(super) async fn wipe_disk(
+    State(server): Server,
+    State(changing): State<Changing>,
+    State(live): State<Arc<Live>>,
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let dry = asked(dry)?.dry_run;
+    let DiskWiped { path, confirm } = json(request).await?;
+    if dry {
+        let work = move |server: &dyn Managed| Ok(plan::pools::of_wipe(&pools(server)?.wipeable(&path)?));
+        return blocking(server, work).await.map(|plan| Json(plan).into_response());
+    }
+    if confirm.as_ref() != Some(&path) {
+        return Err(bad(format!("what {path} holds is lost then; to wipe it, give its path as confirm")));
+    }
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        pools(server)?.wipe(&path)?;
+        live.happened(None, format!("The disk {path} was wiped"));
+        Ok(())
+    };
+    blocking(server, work).await.map(|()| StatusCode::NO_CONTENT.into_response())
 }
 
 /// Adds a disk to a pool.
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/disks",
-    params(("name" = String, Path, description = "The pool")),
+    params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
     request_body = DiskAdded,
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 201, description = "It is a part of the pool", body = PoolStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The disk is not free, or it cannot be done now", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn add_disk(
-    State(server): Server,
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
     name: Names<String>,
+    dry: Dry,
     request: Request,
-) -> Answer<(StatusCode, Json<PoolStatus>)> {
-    let name = named(name)?;
-    let disk: DiskAdded = json(request).await?;
-    let work = move |server: &dyn Managed| {
-        let pools = pools(server)?;
-        pools.add_disk(&name, &disk)?;
-        pool_status(pools, &name)
-    };
-    blocking(server, work).await.map(|status| (StatusCode::CREATED, Json(status)))
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
+    let change = (named(name)?, PoolChange::AddDisk(json(request).await?));
+    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, whole)
 }
 
 /// Starts to empty a disk of a pool; once its chunks are on others, it is taken out.
 #[utoipa::path(
     delete,
     path = "/v1/pools/{name}/disks/{number}",
-    params(("name" = String, Path, description = "The pool"), ("number" = u32, Path, description = "The disk's number")),
+    params(
+        ("name" = String, Path, description = "The pool"),
+        ("number" = u32, Path, description = "The disk's number"),
+        DryRun,
+        IfMatch
+    ),
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 202, description = "It began", body = PoolStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn remove_disk(
-    State(server): Server,
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
     of: Names<(String, u32)>,
-) -> Answer<(StatusCode, Json<PoolStatus>)> {
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
     let (name, number) = named(of)?;
-    let work = move |server: &dyn Managed| {
-        let pools = pools(server)?;
-        pools.remove_disk(&name, number)?;
-        pool_status(pools, &name)
-    };
-    blocking(server, work).await.map(|status| (StatusCode::ACCEPTED, Json(status)))
+    let change = (name, PoolChange::RemoveDisk(number));
+    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::ACCEPTED, whole)
 }
 
 /// Makes a logical disk, which clients can open at once.
 #[utoipa::path(
     post,
     path = "/v1/pools/{name}/logical-disks",
-    params(("name" = String, Path, description = "The pool")),
+    params(("name" = String, Path, description = "The pool"), DryRun, IfMatch),
     request_body = NewLogicalDisk,
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 201, description = "It is there", body = LogicalDiskStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such pool", body = ErrorBody),
         (status = 409, description = "The name is taken, or there is no space", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn create_logical_disk(
-    State(server): Server,
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
     name: Names<String>,
+    dry: Dry,
     request: Request,
-) -> Answer<(StatusCode, Json<LogicalDiskStatus>)> {
-    let name = named(name)?;
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
     let new: NewLogicalDisk = json(request).await?;
-    let work = move |server: &dyn Managed| {
-        let pools = pools(server)?;
-        pools.create(&name, &new)?;
-        logical_status(pools, &name, &new.name)
-    };
-    blocking(server, work).await.map(|status| (StatusCode::CREATED, Json(status)))
+    let made = new.name.clone();
+    let change = (named(name)?, PoolChange::Create(new));
+    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, one(&made))
 }
 
 /// Makes a logical disk larger, or has it cached or not.
 #[utoipa::path(
     patch,
     path = "/v1/pools/{name}/logical-disks/{disk}",
-    params(("name" = String, Path, description = "The pool"), ("disk" = String, Path, description = "The logical disk")),
+    params(
+        ("name" = String, Path, description = "The pool"),
+        ("disk" = String, Path, description = "The logical disk"),
+        DryRun,
+        IfMatch
+    ),
     request_body = LogicalDiskChange,
     responses(
-        (status = 200, description = "It is so", body = LogicalDiskStatus),
+        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = LogicalDiskStatus),
         (status = 400, description = "The request is wrong", body = ErrorBody),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn change_logical_disk(
-    State(server): Server,
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
     of: Names<(String, String)>,
+    dry: Dry,
     request: Request,
-) -> Answer<Json<LogicalDiskStatus>> {
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
     if change.size_bytes.is_none() && change.cached.is_none() {
         return Err(bad("nothing to change, expected size_bytes or cached".to_owned()));
     }
-    let work = move |server: &dyn Managed| {
-        let pools = pools(server)?;
-        pools.change(&pool, &name, &change)?;
-        logical_status(pools, &pool, &name)
-    };
-    blocking(server, work).await.map(Json)
+    let change = (pool, PoolChange::Alter(name.clone(), change));
+    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, one(&name))
+}
+
+/// What is asked when a logical disk is deleted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Deletion {
+    /// The logical disk's name once more, so that none is deleted by a slip; a dry run does without.
+    confirm: Option<String>,
+    /// Says what would happen, and does nothing.
+    #[serde(default, rename = "dry-run")]
+    dry_run: bool,
 }
 
 /// Deletes a logical disk that no client has open; what it holds is lost.
@@ -194,29 +320,36 @@ pub(super) async fn change_logical_disk(
     params(
         ("name" = String, Path, description = "The pool"),
         ("disk" = String, Path, description = "The logical disk"),
-        ("confirm" = String, Query, description = "The logical disk's name once more, so that none is deleted by a slip")
+        Deletion,
+        IfMatch
     ),
     responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
         (status = 204, description = "It is gone"),
         (status = 400, description = "The name is not confirmed", body = ErrorBody),
         (status = 404, description = "There is no such logical disk", body = ErrorBody),
         (status = 409, description = "It is in use", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
 pub(super) async fn delete_logical_disk(
-    State(server): Server,
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
     of: Names<(String, String)>,
-    RawQuery(query): RawQuery,
-) -> Answer<StatusCode> {
+    query: Result<Query<Deletion>, QueryRejection>,
+    request: Request,
+) -> Answer<Response> {
     let (pool, name) = named(of)?;
-    let query = query.unwrap_or_default();
-    let confirmed = query.split('&').find_map(|pair| pair.strip_prefix("confirm="));
-    let confirmed = confirmed.map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
-    if confirmed.as_ref() != Some(&name) {
+    let Deletion { confirm, dry_run: dry } = asked(query)?;
+    if !dry && confirm.as_ref() != Some(&name) {
         return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
     }
-    let work = move |server: &dyn Managed| pools(server)?.delete(&pool, &name);
-    blocking(server, work).await.map(|()| StatusCode::NO_CONTENT)
+    let asked = Asked { dry, wanted: tag::wanted(request.headers()) };
+    Ok(match change_pool(server, changing, live, (pool, PoolChange::Delete(name)), asked).await? {
+        Changed::Planned(plan) => Json(plan).into_response(),
+        Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
+    })
 }
 
 /// Where the chunks of a logical disk are.
@@ -240,6 +373,7 @@ pub(super) async fn map_of_logical_disk(
 pub(super) fn router() -> Router<Routed> {
     Router::new()
         .route("/v1/disks", get(machine_disks))
+        .route("/v1/disks/wipe", post(wipe_disk))
         .route("/v1/pools", get(all_pools))
         .route("/v1/pools/{name}", get(one_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))

@@ -1,0 +1,121 @@
+//! The metrics of pools, their disks and their logical disks.
+
+use std::fmt;
+
+use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::{Labels, counter};
+
+/// A gauge of bytes or of a number, or a counter where it says so, of one kind of thing.
+struct Metric<T> {
+    /// Its name, without the prefix `flashwise_`, unit and `_total`.
+    name: &'static str,
+    unit: Option<Unit>,
+    kind: MetricType,
+    help: &'static str,
+    value: fn(&T) -> u64,
+}
+
+const fn bytes<T>(name: &'static str, help: &'static str, value: fn(&T) -> u64) -> Metric<T> {
+    Metric { name, unit: Some(Unit::Bytes), kind: MetricType::Gauge, help, value }
+}
+
+const fn count<T>(name: &'static str, unit: Option<Unit>, help: &'static str, value: fn(&T) -> u64) -> Metric<T> {
+    Metric { name, unit, kind: MetricType::Counter, help, value }
+}
+
+const POOL: &[Metric<PoolStatus>] = &[
+    bytes("pool_size", "Room for data on all disks of the pool", |pool| pool.size_bytes),
+    bytes("pool_used", "What logical disks have of it, and what is not free yet", |pool| pool.used_bytes),
+    bytes("pool_free", "What can be given to logical disks now", |pool| pool.free_bytes),
+    bytes("pool_provisioned", "Sizes of all logical disks of the pool together", |pool| pool.provisioned_bytes),
+];
+
+const DISK: &[Metric<PoolDiskStatus>] = &[
+    bytes("pool_disk_size", "Room for data on a disk of the pool", |disk| disk.size_bytes),
+    bytes("pool_disk_used", "What logical disks have of it", |disk| disk.used_bytes),
+];
+
+const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
+    bytes("logical_disk_size", "Size of the logical disk", |disk| disk.size_bytes),
+    bytes("logical_disk_allocated", "What has a place on a disk of it", |disk| disk.allocated_bytes),
+    bytes("logical_disk_missing", "What is on disks that are missing of it", |disk| disk.missing_bytes),
+    Metric {
+        name: "logical_disk_clients",
+        unit: None,
+        kind: MetricType::Gauge,
+        help: "Clients that have the logical disk open",
+        value: |disk| disk.clients,
+    },
+    count("logical_disk_reads", None, "Reads that were asked for", |disk| disk.reads),
+    count("logical_disk_read", Some(Unit::Bytes), "Bytes of them", |disk| disk.read_bytes),
+    count("logical_disk_writes", None, "Writes that were asked for", |disk| disk.writes),
+    count("logical_disk_written", Some(Unit::Bytes), "Bytes of them", |disk| disk.written_bytes),
+    count("logical_disk_flushes", None, "Flushes that were asked for", |disk| disk.flushes),
+];
+
+const POOL_STATES: [&str; 2] = ["ok", "degraded"];
+const DISK_STATES: [&str; 4] = ["ok", "missing", "leaving", "stale"];
+
+/// Writes the metrics of all pools.
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolStatus]) -> fmt::Result {
+    let disks: Vec<_> = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk))).collect();
+    let logical = pools.iter().flat_map(|pool| pool.logical_disks.iter().map(move |disk| (pool, disk)));
+    let of_pools: Vec<_> = pools.iter().map(|pool| ([("pool", pool.name.as_str()); 1], pool)).collect();
+    let of_disks: Vec<_> = disks.iter().map(|(pool, disk)| (labels(pool, "disk", &disk.path), *disk)).collect();
+    let of_logical: Vec<_> = logical.map(|(pool, disk)| (labels(pool, "logical_disk", &disk.name), disk)).collect();
+    all(encoder, POOL, &of_pools)?;
+    let states = of_pools.iter().map(|(labels, pool)| (&labels[..], pool.state.as_str()));
+    state(encoder, "pool_state", "1 for the state that the pool is in", &POOL_STATES, states)?;
+    all(encoder, DISK, &of_disks)?;
+    let states = of_disks.iter().map(|(labels, disk)| (&labels[..], disk.state.as_str()));
+    state(encoder, "pool_disk_state", "1 for the state that the disk is in", &DISK_STATES, states)?;
+    all(encoder, LOGICAL, &of_logical)
+}
+
+fn labels<'a>(pool: &'a PoolStatus, kind: &'static str, name: &'a str) -> [(&'static str, &'a str); 2] {
+    [("pool", &pool.name), (kind, name)]
+}
+
+fn all<T, const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    metrics: &[Metric<T>],
+    of: &[([(&str, &str); N], &T)],
+) -> fmt::Result {
+    for metric in metrics.iter().filter(|_| !of.is_empty()) {
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, metric.unit.as_ref(), metric.kind)?;
+        for (labels, thing) in of {
+            let (labels, value) = (Labels(labels), (metric.value)(thing));
+            let mut one = family.encode_family(&labels)?;
+            match metric.kind {
+                MetricType::Counter => counter(&mut one, value)?,
+                _ => one.encode_gauge(&value)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn state<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    known: &[&'static str],
+    of: impl Iterator<Item = (&'a [(&'a str, &'a str)], &'a str)>,
+) -> fmt::Result {
+    let mut of = of.peekable();
+    if of.peek().is_none() {
+        return Ok(());
+    }
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, now) in of {
+        for known in known {
+            let labels = [labels, &[("state", *known)]].concat();
+            family.encode_family(&Labels(&labels))?.encode_gauge(&u64::from(now == *known))?;
+        }
+    }
+    Ok(())
+}

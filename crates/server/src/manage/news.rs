@@ -1,0 +1,125 @@
+//! What became of disks and pools from one look to the next: disks that came and went, pools that lack one or fill up.
+
+use std::collections::{BTreeMap, HashMap};
+
+use flashwise_core::quantity::ByteSize;
+use flashwise_engine::inventory::Presence;
+use flashwise_engine::pool::status::{PoolDiskStatus, PoolStatus};
+
+use super::Pools;
+
+/// What was there at the last look; nothing before the first.
+#[derive(Debug, Default)]
+pub struct News {
+    disks: Option<BTreeMap<String, Presence>>,
+    pools: HashMap<String, Seen>,
+}
+
+/// A pool at the last look.
+#[derive(Debug)]
+struct Seen {
+    warning: Option<String>,
+    /// By number.
+    disks: BTreeMap<u32, PoolDiskStatus>,
+}
+
+impl News {
+    /// Looks at disks and pools, and tells `happened` what changed: of which pool, or of the machine, and what.
+    pub fn look(&mut self, pools: Option<&dyn Pools>, mut happened: impl FnMut(Option<&str>, String)) {
+        let Some(pools) = pools else { return };
+        let now = pools.present_disks();
+        if let Some(before) = self.disks.replace(now.clone()) {
+            of_disks(&before, &now, &mut |text| happened(None, text));
+        }
+        for pool in pools.status() {
+            let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
+            let now = Seen { warning: pool.warning.clone(), disks };
+            of_pool(self.pools.get(&pool.name), &now, &pool, &mut |text| happened(Some(&pool.name), text));
+            self.pools.insert(pool.name, now);
+        }
+    }
+}
+
+fn of_disks(before: &BTreeMap<String, Presence>, now: &BTreeMap<String, Presence>, happened: &mut dyn FnMut(String)) {
+    for path in before.iter().filter(|(path, was)| now.get(*path) != Some(was)).map(|(path, _)| path) {
+        happened(format!("The disk {path} went"));
+    }
+    for (path, is) in now.iter().filter(|(path, is)| before.get(*path) != Some(is)) {
+        happened(format!("The disk {path} of {} came", ByteSize::new(is.size_bytes)));
+    }
+}
+
+fn of_pool(before: Option<&Seen>, now: &Seen, pool: &PoolStatus, happened: &mut dyn FnMut(String)) {
+    if now.warning.is_some() && before.is_none_or(|before| before.warning.is_none()) {
+        happened(format!("The pool warns: {}", now.warning.as_deref().unwrap_or_default()));
+    }
+    let Some(before) = before else { return };
+    if now.warning.is_none() && before.warning.is_some() {
+        happened(format!("The pool is {}, and warns of nothing any more", pool.state));
+    }
+    for (number, was) in &before.disks {
+        let Some(disk) = now.disks.get(number) else {
+            happened(format!("Disk {number}, {}, is empty and was taken out", was.path));
+            continue;
+        };
+        if disk.state != was.state {
+            happened(format!("Disk {number}, {}, is {}", disk.path, disk.state));
+        }
+        if let Some(failed) = disk.failed.as_ref().filter(|_| disk.failed != was.failed) {
+            happened(format!("Disk {number}, {}, is not emptied any further: {failed}", disk.path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn disks_that_come_go_and_are_changed_are_told() {
+        let is = |size_bytes, came| Presence { size_bytes, came };
+        let of = |disks: &[(&str, Presence)]| disks.iter().map(|(path, is)| ((*path).to_owned(), *is)).collect();
+        let before = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdb", is(1 << 30, 2)), ("/dev/sdc", is(1 << 30, 3))]);
+        let now = of(&[("/dev/sda", is(1 << 30, 1)), ("/dev/sdc", is(1 << 30, 4)), ("/dev/sdd", is(2 << 30, 5))]);
+        let mut told = Vec::new();
+        of_disks(&before, &now, &mut |text| told.push(text));
+        let expected = [
+            "The disk /dev/sdb went",
+            "The disk /dev/sdc went",
+            "The disk /dev/sdc of 1GiB came",
+            "The disk /dev/sdd of 2GiB came",
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn pools_tell_of_warnings_and_of_what_becomes_of_their_disks() {
+        let disk = |number, state: &str| PoolDiskStatus {
+            number,
+            path: format!("/dev/sd{number}"),
+            state: state.to_owned(),
+            ..PoolDiskStatus::default()
+        };
+        let mut seen = None;
+        let mut look = |disks: Vec<PoolDiskStatus>, warning: Option<&str>| {
+            let (state, warning) = ("ok".to_owned(), warning.map(str::to_owned));
+            let pool = PoolStatus { name: "tank".to_owned(), state, disks, warning, ..PoolStatus::default() };
+            let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
+            let now = Seen { warning: pool.warning.clone(), disks };
+            let mut told = Vec::new();
+            of_pool(seen.as_ref(), &now, &pool, &mut |text| told.push(text));
+            seen = Some(now);
+            told
+        };
+        assert!(look(vec![disk(0, "ok"), disk(1, "ok")], None).is_empty());
+        assert!(look(vec![disk(0, "ok"), disk(1, "ok")], None).is_empty());
+        assert_eq!(look(vec![disk(0, "ok"), disk(1, "leaving")], None), ["Disk 1, /dev/sd1, is leaving"]);
+        let failed = PoolDiskStatus { failed: Some("no room".to_owned()), ..disk(1, "leaving") };
+        let told = look(vec![disk(0, "ok"), failed], Some("full"));
+        let expected = ["The pool warns: full", "Disk 1, /dev/sd1, is not emptied any further: no room"];
+        assert_eq!(told, expected);
+        let told = look(vec![disk(0, "ok")], Some("fuller"));
+        assert_eq!(told, ["Disk 1, /dev/sd1, is empty and was taken out"]);
+        assert_eq!(look(vec![disk(0, "ok")], None), ["The pool is ok, and warns of nothing any more"]);
+    }
+}

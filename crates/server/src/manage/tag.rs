@@ -1,0 +1,95 @@
+//! Tags of what can be changed, so that nobody changes what is not any more what they saw.
+//!
+//! Source: RFC 9110, sections 8.8.3 (`ETag`) and 13.1.1 (`If-Match`). A volume's tag is that of its settings, a pool's that of its disks and
+//! logical disks without their figures: what a request may change, and nothing that changes by itself.
+
+use axum::http::HeaderMap;
+use axum::http::header::IF_MATCH;
+use flashwise_engine::pool::status::PoolStatus;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{ManageError, SettingStatus};
+
+/// The tag of a volume with these settings.
+pub fn of_settings(settings: &[SettingStatus]) -> String {
+    of(&settings.iter().map(|setting| (&setting.name, &setting.value)).collect::<Vec<_>>())
+}
+
+/// The tag of a pool.
+pub fn of_pool(pool: &PoolStatus) -> String {
+    let disks = pool.disks.iter().map(|disk| (disk.number, &disk.uuid, &disk.path, disk.state == "leaving"));
+    let logical = pool.logical_disks.iter();
+    let logical = logical.map(|disk| (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped, disk.cached));
+    of(&(&pool.uuid, disks.collect::<Vec<_>>(), logical.collect::<Vec<_>>()))
+}
+
+fn of(value: &impl Serialize) -> String {
+    // These are numbers and text, which JSON has.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    let digest: String = Sha256::digest(json)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{digest}\"")
+}
+
+/// The tags that a request is to be carried out for; none where it is for any.
+pub fn wanted(headers: &HeaderMap) -> Option<Vec<String>> {
+    let given: Vec<&str> = headers.get_all(IF_MATCH).iter().filter_map(|value| value.to_str().ok()).collect();
+    let tags: Vec<String> = given.iter().flat_map(|value| value.split(',')).map(|tag| tag.trim().to_owned()).collect();
+    (!tags.is_empty() && !tags.contains(&"*".to_owned())).then_some(tags)
+}
+
+/// Refuses a request that is for other tags than the one of now.
+pub fn check(wanted: Option<&[String]>, now: &str) -> Result<(), ManageError> {
+    let is_other = wanted.is_some_and(|wanted| !wanted.iter().any(|tag| tag == now));
+    if is_other { Err(ManageError::Changed) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus};
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_of_what_can_be_changed_and_not_of_figures() {
+        let disk = PoolDiskStatus { path: "/dev/sdb".to_owned(), state: "ok".to_owned(), ..PoolDiskStatus::default() };
+        let logical = LogicalDiskStatus { name: "mail".to_owned(), size_bytes: 4096, ..LogicalDiskStatus::default() };
+        let pool = PoolStatus { disks: vec![disk], logical_disks: vec![logical], ..PoolStatus::default() };
+        let tag = of_pool(&pool);
+        assert!(tag.len() == 34 && tag.starts_with('"'), "{tag}");
+        let mut busy = pool.clone();
+        (busy.used_bytes, busy.generation) = (5, 7);
+        (busy.logical_disks[0].reads, busy.logical_disks[0].clients, busy.disks[0].used_bytes) = (9, 1, 3);
+        assert_eq!(of_pool(&busy), tag);
+        let changes: [fn(&mut PoolStatus); 5] = [
+            |pool| pool.logical_disks[0].size_bytes = 8192,
+            |pool| pool.logical_disks[0].cached = true,
+            |pool| pool.disks[0].state = "leaving".to_owned(),
+            |pool| pool.logical_disks.clear(),
+            |pool| pool.disks.push(PoolDiskStatus { number: 1, ..PoolDiskStatus::default() }),
+        ];
+        for change in changes {
+            let mut other = pool.clone();
+            change(&mut other);
+            assert_ne!(of_pool(&other), tag);
+        }
+    }
+
+    #[test]
+    fn a_request_for_other_tags_is_refused() {
+        let sent =
+            |values: &[&str]| HeaderMap::from_iter(values.iter().map(|value| (IF_MATCH, value.parse().unwrap())));
+        for (values, passes) in [
+            (&[][..], true),
+            (&["*"], true),
+            (&["\"a\""], true),
+            (&["\"b\", \"a\""], true),
+            (&["\"b\""], false),
+            (&["W/\"a\""], false),
+            (&[""], false),
+        ] {
+            let wanted = wanted(&sent(values));
+            assert_eq!(check(wanted.as_deref(), "\"a\"").is_ok(), passes, "{values:?}");
+        }
+    }
+}
