@@ -19,4 +19,5 @@ pub mod record;
 pub mod salvage;
 pub mod status;
 pub mod volume;
+pub mod what_if;
 pub mod wipe;

@@ -13,6 +13,7 @@ use crate::managed_pools::ServedPools;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::volume::{Volume, check_exports};
+use flashwise_engine::what_if::WhatIfStatus;
 
 /// The volumes of a server, as the API sees them.
 pub struct Volumes {
@@ -110,6 +111,12 @@ impl Managed for Volumes {
 
     fn pools(&self) -> Option<&dyn Pools> {
         Some(&self.pools)
+    }
+
+    fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError> {
+        let none =
+            || ManageError::NotFound(format!("volume '{name}' has no flash: there is no policy to compare with"));
+        self.find(name)?.what_if().ok_or_else(none)
     }
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {

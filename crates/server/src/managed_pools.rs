@@ -1,6 +1,6 @@
 //! What the management API manages: the pools of a server, whose logical disks are its exports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -109,12 +109,14 @@ impl ServedPools {
 impl Pools for ServedPools {
     fn machine_disks(&self) -> Result<Vec<DiskInfo>, ManageError> {
         let mut disks = scan(&Places::default()).map_err(|error| ManageError::Failed(error.to_string()))?;
+        // Those that a pool was started with, those that were added, and the flash.
         let of_pools = self.pools.iter().flat_map(|pool| {
+            let config = pool.config();
             let disks = pool.status().disks.into_iter().map(|disk| PathBuf::from(disk.path));
-            disks.chain([pool.volume().config().flash.clone()])
+            config.disks.iter().cloned().chain(disks).chain([config.cache.flash.clone()]).collect::<Vec<_>>()
         });
-        let files = of_pools.filter(|path| path.is_file());
-        disks.extend(files.filter_map(|path| examine(&Places::default(), &path).ok()));
+        let files: BTreeSet<PathBuf> = of_pools.filter(|path| path.is_file()).collect();
+        disks.extend(files.iter().filter_map(|path| examine(&Places::default(), path).ok()));
         Ok(disks)
     }
 

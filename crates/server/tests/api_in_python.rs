@@ -49,6 +49,8 @@ status = json.loads(get("/v1/status")[1])
 check(status, "ServerStatus")
 check(json.loads(get("/v1/volumes/one")[1]), "VolumeStatus")
 check(json.loads(get("/v1/volumes/one/detach")[1]), "DetachProgress")
+check(json.loads(get("/v1/volumes/one/what-if")[1]), "WhatIfStatus")
+check(json.loads(get("/v1/session")[1]), "Session")
 # The check checks.
 status["volumes"][0]["read_blocks"] = "ten"
 try:

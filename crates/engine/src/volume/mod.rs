@@ -45,6 +45,7 @@ use crate::flash::{Progress, cache_tag};
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::VolumeState;
+use crate::what_if::{WhatIf, WhatIfStatus};
 
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
@@ -103,6 +104,8 @@ pub struct Volume {
     side: Box<dyn BackendSide>,
     latencies: Latencies,
     pacer: OnceLock<Pacer>,
+    /// What another policy or size would do; none for a volume without flash.
+    what_if: Option<WhatIf>,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
 }
@@ -219,6 +222,8 @@ impl Volume {
     }
 
     fn start(config: VolumeConfig, engine: Engine, pair: Pair, size_bytes: u64) -> Result<Arc<Volume>, VolumeError> {
+        let cache = engine.cache().config();
+        let what_if = pair.attachment.is_some().then(|| WhatIf::new(&cache.policy, cache.capacity_blocks() as u64));
         let inner = Inner {
             engine,
             waiting: VecDeque::new(),
@@ -242,6 +247,7 @@ impl Volume {
             side: pair.side,
             latencies: Latencies::default(),
             pacer: OnceLock::new(),
+            what_if,
             opened: Instant::now(),
             stop: Mutex::new(Some(stop)),
             flash: pair.flash,
@@ -318,6 +324,13 @@ impl Volume {
         let cache = inner.engine.cache_mut();
         let devices = devices(&self.config, &cache.config().geometry, self.size());
         cache.change(settings, &devices)
+    }
+
+    /// What another policy or size would do; none for a volume that had no flash when it was opened.
+    pub fn what_if(&self) -> Option<WhatIfStatus> {
+        let what_if = self.what_if.as_ref()?;
+        let policy = self.lock().engine.cache().config().policy.clone();
+        Some(what_if.status(&policy))
     }
 
     /// Who has it open, and whose requests are cached.
@@ -505,5 +518,8 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
             inner.engine.advance(Volume::now_us());
         }
         volume.dispatch(inner);
+        if let Some(what_if) = &volume.what_if {
+            what_if.catch_up();
+        }
     }
 }

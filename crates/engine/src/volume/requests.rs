@@ -167,6 +167,9 @@ impl Volume {
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
         }
+        if let Some(what_if) = &self.what_if {
+            what_if.note(&request);
+        }
         inner.engine.submit(request, done, now_us);
     }
 }

@@ -17,7 +17,7 @@ use super::news::News;
 
 /// How often the volumes are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often disks and pools are looked at.
+/// How often disks are looked at, and pools now and then.
 const NEWS_PERIOD: Duration = Duration::from_secs(5);
 /// How often the history is written to its file: who is killed loses so much of it.
 const KEPT_SECONDS: u64 = 60;

@@ -39,6 +39,7 @@ pub use pools::{DiskAdded, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolCha
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
+use flashwise_engine::what_if::WhatIfStatus;
 use guard::Guard;
 use live::Live;
 use routes::Page;
@@ -71,6 +72,9 @@ pub trait Managed: Send + Sync + 'static {
     fn pools(&self) -> Option<&dyn Pools> {
         None
     }
+
+    /// What another policy or size would do for a volume.
+    fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError>;
 
     /// Starts to detach a volume and returns at once.
     fn detach(&self, name: &str) -> Result<(), ManageError>;

@@ -8,10 +8,14 @@ use flashwise_engine::pool::status::{PoolDiskStatus, PoolStatus};
 
 use super::Pools;
 
+/// Pools are looked at with every so many looks at disks: their figures are counted over all of their chunks.
+const POOLS_EVERY: u64 = 6;
+
 /// What was there at the last look; nothing before the first.
 #[derive(Debug, Default)]
 pub struct News {
     disks: Option<BTreeMap<String, Presence>>,
+    looks: u64,
     pools: HashMap<String, Seen>,
 }
 
@@ -31,7 +35,9 @@ impl News {
         if let Some(before) = self.disks.replace(now.clone()) {
             of_disks(&before, &now, &mut |text| happened(None, text));
         }
-        for pool in pools.status() {
+        let is_turn = self.looks.is_multiple_of(POOLS_EVERY);
+        self.looks += 1;
+        for pool in is_turn.then(|| pools.status()).into_iter().flatten() {
             let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
             let now = Seen { warning: pool.warning.clone(), disks };
             of_pool(self.pools.get(&pool.name), &now, &pool, &mut |text| happened(Some(&pool.name), text));

@@ -27,6 +27,7 @@ use super::live::Live;
 use super::plan::{self, DryRun, Plan};
 use super::{DetachProgress, ManageError, Managed, SettingStatus, page, tag};
 use flashwise_engine::status::{ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::what_if::WhatIfStatus;
 
 /// The largest body of a request.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -249,6 +250,21 @@ async fn settings(State(server): Server, name: Name) -> Answer<Response> {
     Ok(([(ETAG, tag::of_settings(&settings))], Json(settings)).into_response())
 }
 
+/// What the volume's cache would do with another policy or another size, by a sample of what was asked since it was opened.
+#[utoipa::path(
+    get,
+    path = "/v1/volumes/{name}/what-if",
+    params(("name" = String, Path, description = "The volume")),
+    responses(
+        (status = 200, description = "What was asked for", body = WhatIfStatus),
+        (status = 404, description = "There is no such volume, or it has no flash", body = ErrorBody),
+    )
+)]
+async fn what_if(State(server): Server, name: Name) -> Answer<Json<WhatIfStatus>> {
+    let name = named(name)?;
+    blocking(server, move |server| server.what_if(&name)).await.map(Json)
+}
+
 async fn body(body: Body) -> Answer<Bytes> {
     let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await;
     let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned());
@@ -423,6 +439,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .route("/v1/flush", post(flush_all))
         .route("/v1/volumes/{name}", get(volume_status).patch(change))
         .route("/v1/volumes/{name}/settings", get(settings))
+        .route("/v1/volumes/{name}/what-if", get(what_if))
         .route("/v1/volumes/{name}/history", get(following::history))
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
@@ -448,6 +465,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         volume_status,
         change,
         settings,
+        what_if,
         following::history,
         following::events,
         following::session,

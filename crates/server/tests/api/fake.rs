@@ -4,6 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::what_if::{EstimateStatus, WhatIfStatus};
 use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed, SettingStatus};
 
 #[derive(Debug, Default)]
@@ -127,6 +128,13 @@ impl Managed for Fake {
         self.changed.notify_all();
         let state = self.changed.wait_while(state, |state| state.flush_held).unwrap();
         if state.flush_broken { Err(ManageError::Failed("volume one: the flash failed".to_owned())) } else { Ok(()) }
+    }
+
+    fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError> {
+        self.volume(name)?;
+        let estimate =
+            EstimateStatus { policy: "larc".to_owned(), read_hit_ratio: Some(0.5), ..EstimateStatus::default() };
+        Ok(WhatIfStatus { sampled_share: 0.1, estimates: vec![estimate], ..WhatIfStatus::default() })
     }
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {

@@ -49,7 +49,7 @@ fn status_is_what_the_server_says() {
     let answer = ask(&api, "GET", "/v1/volumes/two%20%2F%20three", "");
     assert_eq!(serde_json::from_str::<VolumeStatus>(&answer.body).unwrap(), volume("two / three", 1000));
     let error = "no volume 'four', expected one of: one, two / three".to_owned();
-    for path in ["/v1/volumes/four", "/v1/volumes/four/detach"] {
+    for path in ["/v1/volumes/four", "/v1/volumes/four/detach", "/v1/volumes/four/what-if"] {
         assert_eq!(error_of(&ask(&api, "GET", path, "")), (404, error.clone()));
     }
     for path in ["/v1/volumes/four/flush", "/v1/volumes/four/detach"] {
@@ -382,7 +382,7 @@ fn every_described_route_is_there() {
     let (api, _) = local();
     let description = json_of(&ask(&api, "GET", "/openapi.json", ""));
     let paths = description["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 22);
+    assert_eq!(paths.len(), 23);
     // One stream of events does not end.
     for (path, methods) in paths.iter().filter(|(path, _)| *path != "/v1/events") {
         for method in methods.as_object().unwrap().keys() {

@@ -2,12 +2,15 @@
 import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { html, Message } from "./parts.mjs";
-import { ask, follow } from "./server.mjs";
+import { ask, follow, session as right } from "./server.mjs";
 import { Overview } from "./overview.mjs";
 import { Volume } from "./volume.mjs";
+import { Disks } from "./disks.mjs";
+import { Pool } from "./pool.mjs";
 import { Clients, Events } from "./lists.mjs";
 
 const EVENTS_MAX = 1000;
+const POOLS_PERIOD_MS = 5000;
 
 function useView() {
   const [view, setView] = useState(location.hash);
@@ -39,15 +42,17 @@ function SignIn({ done }) {
   </main>`;
 }
 
-function Shown({ view, status, events }) {
+function Shown({ view, status, events, pools }) {
   const [name, which] = view;
   if (name === "volume") {
     const volume = status.volumes.find(volume => volume.name === which);
     return volume ? html`<${Volume} volume=${volume} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
   }
+  if (name === "pool") return html`<${Pool} name=${which} />`;
+  if (name === "disks") return html`<${Disks} pools=${pools} />`;
   if (name === "clients") return html`<${Clients} status=${status} />`;
   if (name === "events") return html`<${Events} events=${events} />`;
-  return html`<${Overview} status=${status} />`;
+  return html`<${Overview} status=${status} pools=${pools} />`;
 }
 
 function App() {
@@ -55,13 +60,20 @@ function App() {
   const [status, setStatus] = useState(null);
   const [events, setEvents] = useState([]);
   const [lost, setLost] = useState(false);
+  const [pools, setPools] = useState([]);
   const view = useView();
-  const open = () => ask("GET", "/v1/session").then(setSession, () => setLost(true));
+  const open = () => ask("GET", "/v1/session").then(session => {
+    right.mayChange = session.may_change;
+    setSession(session);
+  }, () => setLost(true));
   useEffect(() => void open(), []);
   const signedIn = session && session.signed_in;
   useEffect(() => {
     if (!signedIn) return undefined;
-    return follow({
+    const loadPools = () => ask("GET", "/v1/pools").then(setPools, () => {});
+    loadPools();
+    const timer = setInterval(loadPools, POOLS_PERIOD_MS);
+    const stop = follow({
       status: status => {
         setStatus(status);
         setLost(false);
@@ -73,6 +85,10 @@ function App() {
         open();
       },
     });
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
   }, [signedIn]);
   const key = view.join("/");
   useEffect(() => {
@@ -80,7 +96,7 @@ function App() {
   }, [key]);
   if (session && !signedIn) return html`<${SignIn} done=${open} />`;
   if (!status) return html`<main id="main"><h1>flashwise</h1>${lost ? html`<${Message} bad=${true} text="The server does not answer." />` : html`<p>Loading.</p>`}</main>`;
-  const item = (path, text) => html`<a href=${`#/${path.map(encodeURIComponent).join("/")}`} aria-current=${path.join("/") === (key || "overview") ? "page" : undefined}>${text}</a>`;
+  const item = (path, text) => html`<a href=${`#/${path.map(encodeURIComponent).join("/")}`} aria-label=${path[0] === "pool" ? `Pool ${text}` : undefined} aria-current=${path.join("/") === (key || "overview") ? "page" : undefined}>${text}</a>`;
   const signOut = () => ask("DELETE", "/v1/session").then(() => location.reload());
   return html`<a class="skip" href="#main" onClick=${event => {
       event.preventDefault();
@@ -89,15 +105,18 @@ function App() {
     <header><h1>flashwise</h1>
       <nav aria-label="Views">
         ${item(["overview"], "Overview")}
-        ${status.volumes.map(volume => item(["volume", volume.name], volume.name))}
+        ${pools.map(pool => item(["pool", pool.name], pool.name))}
+        ${status.volumes.filter(volume => !pools.some(pool => pool.name === volume.name)).map(volume => item(["volume", volume.name], volume.name))}
+        ${item(["disks"], "Disks")}
         ${item(["clients"], "Clients")}
         ${item(["events"], "Events")}
       </nav>
+      ${session?.signed_in && !session.may_change && html`<span>may look only</span>`}
       ${session?.token_needed && html`<button type="button" onClick=${signOut}>Sign out</button>`}
     </header>
     <main id="main">
       ${lost && html`<${Message} bad=${true} text="The server does not answer. What is shown is old." />`}
-      <${Shown} key=${key} view=${view} status=${status} events=${events} />
+      <${Shown} key=${key} view=${view} status=${status} events=${events} pools=${pools} />
     </main>`;
 }
 

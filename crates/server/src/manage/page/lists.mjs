@@ -5,12 +5,14 @@ import * as numbers from "./numbers.mjs";
 export function Clients({ status }) {
   const clients = status.volumes.flatMap(volume => volume.clients.map(client => ({ volume: volume.name, ...client })));
   return html`<h2 id="view-title" tabindex="-1">Clients</h2>
-    <${Table} caption="Clients that have a volume open" empty="No client has a volume open."
-      head=${["export", "volume", "from", "program", "user", "certificate", "cached"]}
+    <${Table} caption="Clients that have a volume or a logical disk open" empty="No client has a volume or a logical disk open."
+      head=${["export", "protocol", "volume", "from", "initiator", "program", "user", "certificate", "cached"]}
       rows=${clients.map(client => [
         client.export,
+        client.protocol === "iscsi" ? "iSCSI" : client.protocol.toUpperCase(),
         client.volume,
         client.address ?? "this machine",
+        client.initiator ?? "none",
         client.program ? `${client.program} (${client.pid})` : "unknown",
         client.uid ?? "unknown",
         client.tls_names.join(", ") || "none",

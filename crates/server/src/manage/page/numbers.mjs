@@ -16,7 +16,7 @@ export function bytes(bytes) {
     bytes /= 1024;
     unit += 1;
   }
-  return `${short(bytes)} ${UNITS[unit]}`;
+  return `${short(bytes)}\u00a0${UNITS[unit]}`;
 }
 
 /** @param {number} value */

@@ -1,10 +1,12 @@
 // How the server is, at one look.
-import { html, Figures, State, Table } from "./parts.mjs";
+import { html, Figures, Meter, State, Table } from "./parts.mjs";
+import { advice, useWhatIf } from "./what_if.mjs";
+import { linkToPool } from "./pool.mjs";
 import * as numbers from "./numbers.mjs";
 
 /** What is wrong anywhere, in sentences. */
-function worries(status) {
-  const found = [];
+function worries(status, pools) {
+  const found = pools.filter(pool => pool.warning).map(pool => `Pool ${pool.name}: ${pool.warning}.`);
   for (const volume of status.volumes) {
     if (volume.state !== "ok") found.push(`${volume.name} is ${volume.state}${volume.state_reason ? `: ${volume.state_reason}` : ""}.`);
     if (volume.lost_blocks.length > 0) found.push(`${volume.name} has lost ${numbers.count(volume.lost_blocks.length)} blocks: reading them is an error.`);
@@ -17,8 +19,13 @@ function worries(status) {
 
 const link = name => `#/volume/${encodeURIComponent(name)}`;
 
-export function Overview({ status }) {
-  const found = worries(status);
+function Advice({ volume }) {
+  const found = useWhatIf(volume);
+  return html`<li><a href=${link(volume)}>${volume}</a>: ${(found && advice(found)) ?? "not enough was asked for yet to tell"}</li>`;
+}
+
+export function Overview({ status, pools }) {
+  const found = worries(status, pools);
   const sum = of => status.volumes.reduce((all, volume) => all + of(volume), 0);
   const reads = sum(volume => volume.read_blocks);
   const hits = sum(volume => volume.ram_read_hits + volume.flash_read_hits);
@@ -44,5 +51,16 @@ export function Overview({ status }) {
         numbers.bytes(volume.dirty_bytes),
         volume.lifetime_years == null ? "not rated" : `${volume.lifetime_years.toFixed(1)} years`,
       ])} />
+    ${status.volumes.some(volume => volume.flash_bytes > 0) && html`<h3>What another policy or size would do</h3>
+      <ul>${status.volumes.filter(volume => volume.flash_bytes > 0).map(volume => html`<${Advice} key=${volume.name} volume=${volume.name} />`)}</ul>`}
+    ${pools.length > 0 && html`<${Table} caption="Pools" head=${["pool", "state", "size", "used", "logical disks", "disks"]}
+      rows=${pools.map(pool => [
+        html`<a href=${linkToPool(pool.name)}>${pool.name}</a>`,
+        html`<${State} state=${pool.state} />`,
+        numbers.bytes(pool.size_bytes),
+        html`<${Meter} label=${`Pool ${pool.name}: share that is used`} share=${pool.size_bytes > 0 ? pool.used_bytes / pool.size_bytes : 0} text=${numbers.bytes(pool.used_bytes)} />`,
+        numbers.count(pool.logical_disks.length),
+        numbers.count(pool.disks.length),
+      ])} />`}
     <p>flashwise ${status.version}, process ${status.pid}, listening at ${status.listening.join(", ")}.</p>`;
 }

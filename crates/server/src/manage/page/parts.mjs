@@ -2,6 +2,7 @@
 import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
+import { ask, session } from "./server.mjs";
 
 export const html = htm.bind(h);
 
@@ -24,6 +25,44 @@ export function Figures({ of }) {
   </dl>`;
 }
 
+/** A button for what changes something, or leads there; off for those who may only look. */
+export function Act({ text, label, act, submit, disabled }) {
+  return html`<button type=${submit ? "submit" : "button"} class=${submit ? "act" : ""} aria-label=${label} onClick=${act} disabled=${disabled || !session.mayChange} title=${session.mayChange ? undefined : "You may look and change nothing."}>${text}</button>`;
+}
+
+/** A share as a bar, with its text. */
+export function Meter({ label, share, text }) {
+  return html`<span class="meter"><meter min="0" max="1" value=${share} aria-label=${label}></meter> ${text}</span>`;
+}
+
+/**
+ * Changes that are shown before they are made. `start` asks the server what a change would do: {title, method, path, body, match, done}, with
+ * `what` and `name` of what has to be typed where it destroys, and `sure`: what the real request has besides, {query, body}.
+ * `shown` is what there is to see of it.
+ */
+export function useChange(after) {
+  const [asked, setAsked] = useState(null);
+  const [message, setMessage] = useState(null);
+  const start = async change => {
+    setMessage(null);
+    try {
+      const plan = await ask(change.method, `${change.path}?dry-run=true`, change.body, change.match);
+      setAsked({ change, plan });
+    } catch (error) {
+      setMessage({ text: error.message, bad: true });
+    }
+  };
+  const act = async () => {
+    const { method, path, body, match, sure, done } = asked.change;
+    await ask(method, path + (sure?.query ?? ""), sure?.body ?? body, match);
+    setMessage({ text: done });
+    await after();
+  };
+  const shown = html`${message && html`<${Message} ...${message} />`}
+    ${asked && html`<${Confirm} title=${asked.change.title} plan=${asked.plan} what=${asked.change.what} name=${asked.change.name} act=${act} close=${() => setAsked(null)} />`}`;
+  return { start, shown, setMessage };
+}
+
 /** What a volume is in, in words and not in colour alone. */
 export function State({ state }) {
   const good = state === "ok";
@@ -39,7 +78,7 @@ export function Message({ text, bad }) {
  * What will happen, before it does. Where it cannot be taken back, the name has to be typed.
  * `plan` is asked of the server: {does: string[], destroys: boolean}.
  */
-export function Confirm({ title, plan, name, act, close }) {
+export function Confirm({ title, plan, what = "volume", name, act, close }) {
   const dialog = useRef(null);
   const [typed, setTyped] = useState("");
   const [failed, setFailed] = useState(null);
@@ -64,7 +103,7 @@ export function Confirm({ title, plan, name, act, close }) {
       <h2 id="confirm-title">${title}</h2>
       <ul>${plan.does.map(text => html`<li>${text}</li>`)}</ul>
       ${plan.destroys &&
-      html`<p><label>To go on, type the name of the volume, <strong>${name}</strong>
+      html`<p><label>To go on, type the name of the ${what}, <strong>${name}</strong>
         <input name="typed" autocomplete="off" value=${typed} onInput=${event => setTyped(event.target.value)} /></label></p>`}
       ${failed && html`<${Message} text=${failed} bad=${true} />`}
       <p class="buttons">

@@ -14,15 +14,30 @@ export class Failure extends Error {
  * @param {string} method
  * @param {string} path
  * @param {unknown} [body] sent as JSON
+ * @param {string} [match] the tag of what is to be changed, as it was seen
  * @returns {Promise<any>} the JSON of the answer, or null where there is none
  */
-export async function ask(method, path, body) {
+export async function ask(method, path, body, match) {
+  return (await answerTo(method, path, body, match)).json;
+}
+
+/**
+ * Asks for what can be changed, with its tag.
+ * @param {string} path
+ * @returns {Promise<{json: any, tag: ?string}>}
+ */
+export const askTagged = path => answerTo("GET", path);
+
+async function answerTo(method, path, body, match) {
   let answer;
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (match) headers["If-Match"] = match;
   try {
     answer = await fetch(path, {
       method,
       credentials: "same-origin",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      headers,
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
@@ -31,8 +46,14 @@ export async function ask(method, path, body) {
   const text = await answer.text();
   const json = text && answer.headers.get("content-type")?.startsWith("application/json") ? JSON.parse(text) : null;
   if (!answer.ok) throw new Failure(answer.status, json?.error ?? `The server answered ${answer.status}.`);
-  return json;
+  return { json, tag: answer.headers.get("etag") };
 }
+
+/** What whoever is signed in may do. */
+export const session = { mayChange: true };
+
+/** The path of a pool. @param {string} name */
+export const pathOfPool = name => `/v1/pools/${encodeURIComponent(name)}`;
 
 /** The path of a volume. @param {string} name */
 export const pathOf = name => `/v1/volumes/${encodeURIComponent(name)}`;

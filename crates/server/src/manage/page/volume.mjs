@@ -1,8 +1,9 @@
 // One volume: its figures, its settings, what can be done with it, and how it was over time.
 import { useEffect, useState } from "preact/hooks";
-import { html, Confirm, Figures, Message, State } from "./parts.mjs";
+import { html, Act, Confirm, Figures, Message, State } from "./parts.mjs";
 import { Charts } from "./charts.mjs";
-import { ask, pathOf } from "./server.mjs";
+import { WhatIf } from "./what_if.mjs";
+import { ask, askTagged, pathOf } from "./server.mjs";
 import * as numbers from "./numbers.mjs";
 
 function Setting({ setting, value, change }) {
@@ -22,7 +23,12 @@ function Settings({ volume }) {
   const [changes, setChanges] = useState({});
   const [plan, setPlan] = useState(null);
   const [message, setMessage] = useState(null);
-  const load = () => ask("GET", `${pathOf(volume)}/settings`).then(setSettings, error => setMessage({ text: error.message, bad: true }));
+  // A change is made to the settings that were seen, and to no others.
+  const [tag, setTag] = useState(null);
+  const load = () => askTagged(`${pathOf(volume)}/settings`).then(({ json, tag }) => {
+    setSettings(json);
+    setTag(tag);
+  }, error => setMessage({ text: error.message, bad: true }));
   useEffect(() => {
     setChanges({});
     setMessage(null);
@@ -37,14 +43,17 @@ function Settings({ volume }) {
     event.preventDefault();
     setMessage(null);
     try {
-      setPlan(await ask("PATCH", `${pathOf(volume)}?dry-run=true`, changes));
+      setPlan(await ask("PATCH", `${pathOf(volume)}?dry-run=true`, changes, tag));
     } catch (error) {
       setMessage({ text: error.message, bad: true });
     }
   };
   const act = async () => {
-    await ask("PATCH", pathOf(volume), changes);
-    await load();
+    try {
+      await ask("PATCH", pathOf(volume), changes, tag);
+    } finally {
+      await load();
+    }
     setChanges({});
     setMessage({ text: "The settings are changed until the next start; to keep them, change the configuration too." });
   };
@@ -53,7 +62,7 @@ function Settings({ volume }) {
     <form onSubmit=${review}>
       <div class="settings">${settings.map(setting => html`<${Setting} key=${setting.name} setting=${setting} value=${changes[setting.name] ?? setting.value} change=${change} />`)}</div>
       ${message && html`<${Message} ...${message} />`}
-      <p class="buttons"><button type="submit" class="act" disabled=${Object.keys(changes).length === 0}>Review changes</button></p>
+      <p class="buttons"><${Act} submit=${true} text="Review changes" disabled=${Object.keys(changes).length === 0} /></p>
     </form>
     ${plan && html`<${Confirm} title="Change settings" plan=${plan} name=${volume} act=${act} close=${() => setPlan(null)} />`}
   </section>`;
@@ -100,8 +109,8 @@ function Actions({ volume }) {
   return html`<section aria-labelledby="actions">
     <h3 id="actions">Actions</h3>
     <p class="buttons">
-      <button type="button" onClick=${flush}>Flush</button>
-      <button type="button" onClick=${detach} disabled=${gone}>Detach the flash</button>
+      <${Act} text="Flush" act=${flush} />
+      <${Act} text="Detach the flash" act=${detach} disabled=${gone} />
     </p>
     ${message && html`<${Message} ...${message} />`}
     ${gone && html`<${Detaching} volume=${volume} />`}
@@ -130,6 +139,7 @@ export function Volume({ volume }) {
       ["Failed requests", numbers.count(volume.faults.failed_requests)],
     ]} />
     <${Charts} volume=${volume.name} />
+    <${WhatIf} volume=${volume.name} />
     <${Actions} volume=${volume} />
     <${Settings} volume=${volume.name} />`;
 }

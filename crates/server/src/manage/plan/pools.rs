@@ -168,3 +168,156 @@ fn delete(pool: &PoolStatus, disk: &LogicalDiskStatus) -> Result<Plan, ManageErr
     ];
     Ok(Plan { does, destroys: true })
 }
+
+#[cfg(test)]
+mod tests {
+    use flashwise_engine::inventory::Signature;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Two disks of 100 MiB, of which the second has 60 MiB of the one logical disk.
+    fn tank() -> PoolStatus {
+        let disk = |number, used_bytes| PoolDiskStatus {
+            number,
+            path: format!("/dev/sd{number}"),
+            size_bytes: 100 * MIB,
+            used_bytes,
+            state: "ok".to_owned(),
+            ..PoolDiskStatus::default()
+        };
+        let mail = LogicalDiskStatus {
+            name: "mail".to_owned(),
+            size_bytes: 80 * MIB,
+            allocated_bytes: 60 * MIB,
+            thick: true,
+            cached: true,
+            ..LogicalDiskStatus::default()
+        };
+        PoolStatus {
+            name: "tank".to_owned(),
+            size_bytes: 200 * MIB,
+            used_bytes: 60 * MIB,
+            free_bytes: 140 * MIB,
+            provisioned_bytes: 80 * MIB,
+            disks: vec![disk(0, 0), disk(1, 60 * MIB)],
+            logical_disks: vec![mail],
+            ..PoolStatus::default()
+        }
+    }
+
+    fn new(name: &str, size_bytes: u64, thick: bool) -> PoolChange {
+        PoolChange::Create(NewLogicalDisk { name: name.to_owned(), size_bytes, thick, striped: true, cached: false })
+    }
+
+    fn alter(size_bytes: Option<u64>, cached: Option<bool>) -> PoolChange {
+        PoolChange::Alter("mail".to_owned(), LogicalDiskChange { size_bytes, cached })
+    }
+
+    /// The sentences, or the error.
+    fn told(pool: &PoolStatus, change: &PoolChange) -> (Vec<String>, bool) {
+        match of(pool, change, None) {
+            Ok(Plan { does, destroys }) => (does, destroys),
+            Err(error) => (vec![error.to_string()], false),
+        }
+    }
+
+    #[test]
+    fn making_a_logical_disk_says_what_it_takes() {
+        let (does, destroys) = told(&tank(), &new("web", 100 * MIB, false));
+        let expected = [
+            "A logical disk web of 100MiB is made in pool tank.",
+            "It takes space as it is written; 140MiB are free now.",
+            "Neighbouring chunks go to different disks.",
+            "Its requests are not cached.",
+            "Clients can open it at once, as the NBD export web or the iSCSI target iqn.2026-11.org.flashwise:web.",
+            "All logical disks have 180MiB together then, and the pool 200MiB: it may fill up.",
+        ];
+        assert_eq!((does, destroys), (expected.map(str::to_owned).to_vec(), false));
+        let thick = told(&tank(), &new("web", 64 * MIB + 4096, true)).0;
+        assert_eq!(thick[1], "It takes 64.0625MiB of the 140MiB that are free at once.");
+        let error = told(&tank(), &new("web", 141 * MIB, true)).0;
+        assert_eq!(error, ["pool 'tank': 147849216 bytes are needed, 146800640 are free"]);
+        let error = told(&tank(), &new("mail", MIB, false)).0;
+        assert_eq!(error, ["pool 'tank': there is a logical disk 'mail' already"]);
+    }
+
+    #[test]
+    fn changing_a_logical_disk_says_what_becomes_of_it() {
+        let grown = told(&tank(), &alter(Some(90 * MIB), Some(false))).0;
+        assert_eq!(grown, ["mail grows from 80MiB to 90MiB.", "Requests of mail are not cached from then on."]);
+        let mut used = tank();
+        used.logical_disks[0].clients = 2;
+        let grown = told(&used, &alter(Some(90 * MIB), None)).0;
+        assert_eq!(grown[1], "Clients that have it open see that when they open it anew.");
+        assert_eq!(told(&tank(), &alter(None, Some(true))).0, ["mail stays cached."]);
+        let error = told(&tank(), &alter(Some(80 * MIB), None)).0;
+        assert_eq!(error, ["pool 'tank': 'mail' has 83886080 bytes, found 83886080, expected more: it can only grow"]);
+        let error = told(&tank(), &alter(Some(300 * MIB), None)).0;
+        assert_eq!(error, ["pool 'tank': 230686720 bytes are needed, 146800640 are free"]);
+    }
+
+    #[test]
+    fn deleting_says_what_is_lost() {
+        let mut pool = tank();
+        let delete = PoolChange::Delete("mail".to_owned());
+        let (does, destroys) = told(&pool, &delete);
+        assert_eq!((does[0].as_str(), destroys), ("What mail holds, 60MiB, is lost.", true));
+        pool.logical_disks[0].clients = 1;
+        let error = told(&pool, &delete).0;
+        assert_eq!(error, ["pool 'tank': 'mail' is in use: a client has it open; have them close it first"]);
+        let gone = of(&pool, &PoolChange::Delete("male".to_owned()), None);
+        assert_eq!(gone, Err(ManageError::NotFound("pool 'tank': no logical disk 'male'".to_owned())));
+    }
+
+    #[test]
+    fn a_disk_is_emptied_where_there_is_room() {
+        let mut pool = tank();
+        let does = told(&pool, &PoolChange::RemoveDisk(1)).0;
+        assert_eq!(does[0], "60MiB on /dev/sd1 move to other disks, which may take long.");
+        let does = told(&pool, &PoolChange::RemoveDisk(0)).0;
+        assert_eq!(does[0], "Nothing is on /dev/sd0: it is taken out at once.");
+        pool.disks[0].used_bytes = 50 * MIB;
+        let error = told(&pool, &PoolChange::RemoveDisk(1)).0;
+        assert_eq!(error, ["pool 'tank': 62914560 bytes are needed on other disks, 52428800 are free"]);
+        assert_eq!(told(&pool, &PoolChange::RemoveDisk(7)).0, ["pool 'tank': it has no disk 7"]);
+        pool.disks[1].state = "missing".to_owned();
+        let error = told(&pool, &PoolChange::RemoveDisk(1)).0;
+        assert_eq!(error, ["pool 'tank': disk 1 is missing, and what it has is only there"]);
+        pool.disks.pop();
+        assert_eq!(
+            told(&pool, &PoolChange::RemoveDisk(0)).0,
+            ["pool 'tank': it has one disk, which cannot be taken out"]
+        );
+    }
+
+    #[test]
+    fn what_a_disk_holds_is_told_before_it_is_lost() {
+        let ext4 = Signature { kind: "ext4".to_owned(), label: Some("home".to_owned()), uuid: None };
+        let disk = DiskInfo {
+            path: "/dev/sdx".to_owned(),
+            size_bytes: 4 << 40,
+            signatures: vec![ext4],
+            refused: Some("it holds ext4".to_owned()),
+            role: Role::Foreign,
+            ..DiskInfo::default()
+        };
+        let added = PoolChange::AddDisk(DiskAdded { path: "/dev/sdx".to_owned(), wipe: Some("/dev/sdx".to_owned()) });
+        let plan = of(&tank(), &added, Some(&disk)).unwrap();
+        assert_eq!(plan.does[0], "What /dev/sdx holds is lost: it holds ext4 (ext4 'home').");
+        assert_eq!(plan.does[1], "/dev/sdx becomes a disk of pool tank, which has 4TiB more then.");
+        assert!(plan.destroys);
+        let blank = DiskInfo { refused: None, signatures: Vec::new(), role: Role::Spare, ..disk.clone() };
+        assert!(!of(&tank(), &added, Some(&blank)).unwrap().destroys);
+        let cache = DiskInfo { refused: Some("it holds a cache".to_owned()), role: Role::Cache, ..blank };
+        let lost = "What /dev/sdx holds is lost, with the blocks that its backend does not have: it holds a cache.";
+        assert_eq!(
+            of_wipe(&cache),
+            Plan {
+                does: vec![lost.to_owned(), "/dev/sdx is blank then, and free to be used.".to_owned()],
+                destroys: true
+            }
+        );
+    }
+}

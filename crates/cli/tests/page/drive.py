@@ -1,0 +1,469 @@
+"""Drives the page of a running server in headless Chromium: each action with the mouse and again with the keyboard. Effects are checked through the
+API and on the disks, every view by axe.
+
+Arguments: the address of the API, the port of iSCSI, the folder of the server's files. With FLASHWISE_SCREENSHOTS, pictures of all views go there;
+with FLASHWISE_PAGE, the page's own files come from there and not from the server."""
+
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+
+BASE = f"http://{sys.argv[1]}"
+ISCSI_PORT = int(sys.argv[2])
+FOLDER = Path(sys.argv[3])
+MIB = 1 << 20
+PATIENCE_MS = 30_000
+TABS_MAX = 120
+AXE = Axe()
+
+
+def api(method, path, body=None, token="sesame"):
+    """What the API answers: a status and JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(BASE + path, data, {"Authorization": f"Bearer {token}"}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def pool():
+    return api("GET", "/v1/pools/tank")[1]
+
+
+def logical(name):
+    return next((disk for disk in pool()["logical_disks"] if disk["name"] == name), None)
+
+
+def until(what, condition):
+    """Waits for what takes its time."""
+    end = time.monotonic() + PATIENCE_MS / 1000
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+    return found
+
+
+class Nbd:
+    """A client that opens an export, as the NBD protocol has it."""
+
+    def __init__(self, export):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(FOLDER / "nbd.sock"))
+        assert self.read(18)[:16] == b"NBDMAGICIHAVEOPT"
+        name = export.encode()
+        self.socket.sendall(struct.pack(">IQII", 3, 0x49484156454F5054, 1, len(name)) + name)
+        self.read(10)
+
+    def read(self, length):
+        data = b""
+        while len(data) < length:
+            more = self.socket.recv(length - len(data))
+            assert more, "the server closed the connection"
+            data += more
+        return data
+
+    def ask(self, command, offset, data):
+        self.socket.sendall(struct.pack(">IHHQQI", 0x25609513, 0, command, 7, offset, len(data)) + data)
+        magic, error, _ = struct.unpack(">IIQ", self.read(16))
+        assert (magic, error) == (0x67446698, 0)
+
+    def write(self, offset, data):
+        """Writes, durably."""
+        self.ask(1, offset, data)
+        self.ask(3, 0, b"")
+
+    def close(self):
+        self.socket.close()
+
+
+def iscsi(export):
+    """An initiator that logs in, in one exchange, and stays."""
+    keys = {
+        "InitiatorName": "iqn.2026-11.org.example:driver",
+        "TargetName": f"iqn.2026-11.org.flashwise:{export}",
+        "SessionType": "Normal",
+        "AuthMethod": "None",
+    }
+    text = "".join(f"{key}={value}\0" for key, value in keys.items()).encode()
+    header = struct.pack(">BBBBI6sHIHHII16x", 0x43, 0x87, 0, 0, len(text), b"\x80\0\0\0\0\1", 0, 1, 0, 0, 1, 0)
+    connection = socket.create_connection(("127.0.0.1", ISCSI_PORT))
+    connection.sendall(header + text + b"\0" * (-len(text) % 4))
+    answer = connection.recv(4096)
+    assert answer[0] == 0x23 and answer[36:38] == b"\0\0", answer[:48].hex()
+    return connection
+
+
+class Hand:
+    """Whoever uses the page, with the mouse or with the keyboard."""
+
+    def __init__(self, page, keyboard):
+        self.page = page
+        self.keyboard = keyboard
+
+    def reach(self, thing):
+        """Goes to something by the keyboard alone."""
+        expect(thing).to_be_enabled()
+        for _ in range(TABS_MAX):
+            if thing.evaluate("element => element === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the keyboard does not reach {thing}")
+
+    def press(self, thing):
+        """Presses a button or a link."""
+        if not self.keyboard:
+            return thing.click()
+        self.reach(thing)
+        self.page.keyboard.press("Enter")
+
+    def tick(self, thing):
+        """Ticks a box."""
+        if not self.keyboard:
+            return thing.click()
+        self.reach(thing)
+        self.page.keyboard.press("Space")
+
+    def choose(self, group, name):
+        """Chooses one of a group of radio buttons, by the arrows where there is no mouse."""
+        wanted = group.get_by_role("radio", name=name)
+        if not self.keyboard:
+            wanted.click()
+        else:
+            self.reach(group.locator("input:checked"))
+            for _ in range(group.get_by_role("radio").count()):
+                if wanted.is_checked():
+                    break
+                self.page.keyboard.press("ArrowDown")
+        expect(wanted).to_be_checked()
+
+    def type(self, field, text):
+        """Fills a field."""
+        if self.keyboard:
+            self.reach(field)
+        else:
+            field.click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.type(text)
+
+    def select(self, field, value):
+        """Chooses of a list, by its first letters where there is no mouse."""
+        if not self.keyboard:
+            return field.select_option(value)
+        self.reach(field)
+        self.page.keyboard.type(value)
+        expect(field).to_have_value(value)
+
+    def go(self, name):
+        """Goes to a view."""
+        link = self.page.get_by_role("navigation").get_by_role("link", name=name, exact=True)
+        self.press(link)
+        expect(link).to_have_attribute("aria-current", "page")
+
+    def confirm(self, typed, says):
+        """Reads what will happen, types the name if there is one to type, and goes on."""
+        dialog = self.page.get_by_role("dialog")
+        expect(dialog).to_contain_text(says)
+        on = dialog.locator("button[type=submit]")
+        if typed:
+            expect(on).to_be_disabled()
+            self.type(dialog.get_by_role("textbox"), typed[:-1])
+            expect(on).to_be_disabled()
+            self.page.keyboard.type(typed[-1])
+        self.press(on)
+        expect(dialog).to_have_count(0)
+
+    def told(self, text):
+        expect(self.page.locator(".message", has_text=text)).to_be_visible()
+
+
+def sign_in(hand, token):
+    page = hand.page
+    page.goto(BASE)
+    hand.type(page.get_by_label("Token"), "wrong")
+    hand.press(page.get_by_role("button", name="Sign in"))
+    hand.told("this is not the token")
+    hand.type(page.get_by_label("Token"), token)
+    hand.press(page.get_by_role("button", name="Sign in"))
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def make_logical_disks(hand, name):
+    """Makes a logical disk by the wizard, changes it, looks where it lies, and deletes it."""
+    page = hand.page
+    hand.go("Pool tank")
+    wizard = page.get_by_role("form", name="Make a logical disk")
+    hand.type(wizard.get_by_label("1. Name"), name)
+    hand.type(wizard.get_by_label("2. Size"), "12")
+    hand.select(wizard.get_by_label("Unit"), "MiB")
+    hand.choose(wizard.get_by_role("group", name="3. Space"), "Thick")
+    hand.choose(wizard.get_by_role("group", name="4. Place"), "Linear")
+    hand.tick(wizard.get_by_role("checkbox"))
+    hand.press(wizard.get_by_role("button", name="Review the logical disk"))
+    assert logical(name) is None, "nothing happens before it was confirmed"
+    hand.confirm(None, f"as the NBD export {name} or the iSCSI target iqn.2026-11.org.flashwise:{name}")
+    hand.told(f"The logical disk {name} is there.")
+    made = logical(name)
+    assert (made["size_bytes"], made["allocated_bytes"]) == (12 * MIB, 12 * MIB), made
+    assert made["thick"] and not made["striped"] and not made["cached"], made
+    # What a client writes there lies where the page says.
+    client = Nbd(name)
+    client.write(0, bytes([0xA5]) * 65536)
+    client.close()
+    hand.press(page.get_by_role("button", name=f"Map of {name}", exact=True))
+    pieces = page.get_by_role("table", name=f"Pieces of {name}").locator("tbody tr")
+    expect(pieces.first).to_be_visible()
+    run = api("GET", f"/v1/pools/tank/logical-disks/{name}/map")[1][0]
+    expect(pieces.first).to_contain_text(run["path"])
+    with open(FOLDER / run["path"], "rb") as disk:
+        disk.seek(run["disk_offset_bytes"])
+        assert disk.read(65536) == bytes([0xA5]) * 65536
+    hand.press(page.get_by_role("button", name="Close the map"))
+
+    hand.press(page.get_by_role("button", name=f"Grow {name}", exact=True))
+    form = page.get_by_role("form", name=f"Make {name} larger")
+    hand.type(form.get_by_label("New size"), "13")
+    hand.select(form.get_by_label("Unit"), "MiB")
+    hand.press(form.get_by_role("button", name="Review the size"))
+    hand.confirm(None, f"{name} grows from 12MiB to 13MiB.")
+    assert logical(name)["size_bytes"] == 13 * MIB
+    hand.press(page.get_by_role("button", name=f"Cache {name}", exact=True))
+    hand.confirm(None, "go through the pool's cache")
+    assert logical(name)["cached"]
+    # What was changed by somebody else meanwhile is not changed blindly.
+    hand.press(page.get_by_role("button", name=f"Do not cache {name}", exact=True))
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert api("PATCH", f"/v1/pools/tank/logical-disks/{name}", {"size_bytes": 14 * MIB})[0] == 200
+    hand.press(page.get_by_role("dialog").locator("button[type=submit]"))
+    expect(page.get_by_role("dialog")).to_contain_text("it was changed meanwhile")
+    hand.press(page.get_by_role("button", name="Cancel"))
+    assert logical(name)["cached"]
+    expect(page.get_by_role("table", name="Logical disks")).to_contain_text("14 MiB")
+    hand.press(page.get_by_role("button", name=f"Delete {name}", exact=True))
+    hand.confirm(name, f"What {name} holds, 14MiB, is lost.")
+    hand.told(f"{name} is gone.")
+    assert logical(name) is None
+    all_of = lambda pool: sum(disk["allocated_bytes"] for disk in pool["logical_disks"])
+    until("its space is free again", lambda: pool()["used_bytes"] == all_of(pool()))
+
+
+def move_disks(hand, extra):
+    """Adds a disk that holds something, takes another out, wipes it and adds it again."""
+    page = hand.page
+    (FOLDER / extra).write_bytes(os.urandom(MIB) * 16)
+    hand.go("Pool tank")
+    form = page.get_by_role("form", name="Add a disk")
+    hand.type(form.get_by_label("Block device or file"), extra)
+    hand.press(form.get_by_role("button", name="Review the disk"))
+    hand.told(f"{extra}: it holds data of an unknown kind")
+    hand.tick(form.get_by_role("checkbox", name="What it holds may be lost"))
+    hand.press(form.get_by_role("button", name="Review the disk"))
+    hand.confirm(extra, f"What {extra} holds is lost")
+    hand.told(f"{extra} is a disk of the pool.")
+    assert extra in [disk["path"] for disk in pool()["disks"]]
+    assert (FOLDER / extra).read_bytes()[:8] == b"fwpooldk"
+
+    def gone(path):
+        return lambda: path not in [disk["path"] for disk in pool()["disks"]]
+
+    for path in ("c.img", extra):
+        hand.press(page.get_by_role("button", name=f"Take out {path}", exact=True))
+        hand.confirm(None, f"Then {path} is no part of pool tank any more.")
+        until(f"{path} is taken out", gone(path))
+        expect(page.get_by_role("table", name="Disks of the pool")).not_to_contain_text(path)
+    hand.go("Disks")
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="c.img", exact=True))
+    # The label is gone, the data is not.
+    expect(row).to_contain_text("foreign")
+    hand.press(row.get_by_role("button", name="Wipe c.img"))
+    hand.confirm("c.img", "What c.img holds is lost: it holds data of an unknown kind.")
+    hand.told("c.img is blank.")
+    expect(row).to_contain_text("spare")
+    assert not any((FOLDER / "c.img").read_bytes()[:MIB])
+    hand.go("Pool tank")
+    form = page.get_by_role("form", name="Add a disk")
+    hand.type(form.get_by_label("Block device or file"), "c.img")
+    hand.press(form.get_by_role("button", name="Review the disk"))
+    hand.confirm(None, "c.img becomes a disk of pool tank")
+    until("c.img is a disk again", lambda: not gone("c.img")())
+
+
+def use_a_cache(hand, name):
+    """Changes a volume's settings, flushes it, and detaches its flash."""
+    page = hand.page
+    pattern = os.urandom(256 << 10)
+    client = Nbd(name)
+    client.write(MIB, pattern)
+    client.close()
+    backend = FOLDER / f"{name}.img"
+    assert backend.read_bytes()[MIB : MIB + len(pattern)] != pattern, "it is dirty, on flash alone"
+    hand.go(name)
+    hand.type(page.get_by_label("policy", exact=True), "lru")
+    hand.press(page.get_by_role("button", name="Review changes"))
+    hand.confirm(None, "policy changes from larc to lru.")
+    hand.told("The settings are changed until the next start")
+    assert api("GET", f"/v1/volumes/{name}")[1]["policy"] == "lru"
+    hand.press(page.get_by_role("button", name="Flush"))
+    hand.told("What was written is durable.")
+    assert api("GET", f"/v1/volumes/{name}")[1]["flushes"] >= 2
+    hand.choose(page.get_by_role("group", name="How far back"), "24 hours")
+    hand.choose(page.get_by_role("group", name="How far back"), "15 minutes")
+    hand.press(page.locator("summary", has_text="Throughput as a table"))
+    expect(page.get_by_role("table", name="Throughput, the newest first")).to_be_visible()
+    hand.press(page.get_by_role("button", name="Detach the flash"))
+    hand.confirm(name, "is given up")
+    until(f"{name} is detached", lambda: api("GET", f"/v1/volumes/{name}")[1]["state"] == "detached")
+    expect(page.get_by_text("Detached: the backend alone is whole.")).to_be_visible()
+    assert backend.read_bytes()[MIB : MIB + len(pattern)] == pattern
+
+
+def see_clients(hand):
+    page = hand.page
+    nbd, other = Nbd("mail"), iscsi("web")
+    hand.go("Clients")
+    table = page.get_by_role("table", name="Clients that have a volume or a logical disk open")
+    expect(table.get_by_role("row").filter(has_text="NBD")).to_contain_text("mail")
+    expect(table.get_by_role("row").filter(has_text="iSCSI")).to_contain_text("iqn.2026-11.org.example:driver")
+    status, refused = api("DELETE", "/v1/pools/tank/logical-disks/mail?dry-run=true")
+    assert (status, "in use" in refused["error"]) == (409, True), refused
+    nbd.close()
+    other.close()
+    expect(page.get_by_text("No client has a volume or a logical disk open.")).to_be_visible()
+
+
+def see_events(hand, *texts):
+    hand.go("Events")
+    for text in texts:
+        expect(hand.page.get_by_role("table").get_by_text(text).first).to_be_visible()
+
+
+VIEWS = {
+    "overview": "#/overview",
+    "volume": "#/volume/tank",
+    "disks": "#/disks",
+    "pool": "#/pool/tank",
+    "clients": "#/clients",
+    "events": "#/events",
+}
+
+
+def check_view(page, name):
+    """Nothing for axe, and nothing that has to be scrolled sideways."""
+    found = AXE.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not found, f"{name}: " + json.dumps([(one["id"], [node["target"] for node in one["nodes"]]) for one in found])
+    over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert over <= 0, f"{name} is {over} px too wide"
+    if pictures := os.environ.get("FLASHWISE_SCREENSHOTS"):
+        page.screenshot(path=Path(pictures) / f"{name}.png", full_page=True)
+
+
+class Browser:
+    """Chromium, and what went wrong in its pages."""
+
+    def __init__(self, playwright):
+        found = shutil.which("chromium") or shutil.which("google-chrome")
+        self.chromium = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        self.wrong = []
+
+    def page(self, width, height, scheme="light", scale=1):
+        viewport = {"width": width, "height": height}
+        context = self.chromium.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        page.on("console", self.console)
+        page.on("request", self.request)
+        if files := os.environ.get("FLASHWISE_PAGE"):
+            own = lambda route: route.fulfill(path=files + route.request.url.split("/page")[1])
+            page.route(f"{BASE}/page/*.*", own)
+        return page
+
+    def console(self, message):
+        # Chromium tells of each answer that is an error, which the page shows.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.wrong.append(f"console: {message.text}")
+
+    def request(self, request):
+        if not request.url.startswith((BASE, "data:")):
+            self.wrong.append(f"a request to {request.url}")
+
+
+def main():
+    expect.set_options(timeout=PATIENCE_MS)
+    for name in ("mail", "web"):
+        assert api("POST", "/v1/pools/tank/logical-disks", {"name": name, "size_bytes": 8 * MIB})[0] == 201
+    client = Nbd("mail")
+    client.write(0, os.urandom(2 * MIB))
+    client.close()
+    with sync_playwright() as playwright:
+        browser = Browser(playwright)
+        for keyboard, width, name in ((False, 1280, "one"), (True, 360, "two")):
+            hand = Hand(browser.page(width, 800), keyboard)
+            sign_in(hand, "sesame")
+            state = hand.page.get_by_text("All is well" if name == "one" else "one is detached")
+            expect(state).to_be_visible()
+            make_logical_disks(hand, f"disk-{name}")
+            move_disks(hand, f"extra-{name}.img")
+            use_a_cache(hand, name)
+            see_clients(hand)
+            see_events(hand, f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
+            hand.press(hand.page.get_by_role("button", name="Sign out"))
+            expect(hand.page.get_by_label("Token")).to_be_visible()
+            check_view(hand.page, f"sign-in-{width}")
+            assert hand.page.context.cookies() == []
+            hand.page.context.close()
+
+        # Who may only look has nothing to press that changes something.
+        hand = Hand(browser.page(1280, 800), False)
+        sign_in(hand, "peep")
+        for view in ("one", "Pool tank"):
+            hand.go(view)
+            expect(hand.page.get_by_role("heading", level=2)).to_contain_text(view.removeprefix("Pool "))
+            buttons = hand.page.locator("[title^='You may look']")
+            expect(buttons).not_to_have_count(0)
+            for button in buttons.all():
+                expect(button).to_be_disabled()
+        assert hand.page.get_by_role("button", name="Delete mail").is_disabled()
+        hand.page.context.close()
+
+        # A width of 640 at twice the pixels is what 1,280 px are at a zoom of 200 %.
+        for width, scheme, scale in ((1280, "light", 1), (1280, "dark", 1), (360, "light", 1), (360, "dark", 1), (640, "light", 2)):
+            page = browser.page(width, 800, scheme, scale)
+            page.context.add_cookies([{"name": "flashwise", "value": cookie(), "url": BASE}])
+            for name, path in VIEWS.items():
+                page.goto(f"{BASE}/{path}")
+                expect(page.get_by_role("heading", level=2).first).to_be_visible()
+                expect(page.get_by_text("Loading.")).to_have_count(0)
+                if name == "pool":
+                    page.get_by_role("button", name="Map of mail").click()
+                    expect(page.get_by_role("table", name="Pieces of mail")).to_be_visible()
+                check_view(page, f"{name}-{width}-{scheme}")
+            page.goto(f"{BASE}/#/pool/tank")
+            page.get_by_role("button", name="Delete mail").click()
+            expect(page.get_by_role("dialog")).to_be_visible()
+            check_view(page, f"dialog-{width}-{scheme}")
+            page.context.close()
+        assert not browser.wrong, browser.wrong
+
+
+def cookie():
+    """Signs in, and gives the cookie that stands for the token."""
+    body = json.dumps({"token": "sesame"}).encode()
+    request = urllib.request.Request(f"{BASE}/v1/session", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return answer.headers["Set-Cookie"].split(";")[0].split("=")[1]
+
+
+main()

@@ -1,0 +1,55 @@
+// The machine's disks: what they are, what they hold, and what they could be used for.
+import { useEffect, useState } from "preact/hooks";
+import { html, Act, Message, Table, useChange } from "./parts.mjs";
+import { ask } from "./server.mjs";
+import * as numbers from "./numbers.mjs";
+
+/** What a disk holds, and who uses it. */
+function holds(disk) {
+  const named = of => of.signatures.map(({ kind, label }) => (label ? `${kind} ${label}` : kind));
+  const used = of => [...of.mounts, ...of.holders];
+  const parts = disk.partitions.map(part => [part.path, ...named(part), ...used(part)].join(" "));
+  return [...named(disk), ...used(disk), ...parts].join(", ") || disk.refused || "nothing";
+}
+
+function condition(disk) {
+  const found = [];
+  if (disk.wear_percent != null) found.push(`${disk.wear_percent} % worn`);
+  if (disk.temperature_celsius != null) found.push(`${Math.round(disk.temperature_celsius)} °C`);
+  return found.join(", ") || "not told";
+}
+
+const kind = disk => (disk.is_file ? "file" : disk.rotational == null ? "" : disk.rotational ? "rotates" : "does not rotate");
+
+export function Disks({ pools }) {
+  const [disks, setDisks] = useState(null);
+  const [failed, setFailed] = useState(null);
+  const load = () => ask("GET", "/v1/disks").then(disks => {
+    setDisks(disks);
+    setFailed(null);
+  }, error => setFailed(error.message));
+  useEffect(() => void load(), []);
+  const { start, shown } = useChange(load);
+  const isServed = disk => pools.some(pool => pool.disks.some(({ path }) => path === disk.path));
+  const wipe = ({ path }) => start({ title: "Wipe", what: "disk", name: path, method: "POST", path: "/v1/disks/wipe", body: { path }, sure: { body: { path, confirm: path } }, done: `${path} is blank.` });
+  return html`<h2 id="view-title" tabindex="-1">Disks</h2>
+    <p class="buttons"><button type="button" onClick=${load}>Look again</button></p>
+    ${failed && html`<${Message} bad=${true} text=${failed} />`}
+    ${shown}
+    ${!disks && !failed && html`<p>Loading.</p>`}
+    ${disks && html`<${Table} caption="Disks of this machine, and files that pools are made of" empty="There are no disks."
+      head=${["disk", "role", "size", "model", "serial number", "address", "kind", "holds", "condition", "actions"]}
+      rows=${disks.map(disk => [
+        disk.path,
+        html`<span class="role">${disk.role}</span>`,
+        numbers.bytes(disk.size_bytes),
+        disk.model ?? "",
+        disk.serial ?? "",
+        disk.bus_address ?? "",
+        kind(disk),
+        holds(disk),
+        condition(disk),
+        disk.refused && disk.can_be_wiped && !isServed(disk) ? html`<${Act} label=${`Wipe ${disk.path}`} text="Wipe" act=${() => wipe(disk)} />` : "",
+      ])} />`}
+    <p><small>data: of a pool; cache: holds a cache; spare: blank; foreign: holds something else; system: in use.</small></p>`;
+}

@@ -1,0 +1,196 @@
+// One pool: its disks, its logical disks, and where these lie.
+import { useEffect, useState } from "preact/hooks";
+import { html, Act, Figures, Message, Meter, State, Table, useChange } from "./parts.mjs";
+import { ask, askTagged, pathOfPool } from "./server.mjs";
+import * as numbers from "./numbers.mjs";
+
+const PERIOD_MS = 3000;
+const UNITS = { MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
+const BLOCK = 4096;
+
+const share = (part, whole) => (whole > 0 ? part / whole : 0);
+
+/** The view of a pool. */
+export const linkToPool = pool => `#/pool/${encodeURIComponent(pool)}`;
+
+/** A size that people give: a number and a unit. */
+function Size({ id, label }) {
+  return html`<div class="field"><label for=${id}>${label}</label>
+    <span class="pair"><input id=${id} name="number" type="number" min="0" step="any" inputmode="decimal" required />
+    <select name="unit" aria-label="Unit">${Object.keys(UNITS).map(unit => html`<option selected=${unit === "GiB"}>${unit}</option>`)}</select></span></div>`;
+}
+
+/** The bytes that a form with a Size says, as whole blocks. */
+const bytesOf = form => Math.round((Number(form.get("number")) * UNITS[form.get("unit")]) / BLOCK) * BLOCK;
+
+/** Makes a logical disk: three questions, and then what it will do. */
+function Create({ pool, change }) {
+  const review = event => {
+    event.preventDefault();
+    const form = new FormData(event.target);
+    const body = { name: form.get("name"), size_bytes: bytesOf(form), thick: form.get("space") === "thick", striped: form.get("place") === "striped", cached: form.get("cached") === "on" };
+    change({ title: "Make the logical disk", method: "POST", path: `${pathOfPool(pool)}/logical-disks`, body, done: `The logical disk ${body.name} is there.` });
+  };
+  const choice = (group, value, text, note) => html`<label><input type="radio" name=${group} value=${value} defaultChecked=${value === "thin" || value === "striped"} /> ${text} <small>${note}</small></label>`;
+  return html`<form class="wizard" onSubmit=${review} aria-labelledby="create">
+    <h3 id="create">Make a logical disk</h3>
+    <div class="field"><label for="disk-name">1. Name</label>
+      <input id="disk-name" name="name" required maxlength="64" pattern="[a-z0-9.\\-]+" autocomplete="off" aria-describedby="disk-name-note" />
+      <small id="disk-name-note">Lower-case letters, digits, - and . Clients open it by this name.</small></div>
+    <${Size} id="disk-size" label="2. Size" />
+    <fieldset><legend>3. Space</legend>
+      ${choice("space", "thin", "Thin:", "takes space as it is written")}
+      ${choice("space", "thick", "Thick:", "has all of its space from the beginning")}</fieldset>
+    <fieldset><legend>4. Place</legend>
+      ${choice("place", "striped", "Striped:", "neighbours go to different disks")}
+      ${choice("place", "linear", "Linear:", "fills one disk and then the next")}</fieldset>
+    <label><input type="checkbox" name="cached" defaultChecked=${true} /> Its requests go through the pool's cache</label>
+    <p class="buttons"><${Act} submit=${true} text="Review the logical disk" /></p>
+  </form>`;
+}
+
+/** Adds a disk, which may have to be wiped. */
+function Add({ pool, machine, change }) {
+  const review = event => {
+    event.preventDefault();
+    const form = new FormData(event.target);
+    const path = form.get("path");
+    const body = form.get("wipe") === "on" ? { path, wipe: path } : { path };
+    change({ title: "Add the disk", what: "disk", name: path, method: "POST", path: `${pathOfPool(pool)}/disks`, body, done: `${path} is a disk of the pool.` });
+  };
+  const free = machine.filter(disk => !disk.refused || disk.can_be_wiped);
+  return html`<form class="wizard" onSubmit=${review} aria-labelledby="add">
+    <h3 id="add">Add a disk</h3>
+    <div class="field"><label for="add-path">Block device or file</label>
+      <input id="add-path" name="path" required list="free-disks" autocomplete="off" spellcheck=${false} />
+      <datalist id="free-disks">${free.map(disk => html`<option value=${disk.path}>${disk.role}, ${numbers.bytes(disk.size_bytes)}</option>`)}</datalist></div>
+    <label><input type="checkbox" name="wipe" /> What it holds may be lost</label>
+    <p class="buttons"><${Act} submit=${true} text="Review the disk" /></p>
+  </form>`;
+}
+
+/** Makes a logical disk larger. */
+function Grow({ pool, disk, change, close }) {
+  const review = event => {
+    event.preventDefault();
+    const size_bytes = bytesOf(new FormData(event.target));
+    change({ title: "Grow", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(disk)}`, body: { size_bytes }, done: `${disk} has ${numbers.bytes(size_bytes)}.` });
+    close();
+  };
+  return html`<form class="wizard" onSubmit=${review} aria-labelledby="grow">
+    <h3 id="grow">Make ${disk} larger</h3>
+    <${Size} id="grow-size" label="New size" />
+    <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the size" /></p>
+  </form>`;
+}
+
+/** Where the chunks of a logical disk are: a strip for each disk, and the same as a table. */
+function Places({ pool, disk, onClose }) {
+  const [runs, setRuns] = useState(null);
+  const [failed, setFailed] = useState(null);
+  useEffect(() => {
+    ask("GET", `${pathOfPool(pool.name)}/logical-disks/${encodeURIComponent(disk)}/map`).then(setRuns, error => setFailed(error.message));
+  }, [pool.generation, disk]);
+  const strip = of => {
+    const here = runs.filter(run => run.disk === of.number);
+    const length = here.reduce((all, run) => all + run.length_bytes, 0);
+    const label = `${of.path}: ${numbers.bytes(length)} of ${disk}, in ${here.length} ${here.length === 1 ? "piece" : "pieces"}`;
+    return html`<figure class="strip"><figcaption>${label}</figcaption>
+      <svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${label}>
+        <rect class="room" width="1000" height="20" />
+        ${here.map(run => html`<rect class=${run.missing ? "missing" : run.written ? "written" : "kept"} x=${1000 * share(run.disk_offset_bytes, of.size_bytes)} width=${Math.max(2, 1000 * share(run.length_bytes, of.size_bytes))} height="20" />`)}
+      </svg></figure>`;
+  };
+  return html`<section aria-labelledby="map"><h3 id="map" tabindex="-1">Where ${disk} lies</h3>
+    ${failed && html`<${Message} bad=${true} text=${failed} />`}
+    ${runs && pool.disks.map(strip)}
+    ${runs && html`<${Table} caption=${`Pieces of ${disk}`} empty="Nothing of it has a place yet."
+      head=${["at", "length", "disk", "there at", "written"]}
+      rows=${runs.slice(0, 200).map(run => [
+        numbers.bytes(run.offset_bytes) + (run.step_bytes > 65536 ? `, every ${numbers.bytes(run.step_bytes)}` : ""),
+        numbers.bytes(run.length_bytes),
+        run.path,
+        numbers.bytes(run.disk_offset_bytes),
+        run.missing ? "! the disk is missing" : run.written ? "yes" : "no, it reads as zeroes",
+      ])} />`}
+    ${runs && runs.length > 200 && html`<p>And ${numbers.count(runs.length - 200)} more pieces.</p>`}
+    <p class="buttons"><button type="button" onClick=${onClose}>Close the map</button></p></section>`;
+}
+
+function Logical({ pool, change, show }) {
+  const path = disk => `${pathOfPool(pool.name)}/logical-disks/${encodeURIComponent(disk.name)}`;
+  const remove = disk => change({ title: "Delete", what: "logical disk", name: disk.name, method: "DELETE", path: path(disk), sure: { query: `?confirm=${encodeURIComponent(disk.name)}` }, done: `${disk.name} is gone.` });
+  const cache = disk => change({ title: "Change the cache", method: "PATCH", path: path(disk), body: { cached: !disk.cached }, done: `${disk.name} is ${disk.cached ? "not cached" : "cached"} now.` });
+  return html`<${Table} caption="Logical disks" empty="There are no logical disks yet."
+    head=${["logical disk", "size", "has a place", "kind", "cached", "clients", "read", "written", "actions"]}
+    rows=${pool.logical_disks.map(disk => [
+      disk.name,
+      numbers.bytes(disk.size_bytes),
+      html`<${Meter} label=${`${disk.name}: share that has a place`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}`,
+      `${disk.thick ? "thick" : "thin"}, ${disk.striped ? "striped" : "linear"}`,
+      disk.cached ? "yes" : "no",
+      numbers.count(disk.clients),
+      numbers.bytes(disk.read_bytes),
+      numbers.bytes(disk.written_bytes),
+      html`<span class="buttons">
+        <button type="button" aria-label=${`Map of ${disk.name}`} onClick=${() => show("map", disk.name)}>Map</button>
+        <${Act} label=${`Grow ${disk.name}`} text="Grow" act=${() => show("grow", disk.name)} />
+        <${Act} label=${`${disk.cached ? "Do not cache" : "Cache"} ${disk.name}`} text=${disk.cached ? "Do not cache" : "Cache"} act=${() => cache(disk)} />
+        <${Act} label=${`Delete ${disk.name}`} text="Delete" act=${() => remove(disk)} />
+      </span>`,
+    ])} />`;
+}
+
+export function Pool({ name }) {
+  const [seen, setSeen] = useState(null);
+  const [failed, setFailed] = useState(null);
+  const [machine, setMachine] = useState([]);
+  const [open, setOpen] = useState(null);
+  const load = () => askTagged(pathOfPool(name)).then(seen => {
+    setSeen(seen);
+    setFailed(null);
+  }, error => setFailed(error.message));
+  useEffect(() => {
+    load();
+    ask("GET", "/v1/disks").then(setMachine, () => {});
+    const timer = setInterval(load, PERIOD_MS);
+    return () => clearInterval(timer);
+  }, [name]);
+  const { start, shown } = useChange(load);
+  // A change is made to the pool that was seen when it was asked for, and to no other.
+  const change = what => start({ match: seen.tag, ...what });
+  if (!seen) return html`<h2 id="view-title" tabindex="-1">Pool ${name}</h2>${failed ? html`<${Message} bad=${true} text=${failed} />` : html`<p>Loading.</p>`}`;
+  const pool = seen.json;
+  const show = (what, disk) => {
+    setOpen({ what, disk });
+    setTimeout(() => document.getElementById(what === "map" ? "map" : "grow-size")?.focus());
+  };
+  const remove = disk => change({ title: "Empty and take out", method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
+  const disk = open && pool.logical_disks.find(disk => disk.name === open.disk);
+  return html`<h2 id="view-title" tabindex="-1">Pool ${name} <${State} state=${pool.state} /></h2>
+    ${failed && html`<${Message} bad=${true} text=${failed} />`}
+    ${pool.warning && html`<p class="banner bad" role="alert">! ${pool.warning}</p>`}
+    <${Figures} of=${[
+      ["Size", numbers.bytes(pool.size_bytes), `on ${numbers.count(pool.disks.length)} disks`],
+      ["Used", numbers.bytes(pool.used_bytes), html`<${Meter} label="Share of the pool that is used" share=${share(pool.used_bytes, pool.size_bytes)} text=${numbers.percent(share(pool.used_bytes, pool.size_bytes))} />`],
+      ["Free", numbers.bytes(pool.free_bytes)],
+      ["Logical disks", numbers.bytes(pool.provisioned_bytes), `${numbers.count(pool.logical_disks.length)}, all together`],
+      ["Cache", html`<a href=${`#/volume/${encodeURIComponent(name)}`}>volume ${name}</a>`, "figures, settings, flush and detach"],
+    ]} />
+    ${shown}
+    <${Logical} pool=${pool} change=${change} show=${show} />
+    ${disk && open.what === "grow" && html`<${Grow} pool=${name} disk=${disk.name} change=${change} close=${() => setOpen(null)} />`}
+    ${disk && open.what === "map" && html`<${Places} pool=${pool} disk=${disk.name} onClose=${() => setOpen(null)} />`}
+    <${Table} caption="Disks of the pool" empty="There are no disks."
+      head=${["disk", "number", "state", "size", "used", "actions"]}
+      rows=${pool.disks.map(disk => [
+        disk.path,
+        disk.number,
+        html`<${State} state=${disk.state} />${disk.failed && html` <span class="bad">${disk.failed}</span>`}`,
+        numbers.bytes(disk.size_bytes),
+        html`<${Meter} label=${`${disk.path}: share that is used`} share=${share(disk.used_bytes, disk.size_bytes)} text=${numbers.bytes(disk.used_bytes)} />`,
+        disk.state === "leaving" ? "is being emptied" : html`<${Act} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`,
+      ])} />
+    <div class="wizards"><${Create} key=${`create ${pool.logical_disks.length}`} pool=${name} change=${change} />
+    <${Add} key=${`add ${pool.disks.length}`} pool=${name} machine=${machine} change=${change} /></div>`;
+}
