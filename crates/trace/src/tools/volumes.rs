@@ -2,9 +2,8 @@
 
 use arrow_buffer::ScalarBuffer;
 
-use crate::normalised::Description;
 use crate::normalised::numbering::BlockAddress;
-use crate::normalised::trace::{Accesses, Trace};
+use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::TraceFile;
 use crate::progress::Progress;
 
