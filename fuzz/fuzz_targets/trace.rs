@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(mut input) = input() else { return };
         let settings = Settings { lenient, ..Settings::default() };
         let file = tempfile::tempfile().expect("there is room for a file");
-        let Ok(file) = normalise(&mut input, &settings, file) else { continue };
+        let Ok(file) = normalise(input, &settings, file) else { continue };
         let trace = Trace::map("trace", &file).expect("what was written is mapped");
         let info = Info::of(&trace);
         assert_eq!(info.accesses, trace.len() as u64);

@@ -27,9 +27,9 @@ fn right() -> &'static [u8] {
             )
         });
         let text: String = lines.collect();
-        let mut input = Input::new("trace", Box::new(Cursor::new(text.into_bytes())), &Silent).expect("text is read");
+        let input = Input::new("trace", Box::new(Cursor::new(text.into_bytes())), &Silent).expect("text is read");
         let file = tempfile::tempfile().expect("there is room for a file");
-        let mut file = normalise(&mut input, &Settings::default(), file).expect("the trace is in order");
+        let mut file = normalise(input, &Settings::default(), file).expect("the trace is in order");
         let mut bytes = Vec::new();
         file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("a file is read");
         bytes

@@ -77,7 +77,7 @@ impl Curve {
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
         let work = |share| {
-            let traces = self.input.open_all(traces, false, self.sample.sampling(share))?;
+            let traces = self.input.open_all(traces, false, false, self.sample.sampling(share))?;
             let (points, margin) = self.points(&traces[0], &sizes)?;
             Ok((traces, points, margin))
         };

@@ -10,16 +10,20 @@ use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::normalised::trace::{Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::output::name_of;
+use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
-use flashwise_trace::tools::concat::{join, join_with_requests};
-use flashwise_trace::tools::sample;
+use flashwise_trace::sources::sources;
+use flashwise_trace::tools::concat::{join as join_traces, join_with_requests};
+use flashwise_trace::tools::{sample, volumes};
 
 use crate::help;
 use crate::log::warning;
 use crate::progress::Bar;
 
 /// How to read traces.
+///
+/// A name may stand for several traces that are merged: see [`sources`].
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = help::INPUT)]
 pub struct InputOptions {
@@ -60,59 +64,73 @@ impl InputOptions {
         Ok(trace)
     }
 
-    /// The same of traces as one, one after another.
-    pub fn open_joined_sampled(&self, paths: &[PathBuf], sampling: Sampling) -> Result<Trace, TraceError> {
-        let trace = sample::open_joined(paths, &self.settings(), sampling, &reading(paths))?;
-        warn_of_trace(&trace);
-        Ok(trace)
-    }
-
-    /// Opens traces, each or joined to one, or samples of them.
+    /// Opens traces, each or joined to one, all of it or each of its volumes by itself, or samples of them.
     pub fn open_all(
         &self,
         paths: &[PathBuf],
         join: bool,
+        per_volume: bool,
         sampling: Option<Sampling>,
     ) -> Result<Vec<Trace>, TraceError> {
+        let settings = self.settings();
+        let traces = match sampling.filter(|_| !per_volume) {
+            Some(sampling) if join => vec![sample::open_joined(paths, &settings, sampling, &reading(paths))?],
+            Some(sampling) => paths.iter().map(|path| self.open_sampled(path, sampling)).collect::<Result<_, _>>()?,
+            None if join => vec![join_traces(paths, &settings, &reading(paths))?],
+            None => paths.iter().map(|path| self.open(path)).collect::<Result<_, _>>()?,
+        };
+        if join {
+            traces.iter().for_each(warn_of_trace);
+        }
+        if !per_volume {
+            return Ok(traces);
+        }
+        let volumes = traces.iter().flat_map(taken_apart);
         match sampling {
-            Some(sampling) if join => Ok(vec![self.open_joined_sampled(paths, sampling)?]),
-            Some(sampling) => paths.iter().map(|path| self.open_sampled(path, sampling)).collect(),
-            None if join => Ok(vec![self.open_joined(paths)?]),
-            None => paths.iter().map(|path| self.open(path)).collect(),
+            Some(sampling) => volumes.map(|volume| sample::of(&volume, sampling, &Silent)).collect(),
+            None => Ok(volumes.collect()),
         }
     }
 
-    /// Opens traces as one, one after another.
-    pub fn open_joined(&self, paths: &[PathBuf]) -> Result<Trace, TraceError> {
-        let trace = join(paths, &self.settings(), &reading(paths))?;
-        warn_of_trace(&trace);
-        Ok(trace)
-    }
-
-    /// The same, with their requests as they came, and with what `filter` says of their processes.
-    pub fn open_joined_with_requests(
+    /// The same, each with its requests as they came, and with what `filter` says of their processes.
+    pub fn open_all_with_requests(
         &self,
         paths: &[PathBuf],
+        join: bool,
+        per_volume: bool,
         filter: &Option<Filter>,
-    ) -> Result<(Trace, RequestFile), TraceError> {
+    ) -> Result<Vec<(Trace, RequestFile)>, TraceError> {
         let settings = Settings { filter: filter.clone(), ..self.settings() };
-        let opened = join_with_requests(paths, &settings, &reading(paths))?;
-        warn_of_trace(&opened.0);
-        Ok(opened)
+        let opened = match join {
+            true => vec![join_with_requests(paths, &settings, &reading(paths))?],
+            false => {
+                let open = |path: &PathBuf| {
+                    normalised::open_with_requests(path, &settings, &reading(std::slice::from_ref(path)))
+                };
+                paths.iter().map(open).collect::<Result<_, _>>()?
+            }
+        };
+        opened.iter().for_each(|(trace, _)| warn_of_trace(trace));
+        if !per_volume {
+            return Ok(opened);
+        }
+        let mut volumes = Vec::new();
+        for (trace, requests) in opened {
+            volumes.extend(taken_apart(&trace).into_iter().zip(requests.each(&trace.description().volumes)?));
+        }
+        Ok(volumes)
     }
+}
 
-    /// The same as [`open`](Self::open), with the trace's requests as they came, and with what `filter` says of their processes.
-    pub fn open_with_requests(&self, path: &Path, filter: &Option<Filter>) -> Result<(Trace, RequestFile), TraceError> {
-        let settings = Settings { filter: filter.clone(), ..self.settings() };
-        let opened = normalised::open_with_requests(path, &settings, &reading(&[path.to_owned()]))?;
-        warn_of_trace(&opened.0);
-        Ok(opened)
-    }
+/// The volumes of a trace, with a progress bar.
+fn taken_apart(trace: &Trace) -> Vec<Trace> {
+    volumes::each(trace, &Bar::accesses(format!("volumes of {}", trace.name()), trace.len() as u64))
 }
 
 /// A progress bar for reading traces.
 pub fn reading(paths: &[PathBuf]) -> Bar {
-    let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let size = |file: &PathBuf| std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let bytes = |path: &PathBuf| sources(path).unwrap_or_default().iter().map(size).sum::<u64>();
     let names: Vec<String> = paths.iter().map(|path| name_of(path)).collect();
     Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }

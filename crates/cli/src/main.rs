@@ -53,6 +53,7 @@ mod trace;
 #[cfg(feature = "serve")]
 mod wipe;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -106,8 +107,27 @@ enum Live {
     Capture(capture::Capture),
 }
 
+/// Arguments with a + between them as the one that they are: the name of a trace of several files.
+fn sums(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    let mut goes_on = false;
+    for argument in arguments {
+        let is_sign = argument == "+";
+        match all.last_mut() {
+            Some(last) if is_sign => last.push(" +"),
+            Some(last) if goes_on => {
+                last.push(" ");
+                last.push(argument);
+            }
+            _ => all.push(argument),
+        }
+        goes_on = is_sign;
+    }
+    all
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(sums(std::env::args_os()));
     arguments.log.start();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),

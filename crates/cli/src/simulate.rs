@@ -93,6 +93,9 @@ pub struct Simulate {
     /// Take the traces for one, each after the one before: the segments that a server records, in order
     #[arg(long, help_heading = help::INPUT)]
     join: bool,
+    /// Give each volume of a trace a cache of its own, rather than one to all: sizes in percent are of its blocks
+    #[arg(long, help_heading = help::INPUT)]
+    per_volume: bool,
     #[command(flatten)]
     input: InputOptions,
     #[command(flatten)]
@@ -174,12 +177,12 @@ impl Simulate {
         let (before, asked) = (comparison.before.len(), jobs.len());
         let jobs = [comparison.before, jobs, comparison.after].concat();
         // What is read of the traces is the same of all that options name, and may differ between jobs of a file.
-        let mut rows: Vec<Vec<ResultRow>> = vec![Vec::new(); if self.join { 1 } else { self.traces.len() }];
-        let mut traces = Vec::new();
+        let (mut rows, mut traces): (Vec<Vec<ResultRow>>, _) = (Vec::new(), Vec::new());
         for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
             let (opened, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
             let runs = Runs::new(&opened, requests.into(), jobs).map_err(misuse)?;
             let bar = Bar::accesses(format!("{} runs", runs.count()), runs.accesses());
+            rows.resize(opened.len(), Vec::new());
             for (rows, more) in rows.iter_mut().zip(runs.run(&bar).map_err(misuse)?) {
                 rows.extend(more);
             }
@@ -216,14 +219,9 @@ impl Simulate {
     fn open(&self, reads: &Reads) -> anyhow::Result<(Vec<Trace>, Vec<RequestFile>)> {
         let Reads { requests, filter, sampling } = reads;
         if !requests {
-            return Ok((self.input.open_all(&self.traces, self.join, *sampling)?, Vec::new()));
+            return Ok((self.input.open_all(&self.traces, self.join, self.per_volume, *sampling)?, Vec::new()));
         }
-        if self.join {
-            let (trace, requests) = self.input.open_joined_with_requests(&self.traces, filter)?;
-            return Ok((vec![trace], vec![requests]));
-        }
-        let open = |path: &PathBuf| self.input.open_with_requests(path, filter);
-        let opened: Vec<_> = self.traces.iter().map(open).collect::<Result<_, _>>()?;
+        let opened = self.input.open_all_with_requests(&self.traces, self.join, self.per_volume, filter)?;
         Ok(opened.into_iter().unzip())
     }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{fail, flashwise, parts, project, succeed};
+use common::{fail, flashwise, parts, project, run, succeed};
 use tempfile::TempDir;
 
 /// A folder with the bundled trace and a small generated one: 40 blocks of 4 KiB, requests of 1 to 4 blocks.
@@ -151,6 +151,87 @@ fn joined_traces_share_blocks_unless_apart_and_follow_in_time() {
     assert_eq!(joined(&["--apart"]), [12, 14, 4, 10_000_000]);
     let apart = requests(folder.path(), "joined.arrow");
     assert!(apart.contains("1:h.0,read,0,8192\n") && apart.contains("2:h.1,read,0,8192\n"), "{apart}");
+}
+
+#[test]
+fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
+    let folder = folder();
+    let write = |name: &str, contents: &str| fs::write(folder.path().join(name), contents).unwrap();
+    write("two.csv", TWO_VOLUMES);
+    let lines: Vec<&str> = TWO_VOLUMES.split_inclusive('\n').collect();
+    write("part-a.csv", &[lines[1], lines[3], lines[4]].concat());
+    write("part-b.csv", &[lines[0], lines[2], lines[5]].concat());
+    let whole = requests(folder.path(), "two.csv");
+    assert_eq!(requests(folder.path(), "part-b.csv + part-a.csv"), whole);
+    assert_eq!(requests(folder.path(), "part-?.csv"), whole);
+    succeed(folder.path(), &["trace", "convert", "part-a.csv", "+", "part-b.csv", "merged.arrow"]);
+    assert_eq!(requests(folder.path(), "merged.arrow"), requests_of_converted(folder.path(), "two.csv"));
+    let rows = |trace: &[&str], options: &[&str]| {
+        let simulate = [&["simulate"], trace, &["--csv"], options].concat();
+        succeed(folder.path(), &simulate).lines().nth(1).unwrap().split_once(',').unwrap().1.to_owned()
+    };
+    for options in [&["--size", "2"][..], &["--size", "50%", "--sample", "1"], &["--layout", "log", "--size", "64MiB"]]
+    {
+        assert_eq!(rows(&["part-a.csv", "+", "part-b.csv"], options), rows(&["two.csv"], options), "{options:?}");
+    }
+    // Disks of formats that tell none apart are not taken for one.
+    write("disk0.csv", "time_us,op,offset,length\n1,read,0,4096\n3,read,0,4096\n");
+    write("disk1.csv", "time_us,op,offset,length\n2,read,0,4096\n4,write,0,4096\n");
+    let (disks, told, code) = run(folder.path(), &["trace", "export", "disk0.csv + disk1.csv"]);
+    let note = "disk1.csv: its blocks are a volume of their own, since it names none\n";
+    assert!(code == 0 && told.contains(note), "{told}");
+    let expected =
+        "1,disk0.csv,read,0,4096\n2,disk1.csv,read,0,4096\n3,disk0.csv,read,0,4096\n4,disk1.csv,write,0,4096\n";
+    assert_eq!(disks.split_once('\n').unwrap().1, expected);
+    let refused = |name: &str| fail(folder.path(), &["trace", "info", name], 1);
+    assert_eq!(refused("none*.csv"), "flashwise: none*.csv: found none, expected files that fit the pattern\n");
+    let twice = refused("two.csv + - + -");
+    assert_eq!(
+        twice,
+        "flashwise: two.csv + - + -: found standard input, -, more than once, expected it once at most\n"
+    );
+    write("blocks.txt", "1\n2\n");
+    let without = refused("blocks.txt + two.csv");
+    assert!(without.contains("blocks.txt: found requests without times, expected times to merge it by"), "{without}");
+    let over = ["trace", "convert", "--force", "part-?.csv", "part-a.csv"];
+    assert!(fail(folder.path(), &over, 2).contains("part-a.csv: it is read too"));
+}
+
+#[test]
+fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    for volume in ["h.0", "h.1"] {
+        succeed(folder.path(), &["trace", "cut", "two.csv", &format!("{volume}.arrow"), "--volume", volume]);
+    }
+    // But for the trace's name and what says how long it lasts, the rows are those of the volumes alone.
+    let rows = |traces: &[&str], options: &[&str]| -> Vec<(String, serde_json::Value, serde_json::Value)> {
+        let out = succeed(folder.path(), &[&["simulate", "--json"], traces, options].concat());
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+        rows.iter()
+            .map(|row| (row["trace"].as_str().unwrap().to_owned(), row["hits"].clone(), row["accesses"].clone()))
+            .collect()
+    };
+    for options in [&["--size", "50%,2", "--policy", "lru,larc"][..], &["--size", "50%", "--sample", "1"]] {
+        let (apart, alone) = (rows(&["two.csv", "--per-volume"], options), rows(&["h.0.arrow", "h.1.arrow"], options));
+        assert!(apart.iter().zip(&alone).all(|(apart, alone)| (&apart.1, &apart.2) == (&alone.1, &alone.2)));
+        assert_eq!(apart.len(), alone.len());
+        assert_eq!(
+            (apart[0].0.as_str(), apart.last().unwrap().0.as_str()),
+            ("two.csv, volume h.0", "two.csv, volume h.1")
+        );
+    }
+    let log = ["--layout", "log", "--size", "64MiB", "--policy", "lru"];
+    let apart = rows(&["two.csv", "--per-volume"], &log);
+    assert_eq!(apart.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [6, 4]);
+    let joined = rows(&["two.csv", "two.csv", "--join", "--per-volume"], &log);
+    assert_eq!(joined.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [12, 8]);
+}
+
+/// The requests of a trace as they are of its normalised one, in whole blocks.
+fn requests_of_converted(folder: &Path, trace: &str) -> String {
+    succeed(folder, &["trace", "convert", trace, "whole.arrow"]);
+    requests(folder, "whole.arrow")
 }
 
 #[test]

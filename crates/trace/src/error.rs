@@ -26,6 +26,8 @@ pub enum TraceError {
     Ambiguous { path: String, formats: String },
     #[error("{path}: found {found}, expected {expected}")]
     Contradiction { path: String, found: String, expected: String },
+    #[error("{path}: found {found}, expected {expected}")]
+    Sources { path: String, found: String, expected: String },
     #[error("{path}: {problem}")]
     Archive { path: String, problem: String },
     #[error("{path}: damaged since it was written: {found}; convert the original again")]

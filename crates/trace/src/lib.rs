@@ -2,7 +2,7 @@
 //!
 //! A trace goes through [`input`] (decompression), a row of [`formats::FORMATS`] (bytes to [`Request`](request::Request)s) and the
 //! [`normalised::Normaliser`] (requests to block accesses with dense ids) into a [`Trace`], an Arrow IPC file that is mapped into memory.
-//! A [`recording`] is what a server wrote of its clients' requests.
+//! Several files are one trace, merged by time, where its name says so: [`sources`]. A [`recording`] is what a server wrote of its clients' requests.
 //!
 //! A trace of any format is opened by its path. Its blocks are numbered from 0:
 //!
@@ -34,6 +34,7 @@ pub mod formats;
 pub mod human;
 pub mod input;
 mod lz4;
+mod merge;
 pub mod normalised;
 pub mod original;
 pub mod output;
@@ -44,6 +45,7 @@ pub mod request_file;
 pub mod requests;
 pub mod sampling;
 mod settings;
+pub mod sources;
 pub mod tools;
 
 pub use normalised::trace::Trace;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
+use crate::sources::sources;
 
 const BUFFER_BYTES: usize = 1 << 20;
 const PREFIX: &str = ".flashwise-";
@@ -89,7 +90,9 @@ impl Place {
         let place = behind_links(path);
         let is_input =
             |input: &PathBuf| input != Path::new("-") && fs::canonicalize(input).is_ok_and(|input| input == place);
-        if inputs.iter().any(is_input) {
+        // A trace that cannot be found is refused where it is opened.
+        let mut files = inputs.iter().flat_map(|input| sources(input).unwrap_or_default());
+        if files.any(|file| is_input(&file)) {
             return Err(TraceError::OverwritesInput { path: name_of(path) });
         }
         match fs::metadata(&place) {

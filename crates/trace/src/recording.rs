@@ -203,8 +203,8 @@ mod tests {
         for (cut, requests) in [(flushed, 2), (later.len() - 1, 2), (later.len(), 3)] {
             let cut = &later[..cut];
             assert_eq!(all(cut).unwrap().len(), requests);
-            let mut input = Input::new("trace", Box::new(std::io::Cursor::new(cut.to_vec())), &Silent).unwrap();
-            let file = crate::normalised::normalise(&mut input, &Default::default(), tempfile::tempfile().unwrap());
+            let input = Input::new("trace", Box::new(std::io::Cursor::new(cut.to_vec())), &Silent).unwrap();
+            let file = crate::normalised::normalise(input, &Default::default(), tempfile::tempfile().unwrap());
             let trace = crate::normalised::trace::Trace::map("trace", &file.unwrap()).unwrap();
             assert_eq!(trace.description().requests, requests as u64);
         }

@@ -110,6 +110,14 @@ impl Volumes {
     }
 }
 
+/// How a volume is called in descriptions and on the command line: its name, or what stands for it where it is not UTF-8.
+pub fn volume_name(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(name) => name.to_owned(),
+        Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

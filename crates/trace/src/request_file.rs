@@ -18,7 +18,7 @@ use flashwise_core::recording::Operation;
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::output::{temporary_file, temporary_name};
-use crate::request::RecordedRequest;
+use crate::request::{RecordedRequest, volume_name};
 
 /// The length of a region.
 const REGION_BYTES: u64 = 256 << 20;
@@ -138,26 +138,31 @@ impl RequestWriter {
     ///
     /// # Errors
     /// A trace whose regions have no room in a cache's addresses is refused.
-    pub fn finish(mut self, name: &str) -> Result<RequestFile, TraceError> {
-        let mut regions = self.regions;
-        let is_one_volume = self.volumes.len() <= 1 && self.end_bytes <= ADDRESSES_BYTES;
-        if !is_one_volume {
-            let mut next = 0;
-            let mut previous: Option<Place> = None;
-            for (place, number) in &mut regions {
-                let is_neighbour = previous.is_some_and(|(volume, region)| *place == (volume, region + 1));
-                *number = if is_neighbour || previous.is_none() { next } else { next + 1 };
-                (next, previous) = (*number + 1, Some(*place));
-            }
-            if next > REGIONS_MAX {
-                let (path, what) = (name.to_owned(), "256 MiB regions in the addresses of a cache");
-                return Err(TraceError::TooLarge { path, what, found: next, most: REGIONS_MAX });
-            }
-        }
-        self.out.flush().map_err(unwritten)?;
+    pub fn finish(self, name: &str) -> Result<RequestFile, TraceError> {
+        let regions = match self.volumes.len() <= 1 && self.end_bytes <= ADDRESSES_BYTES {
+            true => None,
+            false => Some(place(self.regions, name)?),
+        };
         let file = self.out.into_inner().map_err(|error| unwritten(error.into_error()))?;
-        Ok(RequestFile { file, requests: self.requests, regions: (!is_one_volume).then_some(regions) })
+        let (records, requests) = (self.requests, self.requests);
+        Ok(RequestFile { file, records, requests, volumes: self.volumes, volume: None, regions })
     }
+}
+
+/// Gives regions their places.
+fn place(mut regions: BTreeMap<Place, u64>, name: &str) -> Result<BTreeMap<Place, u64>, TraceError> {
+    let mut next = 0;
+    let mut previous: Option<Place> = None;
+    for (place, number) in &mut regions {
+        let is_neighbour = previous.is_some_and(|(volume, region)| *place == (volume, region + 1));
+        *number = if is_neighbour || previous.is_none() { next } else { next + 1 };
+        (next, previous) = (*number + 1, Some(*place));
+    }
+    if next > REGIONS_MAX {
+        let (path, what) = (name.to_owned(), "256 MiB regions in the addresses of a cache");
+        return Err(TraceError::TooLarge { path, what, found: next, most: REGIONS_MAX });
+    }
+    Ok(regions)
 }
 
 /// What the server asked its cache, if it did: not for nothing, and not for zeroes that are to be refused where they are not fast.
@@ -213,7 +218,13 @@ impl Read for FromStart<'_> {
 #[derive(Debug)]
 pub struct RequestFile {
     file: File,
+    /// Requests in the file, ...
+    records: u64,
+    /// ... and those of `volume`, if it is of one only.
     requests: u64,
+    /// The volumes of the file, by their names.
+    volumes: BTreeMap<Vec<u8>, u32>,
+    volume: Option<u32>,
     /// Where regions are placed, if addresses are not kept.
     regions: Option<BTreeMap<Place, u64>>,
 }
@@ -229,11 +240,46 @@ impl RequestFile {
         self.requests == 0
     }
 
+    /// The requests to each of `volumes`, by their names, as if there were no others.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn each(&self, volumes: &[String]) -> Result<Vec<RequestFile>, TraceError> {
+        let mut found = vec![(0, 0); self.volumes.len()];
+        self.for_each_record(|volume, request| {
+            let (requests, end_bytes) = &mut found[volume as usize];
+            *requests += 1;
+            *end_bytes = request.offset_bytes.saturating_add(request.length_bytes).max(*end_bytes);
+        })?;
+        let numbers: BTreeMap<String, u32> =
+            self.volumes.iter().map(|(name, &number)| (volume_name(name), number)).collect();
+        let of_volume = |name: &String| {
+            let number = numbers[name];
+            let (requests, end_bytes) = found[number as usize];
+            let own = self.regions.iter().flat_map(|all| all.range((number, 0)..=(number, u64::MAX)));
+            let own = own.map(|(place, number)| (*place, *number)).collect();
+            let regions = if end_bytes <= ADDRESSES_BYTES { None } else { Some(place(own, name)?) };
+            let file = self.file.try_clone().map_err(unwritten)?;
+            let (records, volumes) = (self.records, self.volumes.clone());
+            Ok(RequestFile { file, records, requests, volumes, volume: Some(number), regions })
+        };
+        volumes.iter().map(of_volume).collect()
+    }
+
     /// Hands the requests to `consume`, in order.
     pub fn for_each(&self, mut consume: impl FnMut(&CacheRequest)) -> Result<(), TraceError> {
+        self.for_each_record(|volume, request| match &self.regions {
+            _ if self.volume.is_some_and(|only| only != volume) => {}
+            Some(regions) => placed(regions, volume, request, &mut consume),
+            None => consume(&request),
+        })
+    }
+
+    /// Hands all that the file has to `consume`, each with its volume.
+    fn for_each_record(&self, mut consume: impl FnMut(u32, CacheRequest)) -> Result<(), TraceError> {
         let mut input = BufReader::with_capacity(1 << 18, FromStart { file: &self.file, at: 0 });
         let mut record = [0; RECORD_BYTES];
-        for _ in 0..self.requests {
+        for _ in 0..self.records {
             input.read_exact(&mut record).map_err(unwritten)?;
             let number = |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().expect("8 bytes"));
             let request = CacheRequest {
@@ -244,10 +290,7 @@ impl RequestFile {
                 durable: record[29] == 1,
                 caching: Caching::of_number(record[30]).expect("it was written as a number of one"),
             };
-            match &self.regions {
-                Some(regions) => placed(regions, number(24) as u32, request, &mut consume),
-                None => consume(&request),
-            }
+            consume(number(24) as u32, request);
         }
         Ok(())
     }
@@ -307,6 +350,40 @@ mod tests {
     fn requests_of_one_volume_are_read_as_they_were_written() {
         let requests = KINDS.map(|kind| (0, request(kind, 512 + (15 << 40), 4096)));
         assert_eq!(read_back(&requests), requests.map(|(_, request)| request));
+    }
+
+    #[test]
+    fn each_volume_has_its_requests_at_their_own_addresses() {
+        let far = 20 << 40;
+        let requests = [
+            (1, request(WRITE, 512, 1024)),
+            (0, request(WRITE, 4096, 10)),
+            (2, request(WRITE, far, 10)),
+            (1, request(Kind::Flush, 0, 0)),
+            (0, request(Kind::Trim, 0, 8192)),
+        ];
+        let mut writer = RequestWriter::new().unwrap();
+        for (volume, request) in &requests {
+            writer.volumes.insert(format!("v{volume}").into_bytes(), *volume);
+            writer.request(*volume, request).unwrap();
+        }
+        let whole = writer.finish("trace").unwrap();
+        let of = |file: &RequestFile| {
+            let mut found = Vec::new();
+            file.for_each(|request| found.push(*request)).unwrap();
+            assert_eq!(found.len() as u64, file.len());
+            found
+        };
+        let each = whole.each(&["v1", "v2", "v0"].map(str::to_owned)).unwrap();
+        let wanted = |volume| -> Vec<CacheRequest> {
+            requests.iter().filter(|(of, _)| *of == volume).map(|(_, request)| *request).collect()
+        };
+        assert_eq!((of(&each[0]), of(&each[2])), (wanted(1), wanted(0)));
+        assert_eq!(
+            of(&each[1]),
+            [request(WRITE, 0, 10)],
+            "its only region is placed, as it lies beyond a cache's addresses"
+        );
     }
 
     /// Regions of 256 MiB: volume 0 has 5 and 6, and 9; volume 1 has 0.

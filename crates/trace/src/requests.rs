@@ -3,6 +3,7 @@
 //! The requests of a normalised trace are put together again from its accesses: the rows of one request number are one request.
 //! Its volume and its blocks are those of the original; its first and last byte are not kept, so that it spans whole blocks.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::ops::ControlFlow;
@@ -14,14 +15,16 @@ use flashwise_core::quantity::ByteSize;
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::input::Input;
+use crate::merge::{Source, merge};
 use crate::normalised::numbering::BlockAddress;
-use crate::normalised::trace::{Accesses, Trace};
+use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::{ROW_BYTES, is_arrow};
 use crate::original::{Original, head};
 use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
+use crate::sources::sources;
 
 /// A trace that is open for reading its requests.
 pub enum Requests<'a> {
@@ -29,15 +32,31 @@ pub enum Requests<'a> {
     Original(Input<'a>, Original),
     /// A normalised trace.
     Normalised(Trace, &'a dyn Progress),
+    /// Several traces, merged by time.
+    Merged(Vec<Requests<'a>>, String, &'a dyn Progress),
 }
 
 impl<'a> Requests<'a> {
-    /// Opens the trace at `path`; `-` is standard input. `progress` is told of the bytes read.
+    /// Opens the trace at `path`, which may be several that are merged, as [`sources()`] says; `-` is standard input. `progress` is told of
+    /// the bytes read.
     ///
     /// # Errors
-    /// A normalised trace has no other format, and is refused if `settings` name one.
+    /// A normalised trace has no other format, and is refused if `settings` name one. Those that are merged have one block size.
     pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
-        let path = path.as_ref();
+        let files = sources(path.as_ref())?;
+        if let [file] = files.as_slice() {
+            return Self::open_one(file, settings, progress);
+        }
+        if files.iter().filter(|file| *file == Path::new("-")).count() > 1 {
+            let (found, expected) = ("standard input, -, more than once".to_owned(), "it once at most".to_owned());
+            return Err(TraceError::Sources { path: name_of(path.as_ref()), found, expected });
+        }
+        let all = files.iter().map(|file| Self::open_one(file, settings, progress)).collect::<Result<Vec<_>, _>>()?;
+        block_size_bytes(&all, settings)?;
+        Ok(Requests::Merged(all, name_of(path.as_ref()), progress))
+    }
+
+    fn open_one(path: &Path, settings: &Settings, progress: &'a dyn Progress) -> Result<Self, TraceError> {
         if let Some(trace) = mapped(path)? {
             return Self::normalised(trace, settings, progress);
         }
@@ -72,32 +91,41 @@ impl<'a> Requests<'a> {
         match self {
             Requests::Original(input, _) => input.path(),
             Requests::Normalised(trace, _) => trace.name(),
+            Requests::Merged(_, name, _) => name,
         }
     }
 
-    /// Name of the trace's original format.
-    pub fn format(&self) -> &str {
+    /// What is known before they are read: the original's format and how its columns are or were read, if it was a CSV, and what was
+    /// passed over when a trace was normalised. Of several traces the formats and columns each once.
+    pub fn about(&self) -> Description {
         match self {
-            Requests::Original(_, original) => original.format(),
-            Requests::Normalised(trace, _) => &trace.description().format,
-        }
-    }
-
-    /// How the columns of the trace's original are or were read, if it was a CSV.
-    pub fn columns(&self) -> Option<String> {
-        match self {
-            Requests::Original(_, original) => original.columns(),
-            Requests::Normalised(trace, _) => trace.description().columns.clone(),
+            Requests::Original(_, original) => {
+                let (format, columns) = (original.format().to_owned(), original.columns());
+                Description { format, columns, ..Description::default() }
+            }
+            Requests::Normalised(trace, _) => {
+                let Description { format, columns, skipped_records, malformed_records, .. } = trace.description();
+                Description {
+                    format: format.clone(),
+                    columns: columns.clone(),
+                    skipped_records: *skipped_records,
+                    malformed_records: *malformed_records,
+                    ..Description::default()
+                }
+            }
+            Requests::Merged(all, ..) => about(all),
         }
     }
 
     /// The block size to read the trace with.
     ///
     /// # Errors
-    /// A normalised trace has a block size; if `settings` name another, it is refused.
+    /// A normalised trace has a block size; if `settings` name another, it is refused. Those that are merged must have one.
     pub fn block_size_bytes(&self, settings: &Settings) -> Result<u64, TraceError> {
-        let Requests::Normalised(trace, _) = self else {
-            return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES));
+        let trace = match self {
+            Requests::Original(..) => return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES)),
+            Requests::Normalised(trace, _) => trace,
+            Requests::Merged(all, ..) => return block_size_bytes(all, settings),
         };
         let own = trace.block_size_bytes();
         match settings.block_size_bytes {
@@ -124,7 +152,62 @@ impl<'a> Requests<'a> {
         match self {
             Requests::Original(mut input, original) => original.for_each_batch(&mut input, block_size_bytes, consume),
             Requests::Normalised(trace, progress) => Rebuilding::new(&trace)?.for_each_batch(progress, &mut consume),
+            Requests::Merged(all, _, progress) => {
+                let source = |requests: Requests<'a>| {
+                    let name = requests.name().to_owned();
+                    Source {
+                        name,
+                        batches: Box::new(move |consume| requests.for_each_batch(block_size_bytes, consume)),
+                    }
+                };
+                merge(all.into_iter().map(source).collect(), progress, consume)
+            }
         }
+    }
+}
+
+/// What is known of several traces together.
+pub fn about(traces: &[Requests]) -> Description {
+    let abouts: Vec<Description> = traces.iter().map(Requests::about).collect();
+    let formats: BTreeSet<&str> = abouts.iter().flat_map(|about| about.format.split('+')).collect();
+    let columns: BTreeSet<&str> = abouts.iter().filter_map(|about| about.columns.as_deref()).collect();
+    let joined = |names: BTreeSet<&str>, between| names.into_iter().collect::<Vec<_>>().join(between);
+    Description {
+        format: joined(formats, "+"),
+        columns: (!columns.is_empty()).then(|| joined(columns, "; ")),
+        skipped_records: abouts.iter().map(|about| about.skipped_records).sum(),
+        malformed_records: abouts.iter().map(|about| about.malformed_records).sum(),
+        ..Description::default()
+    }
+}
+
+/// The block size to read all of `traces` with: that of the normalised ones, if there are any.
+///
+/// # Errors
+/// As of [`Requests::block_size_bytes`], and normalised traces of different ones.
+pub fn block_size_bytes(traces: &[Requests], settings: &Settings) -> Result<u64, TraceError> {
+    for requests in traces {
+        requests.block_size_bytes(settings)?;
+    }
+    let sizes: Vec<(String, u64)> = traces.iter().flat_map(own_block_sizes).collect();
+    let Some((other, expected)) = sizes.first().cloned() else {
+        return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES));
+    };
+    match sizes.into_iter().find(|(_, size)| *size != expected) {
+        None => Ok(expected),
+        Some((path, found)) => {
+            let (found, expected) = (ByteSize::new(found).to_string(), ByteSize::new(expected).to_string());
+            Err(TraceError::BlockSizes { path, found, expected, other })
+        }
+    }
+}
+
+/// The normalised traces of which `requests` are, by their names, and their block sizes.
+fn own_block_sizes(requests: &Requests) -> Vec<(String, u64)> {
+    match requests {
+        Requests::Normalised(trace, _) => vec![(trace.name().to_owned(), trace.block_size_bytes())],
+        Requests::Original(..) => Vec::new(),
+        Requests::Merged(all, ..) => all.iter().flat_map(own_block_sizes).collect(),
     }
 }
 
@@ -279,7 +362,6 @@ fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::normalised::Description;
     use crate::normalised::checksum::Kept;
     use crate::normalised::trace_file::{Rows, TraceWriter};
     use crate::progress::Silent;

@@ -119,10 +119,9 @@ fn no_bytes_of_any_format_make_another_reader_panic() {
 #[test]
 fn no_bytes_make_mapping_a_trace_file_panic() {
     let contents = all(300).swap_remove(0).contents;
-    let mut input = fixtures::input(contents).unwrap();
+    let input = fixtures::input(contents).unwrap();
     let settings = Settings::default();
-    let mut file =
-        flashwise_trace::normalised::normalise(&mut input, &settings, tempfile::tempfile().unwrap()).unwrap();
+    let mut file = flashwise_trace::normalised::normalise(input, &settings, tempfile::tempfile().unwrap()).unwrap();
     let mut whole = Vec::new();
     file.rewind().unwrap();
     file.read_to_end(&mut whole).unwrap();

@@ -34,7 +34,7 @@ use crate::normalised::trace_file::{BATCH_ROWS, Rows, TraceWriter};
 use crate::original::Original;
 use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
-use crate::request::Request;
+use crate::request::{Request, volume_name};
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Requests, rebuild};
 use crate::sampling::{SampleNotes, Sampling};
@@ -54,8 +54,8 @@ pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &dyn Progress
     requests.block_size_bytes(settings)?;
     match requests {
         Requests::Normalised(trace, _) => Ok(trace),
-        Requests::Original(mut input, original) => {
-            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, |_| Ok(()))?;
+        requests => {
+            let temporary = write_normalised(requests, settings, temporary_file()?, |_| Ok(()))?;
             Trace::map(&name_of(path), &temporary)
         }
     }
@@ -79,9 +79,9 @@ pub fn open_with_requests(
             rebuild(&trace, progress, |batch| writer.batch(&batch))?;
             trace
         }
-        Requests::Original(mut input, original) => {
+        requests => {
             let tap = |batch: &Batch| writer.batch(batch);
-            let temporary = write_normalised(&mut input, original, settings, temporary_file()?, tap)?;
+            let temporary = write_normalised(requests, settings, temporary_file()?, tap)?;
             Trace::map(&name, &temporary)?
         }
     };
@@ -100,25 +100,23 @@ pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), 
 
 /// Normalises what `input` holds into a trace file written to `out`; returns `out`. Memory: some MiB, and what
 /// [`Numbering`] takes per unique block.
-pub fn normalise<W: Write>(input: &mut Input, settings: &Settings, out: W) -> Result<W, TraceError> {
-    let original = Original::recognise(input, settings)?;
-    write_normalised(input, original, settings, out, |_| Ok(()))
+pub fn normalise<W: Write>(mut input: Input, settings: &Settings, out: W) -> Result<W, TraceError> {
+    let original = Original::recognise(&mut input, settings)?;
+    write_normalised(Requests::Original(input, original), settings, out, |_| Ok(()))
 }
 
 /// `tap` is shown each batch before it is normalised.
 fn write_normalised<W: Write>(
-    input: &mut Input,
-    original: Original,
+    requests: Requests,
     settings: &Settings,
     out: W,
     mut tap: impl FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<W, TraceError> {
-    let block_size_bytes = settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES);
+    let block_size_bytes = requests.block_size_bytes(settings)?;
     let out = BufWriter::with_capacity(1 << 20, out);
-    let mut normaliser = Normaliser::new(input.path(), block_size_bytes, out)?;
-    normaliser.description.format = original.format().to_owned();
-    normaliser.description.columns = original.columns();
-    original.for_each_batch(input, block_size_bytes, |batch| {
+    let mut normaliser = Normaliser::new(requests.name(), block_size_bytes, out)?;
+    normaliser.description = requests.about();
+    requests.for_each_batch(block_size_bytes, |batch| {
         tap(&batch)?;
         normaliser.batch(batch).map(ControlFlow::Continue)
     })?;
@@ -375,14 +373,6 @@ impl Normaliser<Vec<u8>> {
         let trace = Trace::of_bytes(&path, self.finish()?)?;
         let sample = notes.finish(trace.addresses(), None);
         Ok(trace.into_sample(sample))
-    }
-}
-
-/// How a volume is called in descriptions and on the command line: its name, or what stands for it where it is not UTF-8.
-pub fn volume_name(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(name) => name.to_owned(),
-        Err(_) => name.escape_ascii().to_string(),
     }
 }
 

@@ -7,17 +7,15 @@ use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use flashwise_core::quantity::ByteSize;
-
 use crate::error::TraceError;
 use crate::formats::Batch;
 use crate::normalised::trace::Trace;
-use crate::normalised::{DEFAULT_BLOCK_SIZE_BYTES, Description, Normaliser, Settings, check_block_size};
+use crate::normalised::{Description, Normaliser, Settings, check_block_size};
 use crate::output::{name_of, temporary_file, write_whole};
 use crate::progress::Progress;
 use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};
-use crate::requests::Requests;
+use crate::requests::{Requests, about, block_size_bytes};
 
 /// How traces are joined.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,14 +43,9 @@ pub fn concat(
     let block_size_bytes = block_size_bytes(&traces, settings)?;
     write_whole(out, paths, |file| {
         let mut normaliser = Normaliser::to(&out_name, &out_name, block_size_bytes, file)?;
-        normaliser.description.format = formats(&traces);
-        normaliser.description.columns = columns(&traces);
+        normaliser.description = about(&traces);
         let mut end_us = None;
         for (number, requests) in traces.into_iter().enumerate() {
-            if let Requests::Normalised(trace, _) = &requests {
-                normaliser.description.skipped_records += trace.description().skipped_records;
-                normaliser.description.malformed_records += trace.description().malformed_records;
-            }
             let prefix = concat.apart.then(|| format!("{}:", number + 1));
             let start =
                 end_us.map_or(Start::AsItIs, |end_us: i64| Start::At(end_us.saturating_add_unsigned(concat.gap_us)));
@@ -116,8 +109,7 @@ fn join_with(
     }
     let out = BufWriter::with_capacity(1 << 20, temporary_file()?);
     let mut normaliser = Normaliser::new(&name, block_size_bytes(&traces, settings)?, out)?;
-    normaliser.description.format = formats(&traces);
-    normaliser.description.columns = columns(&traces);
+    normaliser.description = about(&traces);
     let mut end_us = None;
     for requests in traces {
         let start = end_us.map_or(Start::AsItIs, Start::After);
@@ -192,46 +184,6 @@ fn prefixed(volumes: &Volumes, prefix: &str) -> Volumes {
         prefixed.number(&[prefix.as_bytes(), name].concat());
     }
     prefixed
-}
-
-fn block_size_bytes(traces: &[Requests], settings: &Settings) -> Result<u64, TraceError> {
-    let normalised = traces.iter().filter_map(|requests| match requests {
-        Requests::Normalised(trace, _) => Some(trace),
-        Requests::Original(..) => None,
-    });
-    let normalised: Vec<_> = normalised.collect();
-    for requests in traces {
-        requests.block_size_bytes(settings)?;
-    }
-    let Some(first) = normalised.first() else {
-        return Ok(settings.block_size_bytes.unwrap_or(DEFAULT_BLOCK_SIZE_BYTES));
-    };
-    let expected = first.block_size_bytes();
-    match normalised.iter().find(|trace| trace.block_size_bytes() != expected) {
-        None => Ok(expected),
-        Some(other) => Err(TraceError::BlockSizes {
-            path: other.name().to_owned(),
-            found: ByteSize::new(other.block_size_bytes()).to_string(),
-            expected: ByteSize::new(expected).to_string(),
-            other: first.name().to_owned(),
-        }),
-    }
-}
-
-/// The formats of the traces, each named once.
-fn formats(traces: &[Requests]) -> String {
-    let mut formats: Vec<&str> = traces.iter().map(Requests::format).collect();
-    formats.sort_unstable();
-    formats.dedup();
-    formats.join("+")
-}
-
-/// How the columns of those that were CSVs are read, each way once.
-fn columns(traces: &[Requests]) -> Option<String> {
-    let mut columns: Vec<String> = traces.iter().filter_map(Requests::columns).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    (!columns.is_empty()).then(|| columns.join("; "))
 }
 
 #[cfg(test)]

@@ -42,13 +42,12 @@ pub fn convert(
     // The requests stay the same ones, so that what is known of them stays true.
     let known = match &requests {
         Requests::Normalised(trace, _) => Some(trace.description().clone()),
-        Requests::Original(..) => None,
+        Requests::Original(..) | Requests::Merged(..) => None,
     };
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
         let mut normaliser = Normaliser::to(&name_of(out), &name_of(path), block_size_bytes, file)?;
-        normaliser.description.format = requests.format().to_owned();
-        normaliser.description.columns = requests.columns();
+        normaliser.description = requests.about();
         requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
         if let Some(known) = known {
             normaliser.description = known;

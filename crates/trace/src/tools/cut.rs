@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::error::TraceError;
 use crate::formats::Batch;
-use crate::normalised::{Description, Normaliser, Settings, volume_name};
+use crate::normalised::{Description, Normaliser, Settings};
 use crate::output::{name_of, write_whole};
 use crate::progress::Progress;
-use crate::request::{Request, blocks_of};
+use crate::request::{Request, blocks_of, volume_name};
 use crate::requests::Requests;
 
 /// What is kept: the requests for which all of this holds.
@@ -53,8 +53,8 @@ pub fn cut(
     let inputs = [path.to_owned()];
     write_whole(out, &inputs, |file| {
         let mut normaliser = Normaliser::to(&name_of(out), &name, block_size_bytes, file)?;
-        normaliser.description.format = requests.format().to_owned();
-        normaliser.description.columns = requests.columns();
+        let about = requests.about();
+        (normaliser.description.format, normaliser.description.columns) = (about.format, about.columns);
         let mut selection = Selection::new(cut, block_size_bytes);
         requests.for_each_batch(block_size_bytes, |mut batch| {
             let volumes = std::mem::take(&mut batch.volumes);

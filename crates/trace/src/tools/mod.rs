@@ -11,3 +11,4 @@ pub mod like;
 mod recency;
 pub mod reuse;
 pub mod sample;
+pub mod volumes;

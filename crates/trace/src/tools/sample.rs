@@ -36,14 +36,11 @@ pub fn open(
     let block_size_bytes = requests.block_size_bytes(settings)?;
     match requests {
         Requests::Normalised(trace, _) => of(&trace, sampling, progress),
-        Requests::Original(mut input, original) => {
+        requests => {
             let mut normaliser = Normaliser::new(&name_of(path), block_size_bytes, Vec::new())?;
             normaliser.keep_sample(sampling);
-            normaliser.description.format = original.format().to_owned();
-            normaliser.description.columns = original.columns();
-            original.for_each_batch(&mut input, block_size_bytes, |batch| {
-                normaliser.batch(batch).map(ControlFlow::Continue)
-            })?;
+            normaliser.description = requests.about();
+            requests.for_each_batch(block_size_bytes, |batch| normaliser.batch(batch).map(ControlFlow::Continue))?;
             normaliser.finish_sample()
         }
     }

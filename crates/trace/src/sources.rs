@@ -1,0 +1,84 @@
+//! The files that a trace is of: one, or several that are merged by time.
+//!
+//! `disk0.csv + disk1.csv` names two files, and a pattern such as `msr/*.csv` all that it fits, in order of their names: as one trace, whose
+//! requests come in the order of their times. A file that is there under the whole name is that file.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::TraceError;
+
+/// What stands between the names of files that are merged.
+const AND: &str = " + ";
+
+/// The most files that are merged: each is read by threads of its own.
+pub const SOURCES_MAX: usize = 256;
+
+/// The files that the trace called `path` is of, at least one.
+///
+/// # Errors
+/// A pattern that is none or fits no file, and more than [`SOURCES_MAX`] files.
+pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(vec![path.to_owned()]) };
+    let mut files = Vec::new();
+    for part in name.split(AND).map(str::trim) {
+        match is_pattern(part) && !Path::new(part).exists() {
+            true => files.extend(fitting(part)?),
+            false => files.push(PathBuf::from(part)),
+        }
+    }
+    if files.len() > SOURCES_MAX {
+        let found = format!("{} files", files.len());
+        let expected = format!("at most {SOURCES_MAX} to merge at once");
+        return Err(TraceError::Sources { path: name.to_owned(), found, expected });
+    }
+    Ok(files)
+}
+
+fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '['])
+}
+
+fn fitting(pattern: &str) -> Result<Vec<PathBuf>, TraceError> {
+    let refused = |found: String| TraceError::Sources {
+        path: pattern.to_owned(),
+        found,
+        expected: "files that fit the pattern".to_owned(),
+    };
+    let paths = glob::glob(pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
+    let found: Result<Vec<PathBuf>, _> = paths.collect();
+    let mut files =
+        found.map_err(|error| TraceError::Io { path: error.path().display().to_string(), source: error.into() })?;
+    files.retain(|file| !file.is_dir());
+    if files.is_empty() { Err(refused("none".to_owned())) } else { Ok(files) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_files_are_named_by_a_sum_and_by_a_pattern() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["b.csv", "a.csv", "c + d.csv", "e*.csv", "e1.csv"] {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::create_dir(at("f.csv")).unwrap();
+        let found = |name: &str| {
+            let files = sources(&at(name)).unwrap();
+            files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("b.csv"), ["b.csv"]);
+        assert_eq!(found("not there"), ["not there"]);
+        assert_eq!(found("[ab].csv"), ["a.csv", "b.csv"]);
+        assert_eq!(found("c + d.csv"), ["c + d.csv"], "it is there");
+        assert_eq!(found("e*.csv"), ["e*.csv"], "it is there");
+        let sum = format!("b.csv + {} + {}", at("a.csv").display(), at("e?.csv").display());
+        assert_eq!(found(&sum), ["b.csv", "a.csv", "e*.csv", "e1.csv"]);
+        let refused = |name: &str| sources(&at(name)).unwrap_err().to_string();
+        assert!(refused("g*").ends_with("/g*: found none, expected files that fit the pattern"), "{}", refused("g*"));
+        assert!(refused("a[").contains("found a pattern that cannot be"), "{}", refused("a["));
+        let many = vec!["a.csv"; SOURCES_MAX + 1].join(AND);
+        assert!(refused(&many).ends_with("found 257 files, expected at most 256 to merge at once"));
+    }
+}

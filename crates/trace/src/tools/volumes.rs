@@ -1,0 +1,175 @@
+//! Takes a trace apart: a trace for each of its volumes.
+
+use arrow_buffer::ScalarBuffer;
+
+use crate::normalised::numbering::BlockAddress;
+use crate::normalised::trace::{Accesses, Description, Trace};
+use crate::normalised::trace_file::TraceFile;
+use crate::progress::Progress;
+
+/// Accesses of a batch.
+const BATCH_ROWS: usize = 1 << 16;
+
+/// The accesses to each volume of `trace` as a trace by itself, in the order in which volumes first appear, called by the names of the trace and of the volume.
+///
+/// Blocks and requests are numbered anew. Times stay those of the whole trace, and with them how long it lasts: the disk was there while
+/// nobody asked it. Lengths in bytes are those of whole blocks. Takes as much memory as `trace` has on disk. `progress` is told of the accesses.
+pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
+    let names = &trace.description().volumes;
+    let mut lens = vec![0; names.len()];
+    let (mut ids, mut addresses) = (Vec::with_capacity(trace.unique_blocks()), vec![Vec::new(); names.len()]);
+    for &address in trace.addresses() {
+        let of_volume = &mut addresses[BlockAddress(address).volume() as usize];
+        ids.push(of_volume.len() as i32);
+        of_volume.push(address);
+    }
+    let volume_of = |block: i32| BlockAddress(trace.addresses()[block as usize]).volume() as usize;
+    for columns in trace.batches() {
+        columns.block.iter().for_each(|&block| lens[volume_of(block)] += 1);
+    }
+    let mut parts: Vec<Part> = lens.iter().map(|&len| Part::with_capacity(len)).collect();
+    for columns in trace.batches() {
+        for row in 0..columns.block.len() {
+            let block = columns.block[row];
+            parts[volume_of(block)].push(columns, row, ids[block as usize]);
+        }
+        progress.advance(columns.block.len() as u64);
+    }
+    let named = names.iter().zip(parts).zip(addresses);
+    let filled = named.filter(|((_, part), _)| !part.block.is_empty());
+    filled.map(|((name, part), addresses)| part.finish(trace, name, addresses)).collect()
+}
+
+/// The accesses to one volume.
+struct Part {
+    time_us: Vec<i64>,
+    op: Vec<u8>,
+    block: Vec<i32>,
+    request: Vec<u32>,
+    request_blocks: Vec<u32>,
+    /// The number in the whole trace of the last request.
+    last: Option<u32>,
+    about: Description,
+}
+
+impl Part {
+    fn with_capacity(len: usize) -> Part {
+        Part {
+            time_us: Vec::with_capacity(len),
+            op: Vec::with_capacity(len),
+            block: Vec::with_capacity(len),
+            request: Vec::with_capacity(len),
+            request_blocks: Vec::with_capacity(len),
+            last: None,
+            about: Description { request_bytes_min: u64::MAX, ..Description::default() },
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, columns: &Accesses, row: usize, id: i32) {
+        let (op, blocks) = (columns.op[row], columns.request_blocks[row]);
+        if self.last.replace(columns.request[row]) != Some(columns.request[row]) {
+            let about = &mut self.about;
+            about.requests += 1;
+            // In blocks, until it is known how long they are.
+            about.request_bytes_min = about.request_bytes_min.min(blocks.into());
+            about.request_bytes_max = about.request_bytes_max.max(blocks.into());
+            match op {
+                0 => {
+                    about.read_requests += 1;
+                    about.read_bytes += u64::from(blocks);
+                }
+                _ => about.write_bytes += u64::from(blocks),
+            }
+        }
+        self.time_us.push(columns.time_us[row]);
+        self.op.push(op);
+        self.block.push(id);
+        self.request.push((self.about.requests - 1) as u32);
+        self.request_blocks.push(blocks);
+    }
+
+    /// The trace of the volume called `volume` of `whole`.
+    fn finish(self, whole: &Trace, volume: &str, addresses: Vec<u64>) -> Trace {
+        let Part { time_us, op, block, request, request_blocks, last: _, about } = self;
+        let (block_size_bytes, known) = (whole.block_size_bytes(), whole.description());
+        let in_bytes = |blocks: u64| blocks.saturating_mul(block_size_bytes);
+        let description = Description {
+            format: known.format.clone(),
+            columns: known.columns.clone(),
+            start_us: known.start_us,
+            read_bytes: in_bytes(about.read_bytes),
+            write_bytes: in_bytes(about.write_bytes),
+            request_bytes_min: in_bytes(about.request_bytes_min),
+            request_bytes_max: in_bytes(about.request_bytes_max),
+            volumes: vec![volume.to_owned()],
+            times: Some(whole.times()),
+            ..about
+        };
+        // The trace's only volume has the number 0.
+        let addresses = addresses.into_iter().map(|address| BlockAddress(address).block());
+        let (time_us, op, block) = (ScalarBuffer::from(time_us), ScalarBuffer::from(op), ScalarBuffer::from(block));
+        let (request, request_blocks) = (ScalarBuffer::from(request), ScalarBuffer::from(request_blocks));
+        let batch = |start: usize| {
+            let len = BATCH_ROWS.min(block.len() - start);
+            Accesses {
+                time_us: time_us.slice(start, len),
+                op: op.slice(start, len),
+                block: block.slice(start, len),
+                request: request.slice(start, len),
+                request_blocks: request_blocks.slice(start, len),
+            }
+        };
+        let batches = (0..block.len()).step_by(BATCH_ROWS).map(batch).collect();
+        let file = TraceFile { batches, addresses: addresses.collect(), block_size_bytes, description };
+        Trace::of_file(&format!("{}, volume {volume}", whole.name()), file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::normalised::{self, Settings};
+    use crate::progress::Silent;
+    use crate::tools::cut::{Cut, cut};
+
+    #[test]
+    fn each_volume_is_the_trace_that_a_cut_of_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // Three volumes, requests of 1 to 5 blocks, two of them at one time now and then.
+        let line = |number: u64| {
+            let time = 128_166_372_003_061_629 + 10 * (number / 2);
+            let op = if number.is_multiple_of(3) { "Write" } else { "Read" };
+            let offset = 4096 * (number * number * 2_654_435_761 % 1000);
+            format!("{time},web,{},{op},{offset},{},0\n", number * number % 3 + number % 2, 4096 * (1 + number % 5))
+        };
+        std::fs::write(at("all.csv"), (0..40_000).map(line).collect::<String>()).unwrap();
+        let whole = normalised::open(at("all.csv"), &Settings::default(), &Silent).unwrap();
+        let parts = each(&whole, &Silent);
+        assert_eq!(parts.iter().map(Trace::len).sum::<usize>(), whole.len());
+        let names: Vec<&str> = parts.iter().map(|part| part.description().volumes[0].as_str()).collect();
+        assert_eq!(names, whole.description().volumes);
+        for part in &parts {
+            let volume = &part.description().volumes[0];
+            assert_eq!(part.name(), format!("{}, volume {volume}", whole.name()));
+            let only = Cut { volumes: vec![volume.clone()], ..Cut::default() };
+            cut(at("all.csv"), at("one.arrow"), &only, &Settings::default(), &Silent).unwrap();
+            let one = Trace::open(&at("one.arrow")).unwrap();
+            assert!(part.accesses().eq(one.accesses()) && part.addresses() == one.addresses());
+            let rows = |trace: &Trace, shift_us: i64| -> Vec<(i64, u32, u32)> {
+                let of = |columns: &Accesses| {
+                    let row =
+                        |row| (columns.time_us[row] + shift_us, columns.request[row], columns.request_blocks[row]);
+                    (0..columns.block.len()).map(row).collect::<Vec<_>>()
+                };
+                trace.batches().iter().flat_map(of).collect()
+            };
+            // A cut begins with its first request.
+            assert_eq!(rows(part, 0), rows(&one, one.description().start_us - whole.description().start_us));
+            let known = Description { start_us: 0, times: None, ..part.description().clone() };
+            assert_eq!(known, Description { start_us: 0, times: None, ..one.description().clone() });
+            assert_eq!(part.times(), whole.times());
+        }
+    }
+}
