@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
+.PHONY: dist test-dist wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -88,3 +88,8 @@ dist:
 # Installs each of them in a clean root, runs it, and removes it; as root.
 test-dist:
 	packaging/test
+
+# The Python package, in target/wheels: for every Python from 3.10 on, and for systems whose C library is as new as this one's.
+wheel:
+	test -x target/maturin/bin/maturin || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet maturin==1.16.0; }
+	target/maturin/bin/maturin build --profile dist --locked --manifest-path crates/python/Cargo.toml --out target/wheels

@@ -7,21 +7,20 @@ use clap::Args;
 use flashwise_core::policy::Spec;
 use flashwise_report::curve::Curves;
 use flashwise_report::render_curves;
-use flashwise_sim::curve::{CurvePoint, mark_knees, write_csv};
-use flashwise_sim::results::ResultRow;
-use flashwise_sim::simulate::{Counting, PolicyCase, Run, Warmup, simulate};
+use flashwise_sim::curve::{self, CurvePoint, PARTS, SIZES, capacities, is_in_one_pass, write_csv};
+use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
-use flashwise_trace::tools::curve::{LruCurve, working_sets};
+use flashwise_trace::tools::curve::working_sets;
 use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
-use crate::simulate::{Sizes, command, margin, parse_sizes, parse_warmup};
+use crate::simulate::{Sizes, command, margin, misuse, parse_sizes, parse_warmup};
 use crate::table::plain;
 
 /// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
@@ -60,11 +59,6 @@ fn parse_policy(text: &str) -> Result<Spec, flashwise_core::options::OptionError
     Spec::parse(text)
 }
 
-/// Sizes where none are given.
-const SIZES: &str = "1%..100%:1%";
-/// Parts of the trace whose working sets are shown.
-const PARTS: u64 = 100;
-
 impl Curve {
     pub fn run(&self) -> anyhow::Result<()> {
         let traces = std::slice::from_ref(&self.trace);
@@ -94,53 +88,22 @@ impl Curve {
 
     /// The points of all curves, by policy and size, and how far they are off at most.
     fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
-        let len = trace.whole_len();
-        let warmup = self.warmup.accesses(len as usize);
-        if warmup >= len {
-            let name = trace.name();
-            let what =
-                format!("{name}: a warm-up of {warmup} accesses leaves none to count, expected fewer than {len}");
-            return Err(Misuse(what).into());
-        }
-        let (unique_blocks, block_size_bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
-        let mut capacities = Vec::new();
-        for size in sizes {
-            capacities.push((size, size.capacity_blocks(unique_blocks, block_size_bytes)?));
-        }
-        let mut sizes = capacities;
-        sizes.sort_by_key(|(_, blocks)| *blocks);
-        sizes.dedup_by_key(|(_, blocks)| *blocks);
+        let sizes = capacities(trace, sizes)?;
         let lru = Spec::parse("lru")?;
         let policies = if self.policies.is_empty() { vec![lru] } else { self.policies.clone() };
         let (mut points, mut most) = (Vec::new(), Some(0.0_f64));
         for policy in &policies {
-            let mut curve = if trace.sample().is_none() && policy.to_string() == "lru" {
-                let bar = Bar::accesses("lru at every size".to_owned(), len);
-                let curve = LruCurve::of(trace, warmup, &bar);
-                let point =
-                    |&(size, blocks): &(&Size, usize)| CurvePoint::of_lru(trace, &curve, &size.to_string(), blocks);
-                sizes.iter().map(point).collect()
-            } else {
-                let runs = self.simulated(trace, policy, &sizes)?;
-                most = most.zip(margin(runs.iter().map(|run| &run.sample))).map(|(most, margin)| most.max(margin));
-                runs.iter().map(|run| CurvePoint::of_row(&ResultRow::new(trace, run))).collect::<Vec<_>>()
+            let bar = match is_in_one_pass(trace, policy) {
+                true => Bar::accesses("lru at every size".to_owned(), trace.len() as u64),
+                false => {
+                    Bar::accesses(format!("{policy} at {} sizes", sizes.len()), (sizes.len() * trace.len()) as u64)
+                }
             };
-            mark_knees(&mut curve);
+            let (curve, samples) = curve::points(trace, policy, &sizes, self.warmup, &bar).map_err(misuse)?;
+            most = most.zip(margin(&samples)).map(|(most, margin)| most.max(margin));
             points.extend(curve);
         }
         Ok((points, most))
-    }
-
-    fn simulated(&self, trace: &Trace, policy: &Spec, sizes: &[(&Size, usize)]) -> anyhow::Result<Vec<Run>> {
-        let case = |&(size, capacity_blocks): &(&Size, usize)| PolicyCase {
-            trace: 0,
-            policy: policy.clone(),
-            size: size.to_string(),
-            capacity_blocks,
-        };
-        let bar = Bar::accesses(format!("{policy} at {} sizes", sizes.len()), (sizes.len() * trace.len()) as u64);
-        let counting = Counting { warmup: self.warmup, epoch: None };
-        Ok(simulate(std::slice::from_ref(trace), sizes.iter().map(case).collect(), counting, &bar)?)
     }
 
     fn print(&self, points: &[CurvePoint]) -> anyhow::Result<()> {

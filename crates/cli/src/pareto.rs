@@ -7,7 +7,7 @@ use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::experiment::{self, Case, Experiment, Layout};
+use flashwise_sim::experiment::{self, Experiment, Layout};
 use flashwise_sim::job::{Job, Place};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
@@ -66,9 +66,6 @@ fn parse_policy(text: &str) -> Result<Algorithm, OptionError> {
     Ok(algorithm)
 }
 
-/// Sizes where none are given.
-const SIZES: &str = "1%,2%,5%,10%,20%";
-
 impl Pareto {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(svg) = &self.svg {
@@ -86,19 +83,13 @@ impl Pareto {
         }
         let trace = self.input.open(&self.trace)?;
         let given = Sizes::given(&self.sizes);
-        let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
+        let sizes = if given.is_empty() { Size::parse_list(pareto::SIZES)? } else { given };
         let online: Vec<Algorithm> = if self.policies.is_empty() {
             pareto::online().collect()
         } else {
             self.policies.iter().flatten().cloned().collect()
         };
-        let mut cases = Vec::new();
-        for size in &sizes {
-            let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
-            let size = size.to_string();
-            let case = |algorithm| Case { trace: 0, algorithm, admission: None, size: size.clone(), capacity_blocks };
-            cases.extend(online.iter().cloned().chain(pareto::offline()).map(case));
-        }
+        let cases = pareto::cases(&trace, &online, &sizes)?;
         let bar = Bar::accesses(format!("{} runs", cases.len()), cases.len() as u64 * trace.len() as u64);
         let counting = Counting { warmup: self.warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };

@@ -7,9 +7,13 @@ use serde::Serialize;
 
 use crate::{FrontierPoint, frontier_chart};
 use flashwise_sim::endurance::{Algorithm, Counts};
-use flashwise_sim::experiment::Run;
+use flashwise_sim::experiment::{Case, Run};
 use flashwise_sim::results::caveat;
+use flashwise_sim::size::{Size, SizeError};
+use flashwise_trace::Trace;
 
+/// Sizes where none are given.
+pub const SIZES: &str = "1%,2%,5%,10%,20%";
 /// The caches that can run: policies with their defaults, and some with other parameters.
 const ONLINE: [&str; 18] = [
     "lru",
@@ -43,6 +47,18 @@ pub fn online() -> impl Iterator<Item = Algorithm> {
 /// The algorithms that they are compared with.
 pub fn offline() -> impl Iterator<Item = Algorithm> {
     OFFLINE.iter().map(|name| Algorithm::parse(name).expect("a listed algorithm is one"))
+}
+
+/// The runs to compare over `trace`: at each size the caches `online` that can run, and those that know the future.
+pub fn cases(trace: &Trace, online: &[Algorithm], sizes: &[Size]) -> Result<Vec<Case>, SizeError> {
+    let mut cases = Vec::new();
+    for size in sizes {
+        let capacity_blocks = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes())?;
+        let size = size.to_string();
+        let case = |algorithm| Case { trace: 0, algorithm, admission: None, size: size.clone(), capacity_blocks };
+        cases.extend(online.iter().cloned().chain(offline()).map(case));
+    }
+    Ok(cases)
 }
 
 /// A cache, what it brings, and how fast it wears out.

@@ -3,11 +3,22 @@
 use std::io::Write;
 
 use flashwise_core::access::Op;
+use flashwise_core::policy::Spec;
 use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::curve::LruCurve;
 
 use crate::columns::{Column, figures};
+use crate::job::JobError;
 use crate::results::ResultRow;
+use crate::sampling::SampleFigures;
+use crate::simulate::{Counting, PolicyCase, Warmup, simulate};
+use crate::size::{Size, SizeError};
+
+/// Sizes of a curve where none are given.
+pub const SIZES: &str = "1%..100%:1%";
+/// Parts of the trace whose working sets are shown.
+pub const PARTS: u64 = 100;
 
 figures! {
     /// A point of a curve: one policy at one cache size.
@@ -95,6 +106,57 @@ impl CurvePoint {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Sizes in blocks for caches over `trace`, each with what the user calls it, from the smallest to the largest, each once.
+pub fn capacities(trace: &Trace, sizes: &[Size]) -> Result<Vec<(String, usize)>, SizeError> {
+    let (unique_blocks, block_size_bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
+    let mut all = Vec::new();
+    for size in sizes {
+        all.push((size.to_string(), size.capacity_blocks(unique_blocks, block_size_bytes)?));
+    }
+    all.sort_by_key(|(_, blocks)| *blocks);
+    all.dedup_by_key(|(_, blocks)| *blocks);
+    Ok(all)
+}
+
+/// The points of `policy` at these [`capacities`], with knees marked, and what is known of a sample. The points of LRU over a whole trace are
+/// counted in one pass, all others simulated. `progress` is told of block accesses.
+///
+/// # Errors
+/// A warm-up that leaves nothing to count, and a trace too long for a policy that knows the future.
+pub fn points(
+    trace: &Trace,
+    policy: &Spec,
+    sizes: &[(String, usize)],
+    warmup: Warmup,
+    progress: &dyn Progress,
+) -> Result<(Vec<CurvePoint>, Vec<Option<SampleFigures>>), JobError> {
+    let (accesses, before) = (trace.whole_len() as usize, warmup.accesses(trace.whole_len() as usize));
+    if before >= accesses as u64 {
+        return Err(JobError::Warmup { trace: trace.name().to_owned(), warmup: before, accesses });
+    }
+    let (mut points, samples): (Vec<_>, Vec<_>) = if is_in_one_pass(trace, policy) {
+        let curve = LruCurve::of(trace, before, progress);
+        sizes.iter().map(|(size, blocks)| (CurvePoint::of_lru(trace, &curve, size, *blocks), None)).unzip()
+    } else {
+        let case = |(size, capacity_blocks): &(String, usize)| PolicyCase {
+            trace: 0,
+            policy: policy.clone(),
+            size: size.clone(),
+            capacity_blocks: *capacity_blocks,
+        };
+        let (cases, counting) = (sizes.iter().map(case).collect(), Counting { warmup, epoch: None });
+        let runs = simulate(std::slice::from_ref(trace), cases, counting, progress)?;
+        runs.into_iter().map(|run| (CurvePoint::of_row(&ResultRow::new(trace, &run)), run.sample)).unzip()
+    };
+    mark_knees(&mut points);
+    Ok((points, samples))
+}
+
+/// Whether all points of a curve are counted in one pass: those of LRU, over a whole trace.
+pub fn is_in_one_pass(trace: &Trace, policy: &Spec) -> bool {
+    trace.sample().is_none() && policy.to_string() == "lru"
 }
 
 /// Marks the knees of one curve, whose points come by size.

@@ -391,6 +391,8 @@ impl<'a> TraceRuns<'a> {
     }
 
     fn online(&self, prepared: &Prepared) -> Result<Done, ExperimentError> {
+        // Who does not want the work any more ends it here.
+        self.progress.advance(0);
         let ran = match &prepared.whole {
             Some(config) => self.whole(prepared, config)?,
             None => self.blocks(prepared),

@@ -58,6 +58,8 @@ pub fn simulate(
         .map(|trace| if offline(trace) { traces[trace].next_uses().map(Some) } else { Ok(None) })
         .collect::<Result<_, _>>()?;
     let run = |case: PolicyCase| {
+        // Who does not want the work any more ends it here.
+        progress.advance(0);
         let trace = &traces[case.trace];
         let next_uses = if case.policy.info().offline { next_uses[case.trace].as_deref() } else { None };
         if trace.sample().is_some() {
@@ -71,6 +73,17 @@ pub fn simulate(
         Run { case, counters, epochs, sample: None }
     };
     Ok(cases.into_par_iter().with_max_len(1).map(run).collect())
+}
+
+/// Runs a policy that is in no table over `trace`: what it answered after the warm-up, and in each epoch. Its row is
+/// [`ResultRow::of_policy`](crate::results::ResultRow::of_policy). `progress` is told of block accesses.
+pub fn run_own<P: Policy<Key = u32> + Send + 'static>(
+    trace: &Trace,
+    policy: P,
+    counting: Counting,
+    progress: &dyn Progress,
+) -> (Counters, Vec<Counters>) {
+    Replay { trace, next_uses: None, counting, progress }.visit(policy)
 }
 
 struct Replay<'a> {

@@ -2,7 +2,7 @@
 
 /// Receives how much has been done since the last call: bytes of input, or block accesses, as the work's documentation says.
 pub trait Progress: Sync {
-    /// `amount` more is done.
+    /// `amount` more is done; 0 where work begins. Who does not want the work any more may unwind here.
     fn advance(&self, amount: u64);
 
     /// Something that who uses the trace at `path` should know: how it is read, or what looks wrong with it.

@@ -22,6 +22,7 @@
 
 mod choice;
 mod form;
+mod inputs;
 mod keys;
 mod many;
 mod meaning;
@@ -37,6 +38,7 @@ use flashwise_device::{ArrayError, TierModel};
 use flashwise_trace::error::TraceError;
 
 pub use choice::Choice;
+pub use inputs::{Input, Rows, run};
 pub use keys::{Key, read_setting};
 pub use many::{Comparison, Many, SIZES, compared};
 pub use meaning::{Meaning, Place, Reads};

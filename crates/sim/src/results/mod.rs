@@ -17,7 +17,7 @@ pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigure
 pub use self::output::write_csv;
 pub use self::page::page;
 #[cfg(feature = "parquet")]
-pub use self::parquet::parquet;
+pub use self::parquet::{batch, batch_of, parquet, written};
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::figures;
 use crate::endurance;
@@ -147,18 +147,30 @@ figures! {
 impl ResultRow {
     /// The row of `run`, which ran over `trace`.
     pub fn new(trace: &Trace, run: &Run) -> ResultRow {
-        let of_policy = ResultRow::of_counters(&run.counters);
+        let size = (&run.case.size[..], run.case.capacity_blocks);
+        let row = ResultRow::of_policy(trace, &run.case.policy.to_string(), size, &run.counters, &run.epochs);
+        ResultRow { sample: run.sample.clone(), ..row }
+    }
+
+    /// The row of a policy of whatever kind that ran over `trace`, for a cache of so many blocks that the user called so.
+    pub fn of_policy(
+        trace: &Trace,
+        policy: &str,
+        (size, capacity_blocks): (&str, usize),
+        counters: &Counters,
+        epochs: &[Counters],
+    ) -> ResultRow {
+        let of_policy = ResultRow::of_counters(counters);
         ResultRow {
             trace: trace.name().to_owned(),
-            policy: run.case.policy.to_string(),
-            size: run.case.size.clone(),
-            capacity_blocks: run.case.capacity_blocks as u64,
+            policy: policy.to_owned(),
+            size: size.to_owned(),
+            capacity_blocks: capacity_blocks as u64,
             block_size_bytes: trace.block_size_bytes(),
             unique_blocks: trace.whole_unique_blocks(),
             warmup_accesses: trace.whole_len() - of_policy.accesses,
             flash_bytes_written: of_policy.flash_writes_blocks * trace.block_size_bytes(),
-            sample: run.sample.clone(),
-            epochs: epochs(&run.epochs),
+            epochs: self::epochs(epochs),
             ..of_policy
         }
     }

@@ -1,10 +1,10 @@
-//! Rows as a Parquet file: each figure is a column, named as in JSON.
+//! Rows as Arrow columns and as a Parquet file: each figure is a column, named as in JSON.
 
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, ListArray, RecordBatch, StringArray, StructArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -13,24 +13,43 @@ use parquet::file::properties::WriterProperties;
 use super::output::{Cells, cells_of, columns_of, group_of};
 use super::{Epoch, ResultRow};
 use crate::array::ArrayEpoch;
-use crate::columns::Cell;
+use crate::columns::{Cell, Column};
 
-/// Rows as the contents of a Parquet file; the epochs of a row are a list in the last column.
-pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
-    let mut fields = Vec::new();
-    let mut arrays = Vec::new();
-    for Cells { name, kind, cells, nullable } in columns_of(rows) {
-        let array = array_of(&kind, &cells);
-        fields.push(Field::new(name, array.data_type().clone(), nullable));
-        arrays.push(array);
-    }
+/// Rows as columns; the epochs of a row are a list in the last column.
+pub fn batch(rows: &[ResultRow]) -> Result<RecordBatch, ArrowError> {
+    let (mut fields, mut arrays) = arrays(columns_of(rows));
     let epochs = epoch_lists(rows);
     fields.push(Field::new("epochs", arrow_array::Array::data_type(&epochs).clone(), false));
     arrays.push(Arc::new(epochs));
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+/// Rows of one table of columns as columns, without those that no row has.
+pub fn batch_of<R>(columns: &'static [Column<R>], rows: &[R]) -> Result<RecordBatch, ArrowError> {
+    let mut columns = cells_of(columns, &rows.iter().map(Some).collect::<Vec<_>>());
+    columns.retain(Cells::is_shown);
+    let (fields, arrays) = arrays(columns);
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+fn arrays(columns: Vec<Cells>) -> (Vec<Field>, Vec<ArrayRef>) {
+    let both = |Cells { name, kind, cells, nullable }: Cells| {
+        let array = array_of(&kind, &cells);
+        (Field::new(name, array.data_type().clone(), nullable), array)
+    };
+    columns.into_iter().map(both).unzip()
+}
+
+/// Rows as the contents of a Parquet file, with the columns of [`batch`].
+pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
+    written(&batch(rows)?)
+}
+
+/// Columns as the contents of a Parquet file.
+pub fn written(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
+    writer.write(batch)?;
     writer.into_inner()
 }
 

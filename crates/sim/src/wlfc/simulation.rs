@@ -324,6 +324,8 @@ pub fn simulate_buckets(
     progress: &dyn Progress,
 ) -> Result<Vec<BucketResult>, BucketError> {
     let run = |case: BucketCase| {
+        // Who does not want the work any more ends it here.
+        progress.advance(0);
         let (requests, accesses) = (&requests[case.trace], accesses[case.trace]);
         let warmup = counting.warmup.accesses(accesses);
         let each = |consume: &mut dyn FnMut(&CacheRequest)| requests.for_each(consume).map_err(BucketError::from);

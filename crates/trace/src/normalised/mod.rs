@@ -88,6 +88,17 @@ pub fn open_with_requests(
     Ok((trace, writer.finish(&name)?))
 }
 
+/// The requests of a normalised trace, put together again: they span whole blocks.
+///
+/// # Errors
+/// A block size other than that of a cache is refused.
+pub fn requests_of(trace: &Trace, progress: &dyn Progress) -> Result<RequestFile, TraceError> {
+    check_block_size(trace.name(), trace.block_size_bytes())?;
+    let mut writer = RequestWriter::new()?;
+    rebuild(trace, progress, |batch| writer.batch(&batch))?;
+    writer.finish(trace.name())
+}
+
 /// Refuses blocks that are not those of a cache.
 pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), TraceError> {
     if block_size_bytes == BLOCK_BYTES as u64 {

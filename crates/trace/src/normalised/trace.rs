@@ -13,8 +13,8 @@ use crate::sampling::Sample;
 
 pub use crate::normalised::trace_file::Columns as Accesses;
 
-/// A normalised trace.
-#[derive(Debug)]
+/// A normalised trace; a clone shares what is mapped.
+#[derive(Clone, Debug)]
 pub struct Trace {
     name: String,
     file: TraceFile,

@@ -231,8 +231,8 @@ pub struct Columns {
 /// The longest working set, 1 EiB: the storage behind a cache is a few times as large, and still a number of bytes.
 const WORKING_SET_BYTES_MAX: u64 = 1 << 60;
 
-/// A mapped trace file.
-#[derive(Debug)]
+/// A mapped trace file; a clone shares what is mapped.
+#[derive(Clone, Debug)]
 pub struct TraceFile {
     /// Record batches in order.
     pub batches: Vec<Columns>,

@@ -1,0 +1,42 @@
+"""Flash caches: what they buy and what they wear, simulated from a trace.
+
+    import flashwise
+    table = flashwise.simulate("trace.csv", policies=["lru", "larc"], sizes=["1%", "10%"])
+
+pandas, polars and pyarrow take a table without a copy: polars.DataFrame(table). docs/python.md describes all of it.
+"""
+
+from ._flashwise import (
+    Table,
+    Trace,
+    __version__,
+    convert,
+    curve,
+    generate,
+    info,
+    lifetime,
+    policies,
+    read_trace,
+    reuse,
+    simulate,
+)
+from ._notebook import Chart, Frontier, pareto, plot
+
+__all__ = [
+    "Chart",
+    "Frontier",
+    "Table",
+    "Trace",
+    "__version__",
+    "convert",
+    "curve",
+    "generate",
+    "info",
+    "lifetime",
+    "pareto",
+    "plot",
+    "policies",
+    "read_trace",
+    "reuse",
+    "simulate",
+]

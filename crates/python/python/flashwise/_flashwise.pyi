@@ -1,0 +1,188 @@
+"""What is written in Rust, with its types."""
+
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from typing import Any, Literal, Protocol, TypeAlias
+
+__version__: str
+
+class ArrowStream(Protocol):
+    """Columns in Arrow: a data frame of pandas, polars or pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+class OwnPolicy(Protocol):
+    """A replacement policy that is written in Python, made with the size of its cache in blocks. It may have admits(block) -> bool as well."""
+
+    def hit(self, block: int) -> object:
+        """An access to a block that is in the cache."""
+    def miss(self, block: int) -> object:
+        """An access to a block that was not in the cache, and now is."""
+    def evict(self) -> int:
+        """The cache is full: the block that leaves."""
+
+Path: TypeAlias = str | PathLike[str]
+TraceLike: TypeAlias = "Path | Trace | ArrowStream"
+Size: TypeAlias = str | int
+Sizes: TypeAlias = "Size | Sequence[Size] | None"
+Policy: TypeAlias = str | Callable[[int], OwnPolicy]
+Progress: TypeAlias = Callable[[int], object] | None
+
+class Table:
+    """Results in columns, as docs/figures.md describes them. pandas, polars and pyarrow take a table without a copy."""
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of the columns."""
+    def to_csv(self) -> str:
+        """The rows as CSV with a header, as the command line prints it. Epochs are left out."""
+    def to_json(self) -> str:
+        """The rows as a JSON array, as the command line prints it."""
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries; figures that a row has not are absent."""
+    def write_parquet(self, path: Path) -> None:
+        """Writes the columns to a Parquet file."""
+    def charts(self) -> list[tuple[str, str]]:
+        """For each trace its name and its chart of hit ratios by cache size, as SVG."""
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+class Trace:
+    """A trace that is open: normalised, and mapped into memory."""
+
+    @property
+    def name(self) -> str:
+        """What results call it: its path as it was given."""
+    @property
+    def block_size_bytes(self) -> int:
+        """Length of a block."""
+    @property
+    def unique_blocks(self) -> int:
+        """Different blocks."""
+    def info(self) -> dict[str, Any]:
+        """What the trace is like."""
+    def __len__(self) -> int: ...
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+def simulate(
+    trace: TraceLike | Sequence[TraceLike],
+    policies: Policy | Sequence[Policy] | None = None,
+    sizes: Sizes = None,
+    *,
+    jobs: str | dict[str, Any] | Sequence[str | dict[str, Any]] | None = None,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+    **stages: object,
+) -> Table:
+    """Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options."""
+
+def policies() -> list[str]:
+    """The names of all replacement policies."""
+
+def read_trace(
+    trace: TraceLike,
+    *,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    name: str | None = None,
+    progress: Progress = None,
+) -> Trace:
+    """Reads a trace of any format, or a data frame whose columns are called as those of a CSV."""
+
+def convert(
+    trace: Path,
+    out: Path,
+    *,
+    force: bool = False,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    progress: Progress = None,
+) -> None:
+    """Converts a trace of any kind to a normalised one, an Arrow IPC file."""
+
+def info(
+    trace: TraceLike,
+    *,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    progress: Progress = None,
+) -> dict[str, Any]:
+    """What a trace is like: requests, blocks, sizes, duration, re-access."""
+
+def reuse(
+    trace: TraceLike,
+    *,
+    distance: Literal["unique", "accesses"] = "unique",
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    progress: Progress = None,
+) -> dict[str, Any]:
+    """How long it takes until blocks are used again: numbers of accesses by distance."""
+
+def curve(
+    trace: TraceLike,
+    policies: str | Sequence[str] | None = None,
+    sizes: Sizes = None,
+    *,
+    warmup: str | int | None = None,
+    sample: str | float | None = None,
+    sample_by: Literal["blocks", "groups"] | None = None,
+    sample_seed: int | None = None,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Table:
+    """What policies hit at every cache size, with knees marked."""
+
+def pareto(
+    trace: TraceLike,
+    policies: str | Sequence[str] | None = None,
+    sizes: Sizes = None,
+    *,
+    warmup: str | int | None = None,
+    format: str | None = None,
+    block_size: Size | None = None,
+    lenient: bool = False,
+    threads: int | None = None,
+    progress: Progress = None,
+    **stages: object,
+) -> tuple[list[dict[str, Any]], str]:
+    """Of policies and sizes those that hit most for their erasures: a row for each cache, and their chart as SVG."""
+
+def lifetime(
+    file: Path | None = None,
+    *,
+    cache: str | None = None,
+    storage: str | None = None,
+    workloads: str | Iterable[str] | None = None,
+) -> list[dict[str, Any]]:
+    """How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers."""
+
+def generate(
+    out: Path,
+    *,
+    pattern: str | None = None,
+    like: str | None = None,
+    blocks: int | None = None,
+    requests: int | None = None,
+    accesses: int | None = None,
+    read_share: str | float | None = None,
+    request_blocks: str | int | None = None,
+    rate: str | float | None = None,
+    arrivals: Literal["poisson", "constant"] = "poisson",
+    seed: int = 1,
+    block_size: Size | None = None,
+    csv: bool = False,
+    progress: Progress = None,
+) -> None:
+    """Generates a trace, always the same one for the same arguments."""

@@ -1,0 +1,86 @@
+"""What a notebook shows: tables and charts."""
+
+import base64
+import csv
+import html
+import io
+import pathlib
+
+from . import _flashwise
+
+# More columns than these are in the table, but not shown.
+SHOWN = (
+    "trace", "policy", "size", "capacity_blocks", "hit_ratio", "read_hit_ratio", "write_hit_ratio", "flash_writes_blocks",
+    "erasures", "latency_mean_us", "lifetime_years", "hit_ratio_low", "hit_ratio_high", "knee",
+)
+ROWS_MAX = 60
+
+
+def table(text):
+    """The first rows of CSV as HTML."""
+    header, *rows = csv.reader(io.StringIO(text))
+    shown = [name for name in SHOWN if name in header]
+    columns = [header.index(name) for name in shown]
+
+    def line(tag, cells):
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    lines = [line("th", shown)]
+    lines += [line("td", [row[column] for column in columns]) for row in rows[:ROWS_MAX]]
+    left = f"<p>{len(rows) - ROWS_MAX} rows more</p>" if len(rows) > ROWS_MAX else ""
+    return f"<table>{''.join(lines)}</table>{left}<p>{len(rows)} rows, {len(header)} columns</p>"
+
+
+class Chart:
+    """Charts, a title with an SVG each. A notebook shows them."""
+
+    def __init__(self, charts):
+        self.charts = list(charts)
+
+    @property
+    def svg(self):
+        """The first chart as SVG."""
+        return self.charts[0][1]
+
+    @property
+    def html(self):
+        """All charts as HTML. Each is a picture of its own, so that none changes how others look."""
+        def picture(title, svg):
+            data = base64.b64encode(svg.encode()).decode()
+            return f'<figure><img alt="{html.escape(title)}" src="data:image/svg+xml;base64,{data}"/></figure>'
+
+        return "".join(picture(*chart) for chart in self.charts)
+
+    def save(self, path):
+        """Writes the first chart to a file that ends in .svg, or all of them to one that ends in .html."""
+        path = pathlib.Path(path)
+        if path.suffix not in (".svg", ".html"):
+            raise ValueError(f"{path}: found the ending '{path.suffix}', expected .svg or .html")
+        page = f'<!DOCTYPE html><meta charset="utf-8"><title>flashwise</title>{self.html}'
+        path.write_text(self.svg if path.suffix == ".svg" else page, encoding="utf-8")
+
+    def _repr_html_(self):
+        return self.html
+
+
+class Frontier(list):
+    """Caches, a dictionary each, of which those on a frontier are worth having. A notebook shows a chart of hits against erasures."""
+
+    def __init__(self, points, svg):
+        super().__init__(points)
+        self.svg = svg
+
+    def _repr_html_(self):
+        return plot(self).html
+
+
+def pareto(trace, policies=None, sizes=None, **options):
+    """Of policies and sizes those that hit most for their erasures, beside the best possible."""
+    return Frontier(*_flashwise.pareto(trace, policies, sizes, **options))
+
+
+def plot(results):
+    """The charts of what simulate, curve and pareto return."""
+    if isinstance(results, Frontier):
+        return Chart([("hits against erasures", results.svg)])
+    return Chart((f"hit ratio of {trace}", svg) for trace, svg in results.charts())

@@ -1,0 +1,110 @@
+//! What Python says of jobs: keywords are the words of a job, with `_` for `-`.
+
+use std::str::FromStr;
+
+use flashwise_core::quantity::Share;
+use flashwise_sim::job::{Admission, Choice, Job, Key, Many};
+use flashwise_sim::size::Size;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+
+use crate::errors::exception;
+
+/// The items of a list or a tuple; one value is a list of one, and `None` of none.
+pub fn items<'py>(value: Option<&Bound<'py, PyAny>>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    match value.filter(|value| !value.is_none()) {
+        None => Ok(Vec::new()),
+        Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => list.try_iter()?.collect(),
+        Some(one) => Ok(vec![one.clone()]),
+    }
+}
+
+/// A value as the command line would have it: text, a number, and `on` or `off` for what is true or not.
+pub fn text(name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(if flag.is_true() { "on" } else { "off" }.to_owned());
+    }
+    let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>();
+    if is_text || value.is_instance_of::<PyFloat>() || value.hasattr("__fspath__")? {
+        return Ok(value.str()?.to_str()?.to_owned());
+    }
+    let found = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!("{name}: found a value of the type {found}, expected text or a number")))
+}
+
+/// Each item read from its text.
+pub fn each<T: FromStr<Err: Into<Box<dyn std::error::Error>>>>(
+    name: &str,
+    values: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<T>> {
+    let read = |item: Bound<'_, PyAny>| text(name, &item)?.parse().map_err(exception);
+    items(values)?.into_iter().map(read).collect()
+}
+
+/// The sizes of a list, in which ranges are many.
+pub fn sizes(values: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Size>> {
+    let mut all = Vec::new();
+    for item in items(values)? {
+        all.extend(Size::parse_list(&text("sizes", &item)?).map_err(exception)?);
+    }
+    Ok(all)
+}
+
+/// Whether `policy` is a class or a function that makes one in Python, and no name.
+pub fn is_own(policy: &Bound<'_, PyAny>) -> bool {
+    policy.is_callable()
+}
+
+/// What keywords say of many jobs, but for policies that are written in Python.
+pub fn many(
+    policies: Option<&Bound<'_, PyAny>>,
+    sizes: Option<&Bound<'_, PyAny>>,
+    stages: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Many> {
+    let mut many = Many { sizes: self::sizes(sizes)?, ..Many::default() };
+    for policy in items(policies)?.into_iter().filter(|policy| !is_own(policy)) {
+        many.policies.push(text("policies", &policy)?.parse::<Choice>().map_err(exception)?);
+    }
+    for (name, value) in stages.into_iter().flatten() {
+        let name = name.extract::<String>()?.replace('_', "-");
+        if value.is_none() {
+            continue;
+        }
+        match &name[..] {
+            "admission" => {
+                for rule in items(Some(&value))? {
+                    many.admissions.extend(Admission::parse_list(&text(&name, &rule)?).map_err(exception)?);
+                }
+            }
+            "over-provision" => many.over_provisions = each::<Share>(&name, Some(&value))?,
+            "policy" | "size" => {
+                return Err(PyTypeError::new_err(format!("found {name}, expected the lists policies and sizes")));
+            }
+            name => {
+                let key = Key::find(name).map_err(exception)?;
+                key.read(&mut many.base, &text(name, &value)?).map_err(exception)?;
+            }
+        }
+    }
+    Ok(many)
+}
+
+/// Jobs that are listed, as text or as dictionaries.
+pub fn listed(jobs: &Bound<'_, PyAny>) -> PyResult<Vec<Job>> {
+    let json = jobs.py().import("json")?;
+    let mut all = Vec::new();
+    for job in items(Some(jobs))? {
+        all.push(match job.cast::<PyString>() {
+            Ok(words) => words.to_str()?.parse::<Job>().map_err(exception)?,
+            Err(_) => {
+                let written: String = json.call_method1("dumps", (&job,))?.extract()?;
+                serde_json::from_str(&written).map_err(exception)?
+            }
+        });
+    }
+    match all.is_empty() {
+        true => Err(PyValueError::new_err("jobs: found none, expected one such as {'policy': 'lru', 'size': '10%'}")),
+        false => Ok(all),
+    }
+}

@@ -1,0 +1,199 @@
+//! Replacement policies that are written in Python.
+//!
+//! A class is made for each cache with its size in blocks. Of each access to a block in the cache `hit(block)` is told; of each to another
+//! one `miss(block)`, after which the block is in the cache. Where the cache is full, `evict()` is asked before for the block that leaves.
+//! If there is `admits(block)`, it is asked first, and a block that it refuses changes nothing.
+//!
+//! What the cache holds is kept here, so that no policy can hold more than its size, forget a block or make one up.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flashwise_core::access::Access;
+use flashwise_core::blocks::Queues;
+use flashwise_core::policy::{Outcome, Policy};
+use flashwise_sim::job::{Many, SIZES};
+use flashwise_sim::results::ResultRow;
+use flashwise_sim::simulate::{Counting, Warmup, run_own};
+use flashwise_sim::size::Size;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::Progress;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+
+/// How accesses are counted.
+///
+/// # Errors
+/// Policies in Python run alone: what else is said is refused.
+pub fn counting(many: &Many) -> PyResult<Counting> {
+    let meaning = many.base.meaning().map_err(exception)?;
+    let is_alone = meaning.is_policy_alone() && many.admissions.is_empty() && many.over_provisions.is_empty();
+    if !is_alone || meaning.sampling.is_some() {
+        let found = many.said().unwrap_or_default().trim_start_matches('-').replace('-', "_");
+        return Err(PyTypeError::new_err(format!(
+            "a policy written in Python runs alone: found {found}, expected only warmup and epoch beside it"
+        )));
+    }
+    Ok(meaning.counting)
+}
+
+/// Runs each of `classes` at each size over `trace`, on this thread. `progress` is called with the block accesses that are done.
+pub fn run(
+    trace: &Trace,
+    classes: &[Bound<'_, PyAny>],
+    sizes: &[Size],
+    counting: Counting,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Vec<ResultRow>> {
+    let default = Size::parse_list(SIZES).map_err(exception)?;
+    let sizes = if sizes.is_empty() { &default } else { sizes };
+    let accesses = trace.len() as u64;
+    if counting.warmup.accesses(trace.len()) >= accesses {
+        let Warmup::Accesses(warmup) = counting.warmup else { unreachable!("a share leaves something") };
+        let name = trace.name();
+        let expected = format!("a warm-up of {warmup} accesses leaves none to count, expected fewer than {accesses}");
+        return Err(PyValueError::new_err(format!("{name}: {expected}")));
+    }
+    let told = Told { callback: progress.map(|callback| callback.clone().unbind()), done: AtomicU64::new(0) };
+    let mut rows = Vec::new();
+    for class in classes {
+        for size in sizes {
+            let capacity = size.capacity_blocks(trace.unique_blocks(), trace.block_size_bytes()).map_err(exception)?;
+            let policy = Own::new(class, capacity, trace.unique_blocks())?;
+            let name = policy.name.clone();
+            let work = AssertUnwindSafe(|| run_own(trace, policy, counting, &told));
+            let (counters, epochs) =
+                panic::catch_unwind(work).map_err(|payload| match payload.downcast::<PyErr>() {
+                    Ok(raised) => *raised,
+                    Err(panic) => panic::resume_unwind(panic),
+                })?;
+            rows.push(ResultRow::of_policy(trace, &name, (&size.to_string(), capacity), &counters, &epochs));
+        }
+    }
+    Ok(rows)
+}
+
+/// Ends the run with an exception. Nothing is printed: it is no panic.
+fn raise(error: PyErr) -> ! {
+    panic::resume_unwind(Box::new(error))
+}
+
+/// Tells a callback how far the run is, and looks whether Ctrl-C was pressed.
+struct Told {
+    callback: Option<Py<PyAny>>,
+    done: AtomicU64,
+}
+
+impl Progress for Told {
+    fn advance(&self, amount: u64) {
+        let done = self.done.fetch_add(amount, Ordering::Relaxed) + amount;
+        let told = Python::attach(|py| {
+            py.check_signals()?;
+            self.callback.as_ref().map_or(Ok(()), |callback| callback.call1(py, (done,)).map(drop))
+        });
+        told.unwrap_or_else(|error| raise(error));
+    }
+}
+
+/// A policy that is written in Python.
+struct Own {
+    name: String,
+    hit: Py<PyAny>,
+    miss: Py<PyAny>,
+    evict: Py<PyAny>,
+    admits: Option<Py<PyAny>>,
+    capacity: usize,
+    len: usize,
+    /// Whether each block is in the cache.
+    is_cached: Vec<bool>,
+}
+
+impl Own {
+    /// The policy of `class` for a cache of `capacity` blocks of a trace that has so many.
+    fn new(class: &Bound<'_, PyAny>, capacity: usize, unique_blocks: usize) -> PyResult<Own> {
+        let made = class.call1((capacity,))?;
+        let name = class.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "python".to_owned());
+        let method = |method: &str| -> PyResult<Py<PyAny>> {
+            let found = made.getattr(method).map_err(|_| {
+                PyTypeError::new_err(format!("{name}: found no method {method}, expected hit, miss and evict"))
+            })?;
+            Ok(found.unbind())
+        };
+        Ok(Own {
+            hit: method("hit")?,
+            miss: method("miss")?,
+            evict: method("evict")?,
+            admits: made.getattr_opt("admits")?.map(Bound::unbind),
+            capacity,
+            len: 0,
+            is_cached: vec![false; unique_blocks],
+            name,
+        })
+    }
+
+    /// The block that leaves, which must be in the cache.
+    fn evicted(&mut self, py: Python<'_>) -> PyResult<u32> {
+        let answer = self.evict.bind(py).call0()?;
+        let block = answer.extract::<u32>().ok().filter(|&block| self.contains(block));
+        let block = block.ok_or_else(|| {
+            let (name, found) = (&self.name, answer.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string()));
+            PyValueError::new_err(format!("{name}.evict: found {found}, expected a block that is in the cache"))
+        })?;
+        self.remove(block);
+        Ok(block)
+    }
+
+    fn decide(&mut self, py: Python<'_>, block: u32) -> PyResult<Outcome<u32>> {
+        if self.is_cached[block as usize] {
+            self.hit.bind(py).call1((block,))?;
+            return Ok(Outcome::Hit);
+        }
+        if let Some(admits) = &self.admits
+            && !admits.bind(py).call1((block,))?.is_truthy()?
+        {
+            return Ok(Outcome::Bypass);
+        }
+        let evicted = if self.len == self.capacity { Some(self.evicted(py)?) } else { None };
+        self.miss.bind(py).call1((block,))?;
+        self.is_cached[block as usize] = true;
+        self.len += 1;
+        Ok(Outcome::Admit { evicted })
+    }
+}
+
+impl Policy for Own {
+    type Key = u32;
+
+    fn blocks(&self) -> Option<&dyn Queues<u32>> {
+        None
+    }
+
+    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<u32>> {
+        None
+    }
+
+    fn access(&mut self, access: Access<u32>) -> Outcome<u32> {
+        Python::attach(|py| self.decide(py, access.block)).unwrap_or_else(|error| raise(error))
+    }
+
+    fn remove(&mut self, block: u32) -> bool {
+        let was_cached = std::mem::take(&mut self.is_cached[block as usize]);
+        self.len -= usize::from(was_cached);
+        was_cached
+    }
+
+    fn contains(&self, block: u32) -> bool {
+        self.is_cached.get(block as usize).is_some_and(|is_cached| *is_cached)
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn check(&self) {
+        assert!(self.len <= self.capacity);
+        assert_eq!(self.len, self.is_cached.iter().filter(|is_cached| **is_cached).count());
+    }
+}

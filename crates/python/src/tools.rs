@@ -1,0 +1,315 @@
+//! The commands that look at traces, make them, and reckon with them.
+
+use std::path::{Path, PathBuf};
+
+use flashwise_core::array::Array;
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::Share;
+use flashwise_device::tier_of_option;
+use flashwise_report::pareto as frontier;
+use flashwise_sim::array::{Description, Lifetime, NamedWorkload};
+use flashwise_sim::curve::{self as curves, SIZES, capacities};
+use flashwise_sim::endurance::Algorithm;
+use flashwise_sim::experiment::{self, Experiment, Layout};
+use flashwise_sim::job::{Input, Job, JobError, Place};
+use flashwise_sim::simulate::{Counting, Warmup};
+use flashwise_sim::size::{Size, parse_block_size};
+use flashwise_trace::sampling::Sampling;
+use flashwise_trace::tools::generate::{
+    Arrivals, Length, PatternSpec, Workload, Written, generate as generate_pattern, generate_week, parse_rate,
+    parse_request_blocks,
+};
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::like::{Server, Week};
+use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::{convert as convert_trace, sample};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::errors::exception;
+use crate::jobs::{self, each, text};
+use crate::table::Table;
+use crate::{trace, work};
+
+/// What JSON says, as Python has it.
+fn loads<'py>(py: Python<'py>, value: &impl serde::Serialize) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (serde_json::to_string(value).map_err(exception)?,))
+}
+
+/// What a trace is like: requests, blocks, sizes, duration, re-access.
+#[pyfunction]
+#[pyo3(signature = (trace, *, format=None, block_size=None, lenient=false, progress=None))]
+pub fn info<'py>(
+    py: Python<'py>,
+    trace: &Bound<'py, PyAny>,
+    format: Option<String>,
+    block_size: Option<&Bound<'py, PyAny>>,
+    lenient: bool,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
+    let info = work::run(py, None, progress, |watch| trace::open(&input, watch).map(|trace| Info::of(&trace)))?;
+    Ok(loads(py, &info)?.cast_into::<PyDict>()?)
+}
+
+/// How long it takes until blocks are used again: numbers of accesses by distance.
+#[pyfunction]
+#[pyo3(signature = (trace, *, distance="unique", format=None, block_size=None, lenient=false, progress=None))]
+pub fn reuse<'py>(
+    py: Python<'py>,
+    trace: &Bound<'py, PyAny>,
+    distance: &str,
+    format: Option<String>,
+    block_size: Option<&Bound<'py, PyAny>>,
+    lenient: bool,
+    progress: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let distance = match distance {
+        "unique" => Distance::Unique,
+        "accesses" => Distance::Accesses,
+        _ => return Err(PyValueError::new_err(format!("distance: found '{distance}', expected unique or accesses"))),
+    };
+    let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
+    let work =
+        |watch: &work::Watch| trace::open(&input, watch).map(|trace| ReuseDistances::of(&trace, distance, watch));
+    Ok(loads(py, &work::run(py, None, progress, work)?)?.cast_into::<PyDict>()?)
+}
+
+/// What policies hit at every cache size, with knees marked.
+#[pyfunction]
+#[pyo3(signature = (
+    trace, policies=None, sizes=None, *, warmup=None, sample=None, sample_by=None, sample_seed=None, format=None, block_size=None,
+    lenient=false, threads=None, progress=None
+))]
+#[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
+pub fn curve(
+    py: Python<'_>,
+    trace: &Bound<'_, PyAny>,
+    policies: Option<&Bound<'_, PyAny>>,
+    sizes: Option<&Bound<'_, PyAny>>,
+    warmup: Option<&Bound<'_, PyAny>>,
+    sample: Option<&Bound<'_, PyAny>>,
+    sample_by: Option<&Bound<'_, PyAny>>,
+    sample_seed: Option<&Bound<'_, PyAny>>,
+    format: Option<String>,
+    block_size: Option<&Bound<'_, PyAny>>,
+    lenient: bool,
+    threads: Option<usize>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Table> {
+    let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
+    let stages = PyDict::new(py);
+    for (name, value) in
+        [("warmup", warmup), ("sample", sample), ("sample-by", sample_by), ("sample-seed", sample_seed)]
+    {
+        stages.set_item(name, value)?;
+    }
+    let meaning = jobs::many(None, None, Some(&stages))?.base.meaning().map_err(exception)?;
+    let mut policies: Vec<Spec> = each("policies", policies)?;
+    if policies.is_empty() {
+        policies.push("lru".parse().map_err(exception)?);
+    }
+    let mut sizes = jobs::sizes(sizes)?;
+    if sizes.is_empty() {
+        sizes = Size::parse_list(SIZES).map_err(exception)?;
+    }
+    let points = work::run(py, threads, progress, |watch| -> Result<_, JobError> {
+        let trace = match (&input, meaning.sampling) {
+            (input, None) => trace::open(input, watch)?,
+            (input, Some(sampling)) => sampled(input, sampling, watch)?,
+        };
+        let sizes = capacities(&trace, &sizes)?;
+        let mut points = Vec::new();
+        for policy in &policies {
+            points.extend(curves::points(&trace, policy, &sizes, meaning.counting.warmup, watch)?.0);
+        }
+        Ok(points)
+    })?;
+    Table::of_points(points)
+}
+
+fn sampled(input: &Input, sampling: Sampling, watch: &work::Watch) -> Result<flashwise_trace::Trace, JobError> {
+    Ok(match input {
+        Input::File(path, settings) => sample::open(path, settings, sampling, watch)?,
+        Input::Open(trace) => sample::of(trace, sampling, watch)?,
+    })
+}
+
+/// Of policies and sizes those that hit most for their erasures, beside the best possible: a row for each cache.
+#[pyfunction]
+#[pyo3(signature = (
+    trace, policies=None, sizes=None, *, warmup=None, format=None, block_size=None, lenient=false, threads=None, progress=None,
+    **stages
+))]
+#[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
+pub fn pareto<'py>(
+    py: Python<'py>,
+    trace: &Bound<'py, PyAny>,
+    policies: Option<&Bound<'py, PyAny>>,
+    sizes: Option<&Bound<'py, PyAny>>,
+    warmup: Option<&Bound<'py, PyAny>>,
+    format: Option<String>,
+    block_size: Option<&Bound<'py, PyAny>>,
+    lenient: bool,
+    threads: Option<usize>,
+    progress: Option<&Bound<'py, PyAny>>,
+    stages: Option<&Bound<'py, PyDict>>,
+) -> PyResult<(Bound<'py, PyList>, String)> {
+    let input = trace::input(trace, &trace::settings(format, block_size, lenient)?)?;
+    let many = jobs::many(None, None, stages)?;
+    let warmup = warmup.map(|warmup| text("warmup", warmup)).transpose()?;
+    let warmup: Warmup =
+        warmup.map_or(Ok(Warmup::Accesses(0)), |warmup| warmup.parse()).map_err(PyValueError::new_err)?;
+    let job = Job { over_provision: many.over_provisions.first().copied(), ..many.base };
+    let Place::Flash(settings) = job.meaning_with(Some("flashwise pareto")).map_err(exception)?.place else {
+        return Err(PyValueError::new_err("layout: expected in-place or containers for pareto"));
+    };
+    let mut online: Vec<Algorithm> = each("policies", policies)?;
+    if online.is_empty() {
+        online = frontier::online().collect();
+    }
+    if let Some(algorithm) = online.iter().find(|algorithm| algorithm.offline()) {
+        return Err(PyValueError::new_err(format!(
+            "pareto: policy: found {algorithm}, expected a policy that can run; those that know the future are compared with anyway"
+        )));
+    }
+    let mut sizes = jobs::sizes(sizes)?;
+    if sizes.is_empty() {
+        sizes = Size::parse_list(frontier::SIZES).map_err(exception)?;
+    }
+    let points = work::run(py, threads, progress, |watch| -> Result<_, JobError> {
+        let trace = trace::open(&input, watch)?;
+        let cases = frontier::cases(&trace, &online, &sizes)?;
+        let counting = Counting { warmup, epoch: None };
+        let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
+        let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, watch)?;
+        Ok(frontier::points(trace.name(), runs.iter()))
+    })?;
+    Ok((loads(py, &points)?.cast_into::<PyList>()?, frontier::chart(&points)))
+}
+
+/// How long an array of cache and storage lasts under workloads in plain numbers, and how fast it answers: a dictionary for each workload.
+#[pyfunction]
+#[pyo3(signature = (file=None, *, cache=None, storage=None, workloads=None))]
+pub fn lifetime<'py>(
+    py: Python<'py>,
+    file: Option<PathBuf>,
+    cache: Option<&str>,
+    storage: Option<&str>,
+    workloads: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let file = file.map(|file| file.to_string_lossy().into_owned());
+    let described = file.as_deref().map(Description::read).transpose().map_err(exception)?.unwrap_or_default();
+    let tier =
+        |option, text: Option<&str>| text.map(|text| tier_of_option(option, text)).transpose().map_err(exception);
+    let missing = |what: &str, example: &str| {
+        PyValueError::new_err(format!("found no {what}, expected one in the file or as a keyword: {example}"))
+    };
+    let cache = tier("cache", cache)?.or(described.cache).ok_or_else(|| missing("cache", "cache='slc'"))?;
+    let storage =
+        tier("storage", storage)?.or(described.storage).ok_or_else(|| missing("storage", "storage='mlc:devices=3'"))?;
+    let mut given = Vec::new();
+    for workload in jobs::items(workloads)? {
+        given.push(NamedWorkload::of_option("workload", &text("workloads", &workload)?).map_err(exception)?);
+    }
+    let workloads = if given.is_empty() { described.workloads } else { given };
+    if workloads.is_empty() {
+        return Err(missing("workload", "workloads=['read-mb-per-s=160,...']"));
+    }
+    let array = Array { cache, storage };
+    let figures: Vec<_> = workloads.iter().map(|workload| Lifetime::of(&array, workload)).collect();
+    Ok(loads(py, &figures)?.cast_into::<PyList>()?)
+}
+
+/// Converts a trace of any kind to a normalised one, an Arrow IPC file.
+#[pyfunction]
+#[pyo3(signature = (trace, out, *, force=false, format=None, block_size=None, lenient=false, progress=None))]
+#[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
+pub fn convert(
+    py: Python<'_>,
+    trace: PathBuf,
+    out: PathBuf,
+    force: bool,
+    format: Option<String>,
+    block_size: Option<&Bound<'_, PyAny>>,
+    lenient: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let settings = trace::settings(format, block_size, lenient)?;
+    if out.is_file() && !force {
+        let name = out.display();
+        return Err(PyValueError::new_err(format!("{name}: found a file, expected none, or force=True to replace it")));
+    }
+    work::run(py, None, progress, |watch| convert_trace::convert(&trace, &out, &settings, watch).map(drop))
+}
+
+/// Generates a trace, always the same one for the same arguments.
+#[pyfunction]
+#[pyo3(signature = (
+    out, *, pattern=None, like=None, blocks=None, requests=None, accesses=None, read_share=None, request_blocks=None, rate=None,
+    arrivals="poisson", seed=1, block_size=None, csv=false, progress=None
+))]
+#[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
+pub fn generate(
+    py: Python<'_>,
+    out: PathBuf,
+    pattern: Option<&str>,
+    like: Option<&str>,
+    blocks: Option<u64>,
+    requests: Option<u64>,
+    accesses: Option<u64>,
+    read_share: Option<&Bound<'_, PyAny>>,
+    request_blocks: Option<&Bound<'_, PyAny>>,
+    rate: Option<&Bound<'_, PyAny>>,
+    arrivals: &str,
+    seed: u64,
+    block_size: Option<&Bound<'_, PyAny>>,
+    csv: bool,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let or = |name: &str, value: Option<&Bound<'_, PyAny>>, default: &str| {
+        value.map_or_else(|| Ok(default.to_owned()), |value| text(name, value))
+    };
+    let written = if csv { Written::Csv } else { Written::Normalised };
+    let block_size_bytes = parse_block_size(&or("block_size", block_size, "4KiB")?).map_err(exception)?;
+    let out: &Path = &out;
+    if let Some(server) = like {
+        if pattern.is_some() || blocks.is_some() || requests.is_some() {
+            return Err(PyTypeError::new_err(
+                "like: found it with a pattern, blocks or requests, expected accesses alone",
+            ));
+        }
+        let server = Server::named(server).map_err(exception)?;
+        let week = Week::new(server, accesses.unwrap_or(2_000_000), block_size_bytes, seed).map_err(exception)?;
+        return work::run(py, None, progress, |watch| generate_week(week, out, written, watch).map(drop));
+    }
+    let length = match (requests, accesses) {
+        (Some(_), Some(_)) => {
+            return Err(PyTypeError::new_err("found requests and accesses, expected one of them"));
+        }
+        (Some(requests), None) => Length::Requests(requests),
+        (None, Some(accesses)) => Length::Accesses(accesses),
+        (None, None) => Length::WholePattern,
+    };
+    let workload = Workload {
+        pattern: pattern.unwrap_or("zipf").parse::<PatternSpec>().map_err(exception)?,
+        blocks: blocks
+            .ok_or_else(|| PyTypeError::new_err("blocks: is missing, expected the blocks of the address range"))?,
+        length,
+        read_share: or("read_share", read_share, "0.7")?.parse::<Share>().map_err(exception)?.of_one(),
+        request_blocks: parse_request_blocks(&or("request_blocks", request_blocks, "1")?).map_err(exception)?,
+        rate: parse_rate(&or("rate", rate, "1000/s")?).map_err(exception)?,
+        arrivals: match arrivals {
+            "poisson" => Arrivals::Poisson,
+            "constant" => Arrivals::Constant,
+            _ => {
+                let expected = "expected poisson or constant";
+                return Err(PyValueError::new_err(format!("arrivals: found '{arrivals}', {expected}")));
+            }
+        },
+        seed,
+        block_size_bytes,
+    };
+    work::run(py, None, progress, |watch| generate_pattern(workload, out, written, watch).map(drop))
+}

@@ -1,0 +1,120 @@
+//! Long work: without Python's lock, with progress, and so that Ctrl-C ends it.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use flashwise_trace::progress::Progress;
+use pyo3::exceptions::PyUserWarning;
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+
+/// Time between two looks at what was pressed, and two calls of the callback.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How far work is, as its progress tells.
+#[derive(Debug, Default)]
+pub struct Watch {
+    done: AtomicU64,
+    stopped: AtomicBool,
+    /// What is to be known of traces, as the command line says it on standard error.
+    remarks: Mutex<Vec<String>>,
+}
+
+/// What unwinds work that is not wanted any more.
+struct Stopped;
+
+impl Progress for Watch {
+    fn advance(&self, amount: u64) {
+        self.done.fetch_add(amount, Ordering::Relaxed);
+        if self.stopped.load(Ordering::Relaxed) {
+            // No panic: nothing is printed.
+            panic::resume_unwind(Box::new(Stopped));
+        }
+    }
+
+    fn ends_early(&self, path: &str, rows: u64) {
+        let remark = format!("{path}: its end is missing, as where a server is killed; {rows} rows were read");
+        self.remarks.lock().expect("nobody panics with it").push(remark);
+    }
+}
+
+impl Watch {
+    /// Tells what was to be known as warnings.
+    fn warn(self, py: Python<'_>) -> PyResult<()> {
+        for remark in self.remarks.into_inner().expect("nobody panics with it") {
+            let remark = std::ffi::CString::new(remark.replace('\0', " ")).expect("it has no zero");
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &remark, 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs `work` on so many `threads`, or one per core, without Python's lock. `callback` is called on this thread, with what is done so far:
+/// bytes that were read and block accesses that were run.
+///
+/// # Errors
+/// Those of `work`; what the callback raises, and `KeyboardInterrupt`, end it.
+pub fn run<T: Send, E>(
+    py: Python<'_>,
+    threads: Option<usize>,
+    callback: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Watch) -> Result<T, E> + Send,
+) -> PyResult<T>
+where
+    E: Into<Box<dyn std::error::Error>> + Send,
+{
+    let watch = Watch::default();
+    // A pool of its own: a process that was forked has no threads of its parent.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build().map_err(exception)?;
+    let mut raised: Option<PyErr> = None;
+    let ended: Result<Result<T, E>, Box<dyn Any + Send>> = std::thread::scope(|scope| {
+        let (sender, mut receiver) = channel::<()>();
+        let (watch, pool) = (&watch, &pool);
+        let worker = scope.spawn(move || {
+            let _sender = sender;
+            panic::catch_unwind(AssertUnwindSafe(|| pool.install(|| work(watch))))
+        });
+        let mut told = 0;
+        loop {
+            let waited;
+            (receiver, waited) = py.detach(move || {
+                let waited = receiver.recv_timeout(PAUSE);
+                (receiver, waited)
+            });
+            if waited != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+            if raised.is_some() {
+                continue;
+            }
+            let done = watch.done.load(Ordering::Relaxed);
+            let tell = || -> PyResult<()> {
+                py.check_signals()?;
+                if let Some(callback) = callback.filter(|_| done > told) {
+                    callback.call1((done,))?;
+                }
+                Ok(())
+            };
+            if let Err(error) = tell() {
+                raised = Some(error);
+                watch.stopped.store(true, Ordering::Relaxed);
+            }
+            told = done;
+        }
+        worker.join().unwrap_or_else(Err)
+    });
+    if let Some(error) = raised {
+        return Err(error);
+    }
+    let ended = ended.unwrap_or_else(|payload| panic::resume_unwind(payload)).map_err(exception)?;
+    if let Some(callback) = callback {
+        callback.call1((watch.done.load(Ordering::Relaxed),))?;
+    }
+    watch.warn(py)?;
+    Ok(ended)
+}

@@ -1,0 +1,57 @@
+"""Ctrl-C and what a callback raises end long work at once; other threads of Python go on meanwhile."""
+
+import signal
+import threading
+
+import flashwise
+
+flashwise.generate("long.arrow", pattern="zipf", blocks=50_000, accesses=2_000_000)
+trace = flashwise.read_trace("long.arrow")
+work = {"policies": flashwise.policies(), "sizes": "1%..50%:1%"}
+
+# Another thread presses Ctrl-C once the work has begun: it runs while the work does.
+begun = threading.Event()
+threading.Thread(target=lambda: (begun.wait(), signal.raise_signal(signal.SIGINT)), daemon=True).start()
+told = []
+try:
+    flashwise.simulate(trace, **work, progress=lambda done: (told.append(done), begun.set()))
+except KeyboardInterrupt:
+    pass
+else:
+    raise AssertionError("it went on")
+total = len(trace) * len(work["policies"]) * 50
+assert 0 < told[-1] < total / 2, (told, total)
+
+
+class Enough(Exception):
+    """Raised by a callback."""
+
+
+def enough(done):
+    raise Enough(done)
+
+
+class Fifo:
+    """Ends with the first block that leaves."""
+
+    def __init__(self, capacity):
+        self.hit = self.miss = lambda block: None
+
+    def evict(self):
+        signal.raise_signal(signal.SIGINT)
+        return 0
+
+
+for kind, call in [
+    (Enough, lambda: flashwise.simulate(trace, **work, progress=enough)),
+    (KeyboardInterrupt, lambda: flashwise.simulate(trace, Fifo, "1%")),
+]:
+    try:
+        call()
+    except kind:
+        pass
+    else:
+        raise AssertionError(kind)
+
+# What was ended can be run again.
+assert len(flashwise.simulate(trace, "lru", "1%")) == 1
