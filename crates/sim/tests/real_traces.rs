@@ -194,36 +194,38 @@ fn accesses(trace: &Trace) -> impl Iterator<Item = Access<u32>> {
     trace.accesses().map(|(block, op)| Access { block, op, request_blocks: 1, next_use: NEVER })
 }
 
-/// Traces where `auto` may miss 5 % of the candidates' spread: those that look best up to some time are not best after it.
-const WORSE: [(&str, f64); 2] = [("java-f2fs", 0.2), ("cloudPhysicsIO", 0.1)];
+/// Traces and percents of their blocks where `auto` may miss 5 % of the candidates' spread: those that look best up to some time are not best after
+/// it, or it takes a policy for better by a hair.
+const WORSE: [(&str, usize, f64); 3] = [("java-f2fs", 10, 0.2), ("java-f2fs", 5, 0.35), ("Financial1", 5, 0.15)];
 
-/// Over each trace, its start included, with timeframes of a hundredth of it.
+/// Over each trace, its start included, with timeframes of a hundredth of it, and caches of 10 % and 5 % of the blocks.
 #[test]
 fn auto_is_within_five_percent_of_the_candidates_spread_of_the_best_of_them_but_on_some_traces() {
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     let mut kept = 0;
-    for trace in timed_traces() {
-        let capacity = trace.unique_blocks() / 10;
-        let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(&trace));
+    for (trace, percent) in timed_traces().iter().flat_map(|trace| [(trace, 10), (trace, 5)]) {
+        let capacity = trace.unique_blocks() * percent / 100;
+        let devices = setting(&paper(), trace.block_size_bytes(), capacity, storage_bytes(trace));
         let cost = |policy: &str, rule: Option<&str>| {
-            let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(&trace));
-            let replayed = replay(&trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, counting, None);
+            let rule = rule.map(|rule| TraceRule::parse_list(rule).unwrap()[0].of(trace));
+            let replayed = replay(trace, &policy.parse().unwrap(), rule.as_ref(), capacity, &devices, counting, None);
             ArrayFigures::of(&devices, &replayed.counted.counts, replayed.counted.seconds).latency_over_lifetime
         };
         let costs = CANDIDATES.map(|policy| cost(policy, None));
         let best = costs.iter().copied().fold(f64::MAX, f64::min);
         let worst = costs.iter().copied().fold(f64::MIN, f64::max);
-        let worse = WORSE.iter().find(|(name, _)| trace.name().contains(name));
-        let share_max = worse.map_or(0.05, |(_, share)| *share);
+        let worse = WORSE.iter().find(|(name, of, _)| trace.name().contains(name) && *of == percent);
+        let share_max = worse.map_or(0.05, |(_, _, share)| *share);
         let shares = [1, 2, 3].map(|seed| {
             let share = (cost("lru", Some(&format!("auto:timeframe=1%,seed={seed}"))) - best) / (worst - best);
-            println!("{}, seed {seed}: {:.1} % of the spread above the best", trace.name(), 100.0 * share);
-            assert!(share <= share_max, "{}, seed {seed}: {share:.3} of the spread above the best", trace.name());
+            let what = format!("{} in {percent} %, seed {seed}", trace.name());
+            println!("{what}: {:.1} % of the spread above the best", 100.0 * share);
+            assert!(share <= share_max, "{what}: {share:.3} of the spread above the best");
             share
         });
         kept += usize::from(shares.iter().all(|share| *share <= 0.05));
     }
-    assert!(kept >= 11, "within 5 % on {kept} traces");
+    assert!(kept >= 23, "within 5 % on {kept} of 26");
 }
 
 /// At the paper's target, with timeframes of a hundredth of each trace: not worse in latency over lifetime, and hardly slower.

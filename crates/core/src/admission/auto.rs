@@ -7,7 +7,8 @@
 //! - Where another policy becomes the best, it takes over the blocks in the cache, the least recently used first: nothing is fetched or evicted
 //!   then. What it remembers of other blocks begins anew.
 //! - There is nothing between two policies, so that equation 14 has no place. Policies are compared by all that they did since the cache
-//!   was full, where what is long ago counts a little less, and as a continuation of what the cache itself did ([`Past`]).
+//!   was full, where what is long ago counts a little less, and as a continuation of what the cache itself did ([`Past`]), for twice as long as
+//!   that past is and for ten timeframes at least: just when policies begin to differ, the past is short, and tells little of what is to come.
 //! - Decisions do not wait for a timeframe's end: one is made after every 100 accesses of the sample. Until the cache is full policies
 //!   hardly differ; then those that wear it needlessly do so at once.
 //! - The policy stays while it is nearly as good as the best: each change costs what the next policy's ghosts would have told. Where
@@ -116,6 +117,9 @@ const NEAR: f64 = 0.02;
 const FAR: f64 = 0.5;
 const BEHIND_MAX: f64 = 8.0;
 const ALPHA_LATELY: f64 = 0.7;
+
+/// For how many timeframes policies are thought on at least.
+const AHEAD_TIMEFRAMES_MIN: f64 = 10.0;
 
 /// A cache whose policy changes.
 pub struct Auto<I: Index> {
@@ -232,8 +236,8 @@ impl<I: Index + Clone + Send + 'static> Auto<I> {
 
     /// The best policy, or the current one if that is nearly as good, `timeframes` after the last choice.
     fn choose(&mut self, timeframes: f64) -> Choice {
-        self.controller.compare(&self.own, &self.pasts);
-        self.lately.compare(&Past::default(), &self.pasts_lately);
+        self.controller.compare(&self.own, &self.pasts, AHEAD_TIMEFRAMES_MIN * self.timeframes.seconds());
+        self.lately.compare(&Past::default(), &self.pasts_lately, 0.0);
         let (choice, lately) = (self.controller.choose(0.0), self.lately.choose(0.0));
         let far = !self.lately.is_near(self.current, lately, FAR);
         // After an idle time one decision tells of one timeframe.

@@ -9,7 +9,8 @@
 //! It learns while it runs, from what came before: there is no second pass. An example is an access with what is known of it and its block then:
 //! whether it reads, the length of its request, which access of its episode it is, how many there were in earlier episodes, and how long
 //! ago the last one was. Each is cut into a few classes, and all examples of the same classes have their sums of hits and of writes.
-//! At the end of each interval the classes are put in order of hits for a write, and admitted from the best on up to the budget.
+//! At the end of each interval the classes are put in order of hits for a write, and admitted from the best on up to the budget. What more comes in the
+//! next interval than in the last is refused when the budget is used up: the rule never writes more than the budget brought, but for write hits.
 //!
 //! Departures from the paper:
 //! - It learns boosted trees (LightGBM) from a day of the past, once, or in its online version every six hours; here are tables of sums, which
@@ -22,7 +23,7 @@
 //!   over the blocks it admits in an access.
 //! - Until there are examples, it admits by chance what the budget allows; the paper's online version admits everything.
 
-use super::budget::{Budget, Pace, WRITES_PER_DAY};
+use super::budget::{Allowance, WRITES_PER_DAY};
 use super::{Info, Judge, SEED, WRITES};
 use crate::access::{Access, Op};
 use crate::blocks::{Blocks, List, NodeId};
@@ -127,7 +128,7 @@ struct Class {
 #[derive(Debug)]
 pub struct Baleen<I: Index> {
     c: usize,
-    budget: Budget,
+    budget: Allowance,
     history_max: usize,
     random: Random,
     /// Accesses so far, and since the interval began.
@@ -236,15 +237,14 @@ impl<I: Index> Baleen<I> {
         (sums.hits / sums.writes, sums.writes / sums.examples)
     }
 
-    /// Chooses what is admitted from now on.
+    /// Chooses what is admitted from now on, of which `left` blocks may be written in the next interval.
     #[cold]
-    fn choose(&mut self, pace: Pace) {
+    fn choose(&mut self, mut left: f64) {
         if self.admissions_since > 0 {
             let age = self.c as f64 * self.accesses_since as f64 / self.admissions_since as f64;
             self.eviction_age = age.clamp(self.c as f64, AGE_MAX * self.c as f64) as u64;
         }
         (self.accesses_since, self.admissions_since) = (0, 0);
-        let mut left = pace.allowed.max(0.0);
         if self.all.examples < EXAMPLES_MIN {
             let misses: f64 = self.classes.iter().map(|class| class.misses).sum();
             let share = if misses > 0.0 { (left / misses).min(1.0) } else { 1.0 };
@@ -279,7 +279,7 @@ impl<I: Index> Judge<I> for Baleen<I> {
         let class = Class { sums: Sums::default(), misses: 0.0, admitted: 1.0 };
         Baleen {
             c: capacity,
-            budget: Budget::new(options, capacity),
+            budget: Allowance::new(options, capacity),
             history_max: (options.number("history") * capacity as f64) as usize,
             random: Random::new(options.count(SEED.name)),
             now: 0,
@@ -303,7 +303,7 @@ impl<I: Index> Judge<I> for Baleen<I> {
             return true;
         }
         self.classes[class].misses += 1.0;
-        let admitted = self.classes[class].admitted;
+        let admitted = if self.budget.is_used_up() { 0.0 } else { self.classes[class].admitted };
         admitted >= 1.0 || admitted > 0.0 && self.random.share() < admitted
     }
 
@@ -313,8 +313,8 @@ impl<I: Index> Judge<I> for Baleen<I> {
 
     #[inline]
     fn tick(&mut self, time_us: u64) {
-        if let Some(pace) = self.budget.tick(time_us) {
-            self.choose(pace);
+        if let Some(left) = self.budget.tick(time_us) {
+            self.choose(left);
         }
     }
 

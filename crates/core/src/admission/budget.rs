@@ -79,3 +79,81 @@ impl Budget {
         pace
     }
 }
+
+/// A budget that is never exceeded but by what nobody asks: what comes in with the rate is there to be spent, at most a day's.
+#[derive(Clone, Debug)]
+pub struct Allowance {
+    /// Blocks per microsecond.
+    rate: f64,
+    interval_us: u64,
+    /// Blocks that may be written now; below 0 after write hits that could not be refused.
+    left: f64,
+    /// The last access, and when the last interval ended; none before the first access.
+    at_us: Option<(u64, u64)>,
+}
+
+/// The share of what was saved that may be spent in an interval.
+const SPENT: f64 = 0.5;
+
+impl Allowance {
+    /// The budget of `options`, which have [`WRITES_PER_DAY`] and an `interval`, for a cache of `capacity` blocks. An interval's blocks are there at once.
+    pub fn new(options: &Options, capacity: usize) -> Allowance {
+        let rate = options.number(WRITES_PER_DAY.name) * capacity as f64 / DAY_US;
+        let interval_us = options.duration_us("interval");
+        Allowance { rate, interval_us, left: rate * interval_us as f64, at_us: None }
+    }
+
+    /// A block is written.
+    #[inline]
+    pub fn note_written(&mut self) {
+        self.left -= 1.0;
+    }
+
+    /// Whether nothing more may be written now.
+    #[inline]
+    pub fn is_used_up(&self) -> bool {
+        self.left <= 0.0
+    }
+
+    /// Tells the time, which never goes back; how many blocks may be written in the next interval, if one ends.
+    #[inline]
+    pub fn tick(&mut self, now_us: u64) -> Option<f64> {
+        let (at_us, ended_us) = *self.at_us.get_or_insert((now_us, now_us));
+        self.left = (self.left + self.rate * (now_us - at_us) as f64).min(self.rate * DAY_US);
+        let ends = now_us - ended_us >= self.interval_us;
+        self.at_us = Some((now_us, if ends { now_us } else { ended_us }));
+        ends.then(|| {
+            let of_interval = self.rate * self.interval_us as f64;
+            (of_interval + SPENT * (self.left - of_interval)).max(0.0)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 86,400 blocks a day are one a second, and an interval is a minute. 60 are there at once; 80 are written, of which 20 could not be refused. After
+    /// a minute 40 are there: 60 + (40 - 60) / 2 may be written in the next. After ten minutes without writes 640 are: 60 + (640 - 60) / 2. After a year a
+    /// day's are.
+    #[test]
+    fn what_is_saved_may_be_spent_and_no_more() {
+        const MINUTE_US: u64 = 60_000_000;
+        const INTERVAL: Parameter =
+            Parameter { name: "interval", kind: Kind::Duration(1, 1 << 40), default: "1min", meaning: "" };
+        static PARAMETERS: [Parameter; 2] = [WRITES_PER_DAY, INTERVAL];
+        let mut allowance = Allowance::new(&Options::parse("test", &PARAMETERS, "").unwrap(), 86_400);
+        let near = |found: Option<f64>, expected: f64| {
+            assert!((found.unwrap() - expected).abs() < 1e-6, "{found:?}, {expected}")
+        };
+        assert_eq!(allowance.tick(5), None);
+        for written in 0..80 {
+            assert_eq!(allowance.is_used_up(), written >= 60);
+            allowance.note_written();
+        }
+        assert_eq!(allowance.tick(5 + MINUTE_US - 1), None);
+        near(allowance.tick(5 + MINUTE_US), 50.0);
+        near(allowance.tick(5 + 11 * MINUTE_US), 350.0);
+        near(allowance.tick(365 * 24 * 60 * MINUTE_US), 60.0 + (86_400.0 - 60.0) / 2.0);
+    }
+}

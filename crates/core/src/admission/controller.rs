@@ -77,7 +77,7 @@ struct Candidate {
     storage_writes: f64,
 }
 
-/// How long candidates are thought on, as a multiple of their past.
+/// How long candidates are thought on, as a multiple of their past; after a short past, for a time that is given.
 const AHEAD: f64 = 2.0;
 
 /// What a cache did up to now, in which what is longer ago counts less: a busy time counts more than an idle one.
@@ -154,12 +154,14 @@ impl Controller {
     }
 
     /// Compares candidates by what they did up to now. What counts is what the cache, which did `own`, would come to if it went on as each
-    /// of them did, for twice as long: latency times wear of half the one policy and half the other may be worse than of both.
-    pub fn compare(&mut self, own: &Past, pasts: &[Past]) {
+    /// of them did, for twice as long and for `ahead_seconds_min` at least: latency times wear of half the one policy and half the other may be worse
+    /// than of both, and what was done for a short time is to decide little.
+    pub fn compare(&mut self, own: &Past, pasts: &[Past], ahead_seconds_min: f64) {
         assert_eq!(pasts.len(), self.candidates.len());
         for (number, past) in pasts.iter().enumerate() {
+            let times = AHEAD.max(ahead_seconds_min / past.seconds);
             self.figures[number] = self.figures_of_past(past);
-            self.costs[number] = self.cost(&self.figures_of_past(&own.then(past, AHEAD)));
+            self.costs[number] = self.cost(&self.figures_of_past(&own.then(past, times)));
         }
     }
 
@@ -402,7 +404,7 @@ mod tests {
             let traffic = Traffic { read_hits, read_misses: reads - read_hits, cache_written, ..Traffic::default() };
             past.add(&Estimate { traffic, hit_ratio }, 1.0, 0.5);
         }
-        controller.compare(&Past::default(), &[past]);
+        controller.compare(&Past::default(), &[past], 0.0);
         let figures = controller.figures()[0];
         near(figures.hit_ratio, 902.5 / 1005.0);
         near(figures.latency_us, (902.5 * 10.0 + 102.5 * 100.0) / 1005.0);
@@ -410,7 +412,8 @@ mod tests {
     }
 
     /// One candidate takes 19 us and writes 1,000 bytes a second, the other 91 us and 200 bytes: 19,000 and 18,200 are about the same. One
-    /// third of the first and two of the second take 67 us and write 467 bytes, the other way round 43 us and 733 bytes: 31,000 and more.
+    /// third of the first and two of the second take 67 us and write 467 bytes, the other way round 43 us and 733 bytes: 31,000 and more. Thought
+    /// on for a thousand times as long, what was done before is next to nothing: the second is best, whatever was done.
     #[test]
     fn what_the_cache_did_up_to_now_counts_as_well() {
         let past = |read_hits, cache_written| {
@@ -419,12 +422,14 @@ mod tests {
             past
         };
         let pasts = [past(90.0, 1000.0), past(10.0, 200.0)];
-        let best_after = |own: &Past| {
-            let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
-            controller.compare(own, &pasts);
-            controller.choose(0.0).candidate
+        let best_after = |ahead_seconds_min: f64| {
+            [Past::default(), pasts[0], pasts[1]].map(|own| {
+                let mut controller = Controller::new(array(), aim(Objective::LatencyOverLifetime), 2);
+                controller.compare(&own, &pasts, ahead_seconds_min);
+                controller.choose(0.0).candidate
+            })
         };
-        assert_eq!([Past::default(), pasts[0], pasts[1]].map(|own| best_after(&own)), [1, 0, 1]);
+        assert_eq!([0.0, 2.0, 1000.0].map(best_after), [[1, 0, 1], [1, 0, 1], [1, 1, 1]]);
     }
 
     /// One candidate hits 30 % of the reads and writes 1,000 bytes a second, the other hits 0.1 % and writes 2: 73 us over 1,000 s against 99.9 us

@@ -31,6 +31,7 @@ pub mod larc;
 pub mod lecar;
 pub mod lfu;
 pub mod lirs;
+pub mod lirs2;
 pub mod lru;
 pub mod min;
 pub mod mq;
@@ -363,6 +364,7 @@ policies! {
     car::Car,
     larc::Larc,
     lirs::Lirs,
+    lirs2::Lirs2,
     lecar::Lecar,
     cacheus::Cacheus,
     s3_fifo::S3Fifo,

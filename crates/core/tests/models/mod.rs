@@ -15,6 +15,7 @@ mod larc;
 mod lecar;
 mod lfu;
 mod lirs;
+mod lirs2;
 mod lru;
 mod min;
 mod mq;
@@ -85,6 +86,11 @@ pub const MODELS: &[(&str, Make)] = &[
     ("lirs:hirs=100%", |c| Box::new(lirs::Lirs::new(c, 1.0, f64::MAX))),
     ("lirs:ghosts=30%", |c| Box::new(lirs::Lirs::new(c, 0.01, 0.3))),
     ("lirs:hirs=5%,ghosts=0", |c| Box::new(lirs::Lirs::new(c, 0.05, 0.0))),
+    ("lirs2", |c| Box::new(lirs2::Lirs2::new(c, 0.01, 3.0))),
+    ("lirs2:hirs=10%,ghosts=1000", |c| Box::new(lirs2::Lirs2::new(c, 0.1, 1000.0))),
+    ("lirs2:hirs=100%", |c| Box::new(lirs2::Lirs2::new(c, 1.0, 3.0))),
+    ("lirs2:hirs=40%,ghosts=30%", |c| Box::new(lirs2::Lirs2::new(c, 0.4, 0.3))),
+    ("lirs2:hirs=5%,ghosts=0", |c| Box::new(lirs2::Lirs2::new(c, 0.05, 0.0))),
     ("s3-fifo", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 1))),
     ("s3-fifo:threshold=0", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.1, 0.9, 0))),
     ("s3-fifo:small=50%,ghost=200%,threshold=2", |c| Box::new(s3_fifo::S3Fifo::new(c, 0.5, 2.0, 2))),

@@ -454,9 +454,8 @@ impl FormatSpec {
         let special = with(|fit| matches!(fit, Fit::Yes | Fit::Unsure(_)));
         let fitting = if special.is_empty() { with(|fit| fit == Fit::Generic) } else { special };
         let [format] = fitting[..] else {
-            let found = Malformed::new(sample.bytes, "").found;
             return Err(match fitting[..] {
-                [] => TraceError::Unrecognised { path, found, formats: names(FORMATS) },
+                [] => Self::unrecognised(path, sample, names(FORMATS)),
                 _ => TraceError::Ambiguous { path, formats: names(&fitting) },
             });
         };
@@ -466,6 +465,22 @@ impl FormatSpec {
             }
         }
         Ok(FormatSpec { format, options: Options::parse(format.name, format.parameters, "")? })
+    }
+
+    /// Why the trace at `path`, which begins with `sample`, is of none of the `formats`.
+    fn unrecognised(path: String, sample: &Sample, formats: String) -> TraceError {
+        const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+        if UTF_16_MARKS.iter().any(|mark| sample.bytes.starts_with(mark)) {
+            let expected = "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)".to_owned();
+            return TraceError::Contradiction { path, found: "text in UTF-16".to_owned(), expected };
+        }
+        match csv::first_refused(sample) {
+            Some(Err((line, Malformed { found, expected }))) => {
+                TraceError::Malformed { path, place: Place::Line(line), found, expected }
+            }
+            Some(Ok(())) if sample.whole => TraceError::Empty { path },
+            _ => TraceError::Unrecognised { path, found: Malformed::new(sample.bytes, "").found, formats },
+        }
     }
 
     /// A parser for a trace that begins with `sample` and is cut into blocks of `block_size_bytes`.

@@ -8,8 +8,9 @@
 //! runs that begin anywhere, so that a block is read a few times in a week and seldom while it is cached; a quarter of the writes go to cold blocks as
 //! well, as where a file is written once. Days have working hours, and at night one hour in which writes come in a burst. It is a likeness, not the
 //! server: sizes are scaled to the number of accesses, and the shares and exponents below are our choice, so that each server reads or writes most and
-//! has the locality that the sources tell; they are not measured. Those with weak locality read 72 to 80 % of their blocks: with 90 % and more a
-//! storage that took every write would wear out 18 times more slowly than a cache that takes in what is read, which no server of the paper shows.
+//! has the locality that the sources tell; they are not measured. Those with weak locality read 72 to 80 % of their blocks.
+//! With 85 to 93 % rules gained 3.4 to 5.2 times in the mean, where the paper has 1.41 to 2.36: a cache that takes in what is read wears out 18 times as fast as a storage that takes
+//! every write where nine of ten accesses read. Which shares the servers have, the paper does not print; it calls the web server read-intensive.
 
 use std::ops::RangeInclusive;
 

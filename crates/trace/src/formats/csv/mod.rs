@@ -14,11 +14,14 @@ use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 use self::evidence::{Evidence, Origin, Origins, epoch_of};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use super::fields::{Columns, Fields, TimeUnit, Words};
-use super::{Fit, Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
+use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
 
 mod evidence;
 mod header;
+mod recognise;
+
+pub(super) use recognise::first_refused;
 
 /// The row of generic CSV in the table of formats.
 pub static FORMAT: Format = Format {
@@ -63,7 +66,7 @@ pub static FORMAT: Format = Format {
             "what op says in a write; without it whatever is not a read is a write, with both all else is skipped",
         ),
     ],
-    recognise,
+    recognise: recognise::recognise,
     parser: |options, sample, _| Ok(Box::new(Lines(Csv::new(options, sample)?))),
 };
 
@@ -81,14 +84,6 @@ const fn unit(name: &'static str, meaning: &'static str) -> Parameter {
 
 /// Bytes in a sector.
 const SECTOR_BYTES: u64 = 512;
-
-/// Only a header whose words say everything is evidence enough.
-fn recognise(sample: &Sample) -> Fit {
-    let Ok(csv) = Csv::new(&Options::default_of(FORMAT.parameters), sample) else { return Fit::No };
-    let all = [Role::Time, Role::Op, Role::Offset, Role::Length];
-    let named = csv.header.is_some() && all.iter().all(|role| csv.columns.contains(&Some(*role)));
-    if named && sample.fit_lines(&csv) == Fit::Yes { Fit::Generic } else { Fit::No }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delimiter {

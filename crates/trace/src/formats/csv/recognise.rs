@@ -1,0 +1,76 @@
+//! Whether a trace is a CSV whose header says everything, and if it is one that cannot be read, why.
+
+use flashwise_core::options::Options;
+
+use super::header::Role;
+use super::{Csv, FORMAT};
+use crate::formats::{Fit, Malformed, ParseLine, Sample};
+use crate::request::Volumes;
+
+/// The CSV that the header of `sample` describes, if its words name all columns that there have to be: only that is evidence enough.
+fn described(sample: &Sample) -> Option<Csv> {
+    let csv = Csv::new(&Options::default_of(FORMAT.parameters), sample).ok()?;
+    let all = [Role::Time, Role::Op, Role::Offset, Role::Length];
+    let named = csv.header.is_some() && all.iter().all(|role| csv.columns.contains(&Some(*role)));
+    named.then_some(csv)
+}
+
+pub fn recognise(sample: &Sample) -> Fit {
+    match described(sample) {
+        Some(csv) if sample.fit_lines(&csv) == Fit::Yes => Fit::Generic,
+        _ => Fit::No,
+    }
+}
+
+/// The first line, from 1, that is not what the header of `sample` says, where that says everything; `Ok` if there is no line after it.
+pub fn first_refused(sample: &Sample) -> Option<Result<(), (u64, Malformed)>> {
+    let csv = described(sample)?;
+    let mut volumes = Volumes::default();
+    for line in sample.lines() {
+        if let Err(malformed) = csv.line(line, &mut volumes) {
+            let before = &sample.bytes[..line.as_ptr().addr() - sample.bytes.as_ptr().addr()];
+            let number = 1 + memchr::memchr_iter(b'\n', before).count() as u64;
+            return Some(Err((number, malformed)));
+        }
+    }
+    Some(Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::recognised;
+
+    /// A header that is understood, and lines that are not: what a spreadsheet, another tool or another language makes of them.
+    #[test]
+    fn a_line_that_its_header_does_not_fit_is_named_and_not_the_format() {
+        let header = "time_us,offset,length,op";
+        let cases = [
+            ("0,0x1000,4096,R", r#"found "0x1000", expected a whole number in column 1 (offset)"#),
+            ("-5,0,4096,R", r#"found "-5", expected a time in column 0 (time)"#),
+            ("2024-01-01T00:00:00Z,0,4096,R", r#"found "2024-01-01T00:00:00Z", expected a time in column 0 (time)"#),
+            ("0,0,-4096,R", r#"found "-4096", expected a whole number in column 2 (length)"#),
+            ("0,0,4096,lesen", r#"found "lesen", expected R or W (other words can be given with read= and write=)"#),
+            ("0,0,4096,R,9", r#"found "0,0,4096,R,9", expected a line of 4 fields"#),
+        ];
+        for (line, error) in cases {
+            let found = recognised(format!("{header}\n\n{line}\n{line}\n").as_bytes());
+            assert_eq!(found, Err(format!("trace, line 3: {error}")), "{line}");
+        }
+        let decimal_commas = recognised(b"time_s;offset;length;op\n0,001;0;4096;R\n");
+        assert_eq!(
+            decimal_commas,
+            Err(r#"trace, line 2: found "0,001", expected a time in column 0 (time)"#.to_owned())
+        );
+        assert_eq!(recognised(b"time_us,offset,length,op\r\n"), Err("trace: it holds no requests".to_owned()));
+        // A header of other words tells nothing of what stands below.
+        assert!(recognised(b"Zeit,Adresse,Bytes,Art\n0,0x1000,4096,R\n").unwrap_err().contains("not recognised"));
+    }
+
+    #[test]
+    fn text_in_utf_16_is_named() {
+        let text: Vec<u8> =
+            "\u{feff}time_us,offset,length,op\n0,0,4096,R\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let expected = "trace: found text in UTF-16, expected UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)";
+        assert_eq!(recognised(&text), Err(expected.to_owned()));
+    }
+}
