@@ -20,3 +20,4 @@ pub mod salvage;
 pub mod status;
 pub mod volume;
 pub mod wipe;
+pub mod wlfc;
