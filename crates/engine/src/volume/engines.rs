@@ -47,12 +47,6 @@ pub(super) fn log_engine(
     Ok(Driver::Log(Box::new(engine)))
 }
 
-/// What a volume says of its buckets; it has RAM only where that is given.
-pub(super) fn bucket_options(config: &VolumeConfig) -> Options {
-    let given = config.cache.names().any(|name| name == "ram");
-    Options { ram_bytes: if given { config.cache.ram_bytes() } else { 0 }, ..config.buckets }
-}
-
 /// The engine of buckets.
 pub(super) fn wlfc_engine(
     config: &VolumeConfig,
@@ -68,7 +62,7 @@ pub(super) fn wlfc_engine(
         path: config.flash.display().to_string(),
         error: FlashError::Config(error),
     };
-    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..bucket_options(config) };
+    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.buckets };
     let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
     (opened.cached_blocks, opened.dirty_blocks) = held.blocks();
     let (wlfc, started) = held.start(cache).map_err(refuse)?;

@@ -2,7 +2,7 @@
 //!
 //! - Within a plan each step waits for the one before it. Reads of different blocks that follow each other are done at the same time.
 //! - A read of pages waits for what programs them, and a reset for all that uses its bucket. What is programmed to a bucket is programmed in
-//!   order. Where buckets are zones, one is begun once all are reset that were to be before.
+//!   order. Where buckets are zones, one is begun once all are reset or full that were to be before.
 //! - What reads and writes blocks of a bucket of the backend waits for each other, and so do users of a frame of RAM.
 //! - A flush waits for all that changed its device, and all that changes a device for all flushes: so a power failure finds what it might
 //!   have found after some of the steps, done one by one.
@@ -10,7 +10,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::hazard::{Hazard, StepId};
-use flashwise_core::wlfc::Step;
+use flashwise_core::wlfc::{State, Step};
 
 /// What is being done to a cache bucket.
 #[derive(Debug, Default)]
@@ -25,9 +25,10 @@ struct Bucket {
 pub(super) struct Order {
     /// Blocks of a bucket of the backend.
     bucket_blocks: u32,
-    /// Buckets are zones, of which few may be written at a time: one is begun once those are reset that were to be before.
+    /// Buckets are zones, of which few may be written at a time: one is begun once those are reset or full that were to be before.
     zoned: bool,
-    resets: FxHashSet<StepId>,
+    /// Resets, and what makes a zone full at once.
+    closing: FxHashSet<StepId>,
     buckets: FxHashMap<u32, Bucket>,
     backend: FxHashMap<u64, Hazard>,
     frames: FxHashMap<u32, Hazard>,
@@ -93,9 +94,12 @@ impl Order {
                 let of_pages = bucket.appends.iter().filter(|(first, end, _)| *first < slot + blocks && slot < *end);
                 of_pages.for_each(|(.., append)| after(*append));
             }
-            Step::Append { bucket, page, pages, .. } => {
+            Step::Append { bucket, page, pages, oob } => {
                 if page == 0 && self.zoned {
-                    self.resets.iter().copied().for_each(&mut after);
+                    self.closing.iter().copied().for_each(&mut after);
+                }
+                if oob.state != State::Write {
+                    self.closing.insert(id);
                 }
                 let bucket = self.buckets.entry(bucket).or_default();
                 bucket.hazard.read(id, &mut after);
@@ -103,7 +107,7 @@ impl Order {
                 bucket.appends.push((page, page + pages, id));
             }
             Step::Reset { bucket } => {
-                self.resets.insert(id);
+                self.closing.insert(id);
                 self.buckets.entry(bucket).or_default().hazard.write(id, &mut after);
             }
             Step::ReadBackend { block, .. } => {
@@ -133,8 +137,8 @@ impl Order {
         if let Some(device) = flushed(step) {
             self.flushes[device].take_if(|last| *last == id);
         }
-        if matches!(step, Step::Reset { .. }) {
-            self.resets.remove(&id);
+        if matches!(step, Step::Append { .. } | Step::Reset { .. }) {
+            self.closing.remove(&id);
         }
         match *step {
             Step::ReadFlash { bucket, .. } | Step::Append { bucket, .. } | Step::Reset { bucket } => {
