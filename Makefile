@@ -25,11 +25,11 @@ planted:
 
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed starts_and_ends
+	cargo test -p flashwise-engine --test crash -- --nocapture what_was_flushed what_wlfc_flushed starts_and_ends
 
 kill:
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test --release -p flashwise --test kill -- --nocapture what_was_flushed
+	cargo test --release -p flashwise --test kill -- --nocapture what_was_flushed what_wlfc_flushed
 
 file-systems:
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

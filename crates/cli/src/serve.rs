@@ -70,6 +70,15 @@ pub struct VolumeFlags {
     /// Divide a new file of the flash into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
     #[arg(long, value_name = "ZONES")]
     flash_zones: Option<String>,
+    /// How the cache is laid out on the flash: log, or wlfc, whose buckets are written in the order in which writes come [default: log]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Share of wlfc's buckets that is for writing [default: 50%]
+    #[arg(long, value_name = "SHARE")]
+    write_queue: Option<String>,
+    /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted [default: read]
+    #[arg(long, value_name = "WHEN")]
+    refresh: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
     /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
@@ -137,6 +146,9 @@ impl VolumeFlags {
             ("flash", &self.flash),
             ("flash-size", &self.flash_size),
             ("flash-zones", &self.flash_zones),
+            ("layout", &self.layout),
+            ("write-queue", &self.write_queue),
+            ("refresh", &self.refresh),
             ("cache-device", &self.cache_device),
             ("storage-device", &self.storage_device),
             ("aliases", &self.aliases),

@@ -43,9 +43,11 @@ fn make(file_system: &str, device: &str) {
 }
 
 fn lives_on_a_volume(file_system: &str, write_mode: &str) {
-    let keys = format!(
-        "flash-size = \"48MiB\"\nerase-unit = \"1MiB\"\nram = \"8MiB\"\nwrite-mode = \"{write_mode}\"\npolicy = \"larc\""
-    );
+    lives_with(file_system, &format!("erase-unit = \"1MiB\"\nwrite-mode = \"{write_mode}\"\npolicy = \"larc\""));
+}
+
+fn lives_with(file_system: &str, keys: &str) {
+    let keys = format!("flash-size = \"48MiB\"\nram = \"8MiB\"\n{keys}");
     let setting = Setting::new(640 << 20, &keys);
     let at = setting.path("mounted");
     let mut expected = String::new();
@@ -92,6 +94,16 @@ fn lives_on_a_volume(file_system: &str, write_mode: &str) {
 #[test]
 fn ext4_lives_on_a_volume() {
     lives_on_a_volume("ext4", "write-back");
+}
+
+#[test]
+fn ext4_lives_on_buckets() {
+    lives_with("ext4", "layout = \"wlfc\"\nerase-unit = \"512KiB\"\nrefresh = \"evict\"");
+}
+
+#[test]
+fn xfs_lives_on_buckets() {
+    lives_with("xfs", "layout = \"wlfc\"\nerase-unit = \"512KiB\"");
 }
 
 #[test]

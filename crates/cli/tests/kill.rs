@@ -207,6 +207,20 @@ fn what_was_flushed_survives_kill_9() {
     }
 }
 
+/// The same with the layout of buckets.
+#[test]
+fn what_wlfc_flushed_survives_kill_9() {
+    let (kills, seed) = (setting("FLASHWISE_KILLS", 20), setting("FLASHWISE_SEED", 1));
+    let keys = "flash-size = \"12MiB\"\nerase-unit = \"256KiB\"\nlayout = \"wlfc\"";
+    for (name, more) in [("a file", ""), ("zones", "\nflash-zones = \"size=256KiB,max-active=8,max-open=8\"")] {
+        let kills = kills.div_ceil(2);
+        let verifier =
+            kill_and_verify(&format!("{keys}{more}"), kills, seed).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(verifier.flushes > 0 && verifier.writes > 0, "the client did nothing");
+        println!("{name}: {kills} kills, {} writes, {} flushes, none lost", verifier.writes, verifier.flushes);
+    }
+}
+
 /// The control: a server that only pretends to flush is caught.
 #[test]
 fn a_server_that_ignores_flushes_is_caught() {

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, Page, Place, RECORDS_PER_PAGE, Record, Role, State, Superblock,
+    BLOCK_BYTES, Geometry, Header, Kind, Layout, Page, Place, RECORDS_PER_PAGE, Record, Role, State, Superblock,
     encode_metadata,
 };
+use flashwise_core::wlfc::{self, Log, Oob, State as BucketState};
 
 /// The rows of the table with that head, each with its cells.
 fn rows(head: &str) -> Vec<Vec<String>> {
@@ -70,6 +71,7 @@ fn the_superblock_is_as_documented() {
         durable: Place { sequence: 0x44, page: 0x43 },
         clean_from: Place { sequence: 0x45, page: 0x46 },
         in_order: false,
+        layout: Layout::Log,
     };
     let page = superblock.encode();
     let fields = [
@@ -91,9 +93,56 @@ fn the_superblock_is_as_documented() {
         ("durable sequence", superblock.durable.sequence.to_le_bytes().to_vec()),
         ("clean from sequence", superblock.clean_from.sequence.to_le_bytes().to_vec()),
         ("clean from page", superblock.clean_from.page.to_le_bytes().to_vec()),
+        ("in order", vec![0; 4]),
     ];
     assert_rows("Superblock", &page, &fields);
-    assert!(page[124..].iter().all(|&byte| byte == 0), "nothing follows");
+    assert!(page[128..].iter().all(|&byte| byte == 0), "nothing follows");
+}
+
+#[test]
+fn bucket_headers_are_as_documented() {
+    let oob = Oob { state: BucketState::Write, backend: 0x11, epoch: 0x12, log: Log::Data, at: 0x13, blocks: 900 };
+    let header = wlfc::header::Header {
+        cache: 0x21,
+        oob,
+        run: 0x22,
+        sequence: 0x23,
+        durable: 0x24,
+        page: 0x25,
+        durable_end: 0x26,
+        previous: 0x27,
+        part: 0,
+    };
+    let checksums: Vec<Option<u32>> = (0..896).map(|block| (block != 9).then_some(block + 7)).collect();
+    let mut page: Page = [0; BLOCK_BYTES];
+    header.encode(&checksums, &mut page);
+    let mut absent = vec![0; 112];
+    absent[1] = 2;
+    let fields = [
+        ("magic number", b"FWWL".to_vec()),
+        ("checksum", crc32c::crc32c(&page[8..]).to_le_bytes().to_vec()),
+        ("sector checksum", crc32c::crc32c(&page[12..512]).to_le_bytes().to_vec()),
+        ("state", vec![3]),
+        ("log", vec![1]),
+        ("part", vec![0; 2]),
+        ("cache", 0x21_u64.to_le_bytes().to_vec()),
+        ("epoch", 0x12_u64.to_le_bytes().to_vec()),
+        ("run", 0x22_u64.to_le_bytes().to_vec()),
+        ("sequence", 0x23_u64.to_le_bytes().to_vec()),
+        ("durable", 0x24_u64.to_le_bytes().to_vec()),
+        ("backend bucket", 0x11_u32.to_le_bytes().to_vec()),
+        ("at", 0x13_u32.to_le_bytes().to_vec()),
+        ("blocks", 900_u32.to_le_bytes().to_vec()),
+        ("page", 0x25_u32.to_le_bytes().to_vec()),
+        ("durable end", 0x26_u32.to_le_bytes().to_vec()),
+        ("previous", 0x27_u32.to_le_bytes().to_vec()),
+        ("sectors", page[512..].chunks(512).flat_map(|sector| crc32c::crc32c(sector).to_le_bytes()).collect()),
+        ("zeroes", vec![0; 20]),
+        ("absent", absent),
+        ("zeroes", vec![0; 272]),
+        ("checksums", checksums.iter().flat_map(|crc| crc.unwrap_or(0).to_le_bytes()).collect()),
+    ];
+    assert_rows("Bucket header", &page, &fields);
 }
 
 #[test]

@@ -3,12 +3,15 @@
 //! The format is that of `flashwise_core::format`; whether a log can be opened is for `flashwise_core::recovery` to say, and this
 //! says where and why not.
 
+mod buckets;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use flashwise_core::checksum;
 use flashwise_core::format::{
-    BLOCK_BYTES, Geometry, Header, Kind, MetadataPage, PageError, Record, Role, State, Superblock, decode_metadata,
+    BLOCK_BYTES, Geometry, Header, Kind, Layout, MetadataPage, PageError, Record, Role, State, Superblock,
+    decode_metadata,
 };
 use flashwise_core::recovery::{Recovered, belongs, decode_footer, goes_on, resumed};
 use serde::Serialize;
@@ -20,6 +23,7 @@ use crate::disk::identity::Identity;
 use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, FlashUnits, SCAN_THREADS, cache_tag, read_copies, read_superblock, recover_log};
 use crate::memory::Memory;
+use buckets::check_buckets;
 
 /// Findings of one kind that are told one by one; of the rest, only the number is.
 const TOLD_MAX: usize = 20;
@@ -159,6 +163,10 @@ pub fn check(
         }
     };
     describe(&superblock, backend, &mut report);
+    if superblock.layout == Layout::Wlfc {
+        check_buckets(flash, &superblock, data, &mut report, progress)?;
+        return Ok(report);
+    }
     let units = walk_units(flash, &superblock, progress)?;
     check_log(superblock.geometry, &units, &mut report);
     match recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ()) {

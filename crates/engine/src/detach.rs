@@ -4,15 +4,19 @@
 
 use std::io;
 
+use flashwise_core::cache::Cache;
 use flashwise_core::checksum;
-use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Layout, State, Superblock};
 use flashwise_core::recovery::Recovered;
 use flashwise_core::salvage::BlockCopy;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty, paired_superblock};
 use crate::disk::Disk;
+use crate::engine::{BACKEND, FLASH, Output};
+use crate::export::Error;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, recover_log};
 use crate::memory::Memory;
+use crate::wlfc::{Engine, Settings, start};
 
 /// Blocks that are written back at once, at most.
 const RUN_BLOCKS: usize = 256;
@@ -97,6 +101,9 @@ pub fn detach(
         return Ok(Detached::Before);
     }
     check_size(backend, &superblock)?;
+    if superblock.layout == Layout::Wlfc {
+        return detach_buckets(flash, backend, side, superblock, reading, progress);
+    }
     let recovered = match recover_log(flash, &superblock, SCAN_THREADS, reading) {
         Err(error) if error.is_permanent() && !may_be_dirty(&superblock, side)? => {
             Attachment::of(superblock, side.inode()).detach(flash, side)?;
@@ -113,6 +120,63 @@ pub fn detach(
     }
     Attachment::of(superblock, side.inode()).detach(flash, side)?;
     Ok(Detached::Now { destaged_blocks })
+}
+
+/// As [`detach`], of a cache of buckets. Nothing is written to the flash before all is written back.
+fn detach_buckets(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    side: &dyn BackendSide,
+    superblock: Superblock,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Detached, DetachError> {
+    let error = |error| DetachError::cache(flash, error);
+    let held = match start::scan(flash, &superblock, SCAN_THREADS, reading) {
+        Err(error) if error.is_permanent() && !may_be_dirty(&superblock, side)? => {
+            Attachment::of(superblock, side.inode()).detach(flash, side)?;
+            return Ok(Detached::Empty);
+        }
+        held => held.map_err(error)?,
+    };
+    let (destaged_blocks, blocks) = destage_buckets(flash, backend, &superblock, held, progress)?;
+    if !blocks.is_empty() {
+        return Err(DetachError::Lost { path: flash.description(), blocks });
+    }
+    Attachment::of(superblock, side.inode()).detach(flash, side)?;
+    Ok(Detached::Now { destaged_blocks })
+}
+
+/// Writes back what buckets have and the backend has not, durably. Returns how many blocks, and those that cannot be read.
+pub(crate) fn destage_buckets(
+    flash: &dyn Disk,
+    backend: &dyn Disk,
+    superblock: &Superblock,
+    held: start::Held,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(u64, Vec<u32>), DetachError> {
+    let refuse = |error| DetachError::cache(flash, FlashError::Config(error));
+    let config = start::config(superblock.geometry, &start::Options::default(), superblock.volume_bytes);
+    let (wlfc, started) = config.and_then(|config| held.start(config)).map_err(refuse)?;
+    let settings = Settings { retries: 2, skips_bad: true, ..Settings::default() };
+    let mut engine = Engine::new(wlfc, settings, started);
+    let all = engine.cache().blocks_to_write_back();
+    engine.destage_all(0);
+    let mut output = Output::default();
+    while engine.running() > 0 {
+        engine.take_output(&mut output);
+        for transfer in output.transfers.drain(..) {
+            let disk = if transfer.disk == FLASH { flash } else { backend };
+            let result = transfer.perform(disk);
+            if let (BACKEND, Err(error)) = (transfer.disk, &result) {
+                return Err(io::Error::new(error.kind(), format!("backend {}: {error}", backend.description())).into());
+            }
+            engine.completed(transfer.tag, result.as_ref().map(drop).map_err(Error::from));
+            progress(engine.cache().figures().backend_written_blocks.min(all), all);
+        }
+    }
+    backend.sync()?;
+    Ok((all, engine.unreadable().into_iter().map(|block| block as u32).collect()))
 }
 
 /// A backend must have room for the volume.

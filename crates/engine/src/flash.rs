@@ -8,6 +8,8 @@ use std::sync::mpsc;
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Page, PageError, SUPERBLOCK_COPIES, Superblock};
 use flashwise_core::recovery::{Footer, Known, Recovered, RecoveryError, UnitScan, Units, footer_of, recover};
+use flashwise_core::wlfc::ConfigError;
+use flashwise_core::wlfc::scan::ScanError;
 
 use crate::disk::Disk;
 use crate::disk::zoned::{Use, ZonedFlash};
@@ -28,6 +30,10 @@ pub enum FlashError {
          it was cut short or is another device"
     )]
     TooSmall { found: u64, device: u64 },
+    #[error("{0}{salvage}", salvage = if matches!(.0, ScanError::Read(_)) { "" } else { SALVAGE })]
+    Buckets(#[from] ScanError<io::Error>),
+    #[error("its buckets make no cache: {0}")]
+    Config(ConfigError),
     #[error("{0}{salvage}", salvage = if matches!(.0, RecoveryError::Read(_)) { "" } else { SALVAGE })]
     Recovery(#[from] RecoveryError<io::Error>),
 }
@@ -38,7 +44,10 @@ const SALVAGE: &str = "; 'flashwise detach --salvage' writes back what is certai
 impl FlashError {
     /// Whether trying again cannot mend it: it is what the device holds, not that it cannot be read now.
     pub fn is_permanent(&self) -> bool {
-        !matches!(self, FlashError::Io(_) | FlashError::Recovery(RecoveryError::Read(_)))
+        !matches!(
+            self,
+            FlashError::Io(_) | FlashError::Recovery(RecoveryError::Read(_)) | FlashError::Buckets(ScanError::Read(_))
+        )
     }
 }
 

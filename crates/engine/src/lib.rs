@@ -21,3 +21,4 @@ pub mod status;
 pub mod volume;
 pub mod what_if;
 pub mod wipe;
+pub mod wlfc;

@@ -5,16 +5,17 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry, PageError, Place, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout, PageError, Place, State, Superblock};
 use flashwise_core::mending::Mending;
 use flashwise_core::recovery::Known;
 use flashwise_core::salvage::{BlockCopy, Gap, Salvaged, UnitRemains, salvage as put_together};
 
 use crate::attach::{Attachment, BackendSide, Pairing, may_be_dirty, paired};
-use crate::detach::{DetachError, check_size, destage, dirty_copies};
+use crate::detach::{DetachError, check_size, destage, destage_buckets, dirty_copies};
 use crate::disk::Disk;
 use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, read_superblock, recover_log, superblock_pages};
 use crate::memory::Memory;
+use crate::wlfc::start;
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +128,9 @@ pub fn salvage(
         return Ok(Outcome { detached: true, was_detached: true, ..Outcome::default() });
     }
     check_size(backend, &superblock)?;
+    if superblock.layout == Layout::Wlfc {
+        return salvage_buckets(pair, superblock, options, list, reading, progress);
+    }
     let mut outcome = Outcome::default();
     let recovered = recover_log(flash, &superblock, SCAN_THREADS, &|_, _| ());
     if recovered.is_err() && !may_be_dirty(&superblock, side)? {
@@ -145,6 +149,39 @@ pub fn salvage(
     }
     write_back(flash, backend, known, options, &mut outcome, progress)?;
     backend.sync()?;
+    if !outcome.listed.is_empty() {
+        list(&outcome.listed)?;
+    }
+    if outcome.listed.is_empty() || options.discard_rest {
+        Attachment::of(superblock, side.inode()).detach(flash, side)?;
+        outcome.detached = true;
+    }
+    Ok(outcome)
+}
+
+/// As [`salvage`], of a cache of buckets: what was programmed before a header page that is damaged is written back; of the rest of that bucket
+/// of the backend nothing is known, nor of any other where not even that is.
+fn salvage_buckets(
+    Pair { flash, backend, side, .. }: Pair<'_>,
+    superblock: Superblock,
+    options: &Options,
+    list: &mut dyn FnMut(&[Listed]) -> io::Result<()>,
+    reading: Progress<'_>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Outcome, DetachError> {
+    let (held, missing) = start::scan_remains(flash, &superblock, SCAN_THREADS, reading)
+        .map_err(|error| DetachError::cache(flash, error))?;
+    let (bucket_blocks, volume_blocks) = (held.bucket_blocks(), (superblock.volume_bytes / BLOCK_BYTES as u64) as u32);
+    let (certain_blocks, damaged) = destage_buckets(flash, backend, &superblock, held, progress)?;
+    let listed = |blocks, reason| Listed { blocks, reason, written_back: false };
+    let mut all: Vec<Listed> = damaged.into_iter().map(|block| listed(block..block + 1, Reason::Damaged)).collect();
+    let unknown = missing.into_iter().map(|backend| match backend {
+        Some(backend) => backend * bucket_blocks..((backend + 1) * bucket_blocks).min(volume_blocks),
+        None => 0..volume_blocks,
+    });
+    all.extend(unknown.map(|blocks| listed(blocks, Reason::Unknown)));
+    all.sort_by_key(|listed| (listed.blocks.start, listed.blocks.end));
+    let mut outcome = Outcome { certain_blocks, listed: all, ..Outcome::default() };
     if !outcome.listed.is_empty() {
         list(&outcome.listed)?;
     }

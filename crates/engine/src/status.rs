@@ -64,7 +64,10 @@ pub struct VolumeStatus {
     pub backend: String,
     /// Where the flash is; empty for a volume without one.
     pub flash: String,
-    /// Replacement policy with its options.
+    /// How its cache is laid out on the flash: `log` or `wlfc`.
+    #[serde(default)]
+    pub layout: String,
+    /// Replacement policy with its options; `wlfc` where the layout has its own.
     pub policy: String,
     /// Admission rule with its options, or `none`.
     pub admission: String,

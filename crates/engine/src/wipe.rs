@@ -2,7 +2,7 @@
 
 use std::io;
 
-use flashwise_core::format::{BLOCK_BYTES, PageError, SUPERBLOCK_COPIES, State, Superblock};
+use flashwise_core::format::{BLOCK_BYTES, Layout, PageError, SUPERBLOCK_COPIES, State, Superblock};
 use flashwise_core::mending::Mending;
 
 use crate::attach::{AttachError, Attachment, BackendSide, Pairing, paired};
@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::flash::{FlashError, SCAN_THREADS, is_blank, read_copies, read_superblock, recover_log};
 use crate::memory::Memory;
 use crate::salvage::mended_superblock;
+use crate::wlfc::start;
 
 /// Bytes that are discarded at once.
 const DISCARD_BYTES: u64 = 1 << 30;
@@ -65,6 +66,14 @@ pub fn examine(flash: &dyn Disk) -> Result<Holding, WipeError> {
     let dirty_blocks = match &superblock {
         None => None,
         Some(superblock) if superblock.state == State::Detached => Some(0),
+        Some(superblock) if superblock.layout == Layout::Wlfc => {
+            match start::scan(flash, superblock, SCAN_THREADS, &|_, _| ()) {
+                Ok(held) => Some(held.blocks().1),
+                Err(FlashError::Buckets(_)) if !superblock.may_be_dirty => Some(0),
+                Err(FlashError::Buckets(_)) => None,
+                Err(other) => return Err(error(other)),
+            }
+        }
         Some(superblock) => match recover_log(flash, superblock, SCAN_THREADS, &|_, _| ()) {
             Ok(recovered) => Some(recovered.log.dirty_blocks() + recovered.lost.len() as u64),
             Err(FlashError::Recovery(_)) if !superblock.may_be_dirty => Some(0),

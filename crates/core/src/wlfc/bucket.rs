@@ -46,8 +46,8 @@ pub struct Oob {
 }
 
 impl Oob {
-    /// Pages that are programmed for it.
-    pub fn pages(&self, page_blocks: u32) -> u32 {
+    /// Pages that are programmed for it, without headers.
+    pub(super) fn pages(&self, page_blocks: u32) -> u32 {
         if self.log == Log::Data { self.blocks.div_ceil(page_blocks) } else { 1 }
     }
 
@@ -72,7 +72,7 @@ pub struct Entry {
     pub at: u32,
     /// Number of blocks.
     pub blocks: u32,
-    /// Its first page in the cache bucket.
+    /// The first page of its data in the cache bucket, or its only page.
     pub page: u32,
 }
 

@@ -1,5 +1,6 @@
 //! What a WLFC is like, and what it refuses to be.
 
+use super::bucket::{Log, Oob};
 use crate::format::BLOCK_BYTES;
 
 /// When a read copy is brought up to date.
@@ -21,6 +22,9 @@ pub struct Config {
     pub bucket_blocks: u32,
     /// Blocks of a flash page, which is programmed whole.
     pub page_blocks: u32,
+    /// Blocks of data that a header page says all about, where flash has no bytes out of band: what is programmed begins with as many as its
+    /// data needs. 0 where it has.
+    pub header_blocks: u32,
     /// Most write buckets.
     pub write_queue: u32,
     /// Most read copies.
@@ -35,6 +39,8 @@ pub struct Config {
     pub ram_blocks: u32,
     /// Evicted buckets are erased in the background until so many are free. The paper erases without end.
     pub free_target: u32,
+    /// Few buckets may be written at a time, so that those that were evicted are erased before the next piece of a request is planned.
+    pub erases_at_once: bool,
     /// Blocks of the backend.
     pub volume_blocks: u64,
 }
@@ -45,6 +51,8 @@ pub struct Config {
 pub enum ConfigError {
     #[error("bucket: found {found} blocks, expected a multiple of the {page_blocks} blocks of a flash page")]
     Bucket { found: u32, page_blocks: u32 },
+    #[error("header: {header_blocks} blocks are described by pages of {page_blocks} blocks, expected pages of 1")]
+    Header { header_blocks: u32, page_blocks: u32 },
     #[error("{what}: found 0, expected at least 1")]
     Zero { what: &'static str },
     #[error("buckets: found {found}, expected at least {least}: one of each queue and {} to spare", Config::SPARE_MIN)]
@@ -74,6 +82,7 @@ impl Config {
             buckets,
             bucket_blocks,
             page_blocks,
+            header_blocks: 0,
             write_queue,
             read_queue: queued - write_queue,
             halving: write_queue,
@@ -81,6 +90,7 @@ impl Config {
             refresh: Refresh::Read,
             ram_blocks: 0,
             free_target: u32::MAX,
+            erases_at_once: false,
             volume_blocks: u64::from(u32::MAX),
         };
         config.check()?;
@@ -104,6 +114,9 @@ impl Config {
         if !bucket_blocks.is_multiple_of(page_blocks) {
             return Err(ConfigError::Bucket { found: bucket_blocks, page_blocks });
         }
+        if self.header_blocks > 0 && page_blocks != 1 {
+            return Err(ConfigError::Header { header_blocks: self.header_blocks, page_blocks });
+        }
         if u64::from(write_queue) + u64::from(read_queue) + u64::from(Config::SPARE_MIN) > u64::from(buckets) {
             let most = buckets.saturating_sub(Config::SPARE_MIN);
             return Err(ConfigError::Queues { write_queue, read_queue, most, buckets });
@@ -111,9 +124,26 @@ impl Config {
         Ok(())
     }
 
-    /// Flash pages of a bucket.
+    /// Flash pages of a bucket of the cache: those of a copy.
     pub fn bucket_pages(&self) -> u32 {
-        self.bucket_blocks / self.page_blocks
+        self.headers(self.bucket_blocks) + self.bucket_blocks / self.page_blocks
+    }
+
+    /// Header pages of so many blocks of data that are programmed together.
+    #[inline]
+    pub fn headers(&self, blocks: u32) -> u32 {
+        if self.header_blocks == 0 { 0 } else { blocks.div_ceil(self.header_blocks) }
+    }
+
+    /// Pages that are programmed for what `oob` says.
+    #[inline]
+    pub fn pages(&self, oob: &Oob) -> u32 {
+        self.headers(if oob.log == Log::Data { oob.blocks } else { 0 }) + oob.pages(self.page_blocks)
+    }
+
+    /// The most blocks that a bucket of so many pages can have, each of a block, where a header page is about `header_blocks` of them.
+    pub fn blocks_beside_headers(pages: u32, header_blocks: u32) -> u32 {
+        pages - pages.div_ceil(header_blocks + 1)
     }
 
     /// Blocks of a backend bucket: fewer at the end of the volume.

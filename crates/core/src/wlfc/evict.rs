@@ -83,7 +83,7 @@ impl Wlfc {
         }
         let blocks = self.config.extent(backend);
         let oob = Oob { state, backend, epoch: self.epoch, log: Log::Data, at: 0, blocks };
-        let pages = oob.pages(self.config.page_blocks);
+        let pages = self.config.pages(&oob);
         self.push(Step::Append { bucket, page: 0, pages, oob }, steps);
         let fresh = if write == NONE { 0 } else { self.buckets[write as usize].entries.len() as u32 };
         self.buckets[bucket as usize].next_page = pages;

@@ -1,6 +1,7 @@
 //! What a WLFC counts.
 
 use super::bucket::{Log, State};
+use super::config::Config;
 use super::step::Step;
 
 macro_rules! figures {
@@ -25,6 +26,8 @@ macro_rules! figures {
 figures! {
     /// Requests, flushes included.
     requests,
+    /// Flushes that clients asked for.
+    flushes,
     /// Blocks that clients read.
     read_blocks,
     /// Blocks that clients wrote, zeroes included.
@@ -43,7 +46,7 @@ figures! {
     padding_blocks,
     /// Blocks in read copies.
     copy_blocks,
-    /// Blocks programmed without data: tombstones and zeroes.
+    /// Blocks programmed without data: tombstones, zeroes, and headers where flash has no bytes out of band.
     metadata_blocks,
     /// Blocks read from flash.
     flash_read_blocks,
@@ -62,10 +65,12 @@ figures! {
 impl Figures {
     /// Counts a step on a device.
     #[inline]
-    pub(super) fn count(&mut self, step: &Step, page_blocks: u32) {
+    pub(super) fn count(&mut self, step: &Step, config: &Config) {
         match *step {
             Step::Append { pages, oob, .. } => {
-                let (programmed, blocks) = (u64::from(pages) * u64::from(page_blocks), u64::from(oob.blocks));
+                let headers = if oob.log == Log::Data { config.headers(oob.blocks) } else { 0 };
+                let (programmed, blocks) = (u64::from((pages - headers) * config.page_blocks), u64::from(oob.blocks));
+                self.metadata_blocks += u64::from(headers);
                 match (oob.log, oob.state) {
                     (Log::Zeroes | Log::Passed, _) => self.metadata_blocks += programmed,
                     (Log::Data, State::Write) => {

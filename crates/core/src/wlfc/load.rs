@@ -117,10 +117,11 @@ impl Wlfc {
     pub(super) fn load(&mut self, backend: u32, copies: &Copies, at: u32, blocks: u32, steps: &mut Vec<Step>) {
         let (read, page_blocks) = (copies.read, self.config.page_blocks);
         let first = u64::from(backend) * u64::from(self.config.bucket_blocks) + u64::from(at);
+        let copied = self.config.headers(self.config.extent(backend));
         if !self.logs_beyond_copy(copies) {
             let step = match read {
                 NONE => Step::ReadBackend { block: first, blocks },
-                bucket => Step::ReadFlash { bucket, slot: at, block: first, blocks },
+                bucket => Step::ReadFlash { bucket, slot: copied + at, block: first, blocks },
             };
             return self.push(step, steps);
         }
@@ -147,7 +148,7 @@ impl Wlfc {
             NONE => span.add(from, to),
             bucket => {
                 let block = first + u64::from(from);
-                logs.push(Step::ReadFlash { bucket, slot: at + from, block, blocks: to - from });
+                logs.push(Step::ReadFlash { bucket, slot: copied + at + from, block, blocks: to - from });
             }
         });
         if span != Span::EMPTY {

@@ -36,10 +36,12 @@ mod config;
 mod events;
 mod evict;
 mod figures;
+pub mod header;
 mod load;
 mod pieces;
 mod queues;
 pub mod recovery;
+pub mod scan;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -149,6 +151,21 @@ impl Wlfc {
         &self.config
     }
 
+    /// Whether a step failed that would have changed flash or backend: every request fails until a start has found the cache again.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Blocks in copies and in logs. One that is in several logs counts once for each.
+    pub fn cached_blocks(&self) -> u64 {
+        let copied = self
+            .queues
+            .read_copies()
+            .map(|bucket| u64::from(self.config.extent(self.buckets[bucket as usize].backend)));
+        let logs = self.queues.write.buckets().flat_map(|bucket| &self.buckets[bucket as usize].entries);
+        copied.sum::<u64>() + logs.map(|entry| u64::from(entry.blocks)).sum::<u64>()
+    }
+
     /// Plans a request: its steps are added to `steps`.
     ///
     /// # Panics
@@ -158,9 +175,13 @@ impl Wlfc {
         let end = request.offset.checked_add(request.length).expect("a request ends");
         assert!(end.div_ceil(pieces::BLOCK) <= self.config.volume_blocks, "the request reaches beyond the volume");
         self.figures.requests += u64::from(request.last);
+        self.figures.flushes += u64::from(request.kind == Kind::Flush);
         let mut then = Then::Nothing;
         for piece in pieces::pieces(request, self.config.bucket_blocks) {
             self.background(then, steps);
+            if self.config.erases_at_once {
+                self.erase_all(steps);
+            }
             then = match request.kind {
                 Kind::Read | Kind::Prefetch => self.read(&piece, request.kind == Kind::Read, steps),
                 Kind::Write if request.whole_length > self.config.large_write_bytes => self.pass(&piece, steps),
@@ -176,6 +197,11 @@ impl Wlfc {
         }
         steps.push(Step::Reply);
         self.background(then, steps);
+        self.erase_all(steps);
+    }
+
+    /// Erases what was evicted, until as many buckets are free as are to be.
+    fn erase_all(&mut self, steps: &mut Vec<Step>) {
         while self.queues.free() < self.config.free_target && self.erase(steps) {}
     }
 
@@ -310,7 +336,7 @@ impl Wlfc {
     fn log(&mut self, backend: u32, log: Log, at: u32, blocks: u32, steps: &mut Vec<Step>) -> Then {
         let mut bucket = self.copies_of(backend).write;
         let oob = Oob { state: State::Write, backend, epoch: 0, log, at, blocks };
-        let pages = oob.pages(self.config.page_blocks);
+        let pages = self.config.pages(&oob);
         let mut then = Then::Nothing;
         if bucket == NONE || self.room(bucket) < pages {
             let full = self.queues.write.len() as u32 >= self.config.write_queue;
@@ -319,7 +345,8 @@ impl Wlfc {
             bucket = self.allocate(State::Write, backend, steps);
         }
         let Bucket { next_page: page, epoch, ref mut entries, .. } = self.buckets[bucket as usize];
-        entries.push(Entry { log, at, blocks, page });
+        let data = page + if log == Log::Data { self.config.headers(blocks) } else { 0 };
+        entries.push(Entry { log, at, blocks, page: data });
         self.buckets[bucket as usize].next_page = page + pages;
         self.push(Step::Append { bucket, page, pages, oob: Oob { epoch, ..oob } }, steps);
         self.queues.write.set(bucket, self.room(bucket));
@@ -395,7 +422,7 @@ impl Wlfc {
     /// Adds a step on a device, and counts it.
     #[inline]
     fn push(&mut self, step: Step, steps: &mut Vec<Step>) {
-        self.figures.count(&step, self.config.page_blocks);
+        self.figures.count(&step, &self.config);
         match step {
             Step::Append { .. } => self.flash_dirty = true,
             Step::Reset { .. } => (self.flash_dirty, self.resets_pending) = (true, true),

@@ -24,8 +24,11 @@ const NOBODY: u32 = u32::MAX;
 /// What was found in a cache bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// What its pages say, from the first on, up to the first that is missing or damaged. Of a copy all pages have to be there.
-    pub pages: Vec<Oob>,
+    /// What was programmed, from the first page on, up to what is missing or damaged: at which page its data begins, and what it says.
+    /// Of a copy all blocks have to be there.
+    pub found: Vec<(u32, Oob)>,
+    /// The page behind it.
+    pub end: u32,
     /// Whether anything was written behind them, so that nothing can be appended.
     pub torn: bool,
 }
@@ -64,7 +67,7 @@ fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, 
     let mut found: BTreeMap<u32, Found> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
-        let Some(first) = scan.pages.first() else {
+        let Some(first) = scan.found.first() else {
             if scan.torn {
                 wlfc.queues.take(number);
                 wlfc.copies.entry(wlfc.buckets[number as usize].backend).or_insert(Copies::NONE).count += 1;
@@ -72,15 +75,15 @@ fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, 
             }
             continue;
         };
-        wlfc.epoch = wlfc.epoch.max(first.epoch);
-        wlfc.found(number, scan, first);
-        epochs.push((first.epoch, number));
+        wlfc.epoch = wlfc.epoch.max(first.1.epoch);
+        wlfc.found(number, scan, &first.1);
+        epochs.push((first.1.epoch, number));
     }
     epochs.sort_unstable();
     for (_, number) in epochs {
         let bucket = &wlfc.buckets[number as usize];
-        let extent = wlfc.config.extent(bucket.backend).div_ceil(wlfc.config.page_blocks);
-        let whole = bucket.is_write() || scans[number as usize].pages.len() as u32 == extent;
+        let copied = || scans[number as usize].found.iter().map(|(_, oob)| oob.blocks).sum::<u32>();
+        let whole = bucket.is_write() || copied() == wlfc.config.extent(bucket.backend);
         let (is_write, backend) = (bucket.is_write(), bucket.backend);
         match (is_write, whole) {
             (true, _) => found.entry(backend).or_default().writes.push(number),
@@ -138,10 +141,10 @@ impl Wlfc {
         let &Oob { state, backend, epoch, .. } = first;
         self.queues.take(number);
         self.copies.entry(backend).or_insert(Copies::NONE).count += 1;
-        let entry = |(page, oob): (u32, &Oob)| Entry { log: oob.log, at: oob.at, blocks: oob.blocks, page };
-        let logs = scan.pages.iter().filter(|_| state == State::Write);
-        let entries = (0..).zip(logs).map(entry).collect();
-        let next_page = if scan.torn { self.config.bucket_pages() } else { scan.pages.len() as u32 };
+        let entry = |&(page, oob): &(u32, Oob)| Entry { log: oob.log, at: oob.at, blocks: oob.blocks, page };
+        let logs = scan.found.iter().filter(|_| state == State::Write);
+        let entries = logs.map(entry).collect();
+        let next_page = if scan.torn { self.config.bucket_pages() } else { scan.end };
         self.buckets[number as usize] = Bucket { state, backend, epoch, next_page, entries, fresh: 0 };
     }
 

@@ -12,21 +12,21 @@
 //! orderly end writes the superblock, then the record with the superblock's generation and with what the backend looks like: what it
 //! was changed without the cache is noticed at the next start.
 
+mod held;
 pub mod memory;
 mod side;
 pub mod stores;
 
 use std::io;
 
-use flashwise_core::format::{Geometry, PageError, Place, State, Superblock};
-use flashwise_core::recovery::Recovered;
+use flashwise_core::format::{Geometry, Layout, PageError, Place, State, Superblock};
 use uuid::Uuid;
 
+pub use self::held::Held;
 pub use self::side::{BackendSide, Closed, Record, Stamp, Writes};
 use crate::disk::Disk;
-use crate::flash::{
-    FlashError, Progress, format, is_blank, read_copies, read_superblock, recover_log, settle, write_superblock,
-};
+use crate::flash::{FlashError, Progress, format, is_blank, read_copies, read_superblock, write_superblock};
+use crate::wlfc::start;
 
 /// Why a cache is not attached to a backend: an operator has to decide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,6 +89,12 @@ pub enum AttachError {
     Refused(#[from] Refusal),
     #[error("the backend's record of its cache: {0}")]
     Side(io::Error),
+    #[error(
+        "it holds a cache of layout \"{}\", and the configuration says \"{}\"; say the layout that it has, or detach the cache first",
+        found.name(),
+        expected.name()
+    )]
+    Layout { found: Layout, expected: Layout },
     #[error("it is a cache of {found}, expected {expected}")]
     Geometry { what: &'static str, found: u64, expected: u64 },
 }
@@ -113,6 +119,8 @@ pub struct Wanted {
     pub new_cache: [u8; 16],
     /// How the flash is divided.
     pub geometry: Geometry,
+    /// How the cache is laid out on it.
+    pub layout: Layout,
     /// Size of the volume in bytes.
     pub volume_bytes: u64,
     /// Whether data may become newer than the backend's.
@@ -127,7 +135,7 @@ pub struct Attached {
     /// Both sides.
     pub attachment: Attachment,
     /// What the cache holds.
-    pub recovered: Recovered,
+    pub held: Held,
     /// Whether it was made anew.
     pub formatted: bool,
     /// Whether its last run did not end in order.
@@ -341,9 +349,9 @@ pub fn attach(
         (Some(superblock), Verdict::Resume(why)) => {
             check_geometry(&superblock, wanted)?;
             let may_be_dirty = either_may_be_dirty(&superblock, record.as_ref());
-            return match recover_log(flash, &superblock, wanted.threads, progress) {
-                Ok(recovered) => resume(flash, side, wanted, superblock, record, recovered, why),
-                Err(FlashError::Recovery(error)) if !may_be_dirty => {
+            return match Held::read(flash, &superblock, wanted.threads, progress) {
+                Ok(held) => resume(flash, side, wanted, superblock, record, held, why),
+                Err(error @ (FlashError::Recovery(_) | FlashError::Buckets(_))) if !may_be_dirty => {
                     create(flash, side, wanted, vec![holds_nothing(&error)])
                 }
                 Err(error) => Err(error.into()),
@@ -360,14 +368,18 @@ fn check_geometry(found: &Superblock, wanted: &Wanted) -> Result<(), AttachError
     let unit = |geometry: &Geometry| u64::from(geometry.unit_pages) * block;
     let bytes = |geometry: &Geometry| u64::from(geometry.pages()) * block;
     let refuse = |what, found, expected| Err(AttachError::Geometry { what, found, expected });
+    if found.layout != wanted.layout {
+        return Err(AttachError::Layout { found: found.layout, expected: wanted.layout });
+    }
     if found.geometry.unit_pages != wanted.geometry.unit_pages {
         return refuse("erase unit", unit(&found.geometry), unit(&wanted.geometry));
     }
     if found.geometry != wanted.geometry {
         return refuse("flash size", bytes(&found.geometry), bytes(&wanted.geometry));
     }
-    // A volume may have grown.
-    if found.volume_bytes > wanted.volume_bytes {
+    // A volume may have grown, except that the last bucket of one ends where the volume did.
+    let shrank = found.volume_bytes > wanted.volume_bytes;
+    if shrank || found.layout == Layout::Wlfc && found.volume_bytes != wanted.volume_bytes {
         return refuse("volume size", found.volume_bytes, wanted.volume_bytes);
     }
     Ok(())
@@ -383,11 +395,14 @@ fn create(
     let mut superblock =
         Superblock::new(wanted.new_cache, wanted.pairing.backend, wanted.geometry, wanted.volume_bytes);
     superblock.may_be_dirty = wanted.writes_back;
-    superblock.in_order = flash.zoned().is_some();
+    (superblock.in_order, superblock.layout) = (flash.zoned().is_some(), wanted.layout);
     format(flash, &mut superblock).map_err(FlashError::Io)?;
-    let recovered = Recovered::empty(superblock.geometry, superblock.in_order);
+    if superblock.layout == Layout::Wlfc {
+        start::format(flash, superblock.geometry).map_err(FlashError::Io)?;
+    }
+    let held = Held::empty(&superblock);
     let attachment = Attachment::count(flash, side, superblock)?;
-    Ok(Attached { attachment, recovered, formatted: true, crashed: false, notes })
+    Ok(Attached { attachment, held, formatted: true, crashed: false, notes })
 }
 
 fn resume(
@@ -396,34 +411,34 @@ fn resume(
     wanted: &Wanted,
     mut superblock: Superblock,
     record: Option<Record>,
-    mut recovered: Recovered,
+    mut held: Held,
     changed: Option<String>,
 ) -> Result<Attached, AttachError> {
-    settle(flash, &recovered).map_err(FlashError::Io)?;
+    held.settle(flash).map_err(FlashError::Io)?;
     let crashed = superblock.state == State::InUse;
     let mut notes = Vec::new();
-    if recovered.dropped_blocks > 0 {
+    if let Held::Log(recovered) = &held
+        && recovered.dropped_blocks > 0
+    {
         notes.push(format!(
             "{} clean blocks of the cache were dropped, as the backend was being written close to them when the last run ended",
             recovered.dropped_blocks
         ));
     }
     if let Some(changed) = changed {
-        let clean = recovered.log.len() as u64 - recovered.log.dirty_blocks();
+        let clean = held.drop_clean(flash, &mut superblock).map_err(FlashError::Io)?;
         notes.push(format!("{clean} clean blocks of the cache were dropped, as {changed}"));
-        superblock.clean_from = recovered.end;
-        recovered.log.drop_clean();
     }
     superblock.volume_bytes = wanted.volume_bytes;
     superblock.state = State::InUse;
-    superblock.durable = recovered.end;
-    superblock.may_be_dirty = wanted.writes_back || recovered.log.dirty_blocks() > 0 || !recovered.lost.is_empty();
+    superblock.durable = held.end();
+    superblock.may_be_dirty = wanted.writes_back || held.may_be_dirty();
     // A cache that the backend does not know yet has begun all the same.
     superblock.attach_confirmed = record.map_or(superblock.attach_confirmed.max(1), |record| record.attach);
     superblock.attach = superblock.attach.max(1) + 1;
     write_superblock(flash, &mut superblock).map_err(FlashError::Io)?;
     let attachment = Attachment::count(flash, side, superblock)?;
-    Ok(Attached { attachment, recovered, formatted: false, crashed, notes })
+    Ok(Attached { attachment, held, formatted: false, crashed, notes })
 }
 
 /// A cache and its backend while they are used: what the superblock and the record say.

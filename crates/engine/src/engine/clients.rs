@@ -133,7 +133,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 }
 
 /// What the cache calls an operation.
-fn kind(operation: Operation) -> cache::Kind {
+pub(crate) fn kind(operation: Operation) -> cache::Kind {
     match operation {
         Operation::Read => cache::Kind::Read,
         Operation::Write => cache::Kind::Write,

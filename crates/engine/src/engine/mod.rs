@@ -8,7 +8,7 @@
 
 mod background;
 mod clients;
-mod hazard;
+pub(crate) mod hazard;
 mod order;
 mod perform;
 mod places;
@@ -28,6 +28,7 @@ use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
 use clients::Client;
+pub(crate) use clients::kind;
 pub use clients::{Answered, Paused};
 use hazard::{Hazard, StepId};
 use order::Bond;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use flashwise_core::array::Array;
 use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Settings};
-use flashwise_core::format::Geometry;
+use flashwise_core::format::{Geometry, Layout};
 
 use super::BLOCK;
 use crate::attach::stores::default_state_directory;
 use crate::disk::zoned::file::Zoning;
+use crate::wlfc::start::Options;
 
 /// What a volume is made of. Sizes are in bytes, multiples of 4,096.
 #[derive(Clone, Debug)]
@@ -28,6 +29,10 @@ pub struct VolumeConfig {
     pub flash_size_bytes: Option<u64>,
     /// How a file of the flash that is made is divided into zones; not at all if `None`.
     pub flash_zones: Option<Zoning>,
+    /// How its cache is laid out on the flash.
+    pub layout: Layout,
+    /// What its buckets are like, where it is laid out so.
+    pub buckets: Options,
     /// The settings of its cache.
     pub cache: Settings,
     /// What rules that adapt take the devices for. How large these are, flash and volume say.
@@ -63,6 +68,8 @@ impl VolumeConfig {
             flash: flash.to_owned(),
             flash_size_bytes: None,
             flash_zones: None,
+            layout: Layout::Log,
+            buckets: Options::default(),
             cache: Settings::default(),
             array: flashwise_device::paper(),
             discard: false,

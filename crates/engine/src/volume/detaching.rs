@@ -3,11 +3,13 @@
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::cache::LogCache;
 use flashwise_core::format::Geometry;
 use flashwise_core::layout::containers::Log;
 
 use super::config::cache_config;
+use super::devices::geometry_without_flash;
+use super::driver::Driver;
 use super::{Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
@@ -24,7 +26,7 @@ impl Volume {
     pub(super) fn go_on_without_flash(&self) {
         {
             let mut inner = self.lock();
-            let failed = inner.engine.cache().has_flash_failed();
+            let failed = inner.engine.log().is_some() && inner.engine.has_flash_failed();
             if !failed
                 || inner.state != VolumeState::Ok
                 || inner.closed
@@ -35,7 +37,7 @@ impl Volume {
         }
         // What is under way may still be lost with the flash.
         let inner = self.freeze();
-        let can_go_on = inner.engine.cache().can_give_up_flash();
+        let can_go_on = inner.engine.can_give_up_flash();
         self.thaw(inner);
         let volume = &self.config.name;
         let gone_on = can_go_on.then(|| self.detach_into(VolumeState::WithoutFlash));
@@ -71,7 +73,7 @@ impl Volume {
                 return Ok(());
             }
             inner.state = VolumeState::Detaching;
-            inner.engine.cache_mut().stop_admitting();
+            inner.engine.stop_admitting();
         }
         let mut attempts_left = 10;
         let mut marked = false;
@@ -82,8 +84,14 @@ impl Volume {
                 false => inner.engine.destage_all(Volume::now_us()),
             }
             self.dispatch(inner);
-            let inner = self.freeze();
-            let cache = inner.engine.cache();
+            let mut inner = self.freeze();
+            if matches!(inner.engine, Driver::Wlfc(_)) && inner.engine.blocks_to_write_back() > 0 {
+                // What was written meanwhile; it admits no less for being given up.
+                inner.engine.destage_all(Volume::now_us());
+                self.dispatch(inner);
+                inner = self.freeze();
+            }
+            let cache = &inner.engine;
             let dirty_blocks = cache.blocks_to_write_back();
             if inner.closed {
                 return Err(VolumeError::Closed { volume: self.config.name.clone() });
@@ -109,21 +117,26 @@ impl Volume {
     }
 
     fn give_up_flash(&self, mut inner: MutexGuard<'_, Inner>, state: VolumeState) -> Result<(), VolumeError> {
-        let marked = self.check_none_lost(inner.engine.cache()).and_then(|()| self.mark_detached());
+        let marked = self.check_none_lost(&inner.engine).and_then(|()| self.mark_detached());
         if let Err(error) = marked {
             self.thaw(inner);
             return Err(error);
         }
-        let geometry = inner.engine.cache().config().geometry;
+        let geometry = match &inner.engine {
+            Driver::Log(before) => before.cache().config().geometry,
+            Driver::Wlfc(_) => geometry_without_flash(&self.config),
+        };
         let mut engine = engine_without_flash(&self.config, geometry, self.size());
-        engine.succeed(&inner.engine);
-        inner.engine = engine;
+        if let Driver::Log(before) = &inner.engine {
+            engine.succeed(before);
+        }
+        inner.engine = Driver::Log(Box::new(engine));
         inner.state = state;
         self.thaw(inner);
         Ok(())
     }
 
-    fn check_none_lost(&self, cache: &LogCache) -> Result<(), VolumeError> {
+    fn check_none_lost(&self, cache: &Driver) -> Result<(), VolumeError> {
         match cache.lost_blocks().len() {
             0 => Ok(()),
             lost => Err(VolumeError::Lost { volume: self.config.name.clone(), lost }),

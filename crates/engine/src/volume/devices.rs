@@ -117,6 +117,7 @@ pub(super) fn wanted(config: &VolumeConfig, flash: &dyn Disk, backend: [u8; 16],
         pairing: Pairing { backend, is_identified: config.backend_id.is_some(), discards: config.discard_cache },
         new_cache: Uuid::new_v4().into_bytes(),
         geometry: geometry(config, flash),
+        layout: config.layout,
         volume_bytes,
         writes_back: config.cache.mode() == Mode::WriteBack,
         threads: SCAN_THREADS,
@@ -138,6 +139,7 @@ pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachE
             what: identity.description.clone(),
         },
         AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
+        error @ AttachError::Layout { .. } => VolumeError::Layout { volume, path, error },
         AttachError::Side(error) => VolumeError::Backend { volume, error },
         AttachError::Geometry { what, found, expected } => {
             let (found, expected) = (format!("{found} bytes"), format!("{expected} bytes"));

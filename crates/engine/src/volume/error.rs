@@ -48,6 +48,10 @@ pub enum VolumeError {
          keep the old {what}, or detach the cache first"
     )]
     Geometry { volume: String, path: String, what: &'static str, found: String, expected: String },
+    #[error("volume '{volume}': flash {error}")]
+    Unfit { volume: String, error: io::Error },
+    #[error("volume '{volume}': flash '{path}': {error}")]
+    Layout { volume: String, path: String, error: crate::attach::AttachError },
     #[error(
         "volume '{volume}': the log on flash '{path}' has no free erase unit; detach the cache ('flashwise detach') and start again"
     )]
@@ -58,6 +62,8 @@ pub enum VolumeError {
     Lost { volume: String, lost: usize },
     #[error("volume '{volume}': the backend refuses to be written; {dirty_blocks} blocks are not written back")]
     NotDestaged { volume: String, dirty_blocks: u64 },
+    #[error("volume '{volume}': it has layout wlfc, whose size is fixed while it has a cache; detach the cache first")]
+    FixedSize { volume: String },
     #[error("volume '{volume}': it was closed")]
     Closed { volume: String },
 }
@@ -77,8 +83,13 @@ impl VolumeError {
             | VolumeError::Refused { .. }
             | VolumeError::Unidentified { .. }
             | VolumeError::Geometry { .. }
+            | VolumeError::Unfit { .. }
+            | VolumeError::Layout { .. }
             | VolumeError::LogFull { .. } => true,
-            VolumeError::Lost { .. } | VolumeError::NotDestaged { .. } | VolumeError::Closed { .. } => false,
+            VolumeError::Lost { .. }
+            | VolumeError::NotDestaged { .. }
+            | VolumeError::FixedSize { .. }
+            | VolumeError::Closed { .. } => false,
         }
     }
 }

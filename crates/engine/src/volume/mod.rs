@@ -4,16 +4,20 @@
 //! | --- | --- |
 //! | `config.rs` | what it is made of |
 //! | `devices.rs` | its devices, opened and paired |
+//! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
 //! | `requests.rs` | how requests pass through it |
 //! | `status.rs` | what it says of itself |
+//! | `engines.rs` | that engine, made of what a start found |
 //! | `error.rs` | why it is refused |
 
 mod config;
 mod detaching;
 mod devices;
+mod driver;
+mod engines;
 mod error;
 mod extents;
 mod guests;
@@ -27,33 +31,35 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 
+use flashwise_core::cache::LogCache;
 use flashwise_core::cache::settings::{self, SettingError};
-use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::filter::{Caching, Client};
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Layout};
 
 use crate::attach::stores::side_of;
-use crate::attach::{Attached, Attachment, BackendSide, attach, check_empty, use_without_cache};
+use crate::attach::{Attached, Attachment, BackendSide, Held, attach, check_empty, use_without_cache};
 use crate::disk::health::Health;
 use crate::disk::identity::{Identity, IdentityError, identity};
 use crate::disk::memory::MemoryDisk;
 use crate::disk::slow::{SlowTransfers, Slowness};
 use crate::disk::{Completed, Completion, Disk, Method, Transfers, transfers};
-use crate::engine::{Engine, Settings};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
-use crate::flash::{Progress, cache_tag};
+use crate::flash::Progress;
 use crate::latency::Latencies;
 use crate::record::Recorder;
 use crate::status::VolumeState;
 use crate::what_if::{WhatIf, WhatIfStatus};
+use crate::wlfc::start::check_flash;
 
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
 
-use self::config::{cache_config, devices};
+use self::config::devices;
 use self::detaching::engine_without_flash;
 use self::devices::{geometry_without_flash, open_backend, open_flash, refused, tail_note, wanted};
+use self::driver::Driver;
+use self::engines::{log_engine, wlfc_engine};
 use self::extents::overlay;
 use self::pacer::Pacer;
 
@@ -68,7 +74,7 @@ const TICK: Duration = Duration::from_secs(1);
 const EXTENT_BLOCKS: u64 = 65_536;
 
 struct Inner {
-    engine: Engine,
+    engine: Driver,
     waiting: VecDeque<(Request, Done)>,
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
@@ -104,7 +110,7 @@ pub struct Volume {
     side: Box<dyn BackendSide>,
     latencies: Latencies,
     pacer: OnceLock<Pacer>,
-    /// What another policy or size would do; none for a volume without flash.
+    /// What another policy or size would do; none for a volume without flash, or whose flash has no log.
     what_if: Option<WhatIf>,
     opened: Instant,
     stop: Mutex<Option<mpsc::Sender<()>>>,
@@ -176,12 +182,12 @@ impl Volume {
         let Storage { disk: backend, identity, side, notes } = storage;
         let without_flash = config.flash.as_os_str().is_empty();
         let mut opened = Opened { notes, without_flash, ..Opened::default() };
-        let volume = || config.name.clone();
         let refuse = |error| refused(&config, &identity, error);
         if without_flash {
             let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
             use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
-            let engine = engine_without_flash(&config, geometry_without_flash(&config), size_bytes);
+            let engine =
+                Driver::Log(Box::new(engine_without_flash(&config, geometry_without_flash(&config), size_bytes)));
             let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
             let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment: None }, size_bytes)?;
             return Ok((volume, opened));
@@ -191,39 +197,26 @@ impl Volume {
         let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
         let started = Instant::now();
         let wanted = wanted(&config, &*flash, identity.id, size_bytes);
-        let Attached { attachment, recovered, formatted, crashed, notes } =
+        if wanted.layout == Layout::Wlfc {
+            let error = |error| VolumeError::Unfit { volume: config.name.clone(), error };
+            check_flash(&*flash, wanted.geometry).map_err(error)?;
+        }
+        let Attached { attachment, held, formatted, crashed, notes } =
             attach(&*flash, &*side, &wanted, progress).map_err(refuse)?;
         opened.notes.extend(notes.into_iter().map(|note| format!("volume {}: {note}", config.name)));
         (opened.formatted, opened.crashed, opened.recovery) = (formatted, crashed, started.elapsed());
-        if recovered.log.free_units() == 0 {
-            return Err(VolumeError::LogFull { volume: volume(), path: config.flash.display().to_string() });
-        }
-        opened.cached_blocks = recovered.log.len() as u64;
-        opened.dirty_blocks = recovered.log.dirty_blocks();
-        opened.lost_blocks = recovered.lost.len() as u64;
-        let superblock = attachment.superblock();
-        let cache =
-            LogCache::new(cache_config(&config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
-        let settings = Settings {
-            cache: cache_tag(superblock),
-            epoch: recovered.epoch,
-            retries: 2,
-            patience: READ_PATIENCE,
-            holds_failed: true,
-            pauses: true,
-            discard: config.discard || flash.zoned().is_some(),
-            spare_frames: SPARE_FRAMES,
-            answers_flushes_at_once: config.unsafe_ignore_flushes,
+        let engine = match held {
+            Held::Log(recovered) => log_engine(&config, &*flash, &attachment, *recovered, size_bytes, &mut opened)?,
+            Held::Wlfc(held) => wlfc_engine(&config, &*flash, &attachment, *held, size_bytes, &mut opened)?,
         };
-        let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
         let pair = Pair { flash, backend, side, attachment: Some(attachment) };
         let volume = Volume::start(config, engine, pair, size_bytes)?;
         Ok((volume, opened))
     }
 
-    fn start(config: VolumeConfig, engine: Engine, pair: Pair, size_bytes: u64) -> Result<Arc<Volume>, VolumeError> {
-        let cache = engine.cache().config();
-        let what_if = pair.attachment.is_some().then(|| WhatIf::new(&cache.policy, cache.capacity_blocks() as u64));
+    fn start(config: VolumeConfig, engine: Driver, pair: Pair, size_bytes: u64) -> Result<Arc<Volume>, VolumeError> {
+        let of_log = engine.log().filter(|_| pair.attachment.is_some());
+        let what_if = of_log.map(|cache| WhatIf::new(&cache.config().policy, cache.config().capacity_blocks() as u64));
         let inner = Inner {
             engine,
             waiting: VecDeque::new(),
@@ -321,15 +314,19 @@ impl Volume {
     /// Changes settings of the cache while it runs.
     pub fn change(&self, settings: &settings::Settings) -> Result<(), SettingError> {
         let mut inner = self.lock();
-        let cache = inner.engine.cache_mut();
+        let Some(cache) = inner.engine.log_mut() else {
+            let key = settings.names().next().unwrap_or_default().to_owned();
+            let problem = format!("a volume of layout {} has no settings that can be changed", Layout::Wlfc.name());
+            return Err(SettingError { key, problem });
+        };
         let devices = devices(&self.config, &cache.config().geometry, self.size());
         cache.change(settings, &devices)
     }
 
-    /// What another policy or size would do; none for a volume that had no flash when it was opened.
+    /// What another policy or size would do; none for a volume that had no log on flash when it was opened.
     pub fn what_if(&self) -> Option<WhatIfStatus> {
         let what_if = self.what_if.as_ref()?;
-        let policy = self.lock().engine.cache().config().policy.clone();
+        let policy = self.lock().engine.log()?.config().policy.clone();
         Some(what_if.status(&policy))
     }
 
@@ -340,7 +337,7 @@ impl Volume {
 
     /// Changes settings of the cache while it runs.
     pub fn with_cache<T>(&self, change: impl FnOnce(&mut LogCache) -> T) -> T {
-        change(self.lock().engine.cache_mut())
+        change(self.lock().engine.log_mut().expect("the volume has a log"))
     }
 
     /// Waits until nothing is under way and holds requests back.
@@ -380,18 +377,17 @@ impl Volume {
             done(Err(Error::ShuttingDown));
         }
         let inner = self.freeze();
-        let cache = inner.engine.cache();
-        let failed = flushed.is_err() || cache.has_flash_failed();
-        let end = cache.log().end();
-        let may_be_dirty = cache.blocks_to_write_back() > 0 || !cache.lost_blocks().is_empty();
+        let engine = &inner.engine;
+        let (failed, end) = (flushed.is_err() || engine.has_flash_failed(), engine.end());
+        let may_be_dirty = engine.blocks_to_write_back() > 0 || !engine.lost_blocks().is_empty();
         drop(inner);
         drop(self.stop.lock().expect("no thread panics with the timer").take());
-        if detached || failed {
-            return match failed {
+        let Some(end) = end.filter(|_| !detached && !failed) else {
+            return match failed || !detached {
                 true => Err(VolumeError::Flash { volume: volume(), error: io::Error::other("the last flush failed") }),
                 false => Ok(()),
             };
-        }
+        };
         self.with_attachment(|attachment| attachment.close(&*self.flash, &*self.side, end, may_be_dirty))
             .map_err(|error| VolumeError::Flash { volume: volume(), error })
     }
@@ -421,12 +417,12 @@ impl Volume {
     /// Blocks that are not on the backend yet.
     pub fn dirty_blocks(&self) -> u64 {
         let inner = self.lock();
-        inner.engine.cache().blocks_to_write_back()
+        inner.engine.blocks_to_write_back()
     }
 
     /// A volume without a size of its own grows when its backend has grown.
     fn follow_backend(&self) {
-        if self.config.size_bytes.is_some() {
+        if self.config.size_bytes.is_some() || self.config.layout == Layout::Wlfc {
             return;
         }
         let found = self.backend.refresh_size().map(|size| size / BLOCK * BLOCK);
@@ -447,6 +443,9 @@ impl Volume {
         if size_bytes > found || size_bytes < self.size() {
             let (volume, path) = (self.config.name.clone(), self.config.backend.display().to_string());
             return Err(VolumeError::BackendTooSmall { volume, path, found, expected: size_bytes });
+        }
+        if self.config.layout == Layout::Wlfc {
+            return Err(VolumeError::FixedSize { volume: self.config.name.clone() });
         }
         let size_bytes = size_bytes / BLOCK * BLOCK;
         // The flash of a volume without one is of no concern any more.
@@ -513,7 +512,7 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         }
         volume.follow_backend();
         let mut inner = volume.lock();
-        inner.engine.read_again();
+        inner.engine.look();
         if !inner.frozen {
             inner.engine.advance(Volume::now_us());
         }

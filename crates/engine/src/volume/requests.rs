@@ -124,7 +124,7 @@ impl Volume {
     }
 
     pub(super) fn admit_waiting(&self, inner: &mut Inner) {
-        while !inner.frozen && inner.engine.running_for_clients() < STEPS_MAX {
+        while !inner.frozen && !inner.engine.is_full(STEPS_MAX) {
             let Some((request, done)) = inner.waiting.pop_front() else { break };
             self.plan(inner, request, done);
         }
@@ -154,7 +154,7 @@ impl Volume {
         } else {
             (!inner.waiting.is_empty(), STEPS_MAX)
         };
-        if inner.frozen || behind || inner.engine.running_for_clients() >= steps_max {
+        if inner.frozen || behind || inner.engine.is_full(steps_max) {
             inner.waiting.push_back((request, done));
             return false;
         }

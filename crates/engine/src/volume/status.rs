@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
-use flashwise_core::cache::Cache;
+use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::listed;
+use flashwise_core::wlfc::Wlfc;
 
+use super::driver::Driver;
 use super::{BLOCK, Inner, Volume};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
@@ -14,56 +16,24 @@ impl Volume {
     /// What there is to know of it.
     pub fn status(&self) -> VolumeStatus {
         let inner = self.lock();
-        let (engine, cache) = (&inner.engine, inner.engine.cache());
-        let (figures, faults, log, config) = (cache.figures(), engine.faults(), cache.log(), cache.config());
         let (state, state_reason) = state(&inner);
+        let (engine, faults) = (&inner.engine, inner.engine.faults());
         let has_flash = !self.config.flash.as_os_str().is_empty();
+        let of_cache = match engine {
+            Driver::Log(engine) => log_status(engine.cache(), has_flash),
+            Driver::Wlfc(engine) => wlfc_status(engine.cache()),
+        };
         let mut status = VolumeStatus {
             name: self.config.name.clone(),
             size_bytes: self.size(),
             backend: self.config.backend.display().to_string(),
             flash: self.config.flash.display().to_string(),
-            policy: config.policy.to_string(),
-            admission: config.admission.as_ref().map_or("none".to_owned(), |admission| admission.rule.to_string()),
-            admission_choice: cache.admission_choice(),
-            admission_threshold: cache.admission_threshold(),
-            admission_decisions: cache.decision().map_or(0, |decision| decision.number),
-            write_mode: config.mode.name().to_owned(),
+            layout: self.config.layout.name().to_owned(),
             state,
             state_reason,
-            read_blocks: figures.read_blocks,
-            written_blocks: figures.written_blocks,
-            ram_read_hits: figures.ram_read_hits,
-            flash_read_hits: figures.flash_read_hits,
-            ram_write_hits: figures.ram_write_hits,
-            read_hit_ratio: figures.read_hit_ratio(),
-            flash_client_blocks: figures.flash_client_blocks,
-            flash_admission_blocks: figures.flash_admission_blocks,
-            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
-            dropped_blocks: figures.dropped_blocks,
-            flash_metadata_blocks: figures.flash_metadata_blocks,
-            flash_written_bytes: figures.flash_written_blocks() * BLOCK,
-            erasures: figures.erasures,
-            backend_read_blocks: figures.backend_read_blocks,
-            backend_written_blocks: figures.backend_written_blocks,
-            destaged_blocks: figures.destaged_blocks,
-            sequential_blocks: figures.sequential_blocks,
-            refused_read_blocks: figures.refused_read_blocks,
-            refused_write_blocks: figures.refused_write_blocks,
-            throttled_seconds: cache.throttled_us() as f64 / 1e6,
-            queue_depth: (inner.engine.requests() + inner.waiting.len()) as u64,
-            destaging_blocks: cache.destaging_blocks(),
-            filtered_blocks: figures.filtered_blocks,
-            bypassed_blocks: cache.counters().bypasses(),
-            flushes: figures.flushes,
-            flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },
-            capacity_blocks: if has_flash { config.capacity_blocks() as u64 } else { 0 },
-            flash_room_blocks: if has_flash { config.data_pages() } else { 0 },
-            cached_blocks: log.len() as u64,
-            dirty_blocks: log.dirty_blocks(),
-            dirty_bytes: cache.blocks_to_write_back() * BLOCK,
-            buffered_blocks: cache.buffered_blocks() as u64,
-            lost_blocks: cache.lost_blocks().into_iter().map(u64::from).collect(),
+            queue_depth: (engine.requests() + inner.waiting.len()) as u64,
+            dirty_bytes: engine.blocks_to_write_back() * BLOCK,
+            lost_blocks: engine.lost_blocks(),
             memory_bytes: resident_bytes(),
             faults: FaultsStatus {
                 flash_read_errors: faults.flash_read_errors,
@@ -73,7 +43,7 @@ impl Volume {
                 backend_write_errors: faults.backend_write_errors,
                 failed_requests: inner.failed_requests,
             },
-            ..VolumeStatus::default()
+            ..of_cache
         };
         drop(inner);
         status.latencies = self.latencies.status();
@@ -90,10 +60,87 @@ impl Volume {
     }
 }
 
+/// What a log says of itself.
+fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
+    let (figures, log, config) = (cache.figures(), cache.log(), cache.config());
+    VolumeStatus {
+        policy: config.policy.to_string(),
+        admission: config.admission.as_ref().map_or("none".to_owned(), |admission| admission.rule.to_string()),
+        admission_choice: cache.admission_choice(),
+        admission_threshold: cache.admission_threshold(),
+        admission_decisions: cache.decision().map_or(0, |decision| decision.number),
+        write_mode: config.mode.name().to_owned(),
+        read_blocks: figures.read_blocks,
+        written_blocks: figures.written_blocks,
+        ram_read_hits: figures.ram_read_hits,
+        flash_read_hits: figures.flash_read_hits,
+        ram_write_hits: figures.ram_write_hits,
+        read_hit_ratio: figures.read_hit_ratio(),
+        flash_client_blocks: figures.flash_client_blocks,
+        flash_admission_blocks: figures.flash_admission_blocks,
+        flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
+        dropped_blocks: figures.dropped_blocks,
+        flash_metadata_blocks: figures.flash_metadata_blocks,
+        flash_written_bytes: figures.flash_written_blocks() * BLOCK,
+        erasures: figures.erasures,
+        backend_read_blocks: figures.backend_read_blocks,
+        backend_written_blocks: figures.backend_written_blocks,
+        destaged_blocks: figures.destaged_blocks,
+        sequential_blocks: figures.sequential_blocks,
+        refused_read_blocks: figures.refused_read_blocks,
+        refused_write_blocks: figures.refused_write_blocks,
+        throttled_seconds: cache.throttled_us() as f64 / 1e6,
+        destaging_blocks: cache.destaging_blocks(),
+        filtered_blocks: figures.filtered_blocks,
+        bypassed_blocks: cache.counters().bypasses(),
+        flushes: figures.flushes,
+        flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },
+        capacity_blocks: if has_flash { config.capacity_blocks() as u64 } else { 0 },
+        flash_room_blocks: if has_flash { config.data_pages() } else { 0 },
+        cached_blocks: log.len() as u64,
+        dirty_blocks: log.dirty_blocks(),
+        buffered_blocks: cache.buffered_blocks() as u64,
+        ..VolumeStatus::default()
+    }
+}
+
+/// What a cache of buckets says of itself.
+fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
+    let (figures, config) = (cache.figures(), cache.config());
+    let hits = figures.ram_hits + figures.read_hits;
+    let room = u64::from(config.write_queue + config.read_queue) * u64::from(config.bucket_blocks);
+    VolumeStatus {
+        policy: "wlfc".to_owned(),
+        admission: "none".to_owned(),
+        write_mode: Mode::WriteBack.name().to_owned(),
+        read_blocks: figures.read_blocks,
+        written_blocks: figures.written_blocks,
+        ram_read_hits: figures.ram_hits,
+        flash_read_hits: figures.read_hits,
+        read_hit_ratio: if figures.read_blocks == 0 { 0.0 } else { hits as f64 / figures.read_blocks as f64 },
+        flash_client_blocks: figures.log_blocks,
+        flash_admission_blocks: figures.copy_blocks,
+        flash_metadata_blocks: figures.metadata_blocks + figures.padding_blocks,
+        flash_written_bytes: figures.flash_written_blocks() * BLOCK,
+        erasures: figures.resets,
+        backend_read_blocks: figures.backend_read_blocks,
+        backend_written_blocks: figures.backend_written_blocks,
+        destaged_blocks: figures.backend_written_blocks - figures.passed_blocks.min(figures.backend_written_blocks),
+        bypassed_blocks: figures.passed_blocks,
+        flushes: figures.flushes,
+        flash_bytes: u64::from(config.buckets) * u64::from(config.bucket_pages()) * BLOCK,
+        capacity_blocks: room,
+        flash_room_blocks: room,
+        cached_blocks: cache.cached_blocks(),
+        dirty_blocks: cache.blocks_to_write_back(),
+        ..VolumeStatus::default()
+    }
+}
+
 /// What state it is in, and why if a device failed.
 fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
-    if inner.engine.cache().has_flash_failed() || inner.state == VolumeState::WithoutFlash {
+    if inner.engine.has_flash_failed() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
         let reasons: Vec<_> = flash.into_iter().chain(backend).collect();
         let state = match inner.state {
@@ -102,6 +149,8 @@ fn state(inner: &Inner) -> (VolumeState, Option<String>) {
         };
         return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
+    let stopped = || "a write failed: every request fails until the server is started again".to_owned();
+    let backend = backend.or_else(|| inner.engine.has_backend_stopped().then(stopped));
     match (inner.state, backend) {
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
         (state, reason) => (state, reason),

@@ -16,6 +16,7 @@ mod random;
 mod salvage;
 mod scripts;
 mod starts;
+mod wlfc;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::Caching;
-use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::policy::Spec;
-use flashwise_engine::attach::{AttachError, Attached, Attachment, Pairing, Wanted, attach};
+use flashwise_engine::attach::{AttachError, Attached, Attachment, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
 use flashwise_engine::export::{Operation, Request};
@@ -59,6 +59,7 @@ impl Devices {
             pairing: Pairing { backend: [9; 16], is_identified: false, discards },
             new_cache: new_cache(),
             geometry: setup.geometry,
+            layout: Layout::Log,
             volume_bytes: (VOLUME_BLOCKS * BLOCK_BYTES) as u64,
             writes_back: setup.mode == Mode::WriteBack,
             threads: 1,
@@ -143,7 +144,8 @@ impl World {
 
     pub fn open(setup: Setup, devices: Devices, model: Model, random: Random, next_tag: u64) -> Outcome<World> {
         let opened = devices.attach(&setup, false);
-        let Attached { attachment, recovered, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
+        let Attached { attachment, held, .. } = opened.map_err(|error| format!("recovery: {error}"))?;
+        let Held::Log(recovered) = held else { unreachable!("it has a log") };
         recovered.log.check();
         let Devices { disks, record } = devices;
         let stays = Stays::default();
@@ -513,7 +515,7 @@ impl World {
     }
 }
 
-fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]) -> Outcome<()> {
+pub fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]) -> Outcome<()> {
     let mut tags = decode(bytes).into_iter();
     let first = offset / BLOCK_BYTES;
     let end = offset + bytes.len();

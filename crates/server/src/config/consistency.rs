@@ -1,6 +1,8 @@
 //! What must hold between the keys of a configuration.
 
-use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::cache::Mode;
+use flashwise_core::cache::settings::SETTINGS;
+use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::quantity::ByteSize;
 
 use super::keys::VOLUME_BYTES_MAX;
@@ -179,6 +181,41 @@ fn check_cache(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> 
             None => check_flash_size(bytes, volume.cache.erase_unit_bytes()),
         }
         .map_err(|problem| origin.refuse(section, "flash-size", problem))?;
+    }
+    check_layout(section, volume, origin)
+}
+
+/// Settings of the cache that WLFC has too.
+const WLFC_SETTINGS: [&str; 3] = ["erase-unit", "ram", "write-mode"];
+
+/// What goes with the layout of buckets.
+fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+    if volume.layout == Layout::Log {
+        return Ok(());
+    }
+    let refuse = |key: &str, problem: &str| Err(origin.refuse(section, key, problem.to_owned()));
+    if volume.flash.as_os_str().is_empty() {
+        return Err(origin.missing(section, "flash", "the flash that layout wlfc is about"));
+    }
+    if volume.cache.mode() != Mode::WriteBack {
+        return refuse(
+            "write-mode",
+            "layout wlfc is for write-back alone: its buckets are what was written and is not written back",
+        );
+    }
+    if volume.discard {
+        return refuse(
+            "discard",
+            "layout wlfc does not discard: what is behind a bucket's first page may be missed until that is gone for good",
+        );
+    }
+    let is_of_log = |key: &&str| SETTINGS.iter().any(|setting| setting.name() == *key) && !WLFC_SETTINGS.contains(key);
+    let given = origin.tables.entries(section).iter().map(|entry| entry.key.as_str());
+    if let Some(key) = given.into_iter().find(is_of_log) {
+        return refuse(
+            key,
+            "layout wlfc has no such setting; it has erase-unit, ram, write-mode, write-queue and refresh",
+        );
     }
     Ok(())
 }

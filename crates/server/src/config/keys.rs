@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
-use flashwise_core::format::BLOCK_BYTES;
+use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::wlfc::Refresh;
 
 use tracing::level_filters::LevelFilter;
 
@@ -191,7 +192,8 @@ pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
 });
 
 /// What a pool has in the place of these keys of a volume.
-const NOT_OF_POOLS: [&str; 5] = ["name", "aliases", "backend", "backend-id", "size"];
+const NOT_OF_POOLS: [&str; 8] =
+    ["name", "aliases", "backend", "backend-id", "size", "layout", "write-queue", "refresh"];
 
 /// Keys of each `[[pool]]`: its disks, and of its one cache what a volume has.
 pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
@@ -222,7 +224,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     own.into_iter().chain(of_cache).collect()
 });
 
-const DEVICE_KEYS: [Key<VolumeConfig>; 10] = [
+const DEVICE_KEYS: [Key<VolumeConfig>; 13] = [
     key("name", None, |volume, value| {
         volume.name = export_name(&value.text()?)?;
         Ok(())
@@ -246,6 +248,18 @@ const DEVICE_KEYS: [Key<VolumeConfig>; 10] = [
         let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
         Ok(volume.flash_zones = Some(zoning))
     }),
+    key("layout", Some("log"), |volume, value| {
+        volume.layout = value.word(&LAYOUTS)?;
+        Ok(())
+    }),
+    key("write-queue", Some("50%"), |volume, value| {
+        volume.buckets.write_share = value.part()?;
+        Ok(())
+    }),
+    key("refresh", Some("read"), |volume, value| {
+        volume.buckets.refresh = value.word(&[("read", Refresh::Read), ("evict", Refresh::Evict)])?;
+        Ok(())
+    }),
     key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
         volume.array.cache = value.device()?;
         Ok(())
@@ -255,6 +269,9 @@ const DEVICE_KEYS: [Key<VolumeConfig>; 10] = [
         Ok(())
     }),
 ];
+
+/// The words of the key `layout`.
+const LAYOUTS: [(&str, Layout); 2] = [("log", Layout::Log), ("wlfc", Layout::Wlfc)];
 
 const OTHER_KEYS: [Key<VolumeConfig>; 6] = [
     key("discard", None, |volume, value| {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use flashwise_core::array::Tier;
 use flashwise_core::cache::settings::Given;
 use flashwise_core::options::word;
-use flashwise_core::quantity::{ByteSize, Duration, QuantityError};
+use flashwise_core::quantity::{ByteSize, Duration, QuantityError, Share};
 use flashwise_device::{ArrayError, tier_of_option};
 
 /// A value that was given to a key.
@@ -110,6 +110,14 @@ impl Value {
             return self.refuse("a multiple of 4KiB");
         }
         Ok(bytes)
+    }
+
+    /// A share above 0 and below 100 %.
+    pub fn part(&self) -> Result<f64, Problem> {
+        match self.quantity::<Share>("a share such as 50%")?.of_one() {
+            share if share > 0.0 && share < 1.0 => Ok(share),
+            _ => self.refuse("a share above 0% and below 100%"),
+        }
     }
 
     /// A duration in microseconds.

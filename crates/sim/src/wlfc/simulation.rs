@@ -3,6 +3,7 @@
 use flashwise_core::cache::Kind;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
+use flashwise_core::wlfc::header::HEADER_BLOCKS;
 use flashwise_core::wlfc::{Config, ConfigError, Refresh};
 use flashwise_device::flash::{Clock, DeviceError, Profile, UnitError};
 use flashwise_device::{TierModel, tier_model_of_option};
@@ -105,12 +106,18 @@ impl BucketSettings {
             return Ok(Cache::BLike(Box::new(BLike::new(config, clock, &self.backend)?)));
         }
         let clock = Clock::new(&self.device, bucket)?;
-        let bucket_blocks = (bucket / BLOCK_BYTES as u64) as u32;
+        let blocks = (bucket / BLOCK_BYTES as u64) as u32;
+        // Pages of a block have no bytes out of band that a bucket could be found by: as on the flash of a server, headers take their place.
+        let (header_blocks, bucket_blocks) = match page_blocks {
+            1 => (HEADER_BLOCKS, Config::blocks_beside_headers(blocks, HEADER_BLOCKS)),
+            _ => (0, blocks),
+        };
         let ram_blocks = if system == System::WlfcC { (RAM_BYTES / BLOCK_BYTES as u64) as u32 } else { 0 };
         let config = Config::new(buckets as u32, bucket_blocks, page_blocks, self.write_queue)?;
         let halving = self.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
-        let config = Config { halving, refresh: self.refresh, ram_blocks, volume_blocks: 1 << 32, ..config };
+        let config =
+            Config { halving, refresh: self.refresh, ram_blocks, header_blocks, volume_blocks: 1 << 32, ..config };
         Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
     }
 }

@@ -206,7 +206,10 @@ impl Devices {
 
     /// What a start finds.
     pub fn scan(&self) -> Vec<Scan> {
-        let of = |zone: &Zone| Scan { pages: zone.now.iter().map(|page| page.oob).collect(), torn: zone.torn };
+        let of = |zone: &Zone| {
+            let found = (0..).zip(&zone.now).map(|(number, page)| (number, page.oob)).collect();
+            Scan { found, end: zone.now.len() as u32, torn: zone.torn }
+        };
         self.zones.iter().map(of).collect()
     }
 

@@ -88,13 +88,18 @@ fn a_full_bucket_goes_to_the_backend() {
     assert_eq!((figures.backend_accesses(), figures.resets, figures.write_hits), (2, 1, 4));
 }
 
+/// What a bucket of these pages looks like.
+fn scan(pages: Vec<Oob>, torn: bool) -> Scan {
+    Scan { end: pages.len() as u32, found: (0..).zip(pages).collect(), torn }
+}
+
 /// The counterexample to recovery by the highest epoch: logs in bucket 0 with epoch 1, a copy in bucket 1 with epoch 2, and one more log
 /// with epoch 1, which the copy does not have.
 #[test]
 fn logs_count_beside_a_copy_that_is_newer_than_their_bucket() {
     let mut scans = vec![Scan::default(); 8];
-    scans[0].pages = [oob(State::Write, 1, 1, 1, 1), oob(State::Write, 1, 1, 2, 1)].to_vec();
-    scans[1].pages = (0..4).map(|page| oob(State::Dirty, 1, 2, 0, 8).of_page(page, 2)).collect();
+    scans[0] = scan([oob(State::Write, 1, 1, 1, 1), oob(State::Write, 1, 1, 2, 1)].to_vec(), false);
+    scans[1] = scan((0..4).map(|page| oob(State::Dirty, 1, 2, 0, 8).of_page(page, 2)).collect(), false);
     let (mut wlfc, steps) = recover(config(), &scans).unwrap();
     wlfc.check();
     assert_eq!(steps, []);
@@ -106,8 +111,8 @@ fn logs_count_beside_a_copy_that_is_newer_than_their_bucket() {
 #[test]
 fn a_torn_bucket_is_not_appended_to() {
     let mut scans = vec![Scan::default(); 8];
-    scans[0] = Scan { pages: vec![oob(State::Write, 1, 1, 1, 1)], torn: true };
-    scans[3] = Scan { pages: vec![oob(State::Read, 2, 2, 0, 2)], torn: false };
+    scans[0] = scan(vec![oob(State::Write, 1, 1, 1, 1)], true);
+    scans[3] = scan(vec![oob(State::Read, 2, 2, 0, 2)], false);
     scans[4].torn = true;
     let (mut wlfc, steps) = recover(config(), &scans).unwrap();
     wlfc.check();

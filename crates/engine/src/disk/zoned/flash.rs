@@ -1,7 +1,7 @@
 //! A zoned device as the disk that a cache lives on.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use flashwise_core::format::{BLOCK_BYTES, Geometry};
@@ -43,12 +43,14 @@ struct Slot {
 /// Unit 0, which holds the superblock on other disks, cannot be read or written here: superblocks follow each other in two zones of
 /// their own. Unit 1 is the third zone. A unit is written at its write pointer; pages that are left out are written as zeroes, and
 /// what was not written reads as zeroes. A write behind the write pointer is an error, unless it repeats one that has failed. To
-/// discard a unit is to reset its zone. One zone of the log is written at a time: when another is begun it is finished.
+/// discard a unit is to reset its zone. One zone of the log is written at a time: when another is begun it is finished, unless [many](Self::write_many) are.
 pub struct ZonedFlash {
     pub(super) device: Box<dyn ZonedDevice>,
     zones: Vec<Slot>,
     /// The zone of the log that is being written.
     current: Mutex<Option<u32>>,
+    /// Whether many zones are written at a time, so that none is finished when another is begun.
+    many: AtomicBool,
 }
 
 impl std::fmt::Debug for ZonedFlash {
@@ -64,6 +66,8 @@ pub enum Use {
     Log,
     /// It is the part of the log that is written next.
     Head,
+    /// It is one of those that are written next.
+    Open,
     /// Nothing on it counts.
     None,
 }
@@ -106,7 +110,19 @@ impl ZonedFlash {
             written: AtomicU64::new(zone.written),
         };
         let zones = reported.iter().map(slot).collect();
-        Ok(ZonedFlash { device, zones, current: Mutex::new(None) })
+        Ok(ZonedFlash { device, zones, current: Mutex::new(None), many: AtomicBool::new(false) })
+    }
+
+    /// From now on many zones are written at a time: who writes sees to it that they are no more than the device allows.
+    pub fn write_many(&self) {
+        self.many.store(true, Ordering::Release);
+    }
+
+    /// The most zones that can be written at a time beside those of superblocks; none where that is not limited.
+    pub fn written_max(&self) -> Option<u32> {
+        let limits = self.device.limits();
+        let most = [limits.max_active, limits.max_open].into_iter().flatten().min();
+        most.map(|most| most.saturating_sub(1))
     }
 
     /// Looks at all zones again, as the device has them now.
@@ -153,6 +169,7 @@ impl ZonedFlash {
             match used {
                 Use::Log => self.finish(zone, &mut state)?,
                 Use::Head => self.pad(zone, &mut state, whole)?,
+                Use::Open => {}
                 // The log finds out about a zone that failed when its turn comes.
                 Use::None if state.zone.condition.has_failed() => {}
                 Use::None => self.reset(zone, &mut state)?,
@@ -253,10 +270,12 @@ impl ZonedFlash {
         let zone = zone_of(unit);
         let mut current = self.current();
         let mut state = self.state(zone);
-        if let Some(before) = current.filter(|before| *before != zone) {
-            self.finish(before, &mut self.state(before))?;
+        if !self.many.load(Ordering::Acquire) {
+            if let Some(before) = current.filter(|before| *before != zone) {
+                self.finish(before, &mut self.state(before))?;
+            }
+            *current = Some(zone);
         }
-        *current = Some(zone);
         drop(current);
         // Where a write failed, a part of it may have been written.
         let done = state.zone.written.saturating_sub(offset);

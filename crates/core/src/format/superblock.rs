@@ -1,0 +1,244 @@
+//! The superblock: what a flash device is a cache of.
+
+use super::{
+    BLOCK_BYTES, Geometry, Page, PageError, Place, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE, VERSION_MIN,
+    VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
+};
+use crate::checksum;
+
+/// Whether a cache may hold what its backend does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In use, or its user died: the log says what is in it.
+    InUse,
+    /// Shut down in order; the log says what is in it, dirty blocks included.
+    Clean,
+    /// Detached: everything was written back, and the backend alone is whole.
+    Detached,
+}
+
+/// How a cache is laid out on its flash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// As a log.
+    #[default]
+    Log,
+    /// As buckets that are written in the order in which writes come: [WLFC](crate::wlfc).
+    Wlfc,
+}
+
+impl Layout {
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Log => "log",
+            Layout::Wlfc => "wlfc",
+        }
+    }
+}
+
+/// The superblock: what a flash device is a cache of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Counts the superblock's writes; of two valid copies the higher one holds.
+    pub generation: u64,
+    /// Names this cache; made when the device is formatted.
+    pub cache: [u8; 16],
+    /// Names the backend that it is a cache of.
+    pub backend: [u8; 16],
+    /// How the device is divided.
+    pub geometry: Geometry,
+    /// Size of the volume in bytes.
+    pub volume_bytes: u64,
+    /// How its last run ended.
+    pub state: State,
+    /// Counts the starts, as the backend's side does; 0 in a cache of version 1.
+    pub attach: u64,
+    /// Up to which start the backend's side is known to have counted.
+    pub attach_confirmed: u64,
+    /// Whether it may hold what the backend does not.
+    pub may_be_dirty: bool,
+    /// The log was durable at least up to here; in state [`State::Clean`] it ends here.
+    pub durable: Place,
+    /// Copies that are clean by what the log says before this place do not count: the backend was changed without the cache.
+    pub clean_from: Place,
+    /// Whether each unit is a zone, which is written front to back and never in place. Superblocks then follow each other in two zones
+    /// of their own.
+    pub in_order: bool,
+    /// How its units are laid out.
+    pub layout: Layout,
+}
+
+impl Superblock {
+    /// That of a new and empty cache, which was never written.
+    pub fn new(cache: [u8; 16], backend: [u8; 16], geometry: Geometry, volume_bytes: u64) -> Superblock {
+        Superblock {
+            generation: 0,
+            cache,
+            backend,
+            geometry,
+            volume_bytes,
+            state: State::InUse,
+            attach: 1,
+            attach_confirmed: 0,
+            may_be_dirty: true,
+            durable: Place::default(),
+            clean_from: Place::default(),
+            in_order: false,
+            layout: Layout::Log,
+        }
+    }
+
+    /// The superblock as a page.
+    pub fn encode(&self) -> Page {
+        let mut page = [0; BLOCK_BYTES];
+        put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
+        let version = match (self.layout, self.in_order) {
+            (Layout::Wlfc, _) => VERSION,
+            (Layout::Log, true) => VERSION_ZONED,
+            (Layout::Log, false) => VERSION_ANYWHERE,
+        };
+        put(&mut page, 12, &version.to_le_bytes());
+        put(&mut page, 16, &self.generation.to_le_bytes());
+        put(&mut page, 24, &self.cache);
+        put(&mut page, 40, &self.backend);
+        put(&mut page, 56, &(BLOCK_BYTES as u32).to_le_bytes());
+        put(&mut page, 60, &self.geometry.unit_pages.to_le_bytes());
+        put(&mut page, 64, &self.geometry.units.to_le_bytes());
+        let state: u32 = match self.state {
+            State::InUse => 1,
+            State::Clean => 2,
+            State::Detached => 3,
+        };
+        put(&mut page, 68, &state.to_le_bytes());
+        put(&mut page, 72, &self.volume_bytes.to_le_bytes());
+        put(&mut page, 80, &self.attach.to_le_bytes());
+        put(&mut page, 88, &self.attach_confirmed.to_le_bytes());
+        put(&mut page, 96, &u32::from(self.may_be_dirty).to_le_bytes());
+        put(&mut page, 100, &self.durable.page.to_le_bytes());
+        put(&mut page, 104, &self.durable.sequence.to_le_bytes());
+        put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
+        put(&mut page, 120, &self.clean_from.page.to_le_bytes());
+        put(&mut page, 124, &u32::from(self.in_order && self.layout == Layout::Wlfc).to_le_bytes());
+        let crc = checksum::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        page
+    }
+
+    /// Reads a superblock. The checksum has the same place in every version, so that damage is not taken for a newer one.
+    pub fn decode(page: &Page) -> Result<Superblock, PageError> {
+        if u64_at(page, 0) != SUPERBLOCK_MAGIC {
+            return Err(PageError::Magic);
+        }
+        check_crc(u32_at(page, 8), &page[12..])?;
+        let version = u32_at(page, 12);
+        if !(VERSION_MIN..=VERSION).contains(&version) {
+            return Err(PageError::Version { found: version });
+        }
+        let field = |field, found: u32, valid: bool| {
+            if valid { Ok(found) } else { Err(PageError::Field { field, found: found.into() }) }
+        };
+        let unit_pages = u32_at(page, 60);
+        let possible = (Geometry::UNIT_PAGES_MIN..=Geometry::UNIT_PAGES_MAX).contains(&unit_pages);
+        let unit_pages = field("pages per erase unit", unit_pages, possible)?;
+        let units = u32_at(page, 64);
+        let units_max = u32::MAX / unit_pages;
+        let units = field("number of erase units", units, (Geometry::UNITS_MIN..=units_max).contains(&units))?;
+        let block_bytes = u32_at(page, 56);
+        field("block size", block_bytes, block_bytes as usize == BLOCK_BYTES)?;
+        let state = match u32_at(page, 68) {
+            1 => State::InUse,
+            2 => State::Clean,
+            3 => State::Detached,
+            found => return Err(PageError::Field { field: "state", found: found.into() }),
+        };
+        Ok(Superblock {
+            generation: u64_at(page, 16),
+            cache: array_at(page, 24),
+            backend: array_at(page, 40),
+            geometry: Geometry { units, unit_pages },
+            volume_bytes: u64_at(page, 72),
+            state,
+            // Version 1 has zeroes from here on.
+            attach: u64_at(page, 80),
+            attach_confirmed: u64_at(page, 88),
+            may_be_dirty: u32_at(page, 96) != 0 || version == 1,
+            durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
+            clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
+            in_order: version == VERSION_ZONED || version == VERSION && u32_at(page, 124) != 0,
+            layout: if version == VERSION { Layout::Wlfc } else { Layout::Log },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry { units: 11, unit_pages: 512 };
+
+    fn superblock() -> Superblock {
+        Superblock {
+            generation: 7,
+            state: State::Detached,
+            attach: 5,
+            attach_confirmed: 4,
+            may_be_dirty: false,
+            durable: Place { sequence: 8, page: 9 },
+            clean_from: Place { sequence: 6, page: 3 },
+            ..Superblock::new([1; 16], [2; 16], GEOMETRY, 10 << 30)
+        }
+    }
+
+    #[test]
+    fn a_superblock_reads_back_and_a_changed_byte_is_noticed() {
+        let page = superblock().encode();
+        assert_eq!(Superblock::decode(&page), Ok(superblock()));
+        assert_eq!(&page[..8], b"flashwis");
+        for at in 0..BLOCK_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 1;
+            assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
+        }
+        let mut newer = page;
+        newer[12] = 6;
+        assert!(
+            matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
+            "a flipped bit is no newer version"
+        );
+        let crc = checksum::crc32c(&newer[12..]);
+        put(&mut newer, 8, &crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 6 }));
+    }
+
+    /// Version 2 differs in the records that a log may have, version 4 in how its units are written, version 5 in what they hold.
+    #[test]
+    fn a_superblock_of_versions_2_4_and_5_is_read_as_it_is() {
+        let mut page = superblock().encode();
+        assert_eq!(page[12], 3);
+        page[12] = 2;
+        let crc = crc32c::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&page), Ok(superblock()));
+        let zoned = Superblock { in_order: true, ..superblock() };
+        assert_eq!((zoned.encode()[12], Superblock::decode(&zoned.encode())), (4, Ok(zoned)));
+        for in_order in [false, true] {
+            let wlfc = Superblock { in_order, layout: Layout::Wlfc, ..superblock() };
+            assert_eq!((wlfc.encode()[12], Superblock::decode(&wlfc.encode())), (5, Ok(wlfc)));
+        }
+    }
+
+    /// A version 1 page is a version 3 page without what came later.
+    #[test]
+    fn a_superblock_of_version_1_is_read_and_may_be_dirty() {
+        let mut page = superblock().encode();
+        page[12] = 1;
+        page[80..124].fill(0);
+        let crc = checksum::crc32c(&page[12..]);
+        put(&mut page, 8, &crc.to_le_bytes());
+        let read = Superblock::decode(&page).unwrap();
+        assert_eq!((read.attach, read.attach_confirmed, read.may_be_dirty), (0, 0, true));
+        assert_eq!((read.durable, read.clean_from), (Place::default(), Place::default()));
+        assert_eq!((read.generation, read.state), (7, State::Detached));
+    }
+}

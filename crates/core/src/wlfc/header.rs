@@ -1,0 +1,243 @@
+//! The header pages of WLFC on flash that has no bytes out of band: what is programmed begins with pages that say what it is.
+//!
+//! Source: our own, after WLFC, section IV.B.1. `docs/format.md` is the same as a table. The first 512 bytes, which no power failure
+//! tears, say all but the checksums of the data.
+
+use super::bucket::{Log, Oob, State};
+use crate::checksum;
+use crate::format::{BLOCK_BYTES, Page, put, u32_at, u64_at};
+
+/// Blocks of data that a header page is about.
+pub const HEADER_BLOCKS: u32 = 896;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
+const SECTOR: usize = 512;
+/// The checksums of the other sectors, so that a torn page is told from a damaged one.
+const SECTORS: usize = 80;
+const ABSENT: usize = 128;
+const CHECKSUMS: usize = SECTOR;
+
+/// What a header page says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// First 8 bytes of the cache's UUID.
+    pub cache: u64,
+    /// What was programmed: all of it, if there are several header pages.
+    pub oob: Oob,
+    /// Which start of the cache programmed it.
+    pub run: u64,
+    /// Counts what is programmed in a run.
+    pub sequence: u64,
+    /// What was programmed in this run with a smaller sequence was durable.
+    pub durable: u64,
+    /// The first page of it in the bucket.
+    pub page: u32,
+    /// The pages of the bucket before this one were durable.
+    pub durable_end: u32,
+    /// The checksum of the first header page of what was programmed to the bucket before; 0 of the first.
+    pub previous: u32,
+    /// Which of its header pages this one is.
+    pub part: u32,
+}
+
+/// The checksum of a block of data, or none where the data never came.
+pub type Crc = Option<u32>;
+
+impl Header {
+    /// Header pages of what it is about.
+    pub fn parts(&self) -> u32 {
+        headers(&self.oob)
+    }
+
+    /// Pages of all of it.
+    pub fn pages(&self) -> u32 {
+        match self.oob.log {
+            Log::Data => headers(&self.oob) + self.oob.blocks,
+            Log::Zeroes | Log::Passed => 1,
+        }
+    }
+
+    /// The page behind it.
+    pub fn end(&self) -> u32 {
+        self.page + self.pages()
+    }
+
+    /// The page of its first block of data.
+    pub fn data_page(&self) -> u32 {
+        self.page + if self.oob.log == Log::Data { self.parts() } else { 0 }
+    }
+
+    /// The blocks that this header page has the checksums of, counted from the first.
+    pub fn described(&self) -> std::ops::Range<u32> {
+        let blocks = if self.oob.log == Log::Data { self.oob.blocks } else { 0 };
+        let first = (self.part * HEADER_BLOCKS).min(blocks);
+        first..(first + HEADER_BLOCKS).min(blocks)
+    }
+
+    /// The header as a page, with the checksums of the blocks that it [describes](Self::described).
+    ///
+    /// # Panics
+    /// If there are more or fewer of them.
+    pub fn encode(&self, checksums: &[Crc], page: &mut Page) {
+        assert_eq!(checksums.len(), self.described().len(), "one checksum for each block");
+        page.fill(0);
+        let Header { cache, oob, run, sequence, durable, page: first, durable_end, previous, part } = *self;
+        let state = match oob.state {
+            State::Read => 1,
+            State::Dirty => 2,
+            State::Write => 3,
+        };
+        let log = match oob.log {
+            Log::Data => 1,
+            Log::Zeroes => 2,
+            Log::Passed => 3,
+        };
+        put(page, 0, &MAGIC.to_le_bytes());
+        put(page, 12, &[state, log]);
+        put(page, 14, &(part as u16).to_le_bytes());
+        put(page, 16, &cache.to_le_bytes());
+        put(page, 24, &oob.epoch.to_le_bytes());
+        put(page, 32, &run.to_le_bytes());
+        put(page, 40, &sequence.to_le_bytes());
+        put(page, 48, &durable.to_le_bytes());
+        for (number, value) in [oob.backend, oob.at, oob.blocks, first, durable_end, previous].into_iter().enumerate() {
+            put(page, 56 + 4 * number, &value.to_le_bytes());
+        }
+        for (number, crc) in checksums.iter().enumerate() {
+            match crc {
+                Some(crc) => put(page, CHECKSUMS + 4 * number, &crc.to_le_bytes()),
+                None => page[ABSENT + number / 8] |= 1 << (number % 8),
+            }
+        }
+        for number in 1..BLOCK_BYTES / SECTOR {
+            let crc = checksum::crc32c(sector(page, number));
+            put(page, SECTORS + 4 * (number - 1), &crc.to_le_bytes());
+        }
+        let sector = checksum::crc32c(&page[12..SECTOR]);
+        put(page, 8, &sector.to_le_bytes());
+        let whole = checksum::crc32c(&page[8..]);
+        put(page, 4, &whole.to_le_bytes());
+    }
+
+    /// What the first sector of a page says, if it is that of a header. The rest may be torn.
+    pub fn of_sector(page: &Page) -> Option<Header> {
+        if u32_at(page, 0) != MAGIC || u32_at(page, 8) != checksum::crc32c(&page[12..SECTOR]) {
+            return None;
+        }
+        let state = match page[12] {
+            1 => State::Read,
+            2 => State::Dirty,
+            3 => State::Write,
+            _ => return None,
+        };
+        let log = match page[13] {
+            1 => Log::Data,
+            2 => Log::Zeroes,
+            3 => Log::Passed,
+            _ => return None,
+        };
+        let number = |index: usize| u32_at(page, 56 + 4 * index);
+        let (backend, at, blocks) = (number(0), number(1), number(2));
+        let header = Header {
+            cache: u64_at(page, 16),
+            oob: Oob { state, backend, epoch: u64_at(page, 24), log, at, blocks },
+            run: u64_at(page, 32),
+            sequence: u64_at(page, 40),
+            durable: u64_at(page, 48),
+            page: number(3),
+            durable_end: number(4),
+            previous: number(5),
+            part: u16::from_le_bytes([page[14], page[15]]).into(),
+        };
+        let possible =
+            at.checked_add(blocks).is_some() && header.page.checked_add(blocks).is_some_and(|end| end < 1 << 20);
+        (possible && header.part < header.parts().max(1)).then_some(header)
+    }
+
+    /// Whether each sector of a page whose first is that of a header is what it was written as, or zeroes: as where a power failure tore the write
+    /// of it, or of the zeroes that took its place.
+    pub fn is_torn(page: &Page) -> bool {
+        (1..BLOCK_BYTES / SECTOR).all(|number| {
+            let sector = sector(page, number);
+            sector.iter().all(|byte| *byte == 0) || u32_at(page, SECTORS + 4 * (number - 1)) == checksum::crc32c(sector)
+        })
+    }
+
+    /// Reads a header page: what it says, and its own checksum; none if it is damaged, or no header.
+    pub fn decode(page: &Page) -> Option<(Header, u32)> {
+        let crc = u32_at(page, 4);
+        Header::of_sector(page).filter(|_| crc == checksum::crc32c(&page[8..])).map(|header| (header, crc))
+    }
+
+    /// The checksums that a header page has.
+    pub fn checksums(&self, page: &Page) -> Vec<Crc> {
+        let crc = |number: usize| {
+            let absent = page[ABSENT + number / 8] >> (number % 8) & 1 == 1;
+            (!absent).then(|| u32_at(page, CHECKSUMS + 4 * number))
+        };
+        (0..self.described().len()).map(crc).collect()
+    }
+}
+
+fn sector(page: &Page, number: usize) -> &[u8] {
+    &page[number * SECTOR..(number + 1) * SECTOR]
+}
+
+/// Header pages of what `oob` says.
+fn headers(oob: &Oob) -> u32 {
+    if oob.log == Log::Data { oob.blocks.div_ceil(HEADER_BLOCKS) } else { 1 }
+}
+
+const _: () = assert!(CHECKSUMS + 4 * HEADER_BLOCKS as usize == BLOCK_BYTES);
+const _: () = assert!(ABSENT + HEADER_BLOCKS as usize / 8 <= SECTOR);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_back_and_a_changed_byte_is_noticed() {
+        let oob = Oob { state: State::Dirty, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 1000 };
+        let first =
+            Header { cache: 1, oob, run: 2, sequence: 3, durable: 4, page: 0, durable_end: 5, previous: 6, part: 0 };
+        let second = Header { part: 1, ..first };
+        assert_eq!((first.parts(), first.data_page(), first.end()), (2, 2, 1002));
+        assert_eq!((first.described(), second.described()), (0..896, 896..1000));
+        let checksums: Vec<Crc> = (0..104).map(|number| (number % 10 != 3).then_some(number * 7)).collect();
+        let mut page = [0xAA; BLOCK_BYTES];
+        second.encode(&checksums, &mut page);
+        let (read, _) = Header::decode(&page).unwrap();
+        assert_eq!((read, read.checksums(&page)), (second, checksums));
+        for at in 0..BLOCK_BYTES {
+            let mut damaged = page;
+            damaged[at] ^= 1;
+            assert!(Header::decode(&damaged).is_none(), "byte {at}");
+            assert_eq!(Header::of_sector(&damaged).is_some(), (4..8).contains(&at) || at >= SECTOR, "byte {at}");
+            assert!(at < SECTOR || !Header::is_torn(&damaged), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_torn_header_has_sectors_of_its_own_and_zeroes() {
+        let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 800 };
+        let header =
+            Header { cache: 1, oob, run: 1, sequence: 3, durable: 0, page: 0, durable_end: 0, previous: 0, part: 0 };
+        let mut page = [0; BLOCK_BYTES];
+        header.encode(&[Some(0x0101_0101); 800], &mut page);
+        page[1024..2048].fill(0);
+        assert!(Header::decode(&page).is_none() && Header::of_sector(&page) == Some(header) && Header::is_torn(&page));
+        page[2048] ^= 1;
+        assert!(!Header::is_torn(&page), "it is damaged");
+    }
+
+    #[test]
+    fn a_log_without_data_is_a_header_alone() {
+        let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Passed, at: 3, blocks: 90 };
+        let header =
+            Header { cache: 1, oob, run: 1, sequence: 3, durable: 0, page: 8, durable_end: 0, previous: 6, part: 0 };
+        assert_eq!((header.parts(), header.data_page(), header.end(), header.described()), (1, 8, 9, 0..0));
+        let mut page = [0; BLOCK_BYTES];
+        header.encode(&[], &mut page);
+        assert_eq!(Header::decode(&page).unwrap().0, header);
+    }
+}

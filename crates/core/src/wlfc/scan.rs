@@ -1,0 +1,298 @@
+//! Reading what cache buckets hold from their [header pages](super::header): which of it counts, which of it a power failure tore, and which
+//! of it was damaged since.
+//!
+//! What is programmed to a bucket is chained: each header knows the one before. Where the chain ends, nothing is read that a power failure
+//! left behind. What was programmed may be there in part unless a later header of the same run says that it was durable: then its data is
+//! compared with its checksums, and what is not whole does not count. It stays so: nothing is appended to a bucket behind it.
+
+use std::collections::HashMap;
+
+use super::bucket::{Log, Oob, State};
+use super::config::Config;
+use super::header::{Crc, Header};
+use super::recovery::Scan;
+use crate::checksum;
+use crate::format::{BLOCK_BYTES, Page};
+
+/// Cache buckets that can be read.
+pub trait Buckets {
+    /// Why they cannot.
+    type Error;
+
+    /// Fills `bytes` with whole pages of a bucket from `page` on.
+    fn read(&self, bucket: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Whether buckets are written front to back, and the device knows how far.
+    fn in_order(&self) -> bool;
+
+    /// Pages of a bucket that may have been written, where the device knows; else all.
+    fn written_pages(&self, bucket: u32) -> Result<u32, Self::Error>;
+}
+
+/// Why what is on flash cannot be taken for a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ScanError<E> {
+    #[error("the flash device cannot be read: {0}")]
+    Read(E),
+    #[error("a header page is damaged: page {page} of bucket {bucket}, which was durable")]
+    Damaged { bucket: u32, page: u32 },
+}
+
+/// What was programmed together.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its first header.
+    pub header: Header,
+    /// The checksum of that page.
+    pub crc: u32,
+    /// The checksums of its data.
+    pub checksums: Vec<Crc>,
+}
+
+/// What a walk along the headers of a bucket found.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    /// What was programmed, in order.
+    pub programs: Vec<Program>,
+    /// Something is on the bucket that does not count.
+    pub torn: bool,
+    /// The run and the sequence of a copy of which only the first header is there, ...
+    torn_first: Option<(u64, u64)>,
+    /// ... or the first header cannot be read and was not torn: no power failure leaves it.
+    damaged_first: bool,
+    /// Where the chain ends although a later header says that what was there was durable.
+    damaged: Option<u32>,
+}
+
+impl Walk {
+    /// Of which backend bucket it is, where that is known.
+    pub fn backend(&self) -> Option<u32> {
+        self.programs.first().map(|program| program.header.oob.backend)
+    }
+
+    /// What is left where damage is made no account of: what was programmed before it.
+    pub fn without_damage(self) -> Walk {
+        Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, ..self }
+    }
+}
+
+/// What was durable of each run: what has a smaller sequence.
+#[derive(Clone, Debug, Default)]
+pub struct Durable(HashMap<u64, u64>);
+
+impl Durable {
+    /// Of a run, what has a smaller sequence was durable.
+    pub fn add(&mut self, run: u64, sequence: u64) {
+        let known = self.0.entry(run).or_default();
+        *known = (*known).max(sequence);
+    }
+
+    /// Takes over what the headers of a bucket say.
+    pub fn add_walk(&mut self, walk: &Walk) {
+        walk.programs.iter().for_each(|Program { header, .. }| self.add(header.run, header.durable));
+    }
+
+    fn has(&self, run: u64, sequence: u64) -> bool {
+        self.0.get(&run).is_some_and(|durable| sequence < *durable)
+    }
+}
+
+/// What is in a bucket, for recovery, with the checksums of its pages of data.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// What counts.
+    pub scan: Scan,
+    /// Pages of data with their checksums; none of those that never came.
+    pub checksums: Vec<(u32, Crc)>,
+    /// The checksum of the last header that counts.
+    pub last: u32,
+}
+
+fn page_of(bytes: &[u8]) -> &Page {
+    bytes.try_into().expect("a page of bytes")
+}
+
+/// Pages that are read together.
+const READ_PAGES: u32 = 256;
+
+/// The pages of a bucket, read some at a time.
+struct Pages<'a, B> {
+    buckets: &'a B,
+    bucket: u32,
+    end: u32,
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl<B: Buckets> Pages<'_, B> {
+    fn page(&mut self, page: u32, ahead: u32) -> Result<&Page, ScanError<B::Error>> {
+        let held = (self.bytes.len() / BLOCK_BYTES) as u32;
+        if !(self.first..self.first + held).contains(&page) {
+            let count = ahead.clamp(1, self.end - page);
+            self.bytes.resize(count as usize * BLOCK_BYTES, 0);
+            self.first = page;
+            self.buckets.read(self.bucket, page, &mut self.bytes).map_err(ScanError::Read)?;
+        }
+        let at = (page - self.first) as usize * BLOCK_BYTES;
+        Ok(page_of(&self.bytes[at..at + BLOCK_BYTES]))
+    }
+}
+
+/// Follows the headers of a bucket of the cache whose tag is `cache`.
+pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -> Result<Walk, ScanError<B::Error>> {
+    let written = buckets.written_pages(bucket).map_err(ScanError::Read)?.min(config.bucket_pages());
+    let mut found = Walk::default();
+    if written == 0 {
+        return Ok(found);
+    }
+    let mut pages = Pages { buckets, bucket, end: written, first: 0, bytes: Vec::new() };
+    let first = pages.page(0, 1)?;
+    if first.iter().all(|byte| *byte == 0) && !buckets.in_order() {
+        return Ok(found);
+    }
+    let of_cache = |header: &Header| header.cache == cache;
+    if !Header::decode(first).is_some_and(|(header, _)| of_cache(&header)) {
+        found.torn = true;
+        found.damaged_first = match Header::of_sector(first) {
+            Some(header) => of_cache(&header) && header.oob.state != State::Read && !Header::is_torn(first),
+            None => first[..512].iter().any(|byte| *byte != 0),
+        };
+        return Ok(found);
+    }
+    let (mut at, mut previous, mut epoch) = (0, 0, None);
+    while at < written {
+        let ahead = if at == 0 { 1 } else { READ_PAGES };
+        let Some((header, crc)) = Header::decode(pages.page(at, ahead)?) else { break };
+        let goes_on = (header.page, header.part, header.previous) == (at, 0, previous);
+        let like_first = epoch.is_none_or(|epoch| epoch == (header.oob.epoch, header.oob.backend, header.oob.state));
+        if !of_cache(&header) || !goes_on || !like_first || header.end() > config.bucket_pages() {
+            break;
+        }
+        let mut checksums = Vec::new();
+        for part in 0..header.parts() {
+            if at + part >= written {
+                break;
+            }
+            let page = pages.page(at + part, header.parts() - part)?;
+            if Header::decode(page).is_some_and(|(of_part, _)| of_part == Header { part, ..header }) {
+                checksums.extend(Header { part, ..header }.checksums(page));
+            }
+        }
+        let blocks = if header.oob.log == Log::Data { header.oob.blocks as usize } else { 0 };
+        if checksums.len() != blocks || header.end() > written {
+            break;
+        }
+        (at, previous) = (header.end(), crc);
+        epoch = Some((header.oob.epoch, header.oob.backend, header.oob.state));
+        found.programs.push(Program { header, crc, checksums });
+        if header.oob.state != State::Write {
+            break;
+        }
+    }
+    look_behind(cache, at, written, &mut found, &mut pages)?;
+    Ok(found)
+}
+
+/// Looks at what is behind the end of the chain.
+fn look_behind<B: Buckets>(
+    cache: u64,
+    at: u32,
+    written: u32,
+    found: &mut Walk,
+    pages: &mut Pages<'_, B>,
+) -> Result<(), ScanError<B::Error>> {
+    let Some(Program { header: first, .. }) = found.programs.first() else {
+        // The headers of a copy were torn, or what was durable of it is damaged.
+        found.torn = true;
+        let (header, _) = Header::decode(pages.page(0, 1)?).expect("it was read before");
+        found.torn_first = (header.oob.state != State::Read).then_some((header.run, header.sequence));
+        return Ok(());
+    };
+    if first.oob.state != State::Write {
+        return Ok(());
+    }
+    let epoch = first.oob.epoch;
+    found.torn = pages.buckets.in_order() && at < written;
+    for page in at..written {
+        if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
+            && (header.cache, header.oob.epoch, header.page) == (cache, epoch, page)
+            && header.durable_end > at
+        {
+            found.damaged = Some(at);
+        }
+    }
+    Ok(())
+}
+
+/// What of a bucket counts, by what was durable of each run.
+///
+/// # Errors
+/// A header page is damaged that was durable.
+pub fn judge<B: Buckets>(
+    config: &Config,
+    bucket: u32,
+    walk: &Walk,
+    durable: &Durable,
+    buckets: &B,
+) -> Result<Found, ScanError<B::Error>> {
+    let damaged = |page| Err(ScanError::Damaged { bucket, page });
+    if walk.damaged_first || walk.torn_first.is_some_and(|(run, sequence)| durable.has(run, sequence)) {
+        return damaged(0);
+    }
+    if let Some(page) = walk.damaged {
+        return damaged(page);
+    }
+    let mut found = Found { scan: Scan { torn: walk.torn, ..Scan::default() }, ..Found::default() };
+    for Program { header, crc, checksums } in &walk.programs {
+        if !durable.has(header.run, header.sequence) && !is_whole(bucket, header, checksums, buckets)? {
+            found.scan.torn = true;
+            break;
+        }
+        found.last = *crc;
+        let data = header.data_page();
+        found.scan.end = header.end();
+        let blocks = |from: u32, blocks: u32| (data + from, Oob { at: header.oob.at + from, blocks, ..header.oob });
+        if header.oob.state == State::Write && checksums.iter().any(Option::is_none) {
+            // What never came is below: older logs, or the backend.
+            let runs = checksums.chunk_by(|a, b| a.is_some() == b.is_some());
+            let mut from = 0;
+            for run in runs {
+                if run[0].is_some() {
+                    found.scan.found.push(blocks(from, run.len() as u32));
+                }
+                from += run.len() as u32;
+            }
+        } else {
+            found.scan.found.push((data, header.oob));
+        }
+        found.checksums.extend((data..).zip(checksums.iter().copied()));
+    }
+    if found.scan.found.is_empty() && found.scan.end > 0 {
+        // All that was written never came: the bucket holds nothing, and is erased.
+        found.scan.torn = true;
+    }
+    debug_assert!(found.scan.end <= config.bucket_pages());
+    Ok(found)
+}
+
+/// Whether all data of what was programmed is there.
+fn is_whole<B: Buckets>(
+    bucket: u32,
+    header: &Header,
+    checksums: &[Crc],
+    buckets: &B,
+) -> Result<bool, ScanError<B::Error>> {
+    let mut bytes = Vec::new();
+    let mut page = header.data_page();
+    for crcs in checksums.chunks(READ_PAGES as usize) {
+        bytes.resize(crcs.len() * BLOCK_BYTES, 0);
+        buckets.read(bucket, page, &mut bytes).map_err(ScanError::Read)?;
+        let right = |(page, crc): (&[u8], &Crc)| crc.is_none_or(|crc| checksum::crc32c(page) == crc);
+        if !bytes.chunks(BLOCK_BYTES).zip(crcs).all(right) {
+            return Ok(false);
+        }
+        page += crcs.len() as u32;
+    }
+    Ok(true)
+}

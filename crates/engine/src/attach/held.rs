@@ -1,0 +1,81 @@
+//! What a cache holds, whatever its layout.
+
+use std::io;
+
+use flashwise_core::format::{Layout, Place, Superblock};
+use flashwise_core::recovery::Recovered;
+
+use crate::disk::Disk;
+use crate::flash::{FlashError, Progress, recover_log, settle};
+use crate::wlfc::start;
+
+/// What a cache holds, by its layout.
+#[derive(Debug)]
+pub enum Held {
+    /// A log.
+    Log(Box<Recovered>),
+    /// Buckets.
+    Wlfc(Box<start::Held>),
+}
+
+impl Held {
+    /// Reads what a cache holds.
+    pub(super) fn read(
+        flash: &dyn Disk,
+        superblock: &Superblock,
+        threads: u32,
+        progress: Progress<'_>,
+    ) -> Result<Held, FlashError> {
+        Ok(match superblock.layout {
+            Layout::Log => Held::Log(Box::new(recover_log(flash, superblock, threads, progress)?)),
+            Layout::Wlfc => Held::Wlfc(Box::new(start::scan(flash, superblock, threads, progress)?)),
+        })
+    }
+
+    pub(super) fn empty(superblock: &Superblock) -> Held {
+        match superblock.layout {
+            Layout::Log => Held::Log(Box::new(Recovered::empty(superblock.geometry, superblock.in_order))),
+            Layout::Wlfc => Held::Wlfc(Box::new(start::Held::empty(superblock.geometry))),
+        }
+    }
+
+    /// Makes durable what was found.
+    pub(super) fn settle(&mut self, flash: &dyn Disk) -> io::Result<()> {
+        match self {
+            Held::Log(recovered) => settle(flash, recovered),
+            Held::Wlfc(held) => held.settle(flash),
+        }
+    }
+
+    /// Where what is durable ends.
+    pub(super) fn end(&self) -> Place {
+        match self {
+            Held::Log(recovered) => recovered.end,
+            Held::Wlfc(_) => Place::default(),
+        }
+    }
+
+    pub(super) fn may_be_dirty(&self) -> bool {
+        match self {
+            Held::Log(recovered) => recovered.log.dirty_blocks() > 0 || !recovered.lost.is_empty(),
+            Held::Wlfc(held) => held.may_be_dirty(),
+        }
+    }
+
+    /// Drops what the backend had too, and says where in the log that was; returns how many blocks those are.
+    pub(super) fn drop_clean(&mut self, flash: &dyn Disk, superblock: &mut Superblock) -> io::Result<u64> {
+        match self {
+            Held::Log(recovered) => {
+                let clean = recovered.log.len() as u64 - recovered.log.dirty_blocks();
+                superblock.clean_from = recovered.end;
+                recovered.log.drop_clean();
+                Ok(clean)
+            }
+            Held::Wlfc(held) => {
+                let clean = held.clean_blocks();
+                held.drop_clean(flash)?;
+                Ok(clean)
+            }
+        }
+    }
+}

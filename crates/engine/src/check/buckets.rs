@@ -1,0 +1,105 @@
+//! Examining a cache of buckets.
+
+use std::io;
+
+use flashwise_core::checksum;
+use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
+use flashwise_core::wlfc::{Log, State as BucketState};
+
+use super::Report;
+use crate::disk::Disk;
+use crate::flash::{FlashError, SCAN_THREADS};
+use crate::memory::Memory;
+use crate::wlfc::start::{self, Held};
+
+/// Reads all buckets, and with `data` what is in them.
+pub(super) fn check_buckets(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    data: bool,
+    report: &mut Report,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let bucket_bytes = u64::from(superblock.geometry.unit_pages) * BLOCK_BYTES as u64;
+    let held = match start::scan(flash, superblock, SCAN_THREADS, &|_, _| progress(bucket_bytes)) {
+        Ok(held) => held,
+        Err(FlashError::Io(error)) => return Err(error),
+        Err(error) => {
+            report.damage(format!("The cache cannot be opened: {error}."));
+            return Ok(());
+        }
+    };
+    let (mut used, mut torn) = (0, 0);
+    for scan in &held.scans {
+        used += u64::from(!scan.found.is_empty());
+        torn += u64::from(scan.torn);
+        for (_, oob) in &scan.found {
+            let blocks = if oob.log == Log::Data { u64::from(oob.blocks) } else { 0 };
+            match (oob.log, oob.state) {
+                (Log::Passed, _) => report.counts.forget_records += 1,
+                (_, BucketState::Read) => report.counts.clean_records += blocks,
+                _ => report.counts.dirty_records += blocks,
+            }
+        }
+    }
+    (report.counts.log_units, report.counts.unused_units) = (used, held.scans.len() as u64 - used);
+    (report.counts.cached_blocks, report.counts.dirty_blocks) = held.blocks();
+    if torn > 0 {
+        report.note(format!("{torn} buckets were torn by a crash: what was being written to them was never flushed."));
+    }
+    if superblock.state == State::Detached {
+        return Ok(());
+    }
+    if data {
+        check_data(flash, superblock, &held, report, progress)?;
+    }
+    report.note(format!(
+        "A start reads {} buckets and finds {} blocks in them, of which {} may be newer than the backend's.",
+        held.scans.len(),
+        report.counts.cached_blocks,
+        report.counts.dirty_blocks
+    ));
+    Ok(())
+}
+
+/// Compares all data with its checksums.
+fn check_data(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    held: &Held,
+    report: &mut Report,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let unit_pages = superblock.geometry.unit_pages;
+    let bucket_blocks = u64::from(held.bucket_blocks());
+    let mut page = Memory::new(1);
+    let mut damage = Vec::new();
+    for (bucket, scan) in (0..).zip(&held.scans) {
+        for &(first, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
+            for number in 0..oob.blocks {
+                let slot = bucket * unit_pages + first + number;
+                let read = flash.read_at(page.bytes_mut(), u64::from(unit_pages + slot) * BLOCK_BYTES as u64);
+                let known = !held.absent.contains(&slot);
+                let right = read.is_ok() && known && checksum::crc32c(page.page(0)) == held.checksums[slot as usize];
+                report.counts.verified_blocks += 1;
+                progress(BLOCK_BYTES as u64);
+                if right {
+                    continue;
+                }
+                let block = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at + number);
+                let place = format!(
+                    "Block {block}, at page {} of bucket {bucket}, cannot be read or has a wrong checksum.",
+                    first + number
+                );
+                damage.push(match oob.state {
+                    BucketState::Read => format!("{place} It is read from the backend, which has it too."),
+                    _ => format!(
+                        "{place} It may be the only copy: reading it is then an error until it is written anew."
+                    ),
+                });
+            }
+        }
+    }
+    report.damages(damage);
+    Ok(())
+}

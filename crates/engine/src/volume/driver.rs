@@ -1,0 +1,209 @@
+//! The engine of a volume, whichever cache it drives.
+
+use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::format::Place;
+
+use crate::disk;
+use crate::engine::{BACKEND, Engine, FLASH, Faults, Output};
+use crate::export::{Done, Error, Request};
+use crate::wlfc;
+
+/// Bytes of memory that requests to buckets may take at a time, besides those of one more.
+const BUCKET_BYTES_MAX: u64 = 64 << 20;
+
+/// An engine with its cache.
+#[derive(Debug)]
+pub(super) enum Driver {
+    /// Of a log.
+    Log(Box<Engine>),
+    /// Of buckets.
+    Wlfc(Box<wlfc::Engine>),
+}
+
+impl Driver {
+    /// The log, where it is one.
+    pub fn log(&self) -> Option<&LogCache> {
+        match self {
+            Driver::Log(engine) => Some(engine.cache()),
+            Driver::Wlfc(_) => None,
+        }
+    }
+
+    /// The log, to change its settings.
+    pub fn log_mut(&mut self) -> Option<&mut LogCache> {
+        match self {
+            Driver::Log(engine) => Some(engine.cache_mut()),
+            Driver::Wlfc(_) => None,
+        }
+    }
+
+    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+        match self {
+            Driver::Log(engine) => engine.submit(request, done, now_us),
+            Driver::Wlfc(engine) => engine.submit(request, done, now_us),
+        }
+    }
+
+    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
+        match self {
+            Driver::Log(engine) => engine.completed(tag, result),
+            Driver::Wlfc(engine) => engine.completed(tag, result),
+        }
+    }
+
+    pub fn take_output(&mut self, output: &mut Output) {
+        match self {
+            Driver::Log(engine) => engine.take_output(output),
+            Driver::Wlfc(engine) => engine.take_output(output),
+        }
+    }
+
+    pub fn transfer_of(&self, tag: u64) -> (usize, disk::Operation) {
+        match self {
+            Driver::Log(engine) => engine.transfer_of(tag),
+            Driver::Wlfc(engine) => engine.transfer_of(tag),
+        }
+    }
+
+    /// Steps that are not done.
+    pub fn running(&self) -> usize {
+        match self {
+            Driver::Log(engine) => engine.running(),
+            Driver::Wlfc(engine) => engine.running(),
+        }
+    }
+
+    /// Whether requests have to wait before they are planned, where `steps_max` steps may be under way.
+    pub fn is_full(&self, steps_max: usize) -> bool {
+        match self {
+            Driver::Log(engine) => engine.running_for_clients() >= steps_max,
+            Driver::Wlfc(engine) => engine.planned_bytes() > BUCKET_BYTES_MAX,
+        }
+    }
+
+    /// Requests that are under way.
+    pub fn requests(&self) -> usize {
+        match self {
+            Driver::Log(engine) => engine.requests(),
+            Driver::Wlfc(engine) => engine.requests(),
+        }
+    }
+
+    /// Does what is due.
+    pub fn look(&mut self) {
+        match self {
+            Driver::Log(engine) => engine.read_again(),
+            Driver::Wlfc(_) => {}
+        }
+    }
+
+    pub fn advance(&mut self, now_us: u64) {
+        match self {
+            Driver::Log(engine) => engine.advance(now_us),
+            Driver::Wlfc(_) => {}
+        }
+    }
+
+    pub fn set_calm(&mut self, calm: bool) {
+        match self {
+            Driver::Log(engine) => engine.set_calm(calm),
+            Driver::Wlfc(_) => {}
+        }
+    }
+
+    pub fn close(&mut self, now_us: u64) {
+        match self {
+            Driver::Log(engine) => engine.close(now_us),
+            Driver::Wlfc(engine) => engine.close(now_us),
+        }
+    }
+
+    pub fn destage_all(&mut self, now_us: u64) {
+        match self {
+            Driver::Log(engine) => engine.destage_all(now_us),
+            Driver::Wlfc(engine) => engine.destage_all(now_us),
+        }
+    }
+
+    /// What is in memory alone; WLFC has nothing there.
+    pub fn destage_rest(&mut self, now_us: u64) {
+        match self {
+            Driver::Log(engine) => engine.destage_rest(now_us),
+            Driver::Wlfc(_) => {}
+        }
+    }
+
+    pub fn stop_holding(&mut self) {
+        match self {
+            Driver::Log(engine) => engine.stop_holding(),
+            Driver::Wlfc(_) => {}
+        }
+    }
+
+    pub fn stop_admitting(&mut self) {
+        self.log_mut().into_iter().for_each(LogCache::stop_admitting);
+    }
+
+    pub fn is_newer_than_backend(&self, block: u32) -> bool {
+        match self {
+            Driver::Log(engine) => engine.is_newer_than_backend(block),
+            Driver::Wlfc(engine) => engine.is_newer_than_backend(block),
+        }
+    }
+
+    pub fn faults(&self) -> Faults {
+        match self {
+            Driver::Log(engine) => engine.faults(),
+            Driver::Wlfc(engine) => engine.faults(),
+        }
+    }
+
+    pub fn blocks_to_write_back(&self) -> u64 {
+        match self {
+            Driver::Log(engine) => engine.cache().blocks_to_write_back(),
+            Driver::Wlfc(engine) => engine.cache().blocks_to_write_back(),
+        }
+    }
+
+    /// Of those, what is durable on flash.
+    pub fn durable_dirty_blocks(&self) -> u64 {
+        match self {
+            Driver::Log(engine) => engine.cache().durable_dirty_blocks(),
+            Driver::Wlfc(engine) => engine.cache().blocks_to_write_back(),
+        }
+    }
+
+    /// The blocks whose only copy was lost, or cannot be read, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        match self {
+            Driver::Log(engine) => engine.cache().lost_blocks().into_iter().map(u64::from).collect(),
+            Driver::Wlfc(engine) => engine.unreadable(),
+        }
+    }
+
+    /// Whether the flash failed, or cannot be used for what it holds.
+    pub fn has_flash_failed(&self) -> bool {
+        match self {
+            Driver::Log(engine) => engine.cache().has_flash_failed(),
+            Driver::Wlfc(engine) => engine.stopped() == Some(FLASH),
+        }
+    }
+
+    /// Whether the backend's failure has stopped everything.
+    pub fn has_backend_stopped(&self) -> bool {
+        matches!(self, Driver::Wlfc(engine) if engine.stopped() == Some(BACKEND))
+    }
+
+    /// Whether nothing is only on the flash, so that the volume can go on without it.
+    pub fn can_give_up_flash(&self) -> bool {
+        self.log().is_some_and(LogCache::can_give_up_flash)
+    }
+
+    /// Where what is durable ends; none where it is not known.
+    pub fn end(&self) -> Option<Place> {
+        match self {
+            Driver::Log(engine) => Some(engine.cache().log().end()),
+            Driver::Wlfc(engine) => engine.stopped().is_none().then(|| wlfc::start::end(engine.durable())),
+        }
+    }
+}

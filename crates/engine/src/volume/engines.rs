@@ -1,0 +1,78 @@
+//! The engine of a volume, made of what a start found.
+
+use flashwise_core::cache::LogCache;
+use flashwise_core::recovery::Recovered;
+
+use super::config::cache_config;
+use super::driver::Driver;
+use super::{Opened, READ_PATIENCE, SPARE_FRAMES, VolumeConfig, VolumeError};
+use crate::attach::Attachment;
+use crate::disk::Disk;
+use crate::disk::zoned::ZonedFlash;
+use crate::engine::{Engine, Settings};
+use crate::flash::{FlashError, cache_tag};
+use crate::wlfc::start::{self, Options};
+use crate::wlfc::{self};
+
+/// The engine of a log.
+pub(super) fn log_engine(
+    config: &VolumeConfig,
+    flash: &dyn Disk,
+    attachment: &Attachment,
+    recovered: Recovered,
+    size_bytes: u64,
+    opened: &mut Opened,
+) -> Result<Driver, VolumeError> {
+    let volume = || config.name.clone();
+    if recovered.log.free_units() == 0 {
+        return Err(VolumeError::LogFull { volume: volume(), path: config.flash.display().to_string() });
+    }
+    opened.cached_blocks = recovered.log.len() as u64;
+    opened.dirty_blocks = recovered.log.dirty_blocks();
+    opened.lost_blocks = recovered.lost.len() as u64;
+    let superblock = attachment.superblock();
+    let cache = LogCache::new(cache_config(config, superblock.geometry, size_bytes), recovered.log, recovered.lost);
+    let settings = Settings {
+        cache: cache_tag(superblock),
+        epoch: recovered.epoch,
+        retries: 2,
+        patience: READ_PATIENCE,
+        holds_failed: true,
+        pauses: true,
+        discard: config.discard || flash.zoned().is_some(),
+        spare_frames: SPARE_FRAMES,
+        answers_flushes_at_once: config.unsafe_ignore_flushes,
+    };
+    let engine = Engine::new(cache, settings, recovered.checksums, recovered.head_records);
+    Ok(Driver::Log(Box::new(engine)))
+}
+
+/// The engine of buckets.
+pub(super) fn wlfc_engine(
+    config: &VolumeConfig,
+    flash: &dyn Disk,
+    attachment: &Attachment,
+    held: start::Held,
+    size_bytes: u64,
+    opened: &mut Opened,
+) -> Result<Driver, VolumeError> {
+    let superblock = attachment.superblock();
+    let refuse = |error| VolumeError::Cache {
+        volume: config.name.clone(),
+        path: config.flash.display().to_string(),
+        error: FlashError::Config(error),
+    };
+    let options = Options { written_max: flash.zoned().and_then(ZonedFlash::written_max), ..config.buckets };
+    let cache = start::config(superblock.geometry, &options, size_bytes).map_err(refuse)?;
+    (opened.cached_blocks, opened.dirty_blocks) = held.blocks();
+    let (wlfc, started) = held.start(cache).map_err(refuse)?;
+    let settings = wlfc::Settings {
+        cache: cache_tag(superblock),
+        run: superblock.attach,
+        retries: 2,
+        zoned: flash.zoned().is_some(),
+        skips_bad: false,
+        answers_flushes_at_once: config.unsafe_ignore_flushes,
+    };
+    Ok(Driver::Wlfc(Box::new(wlfc::Engine::new(wlfc, settings, started))))
+}
