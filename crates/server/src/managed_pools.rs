@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Places, scan};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError};
 
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, Pools};
+use crate::manage::{DiskAdded, DiskGivenUp, LogicalDiskChange, ManageError, NewLogicalDisk, Pools};
 
 /// The pools of a server.
 pub struct ServedPools {
@@ -25,6 +26,10 @@ fn error(error: PoolError) -> ManageError {
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
+}
+
+fn mode(name: Option<&String>) -> Result<Option<Mode>, ManageError> {
+    name.map(|name| name.parse().map_err(|what| ManageError::Invalid(format!("mode: {what}")))).transpose()
 }
 
 impl ServedPools {
@@ -76,22 +81,32 @@ impl Pools for ServedPools {
         self.find(pool)?.remove_disk(number).map_err(error)
     }
 
+    fn give_up_disk(&self, pool: &str, number: u32, disk: &DiskGivenUp) -> Result<(), ManageError> {
+        self.find(pool)?.give_up_disk(number, &disk.confirm).map_err(error)
+    }
+
     fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError> {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.find(pool)?;
         if self.exports.names().contains(&new.name) {
             return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
-        let NewLogicalDisk { name, size_bytes, thick, striped, cached } = new.clone();
-        let disk = pool.create_logical(&NewLogical { name, size_bytes, thick, striped, cached }).map_err(error)?;
+        let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named } = new.clone();
+        let mode = mode(named.as_ref())?.unwrap_or(Mode::WriteBack);
+        let disk =
+            pool.create_logical(&NewLogical { name, size_bytes, thick, striped, cached, mode }).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
         Ok(())
     }
 
     fn change(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
         let pool = self.find_disk(pool, name)?;
+        let mode = mode(change.mode.as_ref())?;
         if let Some(size_bytes) = change.size_bytes {
             pool.grow_logical(name, size_bytes).map_err(error)?;
+        }
+        if let Some(mode) = mode {
+            pool.set_mode(name, mode).map_err(error)?;
         }
         change.cached.map_or(Ok(()), |cached| pool.set_cached(name, cached).map_err(error))
     }

@@ -32,7 +32,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
 pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
-pub use pools::{DiskAdded, LogicalDiskChange, NewLogicalDisk, Pools};
+pub use pools::{DiskAdded, DiskGivenUp, LogicalDiskChange, NewLogicalDisk, Pools};
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};

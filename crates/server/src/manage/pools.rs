@@ -21,6 +21,9 @@ pub trait Pools: Send + Sync {
     /// Starts to empty a disk and to take it out.
     fn remove_disk(&self, pool: &str, number: u32) -> Result<(), ManageError>;
 
+    /// Gives up a disk that is missing, which loses what was there.
+    fn give_up_disk(&self, pool: &str, number: u32, disk: &DiskGivenUp) -> Result<(), ManageError>;
+
     /// Makes a logical disk.
     fn create(&self, pool: &str, new: &NewLogicalDisk) -> Result<(), ManageError>;
 
@@ -45,6 +48,14 @@ pub struct DiskAdded {
     pub wipe: Option<String>,
 }
 
+/// A missing disk that is to be given up.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGivenUp {
+    /// Its path, as the pool's status shows it, so that none is given up by a slip.
+    pub confirm: String,
+}
+
 /// A logical disk that is to be made.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +73,10 @@ pub struct NewLogicalDisk {
     /// Whether its requests are cached; so unless given.
     #[serde(default = "yes")]
     pub cached: bool,
+    /// When what is written reaches the disks, at the latest: `write-back`, which is so unless given, `write-through` or `write-around`. The
+    /// stricter of this and the pool's mode counts.
+    #[serde(default)]
+    pub mode: Option<String>,
 }
 
 fn yes() -> bool {
@@ -78,4 +93,7 @@ pub struct LogicalDiskChange {
     /// Whether its requests are cached.
     #[serde(default)]
     pub cached: Option<bool>,
+    /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
+    #[serde(default)]
+    pub mode: Option<String>,
 }

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use super::{Answer, ErrorBody, Routed, Server, bad, blocking, body, named};
-use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, Pools};
+use crate::manage::{DiskAdded, DiskGivenUp, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, Pools};
 
 type Names<T> = Result<Path<T>, PathRejection>;
 
@@ -128,6 +128,34 @@ pub(super) async fn remove_disk(
     blocking(server, work).await.map(|status| (StatusCode::ACCEPTED, Json(status)))
 }
 
+/// Gives up a disk that is missing: what was there is lost, and answers with an error until it is written anew.
+#[utoipa::path(
+    post,
+    path = "/v1/pools/{name}/disks/{number}/give-up",
+    params(("name" = String, Path, description = "The pool"), ("number" = u32, Path, description = "The disk's number")),
+    request_body = DiskGivenUp,
+    responses(
+        (status = 200, description = "The pool goes on without it", body = PoolStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such pool", body = ErrorBody),
+        (status = 409, description = "The disk is there, or the path is another", body = ErrorBody),
+    )
+)]
+pub(super) async fn give_up_disk(
+    State(server): Server,
+    of: Names<(String, u32)>,
+    request: Request,
+) -> Answer<Json<PoolStatus>> {
+    let (name, number) = named(of)?;
+    let disk: DiskGivenUp = json(request).await?;
+    let work = move |server: &dyn Managed| {
+        let pools = pools(server)?;
+        pools.give_up_disk(&name, number, &disk)?;
+        pool_status(pools, &name)
+    };
+    blocking(server, work).await.map(Json)
+}
+
 /// Makes a logical disk, which clients can open at once.
 #[utoipa::path(
     post,
@@ -156,7 +184,7 @@ pub(super) async fn create_logical_disk(
     blocking(server, work).await.map(|status| (StatusCode::CREATED, Json(status)))
 }
 
-/// Makes a logical disk larger, or has it cached or not.
+/// Makes a logical disk larger, has it cached or not, or changes its mode.
 #[utoipa::path(
     patch,
     path = "/v1/pools/{name}/logical-disks/{disk}",
@@ -176,8 +204,8 @@ pub(super) async fn change_logical_disk(
 ) -> Answer<Json<LogicalDiskStatus>> {
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
-    if change.size_bytes.is_none() && change.cached.is_none() {
-        return Err(bad("nothing to change, expected size_bytes or cached".to_owned()));
+    if change.size_bytes.is_none() && change.cached.is_none() && change.mode.is_none() {
+        return Err(bad("nothing to change, expected size_bytes, cached or mode".to_owned()));
     }
     let work = move |server: &dyn Managed| {
         let pools = pools(server)?;
@@ -244,6 +272,7 @@ pub(super) fn router() -> Router<Routed> {
         .route("/v1/pools/{name}", get(one_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))
         .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))
+        .route("/v1/pools/{name}/disks/{number}/give-up", post(give_up_disk))
         .route("/v1/pools/{name}/logical-disks", post(create_logical_disk))
         .route("/v1/pools/{name}/logical-disks/{disk}", patch(change_logical_disk).delete(delete_logical_disk))
         .route("/v1/pools/{name}/logical-disks/{disk}/map", get(map_of_logical_disk))
