@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::Export;
+use flashwise_engine::export::{Claimable, Export};
 use flashwise_fuzz::memory_export::{EXPORT_BYTES, MemoryExport};
 use flashwise_server::scsi::call::Work;
 use flashwise_server::scsi::nexus::{InitiatorPort, Nexus};
@@ -56,7 +56,9 @@ fn perform(unit: &Arc<Unit>, nexus: &Nexus, program: &mut Unstructured) -> Resul
     let mut result = None;
     loop {
         let (sender, receiver) = std::sync::mpsc::channel();
-        let submit = |request| unit.export().submit(request, Box::new(move |result| drop(sender.send(result))));
+        let submit = |request, export: &dyn Export| {
+            export.submit(request, Box::new(move |result| drop(sender.send(result))));
+        };
         match plan.advance(unit, result.take(), Caching::Usual, Waker::noop(), submit) {
             // The export answers at once, and panics where a request goes beyond its end.
             Progress::Submitted => result = Some(receiver.recv().expect("the export answers")),
@@ -68,7 +70,7 @@ fn perform(unit: &Arc<Unit>, nexus: &Nexus, program: &mut Unstructured) -> Resul
 
 fuzz_target!(|bytes: &[u8]| {
     let export = Arc::new(MemoryExport::new(bytes.first().is_some_and(|byte| byte % 8 == 7), 1));
-    let unit = Arc::new(Unit::open("disk", export as Arc<dyn Export>, None).expect("there is no file"));
+    let unit = Arc::new(Unit::open("disk", Arc::new(Claimable::new(export)), None).expect("there is no file"));
     let nexuses = [1, 2].map(|id| unit.enter(InitiatorPort { transport_id: vec![id] }, false));
     let mut program = Unstructured::new(bytes.get(1..).unwrap_or_default());
     while !program.is_empty() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use flashwise_core::cache::Mode;
 use flashwise_core::quantity::ByteSize;
 use flashwise_engine::pool::prepare;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
@@ -169,7 +170,8 @@ fn page(pool: &PoolStatus) -> String {
 }
 
 fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
-    let header = ["logical disk", "kind", "cached", "size", "allocated", "missing", "clients", "read", "written"];
+    let header =
+        ["logical disk", "kind", "cached", "size", "allocated", "missing", "lost", "clients", "read", "written"];
     let mut table = table::plain(&header, 3);
     for disk in disks {
         let kind =
@@ -177,10 +179,11 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
         table.add_row([
             disk.name.clone(),
             kind,
-            if disk.cached { "yes" } else { "no" }.to_owned(),
+            if disk.cached { disk.mode.clone() } else { "no".to_owned() },
             bytes(disk.size_bytes),
             bytes(disk.allocated_bytes),
             bytes(disk.missing_bytes),
+            bytes(disk.lost_bytes),
             disk.clients.to_string(),
             bytes(disk.read_bytes),
             bytes(disk.written_bytes),
@@ -219,6 +222,9 @@ pub struct Remove {
     /// The disk's number or path, as `flashwise pool status` shows it
     #[arg(value_name = "DISK")]
     disk: String,
+    /// Its path once more, to give up a disk that is missing and go on without what was there, which is lost
+    #[arg(long, value_name = "PATH")]
+    give_up: Option<String>,
     #[command(flatten)]
     of: Of,
 }
@@ -231,6 +237,13 @@ impl Remove {
             let there: Vec<_> = pool.disks.iter().map(|disk| format!("{} ({})", disk.number, disk.path)).collect();
             return Err(Misuse(format!("no disk '{}', expected one of: {}", self.disk, there.join(", "))).into());
         };
+        if let Some(confirm) = &self.give_up {
+            let path = path(&pool, &["disks", &disk.number.to_string(), "give-up"]);
+            client.send("POST", &path, &json!({ "confirm": confirm }))?;
+            println!("Disk {} is given up. What was there answers with an error until it is written anew.", disk.path);
+            println!("flashwise pool status shows how much of each logical disk that is, flashwise disk map where.");
+            return Ok(());
+        }
         client.send("DELETE", &path(&pool, &["disks", &disk.number.to_string()]), &Value::Null)?;
         println!(
             "Disk {} is being emptied, and is taken out then; flashwise pool status shows how far that is.",
@@ -248,7 +261,7 @@ pub enum DiskCommand {
     Create(CreateDisk),
     /// Make a logical disk larger while it is used
     Grow(Grow),
-    /// Have requests of a logical disk cached, or not
+    /// Have requests of a logical disk cached, or not, and in which mode
     Cache(Cache),
     /// Delete a logical disk and lose what it holds
     Delete(Delete),
@@ -268,6 +281,9 @@ impl DiskCommand {
     }
 }
 
+/// The modes of a logical disk.
+const MODES: [&str; 3] = [Mode::NAMES[0].0, Mode::NAMES[1].0, Mode::NAMES[2].0];
+
 #[derive(Debug, Args)]
 pub struct CreateDisk {
     /// Its name: 1 to 64 lower-case letters, digits, - and .
@@ -285,6 +301,9 @@ pub struct CreateDisk {
     /// Do not cache its requests
     #[arg(long)]
     uncached: bool,
+    /// When what is written reaches the disks, at the latest; the stricter of this and the pool's mode counts
+    #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = MODES)]
+    mode: String,
     #[command(flatten)]
     of: Of,
 }
@@ -298,6 +317,7 @@ impl CreateDisk {
             "thick": self.thick,
             "striped": self.striped,
             "cached": !self.uncached,
+            "mode": self.mode,
         });
         client.send("POST", &path(&pool, &["logical-disks"]), &new)?;
         println!("Logical disk {} of pool {} has {}.", self.name, pool.name, self.size);
@@ -335,6 +355,9 @@ pub struct Cache {
     /// Whether its requests are cached
     #[arg(value_name = "on|off", value_parser = ["on", "off"])]
     cached: String,
+    /// When what is written reaches the disks, at the latest [default: as before]
+    #[arg(long, value_name = "MODE", value_parser = MODES)]
+    mode: Option<String>,
     #[command(flatten)]
     of: Of,
 }
@@ -342,7 +365,7 @@ pub struct Cache {
 impl Cache {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let change = json!({ "cached": self.cached == "on" });
+        let change = json!({ "cached": self.cached == "on", "mode": self.mode });
         client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
         println!("Caching of logical disk {} is {}.", self.name, self.cached);
         Ok(())
@@ -402,10 +425,11 @@ impl Map {
             serde_json::from_value(json).context("the server's map is not what this version knows")?;
         let mut table = table::plain(&["disk", "path", "state", "from", "every", "length", "on disk at"], 3);
         for run in runs {
-            let state = match (run.missing, run.written) {
-                (true, _) => "missing",
-                (_, true) => "written",
-                (_, false) => "reserved",
+            let state = match (run.lost, run.missing, run.written) {
+                (true, ..) => "lost",
+                (_, true, _) => "missing",
+                (_, _, true) => "written",
+                (_, _, false) => "reserved",
             };
             table.add_row([
                 run.disk.to_string(),

@@ -145,7 +145,17 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     std::fs::write(path.join("tank.toml"), format!("{config}degraded = true\n")).unwrap();
     let server = serve(path);
     assert_eq!(status(path)["state"], "degraded");
+    let missing = status(path)["disks"][1]["path"].as_str().unwrap().to_owned();
+    let error = fail(path, &[&["pool", "remove", "3", "--give-up", "a.img"][..], &API].concat(), 1);
+    assert!(error.contains("found 'a.img' as the disk to give up, expected"), "{error}");
+    ask(path, &["pool", "remove", "3", "--give-up", &missing]);
+    assert_eq!(status(path)["state"], "ok");
+    ask(path, &["disk", "create", "new", "--size", "1MiB", "--mode", "write-through"]);
+    ask(path, &["disk", "cache", "new", "on", "--mode", "write-around"]);
+    assert_eq!(status(path)["logical_disks"][0]["mode"], "write-around");
     server.end();
+    std::fs::write(path.join("tank.toml"), config).unwrap();
+    serve(path).end();
 }
 
 #[test]

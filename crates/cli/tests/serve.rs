@@ -329,7 +329,7 @@ const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "reque
  "clients": [{"export": "data", "caching": "usual", "address": null, "pid": 7, "uid": 1000, "gid": 1000, "program": "qemu", "tls_names": []},
  {"export": "data", "caching": "never", "address": "10.0.0.9", "pid": null, "uid": null, "gid": null, "program": null, "tls_names": ["backup"]}],
  "state": "ok", "uptime_seconds": 93784.5, "read_blocks": 200000, "written_blocks": 50000,
- "ram_read_hits": 20000, "flash_read_hits": 100000, "ram_write_hits": 5000, "read_hit_ratio": 0.6, "flash_client_blocks": 45000,
+ "ram_read_hits": 20000, "flash_read_hits": 100000, "ram_write_hits": 5000, "read_hit_ratio": 0.6, "flash_client_blocks": 45000, "flash_write_requests": 9000,
  "flash_admission_blocks": 30000, "flash_copy_forward_blocks": 2000, "flash_metadata_blocks": 1500,
  "flash_written_bytes": 321536000, "erasures": 153, "flash_written_bytes_per_day": 296221736.5, "drive_writes_per_day": 0.28,
  "drive_writes_per_day_rated": 1.0, "lifetime_years": 17.9, "backend_read_blocks": 80000, "backend_written_blocks": 10,

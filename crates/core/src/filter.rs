@@ -33,10 +33,13 @@ pub enum Caching {
     Always,
     /// Everything bypasses the flash. What is there is read and stays true.
     Never,
+    /// As usual, but what is written is on the backend before it is answered. No list says so: it is of a logical disk whose mode is
+    /// write-through, where its pool's is write-back.
+    Through,
 }
 
 /// All of them, in the order of their numbers.
-const CACHING: [Caching; 3] = [Caching::Usual, Caching::Always, Caching::Never];
+const CACHING: [Caching; 4] = [Caching::Usual, Caching::Always, Caching::Never, Caching::Through];
 
 impl Caching {
     /// A number for it.
@@ -49,9 +52,9 @@ impl Caching {
         CACHING.get(usize::from(number)).copied()
     }
 
-    /// What it is called: `usual`, `always` or `never`.
+    /// What it is called: `usual`, `always`, `never` or `through`.
     pub fn name(self) -> &'static str {
-        ["usual", "always", "never"][self as usize]
+        ["usual", "always", "never", "through"][self as usize]
     }
 }
 
@@ -359,6 +362,8 @@ mod tests {
     fn a_rule_names_those_that_it_describes_and_no_others() {
         let client = Client {
             export: "raw".to_owned(),
+            protocol: "nbd",
+            initiator: None,
             pid: Some(1),
             uid: Some(2),
             gid: Some(3),

@@ -38,6 +38,8 @@
 //! assert_eq!(answered.recv().unwrap(), Ok(vec![0; 512]));
 //! ```
 
+mod claims;
+
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -45,6 +47,8 @@ use std::sync::{Arc, RwLock};
 
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::recording;
+
+pub use claims::{Claim, Claimable};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +239,7 @@ pub struct Exports {
 }
 
 struct Entry {
-    export: Arc<dyn Export>,
+    export: Arc<Claimable>,
     /// Whether the name is one more of an export that has another.
     is_alias: bool,
 }
@@ -243,12 +247,12 @@ struct Entry {
 impl Exports {
     /// Adds an export; returns whether the name was free.
     pub fn add(&self, name: &str, export: Arc<dyn Export>) -> bool {
-        self.insert(name, Entry { export, is_alias: false })
+        self.insert(name, export, false)
     }
 
     /// Adds a further name of an export that has one; returns whether it was free.
     pub fn add_alias(&self, name: &str, export: Arc<dyn Export>) -> bool {
-        self.insert(name, Entry { export, is_alias: true })
+        self.insert(name, export, true)
     }
 
     /// Takes an export away; those who have it open keep it.
@@ -256,17 +260,21 @@ impl Exports {
         self.by_name.write().expect("no thread panics with the table of exports").remove(name);
     }
 
-    fn insert(&self, name: &str, entry: Entry) -> bool {
+    fn insert(&self, name: &str, export: Arc<dyn Export>, is_alias: bool) -> bool {
         let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
         if by_name.contains_key(name) {
             return false;
         }
-        by_name.insert(name.to_owned(), entry);
+        // Claims are on an export, whatever the name.
+        let is_it = |entry: &&Entry| Arc::ptr_eq(entry.export.export(), &export);
+        let known = by_name.values().find(is_it).map(|entry| Arc::clone(&entry.export));
+        let export = known.unwrap_or_else(|| Arc::new(Claimable::new(export)));
+        by_name.insert(name.to_owned(), Entry { export, is_alias });
         true
     }
 
     /// The export of this name, and the name. The empty name means the only export, if there is just one.
-    pub fn find(&self, name: &str) -> Option<(String, Arc<dyn Export>)> {
+    pub fn find(&self, name: &str) -> Option<(String, Arc<Claimable>)> {
         let by_name = self.by_name.read().expect("no thread panics with the table of exports");
         if let Some(entry) = by_name.get(name) {
             return Some((name.to_owned(), entry.export.clone()));
@@ -279,10 +287,9 @@ impl Exports {
     }
 
     /// The name of an export, which is not one more that it has.
-    pub fn name_of(&self, export: &Arc<dyn Export>) -> Option<String> {
+    pub fn name_of(&self, export: &Arc<Claimable>) -> Option<String> {
         let by_name = self.by_name.read().expect("no thread panics with the table of exports");
-        let is_it =
-            |entry: &Entry| !entry.is_alias && std::ptr::addr_eq(Arc::as_ptr(&entry.export), Arc::as_ptr(export));
+        let is_it = |entry: &Entry| !entry.is_alias && Arc::ptr_eq(&entry.export, export);
         by_name.iter().find(|(_, entry)| is_it(entry)).map(|(name, _)| name.clone())
     }
 

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
 use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
 
+use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
 
 /// The pools of a server.
@@ -36,6 +38,16 @@ fn wipes(disk: &DiskAdded) -> Result<bool, ManageError> {
         return Err(ManageError::Invalid(what));
     }
     Ok(disk.wipe.is_some())
+}
+
+fn mode(name: Option<&String>) -> Result<Option<Mode>, ManageError> {
+    name.map(|name| name.parse().map_err(|what| ManageError::Invalid(format!("mode: {what}")))).transpose()
+}
+
+fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
+    let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named } = new.clone();
+    let mode = mode(named.as_ref())?.unwrap_or(Mode::WriteBack);
+    Ok(NewLogical { name, size_bytes, thick, striped, cached, mode })
 }
 
 impl ServedPools {
@@ -71,17 +83,20 @@ impl ServedPools {
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let pool = self.find(pool)?;
         self.check_new(new)?;
-        let NewLogicalDisk { name, size_bytes, thick, striped, cached } = new.clone();
-        let disk = pool.create_logical(&NewLogical { name, size_bytes, thick, striped, cached }).map_err(error)?;
+        let disk = pool.create_logical(&logical(new)?).map_err(error)?;
         assert!(self.exports.add(&new.name, disk), "names of exports change under one lock");
         Ok(())
     }
 
     fn alter(&self, pool: &str, name: &str, change: &LogicalDiskChange) -> Result<(), ManageError> {
         let pool = self.find_disk(pool, name)?;
+        let mode = mode(change.mode.as_ref())?;
         if let Some(size_bytes) = change.size_bytes {
             check_size(size_bytes).map_err(ManageError::Invalid)?;
             pool.grow_logical(name, size_bytes).map_err(error)?;
+        }
+        if let Some(mode) = mode {
+            pool.set_mode(name, mode).map_err(error)?;
         }
         change.cached.map_or(Ok(()), |cached| pool.set_cached(name, cached).map_err(error))
     }
@@ -128,20 +143,25 @@ impl Pools for ServedPools {
         self.pools.iter().map(|pool| pool.status()).collect()
     }
 
-    fn check(&self, pool: &str, change: &PoolChange) -> Result<Option<DiskInfo>, ManageError> {
-        match change {
-            PoolChange::AddDisk(disk) => {
-                let wipe = wipes(disk)?;
-                let info = prepare::check(Path::new(&disk.path), wipe).map_err(error)?;
-                prepare::check_room(&info, pool).map_err(error)?;
-                Ok(Some(info))
-            }
+    fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError> {
+        let planned = match change {
+            PoolChange::AddDisk(disk) => self.find(pool)?.plan_add(Path::new(&disk.path), wipes(disk)?),
+            PoolChange::RemoveDisk(number) => self.find(pool)?.plan_remove(*number),
+            PoolChange::GiveUpDisk(number, _) => self.find(pool)?.plan_give_up(*number),
             PoolChange::Create(new) => {
                 self.check_new(new)?;
-                Ok(None)
+                self.find(pool)?.plan_create(&logical(new)?)
             }
-            PoolChange::Alter(..) | PoolChange::Delete(_) | PoolChange::RemoveDisk(_) => Ok(None),
-        }
+            PoolChange::Alter(name, change) => {
+                let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
+                if let Some(size_bytes) = change.size_bytes {
+                    check_size(size_bytes).map_err(ManageError::Invalid)?;
+                }
+                pool.plan_change(name, change.size_bytes, change.cached, mode)
+            }
+            PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),
+        };
+        planned.map(Plan::from).map_err(error)
     }
 
     fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError> {
@@ -151,6 +171,10 @@ impl Pools for ServedPools {
                 pool.add_disk(Path::new(&disk.path), wipe).map(drop).map_err(error)
             }
             PoolChange::RemoveDisk(number) => self.find(pool)?.remove_disk(*number).map_err(error),
+            PoolChange::GiveUpDisk(number, disk) => {
+                let confirm = disk.confirm.as_deref().unwrap_or_default();
+                self.find(pool)?.give_up_disk(*number, confirm).map_err(error)
+            }
             PoolChange::Create(new) => self.create(pool, new),
             PoolChange::Alter(name, change) => self.alter(pool, name, change),
             PoolChange::Delete(name) => self.delete(pool, name),

@@ -279,6 +279,7 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     Ok(front::Iscsi {
         initiators: iscsi.initiators.clone(),
         read_only_initiators: iscsi.read_only_initiators.clone(),
+        assignments: iscsi.assignments.clone(),
         chap: credentials(&iscsi.chap_name, &iscsi.chap_secret_file)?,
         mutual_chap: credentials(&iscsi.mutual_chap_name, &iscsi.mutual_chap_secret_file)?,
         state_directory: Some(config.state_directory.clone()),

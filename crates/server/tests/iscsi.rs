@@ -6,11 +6,12 @@ mod support;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flashwise_engine::export::Exports;
-use flashwise_server::front::{Address, Iscsi, Options, Server, iscsi};
+use flashwise_server::front::{Address, Assignment, Iscsi, Options, Server, iscsi, nbd};
+use support::client::Client;
 use support::initiator::{Initiator, NAME, TARGET, cdb_10, text};
 use support::memory::{Memory, noise, random};
 use support::wait_until;
@@ -126,22 +127,63 @@ fn compare_and_write_is_atomic_among_sessions() {
         let mut initiator = ready(&address, isid);
         let mut counted = 0;
         while counted < 100 {
-            let found = initiator.read(512, &cdb_10(0x28, 5, 1)).data;
-            let number = u64::from_be_bytes(found[..8].try_into().unwrap());
-            let mut wanted = found.clone();
-            wanted[..8].copy_from_slice(&(number + 1).to_be_bytes());
-            let mut cdb = [0; 16];
-            (cdb[0], cdb[9], cdb[13]) = (0x89, 5, 1);
-            let outcome = initiator.write(&cdb, &[found, wanted].concat());
-            match (outcome.status, outcome.sense) {
-                (0, None) => counted += 1,
-                (2, Some((0xe, 0x1d, 0))) => {}
-                other => panic!("{other:?}"),
-            }
+            counted += u32::from(count_up(&mut initiator));
         }
     };
     std::thread::scope(|scope| (1..=4).for_each(|isid| drop(scope.spawn(move || count(isid)))));
     assert_eq!(disk.read(5 * 512, 8), 400_u64.to_be_bytes());
+}
+
+/// Counts the number at the beginning of block 5 up, where no other came in between; whether none did.
+fn count_up(initiator: &mut Initiator) -> bool {
+    let found = initiator.read(512, &cdb_10(0x28, 5, 1)).data;
+    let number = u64::from_be_bytes(found[..8].try_into().unwrap());
+    let mut wanted = found.clone();
+    wanted[..8].copy_from_slice(&(number + 1).to_be_bytes());
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[9], cdb[13]) = (0x89, 5, 1);
+    let outcome = initiator.write(&cdb, &[found, wanted].concat());
+    match (outcome.status, outcome.sense) {
+        (0, None) => true,
+        (2, Some((0xe, 0x1d, 0))) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client of NBD writes the number's upper half, which sessions that count its lower half up must not undo.
+#[test]
+fn compare_and_write_does_not_undo_what_a_client_of_nbd_wrote() {
+    let disk = Arc::new(Memory::new(SIZE).answering_later(3));
+    let exports = Exports::default();
+    assert!(exports.add("disk", disk));
+    let folder = tempfile::tempdir().unwrap();
+    let nbd = Address::Unix(folder.path().join("nbd.sock"));
+    let endpoints = [iscsi::PROTOCOL.at(support::tcp_address("127.0.0.1")), nbd::PROTOCOL.at(nbd.clone())];
+    let server = Server::start(&endpoints, exports, Options::default()).unwrap();
+    let address = server.endpoints()[0].address.to_string();
+    let ended = AtomicBool::new(false);
+    let counted = std::thread::scope(|scope| {
+        let count = |isid: u8| {
+            let mut initiator = ready(&address, isid);
+            let mut counted = 0;
+            while !ended.load(Ordering::SeqCst) {
+                counted += u32::from(count_up(&mut initiator));
+            }
+            counted
+        };
+        let sessions: Vec<_> = (1..=3).map(|isid| scope.spawn(move || count(isid))).collect();
+        let mut client = Client::open(&nbd, "disk", false).unwrap();
+        for round in 1..=300_u64 {
+            assert_eq!(client.write(5 * 512, &(round << 32).to_be_bytes()).unwrap(), 0);
+            for _ in 0..3 {
+                let found = client.read(5 * 512, 8).unwrap();
+                assert_eq!(u64::from_be_bytes(found.try_into().unwrap()) >> 32, round, "another's write was undone");
+            }
+        }
+        ended.store(true, Ordering::SeqCst);
+        sessions.into_iter().map(|session| session.join().unwrap()).sum::<u32>()
+    });
+    assert!(counted > 0, "the sessions counted");
 }
 
 fn persistent(initiator: &mut Initiator, action: u8, kind: u8, key: u64, new: u64, lasts: bool) -> u8 {
@@ -248,6 +290,54 @@ fn who_is_not_named_or_names_nothing_is_not_let_in() {
     assert_eq!(reader.write(&cdb_10(0x2a, 0, 1), &[1; 512]).sense, Some((7, 0x27, 0)));
     assert!(reader.read(512, &cdb_10(0x28, 0, 1)).is_good());
     wait_until("failures are counted", || server.counters().handshakes_failed.load(Ordering::SeqCst) == 4);
+}
+
+#[test]
+fn an_export_that_is_assigned_is_for_its_initiators_alone_by_whatever_name() {
+    let exports = Exports::default();
+    let disk: Arc<Memory> = Arc::new(Memory::new(SIZE));
+    assert!(exports.add("disk", disk.clone()) && exports.add_alias("same", disk));
+    assert!(exports.add("other", Arc::new(Memory::new(SIZE))));
+    let assign = |text: &str| text.parse().unwrap();
+    let assignments = vec![assign(&format!("disk {NAME}")), assign("disk iqn.2026-11.org.example:reader read-only")];
+    let options = Options { iscsi: Iscsi { assignments, ..Iscsi::default() }, ..Options::default() };
+    let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
+    let server = Server::start(&[iscsi::PROTOCOL.at(address)], exports, options).unwrap();
+    let address = server.endpoints()[0].address.to_string();
+    let login = |name: &str, target: &str| {
+        let target = format!("iqn.2026-11.org.flashwise:{target}");
+        let answer =
+            Initiator::connect(&address).login(1, 0x87, &text(&[("InitiatorName", name), ("TargetName", &target)]));
+        answer.unwrap().word(36) >> 16
+    };
+    let thief = "iqn.2026-11.org.example:thief";
+    assert_eq!([login(thief, "disk"), login(thief, "same"), login(thief, "other")], [0x0202, 0x0202, 0]);
+    assert_eq!([login(NAME, "disk"), login(NAME, "same"), login(NAME, "other")], [0, 0, 0]);
+    let mut reader = Initiator::log_in(&address, "iqn.2026-11.org.example:reader", 1);
+    reader.clear_attentions();
+    assert_eq!(reader.write(&cdb_10(0x2a, 0, 1), &[1; 512]).sense, Some((7, 0x27, 0)));
+    let targets = |name: &str| support::targets(&address, name, 8192);
+    assert_eq!(targets(thief), ["iqn.2026-11.org.flashwise:other"]);
+    assert_eq!(targets(NAME), ["disk", "other", "same"].map(|name| format!("iqn.2026-11.org.flashwise:{name}")));
+    for wrong in ["disk", "disk iqn.2026-11.org.example:a read-write"] {
+        assert!(wrong.parse::<Assignment>().unwrap_err().starts_with(&format!("found '{wrong}', expected an export")));
+    }
+}
+
+/// More targets than fit into what an initiator takes at a time: it asks for the rest.
+#[test]
+fn a_thousand_targets_are_told_piece_by_piece() {
+    let exports = Exports::default();
+    let names: Vec<String> = (0..1000).map(|number| format!("disk-{number:04}")).collect();
+    names.iter().for_each(|name| assert!(exports.add(name, Arc::new(Memory::new(4096)))));
+    let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
+    let server = Server::start(&[iscsi::PROTOCOL.at(address)], exports, Options::default()).unwrap();
+    let address = server.endpoints()[0].address.to_string();
+    for segment_bytes in [512, 8192, 1 << 20] {
+        let told = support::targets(&address, NAME, segment_bytes);
+        let expected: Vec<_> = names.iter().map(|name| format!("iqn.2026-11.org.flashwise:{name}")).collect();
+        assert_eq!(told, expected, "{segment_bytes}");
+    }
 }
 
 #[test]

@@ -36,6 +36,8 @@ figures! {
     flash_read_hits,
     /// Blocks written to flash because a client wrote them.
     flash_client_blocks,
+    /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
+    flash_write_requests,
     /// Blocks written to flash because the policy admitted them.
     flash_admission_blocks,
     /// Blocks copied forward within the flash.

@@ -33,7 +33,9 @@ impl LogCache {
         let (bypasses, counted) = match request.caching {
             Caching::Always => return false,
             Caching::Never => (true, &mut self.figures.filtered_blocks),
-            Caching::Usual => (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks),
+            Caching::Usual | Caching::Through => {
+                (self.streams.observe(first, blocks, op), &mut self.figures.sequential_blocks)
+            }
         };
         *counted += if bypasses { blocks } else { 0 };
         bypasses

@@ -21,7 +21,8 @@ pub(super) struct Write {
 impl LogCache {
     pub(super) fn plan_write(&mut self, request: &Request, steps: &mut Vec<Step>) {
         let bypasses = self.bypasses(request, Op::Write);
-        let buffered = self.config.mode == Mode::WriteBack && !bypasses && !request.durable;
+        let may_stay = self.may_stay(request);
+        let buffered = may_stay && !bypasses && !request.durable;
         let mut written = Vec::new();
         let dirty_before = self.log.dirty_blocks();
         for part in parts(request.offset, request.length) {
@@ -32,7 +33,7 @@ impl LogCache {
                 written.push(write);
             }
         }
-        self.write_down(&written, !bypasses, false, steps);
+        self.write_down(&written, !bypasses, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         self.pause(self.log.dirty_blocks().saturating_sub(dirty_before), steps);
         if request.durable && request.last {
@@ -112,18 +113,32 @@ impl LogCache {
             Write { block, frame, replaces: false, request_blocks }
         };
         let blocks: Vec<Write> = chunk.blocks().map(write).collect();
-        self.write_down(&blocks, true, true, steps);
+        let may_stay = self.config.mode == Mode::WriteBack;
+        self.write_down(&blocks, true, may_stay, true, steps);
         for Write { frame, .. } in blocks {
             self.frames.release(frame);
         }
     }
 
-    /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `acknowledged`: the client has had
-    /// its answer.
-    pub(super) fn write_down(&mut self, writes: &[Write], ask: bool, acknowledged: bool, steps: &mut Vec<Step>) {
+    /// Whether what a request writes may stay in RAM and on flash until it is written back.
+    fn may_stay(&self, request: &Request) -> bool {
+        self.config.mode == Mode::WriteBack && request.caching != Caching::Through
+    }
+
+    /// Writes blocks to flash, to the backend, or to both, as mode and policy (if it is asked) say. `may_stay`: whether they may be on flash
+    /// alone; `acknowledged`: the client has had its answer.
+    pub(super) fn write_down(
+        &mut self,
+        writes: &[Write],
+        ask: bool,
+        may_stay: bool,
+        acknowledged: bool,
+        steps: &mut Vec<Step>,
+    ) {
         // Each with whether it goes to flash as well, and how often it had been asked for again there.
         let mut to_backend: Vec<(Write, bool, u32)> = Vec::new();
         let mut forgotten = Vec::new();
+        let mut last = None;
         for &write in writes {
             let Write { block, frame, request_blocks, .. } = write;
             self.reclaim(steps);
@@ -139,12 +154,14 @@ impl LogCache {
             } else if !wanted && self.log.policy().contains(block) {
                 self.log.policy_mut().remove(block);
             }
-            let may_dirty = self.config.mode == Mode::WriteBack && self.log.dirty_blocks() < self.config.dirty_max();
+            let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
             if dirty_copy || self.lost.contains_key(&block) || (wanted && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
                 self.lost.remove(&block);
                 self.log_add(block, frame, true, Cause::Client, steps);
+                self.figures.flash_write_requests += u64::from(last.is_none_or(|last: u32| last + 1 != block));
+                last = Some(block);
                 continue;
             }
             if slot.is_some_and(|slot| !(wanted && self.log.can_replace_clean(slot))) {
@@ -231,7 +248,8 @@ impl LogCache {
                 written.push(write);
             }
         }
-        self.write_down(&written, request.caching != Caching::Never, false, steps);
+        let (ask, may_stay) = (request.caching != Caching::Never, self.may_stay(request));
+        self.write_down(&written, ask, may_stay, false, steps);
         self.transient.extend(written.iter().map(|write| write.frame));
         if request.durable && request.last {
             self.make_durable(steps);

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
 use super::map::{Entry, Logical, Map, chunks_of};
 use super::metadata::check_name;
 use super::prepare::prepare;
 use super::record::{Change, Shape};
-use super::{LogicalDisk, Pool, PoolError, Shared};
+use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
 use crate::export::Export;
 
 /// Largest logical disk: its chunks take 256 MiB of memory.
@@ -28,6 +29,8 @@ pub struct NewLogical {
     pub striped: bool,
     /// Whether its requests are cached.
     pub cached: bool,
+    /// When what is written reaches its disks, at the latest; the stricter of this and the pool's mode counts.
+    pub mode: Mode,
 }
 
 /// Refuses a size that no logical disk can have, in words.
@@ -60,11 +63,50 @@ impl Pool {
         })
     }
 
+    /// Refuses a logical disk that cannot be made, but for want of space.
+    pub(super) fn check_new(&self, new: &NewLogical) -> Result<(), PoolError> {
+        check_name(&new.name)?;
+        check_size(new.size_bytes).map_err(|what| self.refuse(what))?;
+        if self.shared.state().metadata.map.named(&new.name).is_some() {
+            return Err(self.refuse(format!("there is a logical disk '{}' already", new.name)));
+        }
+        Ok(())
+    }
+
+    /// Refuses a size that a logical disk of another cannot be given.
+    pub(super) fn check_growth(&self, name: &str, before: u64, size_bytes: u64) -> Result<(), PoolError> {
+        check_size(size_bytes).map_err(|what| self.refuse(what))?;
+        if size_bytes <= before {
+            let what = format!("'{name}' has {before} bytes, found {size_bytes}, expected more: it can only grow");
+            return Err(self.refuse(what));
+        }
+        Ok(())
+    }
+
+    /// Refuses chunks for which there is no space.
+    pub(super) fn check_space(&self, map: &Map, chunks: usize) -> Result<(), PoolError> {
+        let free = map.space.count().free as usize;
+        if chunks > free {
+            let (wanted, free) = (chunks as u64 * CHUNK_BYTES, free as u64 * CHUNK_BYTES);
+            return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
+        }
+        Ok(())
+    }
+
+    /// Refuses to delete a logical disk that a client has open.
+    pub(super) fn check_deletion(&self, disk: &LogicalDisk) -> Result<(), PoolError> {
+        let clients = disk.clients();
+        if clients > 0 {
+            let who = if clients == 1 { "a client has it".to_owned() } else { format!("{clients} clients have it") };
+            return Err(self.refuse(format!("'{}' is in use: {who} open; have them close it first", disk.name())));
+        }
+        Ok(())
+    }
+
     /// Makes a logical disk, durably.
     pub fn create_logical(&self, new: &NewLogical) -> Result<Arc<LogicalDisk>, PoolError> {
         let _one = self.control();
-        check_name(&new.name)?;
-        check_size(new.size_bytes).map_err(|what| self.refuse(what))?;
+        self.check_new(new)?;
         let shape = Shape {
             name: new.name.clone(),
             uuid: Uuid::new_v4(),
@@ -72,13 +114,11 @@ impl Pool {
             thick: new.thick,
             striped: new.striped,
             cached: new.cached,
+            mode: new.mode,
         };
         let (id, logical) = {
             let mut state = self.shared.state();
             let map = &mut state.metadata.map;
-            if map.named(&new.name).is_some() {
-                return Err(self.refuse(format!("there is a logical disk '{}' already", new.name)));
-            }
             let id = Map::next(&map.logicals);
             map.replay(&Change::Logical(id, shape.clone())).expect("a new logical disk fits");
             let logical = map.logicals[&id].clone();
@@ -114,12 +154,7 @@ impl Pool {
         shape: &Shape,
         first: usize,
     ) -> Result<Vec<super::record::Run>, PoolError> {
-        let wanted = chunks_of(shape.size_bytes) - first;
-        let free = map.space.count().free as usize;
-        if wanted > free {
-            let (wanted, free) = (wanted as u64 * super::CHUNK_BYTES, free as u64 * super::CHUNK_BYTES);
-            return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
-        }
+        self.check_space(map, chunks_of(shape.size_bytes) - first)?;
         let mut entries = logical.entries_mut();
         let mut before = first.checked_sub(1).and_then(|before| entries[before].chunk());
         for (at, entry) in entries.iter_mut().enumerate().skip(first) {
@@ -136,17 +171,10 @@ impl Pool {
     pub fn grow_logical(&self, name: &str, size_bytes: u64) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
-        check_size(size_bytes).map_err(|what| self.refuse(what))?;
+        self.check_growth(name, disk.size(), size_bytes)?;
         {
             let mut state = self.shared.state();
             let before = disk.logical.shape();
-            if size_bytes <= before.size_bytes {
-                let what = format!(
-                    "'{name}' has {} bytes, found {size_bytes}, expected more: it can only grow",
-                    before.size_bytes
-                );
-                return Err(self.refuse(what));
-            }
             let first = chunks_of(before.size_bytes);
             let shape = Shape { size_bytes, ..before.clone() };
             let map = &mut state.metadata.map;
@@ -170,15 +198,26 @@ impl Pool {
 
     /// Whether requests of a logical disk are cached, from now on.
     pub fn set_cached(&self, name: &str, cached: bool) -> Result<(), PoolError> {
+        self.reshape(name, |shape| Shape { cached, ..shape })
+    }
+
+    /// When what is written reaches the disks, at the latest, from now on.
+    pub fn set_mode(&self, name: &str, mode: Mode) -> Result<(), PoolError> {
+        self.reshape(name, |shape| Shape { mode, ..shape })
+    }
+
+    fn reshape(&self, name: &str, change: impl FnOnce(Shape) -> Shape) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
+        let shape = change(disk.logical.shape());
         {
             let mut state = self.shared.state();
-            let change = Change::Logical(disk.id, Shape { cached, ..disk.logical.shape() });
+            let change = Change::Logical(disk.id, shape.clone());
             state.metadata.map.replay(&change).expect("it is there");
             self.shared.add_pending(&mut state, vec![change], Vec::new());
         }
-        disk.set_cached(cached);
+        disk.set_cached(shape.cached);
+        disk.set_mode(shape.mode);
         self.shared.commit_now()
     }
 
@@ -186,11 +225,7 @@ impl Pool {
     pub fn delete_logical(&self, name: &str) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
-        let clients = disk.clients();
-        if clients > 0 {
-            let who = if clients == 1 { "a client has it".to_owned() } else { format!("{clients} clients have it") };
-            return Err(self.refuse(format!("'{name}' is in use: {who} open; have them close it first")));
-        }
+        self.check_deletion(&disk)?;
         {
             let mut state = self.shared.state();
             self.shared.exports.write().unwrap_or_else(PoisonError::into_inner).remove(&disk.id);

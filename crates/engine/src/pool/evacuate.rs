@@ -3,12 +3,13 @@
 //! Requests for chunks that move wait. A chunk's new place is written down once its bytes are durable there; a crash before that leaves
 //! the old one as it was.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::map::Entry;
 use super::record::{Change, Member};
-use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
+use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared, State};
 use crate::export::Operation;
 
 /// Chunks that are moved together: 4 MiB.
@@ -38,26 +39,8 @@ impl Pool {
         let _one = self.control();
         {
             let mut state = self.shared.state();
-            let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
-                return Err(self.refuse(format!("it has no disk {id}")));
-            };
-            if state.metadata.map.disks.len() == 1 {
-                return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));
-            }
-            let used =
-                |id: &u32| state.metadata.map.space.counts().get(id).map_or(0, |count| count.chunks - count.free);
-            let wanted = u64::from(used(&id)) * CHUNK_BYTES;
-            if wanted > 0 && state.metadata.missing().contains(&id) {
-                return Err(self.refuse(format!("disk {id} is missing and has {wanted} bytes that are only there")));
-            }
+            let (member, _) = self.check_removal(&state, id)?;
             let member = Member { leaving: true, ..member };
-            let before = state.metadata.map.space.clone();
-            state.metadata.map.space.set_leaving(id, true);
-            let free = u64::from(state.metadata.map.space.count().free) * CHUNK_BYTES;
-            if wanted > free {
-                state.metadata.map.space = before;
-                return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
-            }
             let change = Change::Disk(id, member);
             state.metadata.map.replay(&change).expect("it is there");
             state.metadata.commit(&[change])?;
@@ -65,6 +48,32 @@ impl Pool {
         }
         self.spawn_evacuation(id);
         Ok(())
+    }
+
+    /// Refuses to empty a disk that cannot be; else what the pool knows of it, and how many bytes are there.
+    pub(super) fn check_removal(&self, state: &State, id: u32) -> Result<(Member, u64), PoolError> {
+        let map = &state.metadata.map;
+        let Some(member) = map.disks.get(&id).cloned() else {
+            return Err(self.refuse(format!("it has no disk {id}")));
+        };
+        if map.disks.len() == 1 {
+            return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));
+        }
+        let used = map.space.counts().get(&id).map_or(0, |count| count.chunks - count.free);
+        let wanted = u64::from(used) * CHUNK_BYTES;
+        if wanted > 0 && state.metadata.missing().contains(&id) {
+            return Err(self.refuse(format!(
+                "disk {id}, {}, is missing and has {wanted} bytes that are only there; to go on without them, give it up by its path",
+                member.path
+            )));
+        }
+        let mut without = map.space.clone();
+        without.set_leaving(id, true);
+        let free = u64::from(without.count().free) * CHUNK_BYTES;
+        if wanted > free {
+            return Err(PoolError::NoSpace { pool: self.name().to_owned(), wanted, free });
+        }
+        Ok((member, wanted))
     }
 
     /// What an earlier run began.
@@ -185,7 +194,7 @@ impl Shared {
             for (Moving { disk, at, old }, place) in moving.iter().zip(&places) {
                 // One that was deleted meanwhile was so with its old place.
                 if state.metadata.map.logicals.contains_key(&disk.id) {
-                    super::logical::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
+                    super::first_writes::add_run(&mut changes, disk.id, *at as u32, *place, old.written().is_some());
                 }
             }
             self.add_pending(&mut state, changes.clone(), Vec::new());
@@ -218,10 +227,28 @@ impl Shared {
     fn places_for(&self, moving: &[Moving]) -> Result<Vec<u32>, PoolError> {
         let mut state = self.state();
         let mut places = Vec::new();
+        let mut apart: BTreeMap<(u32, usize), u32> = BTreeMap::new();
         for Moving { disk, at, .. } in moving {
-            let striped = disk.logical.shape().striped;
-            match state.metadata.map.space.allocate(*at as u32, None, striped) {
-                Some(chunk) => places.push(chunk),
+            let space = &mut state.metadata.map.space;
+            let place = if disk.striped {
+                // As many before and behind it as leave a disk for each.
+                let reach = space.usable_disks().saturating_sub(1).max(1);
+                let near = at.saturating_sub(reach)..at + reach + 1;
+                let entries = disk.logical.entries();
+                let there = |at: usize| {
+                    apart.get(&(disk.id, at)).copied().or_else(|| entries.get(at).and_then(|entry| entry.chunk()))
+                };
+                let neighbours: Vec<u32> = near.filter(|other| other != at).filter_map(there).collect();
+                drop(entries);
+                space.allocate_apart(&neighbours)
+            } else {
+                space.allocate(*at as u32, None, false)
+            };
+            match place {
+                Some(chunk) => {
+                    apart.insert((disk.id, *at), chunk);
+                    places.push(chunk);
+                }
                 None => {
                     places.iter().for_each(|chunk| state.metadata.map.space.free(*chunk));
                     return Err(PoolError::NoSpace { pool: self.name.clone(), wanted: CHUNK_BYTES, free: 0 });

@@ -20,7 +20,12 @@ impl Entry {
     const UNWRITTEN: u32 = 1 << 31;
     const PENDING: u32 = 1 << 30;
     const HELD: u32 = 1 << 29;
+    /// Without a place: what it held is lost. With one: it was, until that place is written down.
+    const WAS_LOST: u32 = 1 << 28;
     const CHUNK: u32 = CHUNKS_MAX - 1;
+
+    /// A chunk whose disk was given up: it answers with an error until all of it is written anew, or is trimmed.
+    pub const LOST: Entry = Entry(Entry::WAS_LOST);
 
     /// A place; `written`: whether the chunk is more than zeroes.
     pub fn at(chunk: u32, written: bool) -> Entry {
@@ -36,6 +41,16 @@ impl Entry {
     /// The place, if something was written there.
     pub fn written(self) -> Option<u32> {
         self.chunk().filter(|_| self.0 & Entry::UNWRITTEN == 0)
+    }
+
+    /// Whether what it held is lost.
+    pub fn is_lost(self) -> bool {
+        self.chunk().is_none() && self.0 & Entry::WAS_LOST != 0
+    }
+
+    /// The first place of a chunk that was this before, not written down yet; requests for it wait.
+    pub fn replaced_by(self, chunk: u32) -> Entry {
+        Entry(Entry::at(chunk, true).0 | Entry::PENDING | Entry::HELD | self.0 & Entry::WAS_LOST)
     }
 
     /// Whether its place is not written down durably yet.
@@ -60,7 +75,11 @@ impl Entry {
 
     /// As the durable map has it.
     fn durable(self, thick: bool) -> Entry {
-        let plain = Entry(self.0 & !(Entry::HELD | Entry::PENDING));
+        let flags = Entry::HELD | Entry::PENDING | Entry::WAS_LOST;
+        if self.is_lost() || (self.is_pending() && self.0 & Entry::WAS_LOST != 0) {
+            return Entry::LOST;
+        }
+        let plain = Entry(self.0 & !flags);
         match (self.is_pending(), thick) {
             (false, _) => plain,
             (true, false) => Entry::default(),
@@ -106,6 +125,18 @@ impl Logical {
 /// Chunks that a size takes.
 pub fn chunks_of(size_bytes: u64) -> usize {
     size_bytes.div_ceil(CHUNK_BYTES) as usize
+}
+
+/// Chunks that are lost: the first of those that follow one another, and how many.
+pub fn lost_runs(entries: &[Entry]) -> Vec<(u32, u32)> {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for (at, _) in (0u32..).zip(entries).filter(|(_, entry)| entry.is_lost()) {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == at => *count += 1,
+            _ => runs.push((at, 1)),
+        }
+    }
+    runs
 }
 
 /// The map, as it is in memory.
@@ -185,16 +216,8 @@ impl Map {
                 chunks.into_iter().for_each(|chunk| self.space.free(chunk));
             }
             Change::Mapped(id, run) => self.replay_run(*id, run)?,
-            Change::Unmapped(id, first, count) => {
-                let logical = self.logical(*id)?;
-                let mut entries = logical.entries_mut();
-                let end = first.checked_add(*count).filter(|end| *end as usize <= entries.len());
-                let Some(end) = end else { return misfit(format!("logical disk {id} has no chunk {first} + {count}")) };
-                let freed: Vec<_> =
-                    (*first..end).filter_map(|at| std::mem::take(&mut entries[at as usize]).chunk()).collect();
-                drop(entries);
-                freed.into_iter().for_each(|chunk| self.space.free(chunk));
-            }
+            Change::Unmapped(id, first, count) => self.replay_without(*id, *first, *count, Entry::default())?,
+            Change::Lost(id, first, count) => self.replay_without(*id, *first, *count, Entry::LOST)?,
             Change::Cache(record) => self.cache = Some(record.clone()),
         }
         Ok(())
@@ -202,6 +225,18 @@ impl Map {
 
     fn logical(&self, id: u32) -> Result<Arc<Logical>, Misfit> {
         self.logicals.get(&id).cloned().ok_or_else(|| Misfit(format!("there is no logical disk {id}")))
+    }
+
+    /// Chunks of a logical disk have no place from now on.
+    fn replay_without(&mut self, id: u32, first: u32, count: u32, now: Entry) -> Result<(), Misfit> {
+        let logical = self.logical(id)?;
+        let mut entries = logical.entries_mut();
+        let end = first.checked_add(count).filter(|end| *end as usize <= entries.len());
+        let Some(end) = end else { return misfit(format!("logical disk {id} has no chunk {first} + {count}")) };
+        for entry in &mut entries[first as usize..end as usize] {
+            std::mem::replace(entry, now).chunk().into_iter().for_each(|chunk| self.space.free(chunk));
+        }
+        Ok(())
     }
 
     fn put_disk(&mut self, id: u32, member: &Member) -> Result<(), Misfit> {
@@ -254,6 +289,7 @@ impl Map {
             changes.push(Change::Logical(*id, shape));
             let durable = logical.entries().iter().map(|entry| entry.durable(thick)).collect::<Vec<_>>();
             changes.extend(self.runs(&durable).into_iter().map(|run| Change::Mapped(*id, run)));
+            changes.extend(lost_runs(&durable).into_iter().map(|(first, count)| Change::Lost(*id, first, count)));
         }
         changes.extend(self.cache.clone().map(Change::Cache));
         changes

@@ -266,7 +266,9 @@ impl Metadata {
     pub fn commit(&mut self, changes: &[Change]) -> Result<(), PoolError> {
         // A logical disk that was deleted meanwhile may be missing in a snapshot that comes before.
         let is_known = |change: &&Change| match change {
-            Change::Mapped(id, _) | Change::Unmapped(id, ..) => self.map.logicals.contains_key(id),
+            Change::Mapped(id, _) | Change::Unmapped(id, ..) | Change::Lost(id, ..) => {
+                self.map.logicals.contains_key(id)
+            }
             _ => true,
         };
         let changes: &[Change] = &changes.iter().filter(is_known).cloned().collect::<Vec<_>>();

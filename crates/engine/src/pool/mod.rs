@@ -14,8 +14,9 @@
 //! | `metadata.rs` | both together, found and checked at the start |
 //! | `backend.rs` | the disks as one |
 //! | `gate.rs`, `commits.rs` | who waits for whom |
-//! | `logical.rs`, `join.rs` | a logical disk as an export |
-//! | `control.rs`, `evacuate.rs` | what an operator does |
+//! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
+//! | `control.rs`, `evacuate.rs`, `lost.rs` | what an operator does |
+//! | `plan.rs` | what that would do, before it is done |
 //! | `prepare.rs` | disks that are to be a part of a pool |
 //! | `status.rs` | what a pool says of itself |
 
@@ -23,13 +24,17 @@ mod backend;
 mod commits;
 mod control;
 mod evacuate;
+mod first_writes;
 mod gate;
 mod join;
 pub mod journal;
 pub mod label;
 mod logical;
+mod lost;
 pub mod map;
 pub mod metadata;
+mod pieces;
+pub mod plan;
 pub mod prepare;
 pub mod record;
 pub mod space;
@@ -42,11 +47,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::attach::{BackendSide, Record, Stamp};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
 use crate::disk::identity::Identity;
+use crate::disk::slow::{SlowDisk, Slowness};
 use crate::flash::Progress;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
@@ -220,7 +227,14 @@ pub fn open_disks(paths: &[PathBuf], direct_io: bool) -> Result<Vec<Arc<dyn Disk
 impl Pool {
     /// Finds the pool on its disks and starts its cache.
     pub fn open(config: PoolConfig, progress: Progress<'_>) -> Result<(Pool, Opened), OpenError> {
-        let disks = open_disks(&config.disks, config.cache.direct_io)?;
+        let mut config = config;
+        let mut disks = open_disks(&config.disks, config.cache.direct_io)?;
+        // Each disk by itself is as slow as it is to be.
+        let delay = Duration::from_micros(std::mem::take(&mut config.cache.backend_delay_us));
+        if !delay.is_zero() {
+            let slow = |disk| Arc::new(SlowDisk::new(disk, Slowness { delay, spindles: 1 })) as Arc<dyn Disk>;
+            disks = disks.into_iter().map(slow).collect();
+        }
         Pool::open_on(config, disks, progress)
     }
 

@@ -1,5 +1,6 @@
 //! What changes a pool's map, and how that is written down. `docs/pool.md` has the bytes.
 
+use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
 /// Places for chunks of a logical disk: chunk `first + k * step` of it is chunk `chunk + k` of the pool, for each `k` below `count`.
@@ -51,6 +52,8 @@ pub struct Shape {
     pub striped: bool,
     /// Whether its requests are cached.
     pub cached: bool,
+    /// When what is written reaches its disks, at the latest: the stricter of this and the pool's mode counts.
+    pub mode: Mode,
 }
 
 /// A change of the map.
@@ -70,6 +73,8 @@ pub enum Change {
     Unmapped(u32, u32, u32),
     /// What the pool knows of its cache.
     Cache(Vec<u8>),
+    /// Chunks of a logical disk, from the first on, so many, were on a disk that was given up, and answer with an error.
+    Lost(u32, u32, u32),
 }
 
 /// Writes a change down.
@@ -96,7 +101,8 @@ pub fn encode(change: &Change, out: &mut Vec<u8>) {
             out.push(3);
             number(out, *id);
             out.extend(shape.size_bytes.to_le_bytes());
-            out.push(u8::from(shape.thick) | u8::from(shape.striped) << 1 | u8::from(shape.cached) << 2);
+            let flags = u8::from(shape.thick) | u8::from(shape.striped) << 1 | u8::from(shape.cached) << 2;
+            out.push(flags | (shape.mode as u8) << 3);
             out.extend(shape.uuid.as_bytes());
             bytes(out, shape.name.as_bytes());
         }
@@ -115,6 +121,10 @@ pub fn encode(change: &Change, out: &mut Vec<u8>) {
         Change::Cache(record) => {
             out.push(8);
             bytes(out, record);
+        }
+        Change::Lost(id, first, count) => {
+            out.push(9);
+            [*id, *first, *count].into_iter().for_each(|value| number(out, value));
         }
     }
 }
@@ -145,8 +155,9 @@ pub fn decode(rest: &mut &[u8]) -> Option<Change> {
         3 => {
             let (id, size_bytes, flags) = (number(rest)?, long(rest)?, take(rest, 1)?[0]);
             let [thick, striped, cached] = [1, 2, 4].map(|flag| flags & flag != 0);
+            let (_, mode) = Mode::NAMES.get(usize::from(flags >> 3 & 3))?;
             let uuid = uuid(rest)?;
-            Change::Logical(id, Shape { name: text(rest)?, uuid, size_bytes, thick, striped, cached })
+            Change::Logical(id, Shape { name: text(rest)?, uuid, size_bytes, thick, striped, cached, mode: *mode })
         }
         4 => Change::LogicalDeleted(number(rest)?),
         kind @ (5 | 6) => {
@@ -156,6 +167,7 @@ pub fn decode(rest: &mut &[u8]) -> Option<Change> {
         }
         7 => Change::Unmapped(number(rest)?, number(rest)?, number(rest)?),
         8 => Change::Cache(bytes(rest)?),
+        9 => Change::Lost(number(rest)?, number(rest)?, number(rest)?),
         _ => return None,
     })
 }
@@ -182,6 +194,7 @@ mod tests {
             thick: true,
             striped: false,
             cached: true,
+            mode: Mode::WriteAround,
         };
         let run = Run { first: 1, step: 3, chunk: 9, count: 4, written: false };
         let changes = [
@@ -193,6 +206,7 @@ mod tests {
             Change::Mapped(1, Run { written: true, ..run }),
             Change::Unmapped(1, 2, 3),
             Change::Cache(b"{}".to_vec()),
+            Change::Lost(1, 4, 5),
         ];
         let mut all = Vec::new();
         changes.iter().for_each(|change| encode(change, &mut all));

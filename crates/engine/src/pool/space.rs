@@ -151,6 +151,22 @@ impl Space {
         Some(self.disks.get_mut(&disk)?.take_near(wanted))
     }
 
+    /// Takes a chunk on the disk that has the fewest of `neighbours`, and of these the one with the most free chunks: where a chunk of a
+    /// striped logical disk goes that has to leave its own.
+    pub fn allocate_apart(&mut self, neighbours: &[u32]) -> Option<u32> {
+        let near = |room: &Room| {
+            let is_in = |chunk: &&u32| (room.first..room.first + room.chunks).contains(chunk);
+            neighbours.iter().filter(is_in).count()
+        };
+        let usable = self.disks.values_mut().filter(|room| room.can_be_used());
+        Some(usable.min_by_key(|room| (near(room), std::cmp::Reverse(room.free)))?.take_near(None))
+    }
+
+    /// Disks that chunks can be taken of.
+    pub fn usable_disks(&self) -> usize {
+        self.disks.values().filter(|room| room.can_be_used()).count()
+    }
+
     /// Of each disk, by number.
     pub fn counts(&self) -> BTreeMap<u32, Count> {
         self.disks.iter().map(|(disk, room)| (*disk, Count { chunks: room.chunks, free: room.free })).collect()
@@ -211,6 +227,19 @@ mod tests {
         assert_eq!(chunks, [2, 13, 3, 14, 4, 15]);
         (6..30).for_each(|at| assert!(space.allocate(at, None, true).is_some()));
         assert_eq!(space.allocate(30, None, true), None);
+    }
+
+    /// Disks 1 and 2 have 10 and 20 chunks: 2 to 11, and 13 to 32.
+    #[test]
+    fn a_chunk_that_leaves_goes_where_its_neighbours_are_not_and_else_where_there_is_most_room() {
+        let mut space = space();
+        assert_eq!(space.usable_disks(), 2);
+        assert_eq!(space.allocate_apart(&[13]), Some(2));
+        assert_eq!(space.allocate_apart(&[2, 3]), Some(13));
+        // One neighbour on each: 9 of 10 are free, and 19 of 20.
+        assert_eq!(space.allocate_apart(&[2, 13]), Some(14));
+        space.set_leaving(1, true);
+        assert_eq!((space.usable_disks(), space.allocate_apart(&[13, 14])), (1, Some(15)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct PoolDiskStatus {
     pub size_bytes: u64,
     /// Bytes of them that logical disks have.
     pub used_bytes: u64,
-    /// `ok`; `missing`; `leaving`, while it is emptied; `stale`, where it failed to take a change of the map.
+    /// `ok`; `missing`, until it is back or is given up; `leaving`, while it is emptied; `stale`, where it failed to take a change of the map.
     pub state: String,
     /// Why emptying it stopped; null where it did not.
     pub failed: Option<String>,
@@ -43,12 +43,16 @@ pub struct LogicalDiskStatus {
     pub allocated_bytes: u64,
     /// Bytes that are on disks that are missing, and answer with an error.
     pub missing_bytes: u64,
+    /// Bytes that were on disks that were given up: they answer with an error until they are written anew.
+    pub lost_bytes: u64,
     /// Whether each chunk has its place from the beginning.
     pub thick: bool,
     /// Whether neighbouring chunks go to different disks.
     pub striped: bool,
     /// Whether its requests are cached.
     pub cached: bool,
+    /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
+    pub mode: String,
     /// Clients that have it open.
     pub clients: u64,
     /// Reads that were asked for.
@@ -61,6 +65,8 @@ pub struct LogicalDiskStatus {
     pub written_bytes: u64,
     /// Flushes that were asked for.
     pub flushes: u64,
+    /// Requests that failed because the pool had no space, or because what they ask for is missing or lost.
+    pub refused_requests: u64,
 }
 
 /// A pool.
@@ -99,16 +105,18 @@ pub struct MapRun {
     pub step_bytes: u64,
     /// How much they are, in bytes.
     pub length_bytes: u64,
-    /// The number of the disk.
+    /// The number of the disk; 0 where they were on one that was given up.
     pub disk: u32,
-    /// Where it is.
+    /// Where it is; empty where they are lost.
     pub path: String,
-    /// Where they begin on the disk, in bytes.
+    /// Where they begin on the disk, in bytes; 0 where they are lost.
     pub disk_offset_bytes: u64,
     /// Whether they were written; else they read as zeroes.
     pub written: bool,
     /// Whether the disk is missing.
     pub missing: bool,
+    /// Whether they are lost, and answer with an error until they are written anew.
+    pub lost: bool,
 }
 
 impl Pool {
@@ -163,25 +171,35 @@ impl Pool {
 
     fn logical_status(&self, disk: &super::LogicalDisk) -> LogicalDiskStatus {
         let shape = disk.logical.shape();
-        let places: Vec<u32> = disk.logical.entries().iter().filter_map(|entry| entry.chunk()).collect();
-        let missing =
-            places.iter().filter(|chunk| self.shared.disk.is_missing(u64::from(**chunk) * CHUNK_BYTES)).count();
+        let (mut places, mut missing, mut lost) = (0, 0, 0);
+        for entry in disk.logical.entries().iter() {
+            match entry.chunk() {
+                Some(chunk) => {
+                    places += 1;
+                    missing += u64::from(self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES));
+                }
+                None => lost += u64::from(entry.is_lost()),
+            }
+        }
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         LogicalDiskStatus {
             name: shape.name,
             uuid: shape.uuid.to_string(),
             size_bytes: disk.size(),
-            allocated_bytes: places.len() as u64 * CHUNK_BYTES,
-            missing_bytes: missing as u64 * CHUNK_BYTES,
+            allocated_bytes: places * CHUNK_BYTES,
+            missing_bytes: missing * CHUNK_BYTES,
+            lost_bytes: lost * CHUNK_BYTES,
             thick: shape.thick,
             striped: shape.striped,
             cached: shape.cached,
+            mode: shape.mode.name().to_owned(),
             clients: disk.clients() as u64,
             reads: figure(&disk.figures.reads),
             read_bytes: figure(&disk.figures.read_bytes),
             writes: figure(&disk.figures.writes),
             written_bytes: figure(&disk.figures.written_bytes),
             flushes: figure(&disk.figures.flushes),
+            refused_requests: figure(&disk.figures.refused),
         }
     }
 
@@ -191,8 +209,16 @@ impl Pool {
         let state = self.shared.state();
         let map = &state.metadata.map;
         let missing = state.metadata.missing();
-        let runs = map.runs(&disk.logical.entries());
-        Ok(runs
+        let entries = disk.logical.entries();
+        let lost = super::map::lost_runs(&entries).into_iter().map(|(first, count)| MapRun {
+            offset_bytes: u64::from(first) * CHUNK_BYTES,
+            step_bytes: CHUNK_BYTES,
+            length_bytes: u64::from(count) * CHUNK_BYTES,
+            lost: true,
+            ..MapRun::default()
+        });
+        let mut runs: Vec<MapRun> = map
+            .runs(&entries)
             .into_iter()
             .filter_map(|run| {
                 let id = map.disk_of(run.chunk)?;
@@ -206,9 +232,13 @@ impl Pool {
                     disk_offset_bytes: u64::from(run.chunk - member.base) * CHUNK_BYTES,
                     written: run.written,
                     missing: missing.contains(&id),
+                    lost: false,
                 })
             })
-            .collect())
+            .chain(lost)
+            .collect();
+        runs.sort_by_key(|run| run.offset_bytes);
+        Ok(runs)
     }
 }
 

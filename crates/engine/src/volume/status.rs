@@ -77,6 +77,7 @@ fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
         ram_write_hits: figures.ram_write_hits,
         read_hit_ratio: figures.read_hit_ratio(),
         flash_client_blocks: figures.flash_client_blocks,
+        flash_write_requests: figures.flash_write_requests,
         flash_admission_blocks: figures.flash_admission_blocks,
         flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
         dropped_blocks: figures.dropped_blocks,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use flashwise_core::cache::Mode;
 use flashwise_core::filter::{Caching, Client};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
@@ -18,7 +19,7 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 const CHUNK: u64 = CHUNK_BYTES;
 
-fn config(folder: &Path, flash: bool) -> PoolConfig {
+pub fn config(folder: &Path, flash: bool) -> PoolConfig {
     let flash_path = if flash { folder.join("flash.img") } else { PathBuf::new() };
     let mut cache = VolumeConfig::of("tank", Path::new(""), &flash_path);
     cache.flash_size_bytes = flash.then_some(16 * MIB);
@@ -28,14 +29,14 @@ fn config(folder: &Path, flash: bool) -> PoolConfig {
 }
 
 /// A pool of three files of 8 MiB.
-struct Tank {
+pub struct Tank {
     /// Removed with it.
     _folder: TempDir,
-    config: PoolConfig,
+    pub config: PoolConfig,
 }
 
 impl Tank {
-    fn new(flash: bool) -> Tank {
+    pub fn new(flash: bool) -> Tank {
         let folder = TempDir::new().unwrap();
         let mut config = config(folder.path(), flash);
         for number in 0..3 {
@@ -47,13 +48,13 @@ impl Tank {
         Tank { _folder: folder, config }
     }
 
-    fn open(&self) -> Pool {
+    pub fn open(&self) -> Pool {
         Pool::open(self.config.clone(), &|_, _| ()).unwrap().0
     }
 }
 
-fn new(name: &str, size_bytes: u64) -> NewLogical {
-    NewLogical { name: name.to_owned(), size_bytes, thick: false, striped: false, cached: true }
+pub fn new(name: &str, size_bytes: u64) -> NewLogical {
+    NewLogical { name: name.to_owned(), size_bytes, thick: false, striped: false, cached: true, mode: Mode::WriteBack }
 }
 
 fn ask_with(disk: &LogicalDisk, request: Request) -> Result<Vec<u8>, Error> {
@@ -62,20 +63,26 @@ fn ask_with(disk: &LogicalDisk, request: Request) -> Result<Vec<u8>, Error> {
     receiver.recv().unwrap()
 }
 
-fn ask(disk: &LogicalDisk, operation: Operation, offset: u64, length: u64, data: Vec<u8>) -> Result<Vec<u8>, Error> {
+pub fn ask(
+    disk: &LogicalDisk,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+    data: Vec<u8>,
+) -> Result<Vec<u8>, Error> {
     let caching = Caching::Usual;
     ask_with(disk, Request { operation, offset, length, force_unit_access: false, data, caching })
 }
 
-fn read(disk: &LogicalDisk, offset: u64, length: u64) -> Vec<u8> {
+pub fn read(disk: &LogicalDisk, offset: u64, length: u64) -> Vec<u8> {
     ask(disk, Operation::Read, offset, length, Vec::new()).unwrap()
 }
 
-fn write(disk: &LogicalDisk, offset: u64, length: u64, byte: u8) -> Result<(), Error> {
+pub fn write(disk: &LogicalDisk, offset: u64, length: u64, byte: u8) -> Result<(), Error> {
     ask(disk, Operation::Write, offset, length, vec![byte; length as usize]).map(drop)
 }
 
-fn flush(disk: &LogicalDisk) {
+pub fn flush(disk: &LogicalDisk) {
     ask(disk, Operation::Flush, 0, 0, Vec::new()).unwrap();
 }
 

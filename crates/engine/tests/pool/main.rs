@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
+mod care;
 mod live;
 mod recorded;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use flashwise_core::cache::Mode;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::pool::map::Entry;
@@ -36,7 +38,15 @@ fn seen(metadata: &Metadata) -> Seen {
 
 fn shape(name: &str, chunks: u64) -> Shape {
     let size_bytes = chunks * CHUNK_BYTES;
-    Shape { name: name.to_owned(), uuid: Uuid::nil(), size_bytes, thick: false, striped: false, cached: true }
+    Shape {
+        name: name.to_owned(),
+        uuid: Uuid::nil(),
+        size_bytes,
+        thick: false,
+        striped: false,
+        cached: true,
+        mode: Mode::WriteBack,
+    }
 }
 
 /// Makes changes in memory and then on disk, as a pool does with what it does not have to hold back.
@@ -76,6 +86,7 @@ fn life(log: &Log) -> Vec<(usize, Seen)> {
         let run = run_of(&metadata);
         step(&mut metadata, &[Change::Logical(3, shape("c", 3)), Change::Mapped(3, run)]);
         step(&mut metadata, &[Change::LogicalDeleted(3)]);
+        step(&mut metadata, &[Change::Lost(1, round / 3, 2)]);
     }
     drop(metadata);
     let metadata = open(&disks, false).unwrap();

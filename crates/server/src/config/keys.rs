@@ -163,6 +163,11 @@ pub const ISCSI_KEYS: &[Key<ServerConfig>] =
     &[
         key("initiators", None, |server, value| Ok(server.iscsi.initiators = Some(initiators(value)?))),
         key("read-only-initiators", None, |server, value| Ok(server.iscsi.read_only_initiators = initiators(value)?)),
+        key("assign", None, |server, value| {
+            let texts = value.texts()?;
+            server.iscsi.assignments = texts.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
+            check_initiators(server.iscsi.assignments.iter().map(|assignment| &assignment.initiator))
+        }),
         key("chap-name", None, |server, value| Ok(server.iscsi.chap_name = Some(value.text()?))),
         key("chap-secret-file", None, |server, value| Ok(server.iscsi.chap_secret_file = Some(value.path()?))),
         key("mutual-chap-name", None, |server, value| Ok(server.iscsi.mutual_chap_name = Some(value.text()?))),
@@ -173,11 +178,16 @@ pub const ISCSI_KEYS: &[Key<ServerConfig>] =
 
 fn initiators(value: &Value) -> Result<Vec<String>, Problem> {
     let names = value.texts()?;
-    match names.iter().find(|name| !names::is_initiator(name)) {
+    check_initiators(names.iter())?;
+    Ok(names)
+}
+
+fn check_initiators<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), Problem> {
+    match names.find(|name| !names::is_initiator(name)) {
         Some(name) => {
             Err(format!("found '{name}', expected names of initiators such as iqn.1993-08.org.debian:01:abc"))
         }
-        None => Ok(names),
+        None => Ok(()),
     }
 }
 

@@ -126,6 +126,8 @@ pub struct Iscsi {
     pub initiators: Option<Vec<String>>,
     /// Names of those that may read only.
     pub read_only_initiators: Vec<String>,
+    /// Exports that are for the initiators alone that they are assigned to.
+    pub assignments: Vec<crate::front::Assignment>,
     /// The name that initiators give by CHAP.
     pub chap_name: Option<String>,
     /// The file that holds the secret that they prove to know.

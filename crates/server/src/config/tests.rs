@@ -379,6 +379,8 @@ fn what_is_wrong_with_iscsi_is_said() {
     };
     for (keys, expected) in [
         ("initiators = 'abc'", "[iscsi] initiators: found 'abc', expected names of initiators"),
+        ("assign = 'mail abc'", "[iscsi] assign: found 'abc', expected names of initiators"),
+        ("assign = 'mail'", "[iscsi] assign: found 'mail', expected an export, an initiator"),
         ("chap-name = 'me'", "[iscsi] chap-secret-file: is missing"),
         ("chap-secret-file = 'secret'", "[iscsi] chap-name: is missing"),
         ("mutual-chap-name = 'it'\nmutual-chap-secret-file = 'own'", "[iscsi] chap-name: is missing"),

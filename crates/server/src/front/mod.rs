@@ -51,7 +51,7 @@ pub use budget::Budget;
 pub use connection::{Connection, Control};
 pub use counters::Counters;
 pub use listener::ListenError;
-pub use options::{Credentials, Iscsi, Options};
+pub use options::{Assignment, Credentials, Iscsi, Options};
 pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
 pub use server::{Server, StartError};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::tls::Tls;
@@ -34,12 +35,63 @@ pub struct Iscsi {
     pub initiators: Option<Vec<String>>,
     /// Names of those that may read only; none where all may write, too.
     pub read_only_initiators: Vec<String>,
+    /// Exports that are for the initiators alone that they are assigned to.
+    pub assignments: Vec<Assignment>,
     /// What initiators prove that they know by CHAP.
     pub chap: Option<Credentials>,
     /// What the target proves that it knows, to initiators that ask for it.
     pub mutual_chap: Option<Credentials>,
     /// Where persistent reservations are kept over restarts.
     pub state_directory: Option<PathBuf>,
+}
+
+impl Iscsi {
+    fn assigned(&self, export: &str) -> impl Iterator<Item = &Assignment> {
+        self.assignments.iter().filter(move |assignment| assignment.export == export)
+    }
+
+    /// Whether an initiator that may log in may open an export: one that is assigned to nobody is for all.
+    pub fn may_open(&self, initiator: &str, export: &str) -> bool {
+        let mut assigned = self.assigned(export).peekable();
+        assigned.peek().is_none() || assigned.any(|assignment| assignment.initiator == initiator)
+    }
+
+    /// Whether an initiator may only read an export.
+    pub fn reads_only(&self, initiator: &str, export: &str) -> bool {
+        self.read_only_initiators.iter().any(|own| own == initiator)
+            || self.assigned(export).any(|assignment| assignment.initiator == initiator && assignment.read_only)
+    }
+}
+
+/// An export that an initiator may open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The export's name, not one of its aliases.
+    pub export: String,
+    /// The initiator's name.
+    pub initiator: String,
+    /// Whether it may read only.
+    pub read_only: bool,
+}
+
+impl FromStr for Assignment {
+    type Err = String;
+
+    /// `EXPORT INITIATOR`, and `read-only` behind them.
+    fn from_str(text: &str) -> Result<Assignment, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let assigned = |export: &str, initiator: &str, read_only| {
+            Ok(Assignment { export: export.to_owned(), initiator: initiator.to_owned(), read_only })
+        };
+        match words[..] {
+            [export, initiator] => assigned(export, initiator, false),
+            [export, initiator, "read-only"] => assigned(export, initiator, true),
+            _ => Err(format!(
+                "found '{text}', expected an export, an initiator and perhaps read-only, such as 'mail \
+                 iqn.1993-08.org.debian:01:abc read-only'"
+            )),
+        }
+    }
 }
 
 /// A name and a secret.

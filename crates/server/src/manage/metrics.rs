@@ -87,6 +87,9 @@ const METRICS: &[Metric] = &[
             ],
         ),
     },
+    counter!("flash_write_requests", None, "Writes of neighbouring blocks to flash because clients wrote", |v| {
+        v.flash_write_requests
+    }),
     counter!("erasures", None, "Erase units reset", |v| v.erasures),
     gauge!("flash_written_bytes_per_day", None, "Flash writes per day at the rate so far", |v| {
         Some(v.flash_written_bytes_per_day)

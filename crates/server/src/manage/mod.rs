@@ -12,7 +12,7 @@ mod live;
 mod metrics;
 mod news;
 mod page;
-mod plan;
+pub mod plan;
 mod pools;
 mod routes;
 mod sessions;
@@ -35,7 +35,7 @@ pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
 pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
-pub use pools::{DiskAdded, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
+pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};

@@ -1,9 +1,9 @@
 //! What a change would do, before it is made.
 
-pub mod pools;
-
 use flashwise_core::cache::settings::{Setting, Settings};
 use flashwise_core::quantity::ByteSize;
+use flashwise_engine::inventory::DiskInfo;
+use flashwise_engine::pool::plan::lost;
 use flashwise_engine::status::VolumeStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -27,6 +27,17 @@ pub struct Plan {
     pub does: Vec<String>,
     /// Whether it cannot simply be taken back.
     pub destroys: bool,
+}
+
+impl From<flashwise_engine::pool::plan::Plan> for Plan {
+    fn from(plan: flashwise_engine::pool::plan::Plan) -> Plan {
+        Plan { does: plan.does, destroys: plan.destroys }
+    }
+}
+
+/// What wiping a disk would do.
+pub fn of_wipe(disk: &DiskInfo) -> Plan {
+    Plan { does: vec![lost(disk), format!("{} is blank then, and free to be used.", disk.path)], destroys: true }
 }
 
 /// How a setting that is given is written.

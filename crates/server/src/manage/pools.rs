@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ManageError;
+use super::plan::Plan;
 
 /// What can be asked of pools. Calls may wait.
 pub trait Pools: Send + Sync {
@@ -23,9 +24,8 @@ pub trait Pools: Send + Sync {
     /// All pools.
     fn status(&self) -> Vec<PoolStatus>;
 
-    /// Refuses a change that is known to fail before it is tried, beyond what the pool's status tells; of a disk that is to be added, what
-    /// it is.
-    fn check(&self, pool: &str, change: &PoolChange) -> Result<Option<DiskInfo>, ManageError>;
+    /// What a change would do; refused where it would be.
+    fn plan(&self, pool: &str, change: &PoolChange) -> Result<Plan, ManageError>;
 
     /// Makes a change; of emptying a disk, its beginning.
     fn make(&self, pool: &str, change: &PoolChange) -> Result<(), ManageError>;
@@ -47,6 +47,8 @@ pub enum PoolChange {
     AddDisk(DiskAdded),
     /// The disk of this number is emptied and goes.
     RemoveDisk(u32),
+    /// The missing disk of this number does not come back.
+    GiveUpDisk(u32, DiskGivenUp),
     /// A logical disk comes.
     Create(NewLogicalDisk),
     /// The logical disk of this name becomes another.
@@ -61,13 +63,15 @@ impl PoolChange {
         match self {
             PoolChange::AddDisk(disk) => format!("The disk {} was added", disk.path),
             PoolChange::RemoveDisk(number) => format!("Somebody asked to empty disk {number} and to take it out"),
+            PoolChange::GiveUpDisk(number, _) => format!("The missing disk {number} was given up"),
             PoolChange::Create(new) => {
                 format!("The logical disk {} of {} was made", new.name, ByteSize::new(new.size_bytes))
             }
             PoolChange::Alter(name, change) => {
                 let size = change.size_bytes.map(|bytes| format!("has {}", ByteSize::new(bytes)));
                 let cached = change.cached.map(|cached| if cached { "is cached" } else { "is not cached" }.to_owned());
-                let now: Vec<_> = size.into_iter().chain(cached).collect();
+                let mode = change.mode.as_ref().map(|mode| format!("has the mode {mode}"));
+                let now: Vec<_> = size.into_iter().chain(cached).chain(mode).collect();
                 format!("The logical disk {name} {} now", now.join(" and "))
             }
             PoolChange::Delete(name) => format!("The logical disk {name} was deleted"),
@@ -97,6 +101,15 @@ pub struct DiskWiped {
     pub confirm: Option<String>,
 }
 
+/// A missing disk that is to be given up.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskGivenUp {
+    /// Its path, as the pool's status shows it, so that none is given up by a slip; a dry run does without.
+    #[serde(default)]
+    pub confirm: Option<String>,
+}
+
 /// A logical disk that is to be made.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -114,6 +127,10 @@ pub struct NewLogicalDisk {
     /// Whether its requests are cached; so unless given.
     #[serde(default = "yes")]
     pub cached: bool,
+    /// When what is written reaches the disks, at the latest: `write-back`, which is so unless given, `write-through` or `write-around`. The
+    /// stricter of this and the pool's mode counts.
+    #[serde(default)]
+    pub mode: Option<String>,
 }
 
 fn yes() -> bool {
@@ -130,4 +147,7 @@ pub struct LogicalDiskChange {
     /// Whether its requests are cached.
     #[serde(default)]
     pub cached: Option<bool>,
+    /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
+    #[serde(default)]
+    pub mode: Option<String>,
 }

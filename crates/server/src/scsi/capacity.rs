@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use flashwise_engine::export::Export;
+
 use super::call::{Call, GOOD, Handled, Work, data};
 use super::cdb::Field;
 use super::plan::{Plan, Wish};

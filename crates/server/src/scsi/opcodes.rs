@@ -6,6 +6,8 @@ mod supported;
 
 use std::sync::Arc;
 
+use flashwise_engine::export::Export;
+
 use super::call::{Call, Handled, Work};
 use super::cdb::{Cdb, Field};
 use super::nexus::Nexus;

@@ -1,18 +1,18 @@
 //! The requests that a command comes to, one after the other, and the answer at their end.
 //!
-//! A command that reads before it writes has its bytes for itself until its write is submitted: an export performs requests that overlap
-//! in the order in which they were submitted.
+//! A command that reads before it writes claims its bytes until its write is submitted: an export performs requests that overlap in the order
+//! in which they were submitted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::{Error, Operation, Request};
+use flashwise_engine::export::{Claim, Error, Export, Operation, Request};
 
 use super::nexus::CopyState;
 use super::status::{Answer, Sense, code, key, sense_of};
-use super::unit::{Taken, Unit};
+use super::unit::Unit;
 
 /// Longest write of a WRITE SAME, in bytes.
 pub const FILL_BYTES: u64 = 256 << 10;
@@ -107,7 +107,7 @@ pub struct Plan {
     after: After,
     /// Whether what it reads is for itself until it writes.
     exclusive: bool,
-    taken: Option<Taken>,
+    claim: Option<Claim>,
     /// What was submitted last, but for its data.
     changed: bool,
 }
@@ -125,7 +125,7 @@ pub enum Progress {
 
 impl Plan {
     fn new(wishes: impl Into<VecDeque<Wish>>, after: After) -> Plan {
-        Plan { wishes: wishes.into(), fill: None, copying: None, after, exclusive: false, taken: None, changed: false }
+        Plan { wishes: wishes.into(), fill: None, copying: None, after, exclusive: false, claim: None, changed: false }
     }
 
     /// One request after the other, answered with nothing.
@@ -217,19 +217,19 @@ impl Plan {
     }
 
     /// Goes on: first without a result, then with that of the request that was submitted, and again without one after it was blocked.
-    /// `submit` is given the next request.
+    /// `submit` is given the next request, and the export that it is for.
     pub fn advance(
         &mut self,
         unit: &Arc<Unit>,
         result: Option<Result<Vec<u8>, Error>>,
         caching: Caching,
         waker: &Waker,
-        submit: impl FnOnce(Request),
+        submit: impl FnOnce(Request, &dyn Export),
     ) -> Progress {
         if let Some(result) = result {
             let ended = self.ended(result);
             if let Some(answer) = ended {
-                self.taken = None;
+                self.claim = None;
                 return Progress::Done(answer);
             }
         }
@@ -244,7 +244,7 @@ impl Plan {
         wish: Wish,
         caching: Caching,
         waker: &Waker,
-        submit: impl FnOnce(Request),
+        submit: impl FnOnce(Request, &dyn Export),
     ) -> Progress {
         let (offset, length, changes) = (wish.offset, wish.length, wish.changes());
         let request = |wish: Wish| Request {
@@ -256,31 +256,19 @@ impl Plan {
             caching,
         };
         self.changed = changes;
-        if self.exclusive && self.taken.is_none() {
-            self.taken = unit.take(offset, length, waker);
-            if self.taken.is_none() {
+        if self.exclusive && self.claim.is_none() {
+            self.claim = unit.export().claim(offset, length, waker);
+            if self.claim.is_none() {
                 self.wishes.push_front(wish);
                 return Progress::Blocked;
             }
-            submit(request(wish));
-        } else if self.exclusive {
-            submit(request(wish));
-            self.exclusive = !changes;
-            if changes {
-                self.taken = None;
-            }
-        } else if changes {
-            let mut wish = Some(wish);
-            let begun = unit.change(offset, length, waker, || {
-                submit(request(wish.take().expect("it is submitted once")));
-            });
-            if !begun {
-                self.wishes.extend(wish);
-                self.wishes.rotate_right(1);
-                return Progress::Blocked;
-            }
-        } else {
-            submit(request(wish));
+        }
+        match &self.claim {
+            Some(claim) => submit(request(wish), &**claim.export()),
+            None => submit(request(wish), &**unit.export()),
+        }
+        if changes {
+            (self.exclusive, self.claim) = (false, None);
         }
         Progress::Submitted
     }
@@ -322,7 +310,7 @@ impl Plan {
     }
 
     fn write(&mut self, data: Vec<u8>, durable: bool) -> Option<Answer> {
-        let offset = self.taken.as_ref().map_or(0, Taken::offset);
+        let offset = self.claim.as_ref().map_or(0, Claim::offset);
         self.wishes.push_back(Wish::write(offset, data, durable));
         None
     }

@@ -3,23 +3,19 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use flashwise_engine::export::Export;
+use flashwise_engine::export::{Claimable, Export};
 
 use super::BLOCK_BYTES;
 use super::nexus::{InitiatorPort, Nexus};
 use super::reservations::Reservations;
 use super::status::code;
 
-/// Bytes from a first one up to an end.
-type Range = (u64, u64);
-
 /// A logical unit.
 pub struct Unit {
     name: String,
-    export: Arc<dyn Export>,
+    export: Arc<Claimable>,
     reservations: Mutex<Reservations>,
     /// Whether there are any, without the lock.
     reserved: AtomicBool,
@@ -33,14 +29,11 @@ pub struct Unit {
     write_protected: AtomicBool,
     /// Whether START STOP UNIT has stopped it.
     stopped: AtomicBool,
-    /// What commands are changing that read before they write.
-    exclusive: RwLock<Vec<Range>>,
-    waiting: Mutex<Vec<Waker>>,
 }
 
 impl Unit {
     /// The unit of an export; `reservations_file` is where reservations are kept that last over restarts.
-    pub fn open(name: &str, export: Arc<dyn Export>, reservations_file: Option<PathBuf>) -> io::Result<Unit> {
+    pub fn open(name: &str, export: Arc<Claimable>, reservations_file: Option<PathBuf>) -> io::Result<Unit> {
         let reservations = match &reservations_file {
             Some(path) => read_reservations(path)?,
             None => Reservations::default(),
@@ -56,8 +49,6 @@ impl Unit {
             sense_in_descriptors: AtomicBool::new(false),
             write_protected: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            exclusive: RwLock::default(),
-            waiting: Mutex::default(),
         })
     }
 
@@ -67,7 +58,7 @@ impl Unit {
     }
 
     /// What it stands for.
-    pub fn export(&self) -> &Arc<dyn Export> {
+    pub fn export(&self) -> &Arc<Claimable> {
         &self.export
     }
 
@@ -176,71 +167,6 @@ impl Unit {
         self.write_protected.store(false, Ordering::Relaxed);
         self.stopped.store(false, Ordering::Relaxed);
         self.attend(code::BUS_DEVICE_RESET, |_| true);
-    }
-
-    fn changing(&self) -> RwLockReadGuard<'_, Vec<Range>> {
-        self.exclusive.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn changing_mut(&self) -> RwLockWriteGuard<'_, Vec<Range>> {
-        self.exclusive.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Submits a change of bytes, unless a command that is under way has them for itself: then `waker` is woken when it may be worth
-    /// trying again.
-    pub(super) fn change(&self, offset: u64, length: u64, waker: &Waker, submit: impl FnOnce()) -> bool {
-        let exclusive = self.changing();
-        if overlaps(&exclusive, offset, length) {
-            self.wait(waker);
-            return false;
-        }
-        submit();
-        true
-    }
-
-    /// Takes bytes for a command that reads before it writes.
-    pub(super) fn take(self: &Arc<Self>, offset: u64, length: u64, waker: &Waker) -> Option<Taken> {
-        let mut exclusive = self.changing_mut();
-        if overlaps(&exclusive, offset, length) {
-            self.wait(waker);
-            return None;
-        }
-        let range = (offset, offset + length);
-        exclusive.push(range);
-        Some(Taken { unit: Arc::clone(self), range })
-    }
-
-    /// Called while the ranges are locked, so that nobody gives back unseen.
-    fn wait(&self, waker: &Waker) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
-    }
-}
-
-fn overlaps(ranges: &[Range], offset: u64, length: u64) -> bool {
-    ranges.iter().any(|&(start, end)| offset < end && start < offset + length)
-}
-
-/// Bytes that one command has for itself, until this goes.
-pub(super) struct Taken {
-    unit: Arc<Unit>,
-    range: Range,
-}
-
-impl Taken {
-    /// The first byte.
-    pub fn offset(&self) -> u64 {
-        self.range.0
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut exclusive = self.unit.changing_mut();
-        let at = exclusive.iter().position(|range| *range == self.range).expect("a taken range is on the list");
-        exclusive.swap_remove(at);
-        drop(exclusive);
-        let waiting = std::mem::take(&mut *self.unit.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        waiting.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -69,6 +69,36 @@ impl Rig {
     }
 }
 
+/// The targets that an initiator is told of that takes so many bytes at a time.
+pub fn targets(address: &str, name: &str, segment_bytes: u32) -> Vec<String> {
+    let mut initiator = initiator::Initiator::connect(address);
+    let segment = segment_bytes.to_string();
+    let pairs = [("InitiatorName", name), ("SessionType", "Discovery"), ("MaxRecvDataSegmentLength", &segment)];
+    assert_eq!(initiator.login(1, 0x87, &initiator::text(&pairs)).unwrap().header[36], 0);
+    let (mut told, mut tag, mut data) = (Vec::new(), [0xff; 4], initiator::text(&[("SendTargets", "All")]));
+    loop {
+        let mut header = [0; 48];
+        (header[0], header[1]) = (0x04, 0x80);
+        header[16..20].copy_from_slice(&[0, 0, 0, 7]);
+        header[20..24].copy_from_slice(&tag);
+        header[24..28].copy_from_slice(&initiator.command_number.to_be_bytes());
+        header[28..32].copy_from_slice(&initiator.status_number.to_be_bytes());
+        initiator.command_number += 1;
+        initiator.send(header, &data).unwrap();
+        let answer = initiator.receive().unwrap();
+        assert_eq!((answer.opcode(), answer.data.len() <= segment_bytes as usize), (0x24, true));
+        told.extend(&answer.data);
+        let is_last = answer.header[1] & 0x80 != 0;
+        assert_eq!((answer.header[1] & 0x40 == 0, answer.header[20..24] == [0xff; 4]), (is_last, is_last));
+        if is_last {
+            break;
+        }
+        (tag, data) = (answer.header[20..24].try_into().unwrap(), Vec::new());
+    }
+    let told = String::from_utf8(told).unwrap();
+    told.split('\0').filter_map(|pair| Some(pair.strip_prefix("TargetName=")?.to_owned())).collect()
+}
+
 /// Waits until `condition` holds, for far longer than that takes.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flashwise_core::filter::Client;
-use flashwise_engine::export::Exports;
+use flashwise_engine::export::{Export, Exports};
 
 use super::login::{Agreed, Login, Purpose, Step, status};
 use super::names;
@@ -97,13 +97,17 @@ fn login<'a>(
 fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) -> Result<Option<Use>, u16> {
     let Purpose::Normal(name) = &agreed.purpose else { return Ok(None) };
     let (name, export) = exports.find(name).ok_or(status::NOT_FOUND)?;
+    let (initiator, own) = (&agreed.initiator, exports.name_of(&export).unwrap_or_else(|| name.clone()));
+    if !target.access().may_open(initiator, &own) {
+        return Err(status::AUTHORIZATION_FAILURE);
+    }
     let unit = target.unit(exports, &name, &export).map_err(|error| {
         tracing::error!(%error, "a logical unit cannot be opened");
         status::OUT_OF_RESOURCES
     })?;
     let port = InitiatorPort { transport_id: names::transport_id(&agreed.initiator, agreed.isid) };
-    let nexus = unit.enter(port, agreed.read_only);
-    let initiator = Some(agreed.initiator.clone());
+    let nexus = unit.enter(port, target.access().reads_only(initiator, &own));
+    let initiator = Some(initiator.clone());
     let guest = export.enter(Client { export: name, protocol: "iscsi", initiator, ..client.clone() });
     Ok(Some(Use { unit, nexus, guest }))
 }

@@ -43,8 +43,6 @@ pub struct Agreed {
     pub isid: [u8; 6],
     /// What the session is for.
     pub purpose: Purpose,
-    /// Whether it may read only.
-    pub read_only: bool,
     /// What was negotiated.
     pub parameters: Parameters,
     /// The number of its next command.
@@ -113,7 +111,6 @@ pub struct Login<'a> {
     /// Who it is, once it has said so.
     initiator: Option<String>,
     purpose: Option<Purpose>,
-    read_only: bool,
     isid: [u8; 6],
     parameters: Parameters,
     /// Whether the initiator was told how long a segment may be.
@@ -140,7 +137,6 @@ impl<'a> Login<'a> {
             text: Vec::new(),
             initiator: None,
             purpose: None,
-            read_only: false,
             isid: [0; 6],
             parameters: Parameters::default(),
             declared: false,
@@ -262,7 +258,6 @@ impl<'a> Login<'a> {
             initiator: self.initiator.clone().ok_or(status::MISSING_PARAMETER)?,
             isid: self.isid,
             purpose: self.purpose.clone().ok_or(status::MISSING_PARAMETER)?,
-            read_only: self.read_only,
             parameters: self.parameters,
             command_number: header.word(24),
             status_number: self.status_number,
@@ -307,7 +302,6 @@ impl<'a> Login<'a> {
         if self.access.initiators.as_ref().is_some_and(|names| !names.iter().any(|own| own == name)) {
             return Err(status::AUTHORIZATION_FAILURE);
         }
-        self.read_only = self.access.read_only_initiators.iter().any(|own| own == name);
         self.initiator = Some(name.to_owned());
         if purpose != Purpose::Discovery {
             put(reply, "TargetPortalGroupTag", PORTAL_GROUP);

@@ -29,7 +29,7 @@ use crate::front::completions::Completed;
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
 use crate::front::link::{Awaited, Link};
-use crate::front::options::Options;
+use crate::front::options::{Iscsi, Options};
 use crate::front::polling::Solitude;
 use crate::scsi::nexus::Nexus;
 use crate::scsi::opcodes::Begun;
@@ -43,6 +43,8 @@ use task::Task;
 const SENT_EARLY_BYTES: usize = 256 << 10;
 /// Unsent answers that keep commands from being accepted.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
+/// The tag of text that goes on: there is one at a time.
+const TEXT_TAG: u32 = 1;
 /// Immediate commands beyond those that have a number.
 const IMMEDIATE_MAX: usize = 16;
 
@@ -119,6 +121,8 @@ pub struct Session<'a> {
     counters: &'a Counters,
     exports: &'a Exports,
     portal: &'a str,
+    access: &'a Iscsi,
+    initiator: String,
     own: Option<String>,
     /// None in a session for discovery.
     used: Option<Use>,
@@ -144,6 +148,8 @@ pub struct Session<'a> {
     pending: Vec<Pending>,
     /// Text whose rest is to come.
     text: Vec<u8>,
+    /// The rest of an answer, which the initiator asks for.
+    unsaid: Vec<u8>,
     solitude: Solitude,
     completed: Vec<Completed>,
     requests_in_flight: usize,
@@ -161,7 +167,7 @@ impl<'a> Session<'a> {
         used: Option<Use>,
         exports: &'a Exports,
         portal: &'a str,
-        options: &Options,
+        options: &'a Options,
         counters: &'a Counters,
     ) -> Self {
         let depth = options.requests_in_flight_max.max(1);
@@ -175,6 +181,8 @@ impl<'a> Session<'a> {
             counters,
             exports,
             portal,
+            access: &options.iscsi,
+            initiator: agreed.initiator.clone(),
             own,
             used,
             parameters: agreed.parameters,
@@ -193,6 +201,7 @@ impl<'a> Session<'a> {
             blocked: Vec::new(),
             pending: Vec::new(),
             text: Vec::new(),
+            unsaid: Vec::new(),
             solitude: Solitude::default(),
             completed: Vec::new(),
             requests_in_flight: 0,
@@ -356,28 +365,49 @@ impl<'a> Session<'a> {
         if self.text.len() + data.len() > TEXT_BYTES_MAX || header.data_bytes() > TEXT_BYTES_MAX {
             return Some(self.break_off());
         }
+        let goes_on = header.word(20) != NO_TAG && data.is_empty() && self.text.is_empty();
+        if goes_on && !self.unsaid.is_empty() {
+            self.say(header);
+            return None;
+        }
         self.text.extend_from_slice(data);
         let mut reply = Vec::new();
-        let mut flags = FINAL;
         if header.has(CONTINUES) {
-            flags = 0;
-        } else {
-            let text = std::mem::take(&mut self.text);
-            let names = self.exports.names();
-            let asked = Asked { exports: &names, portal: self.portal, own: self.own.as_deref() };
-            let answered = text::parse(&text)
-                .and_then(|pairs| discovery::answer(&pairs, &asked, &mut self.parameters, &mut reply));
-            if answered.is_err() {
-                self.reject(reject::PROTOCOL_ERROR, header);
-                return None;
-            }
+            let mut answer = Header::new(response::TEXT, 0).with_lun(header.lun()).with_tag(header.tag());
+            answer.set_word(20, TEXT_TAG);
+            self.put(answer, &[], true);
+            return None;
         }
-        // What does not fit into one segment of the initiator's is cut, which hundreds of targets do not reach.
-        reply.truncate(self.parameters.segment_bytes_max as usize);
-        let mut answer = Header::new(response::TEXT, flags).with_lun(header.lun()).with_tag(header.tag());
-        answer.set_word(20, if flags == FINAL { NO_TAG } else { 1 });
-        self.put(answer, &reply, true);
+        let text = std::mem::take(&mut self.text);
+        let mut names = self.exports.names();
+        names.retain(|name| self.may_open(name));
+        let asked = Asked { exports: &names, portal: self.portal, own: self.own.as_deref() };
+        let answered =
+            text::parse(&text).and_then(|pairs| discovery::answer(&pairs, &asked, &mut self.parameters, &mut reply));
+        if answered.is_err() {
+            self.reject(reject::PROTOCOL_ERROR, header);
+            return None;
+        }
+        self.unsaid = reply;
+        self.say(header);
         None
+    }
+
+    /// Whether the initiator may open an export, by whatever name.
+    fn may_open(&self, name: &str) -> bool {
+        let own = self.exports.find(name).and_then(|(_, export)| self.exports.name_of(&export));
+        self.access.may_open(&self.initiator, own.as_deref().unwrap_or(name))
+    }
+
+    /// Sends as much of an answer as fits into one segment of the initiator's.
+    fn say(&mut self, header: &Header) {
+        let length = self.unsaid.len().min(self.parameters.segment_bytes_max as usize);
+        let rest = self.unsaid.split_off(length);
+        let said = std::mem::replace(&mut self.unsaid, rest);
+        let (flags, tag) = if self.unsaid.is_empty() { (FINAL, NO_TAG) } else { (CONTINUES, TEXT_TAG) };
+        let mut answer = Header::new(response::TEXT, flags).with_lun(header.lun()).with_tag(header.tag());
+        answer.set_word(20, tag);
+        self.put(answer, &said, true);
     }
 
     /// Ends the session: commands that are not answered are not any more.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use flashwise_engine::export::{Export, Exports};
+use flashwise_engine::export::{Claimable, Exports};
 
 use super::login::{Agreed, Purpose, status};
 use crate::front::connection::Control;
@@ -42,9 +42,9 @@ impl Target {
     }
 
     /// The logical unit of an export: the same under all names of it.
-    pub fn unit(&self, exports: &Exports, name: &str, export: &Arc<dyn Export>) -> io::Result<Arc<Unit>> {
+    pub fn unit(&self, exports: &Exports, name: &str, export: &Arc<Claimable>) -> io::Result<Arc<Unit>> {
         let mut units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = Arc::as_ptr(export).cast::<()>() as usize;
+        let address = Arc::as_ptr(export) as usize;
         if let Some(unit) = units.get(&address) {
             return Ok(Arc::clone(unit));
         }

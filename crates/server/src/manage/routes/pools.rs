@@ -19,7 +19,7 @@ use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Routed, Server, as
 use crate::manage::live::Live;
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
-    DiskAdded, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, PoolChange, Pools, tag,
+    DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, PoolChange, Pools, tag,
 };
 
 type Names<T> = Result<Path<T>, PathRejection>;
@@ -104,8 +104,7 @@ async fn change_pool(
         let pool = pool_status(pools, &name)?;
         tag::check(wanted.as_deref(), &tag::of_pool(&pool))?;
         if dry {
-            let disk = pools.check(&name, &change)?;
-            return Ok(Changed::Planned(plan::pools::of(&pool, &change, disk.as_ref())?));
+            return pools.plan(&name, &change).map(Changed::Planned);
         }
         pools.make(&name, &change)?;
         live.happened(Some(&name), change.told());
@@ -158,7 +157,7 @@ pub(super) async fn wipe_disk(
     let dry = asked(dry)?.dry_run;
     let DiskWiped { path, confirm } = json(request).await?;
     if dry {
-        let work = move |server: &dyn Managed| Ok(plan::pools::of_wipe(&pools(server)?.wipeable(&path)?));
+        let work = move |server: &dyn Managed| Ok(plan::of_wipe(&pools(server)?.wipeable(&path)?));
         return blocking(server, work).await.map(|plan| Json(plan).into_response());
     }
     if confirm.as_ref() != Some(&path) {
@@ -234,6 +233,39 @@ pub(super) async fn remove_disk(
     answer(change_pool(server, changing, live, change, asked).await?, StatusCode::ACCEPTED, whole)
 }
 
+/// Gives up a disk that is missing: what was there is lost, and answers with an error until it is written anew.
+#[utoipa::path(
+    post,
+    path = "/v1/pools/{name}/disks/{number}/give-up",
+    params(
+        ("name" = String, Path, description = "The pool"),
+        ("number" = u32, Path, description = "The disk's number"),
+        DryRun,
+        IfMatch
+    ),
+    request_body = DiskGivenUp,
+    responses(
+        (status = 200, description = "The pool goes on without it; with `dry-run=true`: what would happen", body = PoolStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such pool", body = ErrorBody),
+        (status = 409, description = "The disk is there, or the path is another", body = ErrorBody),
+        (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
+    )
+)]
+pub(super) async fn give_up_disk(
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
+    of: Names<(String, u32)>,
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
+    let (name, number) = named(of)?;
+    let change = (name, PoolChange::GiveUpDisk(number, json(request).await?));
+    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, whole)
+}
+
 /// Makes a logical disk, which clients can open at once.
 #[utoipa::path(
     post,
@@ -264,7 +296,7 @@ pub(super) async fn create_logical_disk(
     answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, one(&made))
 }
 
-/// Makes a logical disk larger, or has it cached or not.
+/// Makes a logical disk larger, has it cached or not, or changes its mode.
 #[utoipa::path(
     patch,
     path = "/v1/pools/{name}/logical-disks/{disk}",
@@ -294,8 +326,8 @@ pub(super) async fn change_logical_disk(
     let asked = Asked::of(dry, &request)?;
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
-    if change.size_bytes.is_none() && change.cached.is_none() {
-        return Err(bad("nothing to change, expected size_bytes or cached".to_owned()));
+    if change.size_bytes.is_none() && change.cached.is_none() && change.mode.is_none() {
+        return Err(bad("nothing to change, expected size_bytes, cached or mode".to_owned()));
     }
     let change = (pool, PoolChange::Alter(name.clone(), change));
     answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, one(&name))
@@ -378,6 +410,7 @@ pub(super) fn router() -> Router<Routed> {
         .route("/v1/pools/{name}", get(one_pool))
         .route("/v1/pools/{name}/disks", post(add_disk))
         .route("/v1/pools/{name}/disks/{number}", axum::routing::delete(remove_disk))
+        .route("/v1/pools/{name}/disks/{number}/give-up", post(give_up_disk))
         .route("/v1/pools/{name}/logical-disks", post(create_logical_disk))
         .route("/v1/pools/{name}/logical-disks/{disk}", patch(change_logical_disk).delete(delete_logical_disk))
         .route("/v1/pools/{name}/logical-disks/{disk}/map", get(map_of_logical_disk))

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::task::Waker;
 
 use flashwise_core::filter::Caching;
-use flashwise_engine::export::{Done, Error, Export, Extent, Operation, Request};
+use flashwise_engine::export::{Claimable, Done, Error, Export, Extent, Operation, Request};
 
 use super::*;
 use crate::scsi::nexus::InitiatorPort;
@@ -63,7 +63,7 @@ struct Rig {
 impl Rig {
     fn new() -> Rig {
         let disk = Arc::new(Disk { bytes: Mutex::new(vec![0; BYTES as usize]), asked: Mutex::default() });
-        let unit = Arc::new(Unit::open("disk", disk.clone(), None).unwrap());
+        let unit = Arc::new(Unit::open("disk", Arc::new(Claimable::new(disk.clone())), None).unwrap());
         let nexus = unit.enter(InitiatorPort { transport_id: vec![1] }, false);
         assert_eq!(nexus.take_attention(), Some(code::POWER_ON_RESET_OR_BUS_DEVICE_RESET));
         Rig { disk, unit, nexus }
@@ -86,7 +86,9 @@ impl Rig {
         let mut result = None;
         loop {
             let (sender, receiver) = std::sync::mpsc::channel();
-            let submit = |request| self.disk.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+            let submit = |request, export: &dyn Export| {
+                export.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+            };
             match plan.advance(&self.unit, result.take(), Caching::Usual, Waker::noop(), submit) {
                 Progress::Submitted => result = Some(receiver.recv().unwrap()),
                 Progress::Done(answer) => return answer,

@@ -1,6 +1,6 @@
 //! Commands, from their arrival to their answer. Source: RFC 7143, sections 4.2 and 11.3 to 11.8.
 
-use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::export::{Export, Operation, Request};
 
 use super::super::pdu::{FINAL, Header, NO_TAG, reject};
 use super::task::{ReadyToTransfer, State, Task};
@@ -232,9 +232,9 @@ impl Session<'_> {
         let Some(task) = self.tasks.get_mut(&tag) else { return };
         let State::Running(plan) = &mut task.state else { return };
         let alone = self.requests_in_flight == 0 && self.link.input.available().is_empty();
-        let (completions, export, solitude) = (self.control.completions(), used.unit.export(), &mut self.solitude);
+        let (completions, solitude) = (self.control.completions(), &mut self.solitude);
         let mut waited = false;
-        let submit = |request: Request| {
+        let submit = |request: Request, export: &dyn Export| {
             let reads = request.operation == Operation::Read;
             let (offset, length) = (request.offset, request.length as u32);
             let asked = Asked { cookie: u64::from(tag), offset, length, reads, reserved_bytes: 0 };

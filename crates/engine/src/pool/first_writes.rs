@@ -1,0 +1,235 @@
+//! Writes to chunks of a logical disk that have no place yet, and chunks that lose theirs.
+//!
+//! What the write leaves of a new chunk is made zeroes, and until both are answered requests for the chunk wait; then its place is
+//! written down with the next flush.
+
+use std::sync::atomic::Ordering;
+
+use super::CHUNK_BYTES;
+use super::commits::Job;
+use super::join::Join;
+use super::logical::LogicalDisk;
+use super::map::Entry;
+use super::pieces::{covers, cut, part, uncovered};
+use super::record::{Change, Run};
+use super::space::Space;
+use crate::export::{Done, Error, Export, Operation, Request};
+
+/// A chunk that gets its place with a write.
+#[derive(Clone, Copy)]
+struct New {
+    /// Which of the logical disk.
+    at: usize,
+    chunk: u32,
+    /// What it was before.
+    before: Entry,
+}
+
+impl New {
+    /// What is to be given back where nothing was written after all.
+    fn undo(self, entries: &mut [Entry]) -> Option<u32> {
+        entries[self.at] = self.before;
+        self.before.chunk().is_none().then_some(self.chunk)
+    }
+}
+
+impl LogicalDisk {
+    /// Gives places to chunks and writes them.
+    pub(super) fn write_new(&self, mut request: Request, done: Done) {
+        let chunks = LogicalDisk::chunks(&request);
+        let first = chunks.start;
+        let mut pieces = Vec::new();
+        let given = {
+            let mut state = self.shared.state();
+            if !state.metadata.map.logicals.contains_key(&self.id) {
+                drop(state);
+                return done(Err(Error::ShuttingDown));
+            }
+            let mut entries = self.logical.entries_mut();
+            if entries[chunks.clone()].iter().any(|entry| entry.is_held()) {
+                None
+            } else {
+                let new = self.place(&mut state.metadata.map.space, &mut entries, &request);
+                if new.is_ok() {
+                    cut(&request, &entries[chunks.clone()], &mut pieces);
+                }
+                // Chunks may be on their way to be free.
+                Some(new.map_err(|error| (error, self.shared.uncommitted.load(Ordering::SeqCst) > 0)))
+            }
+        };
+        let new = match given {
+            None => {
+                if let Some((request, done)) = self.wait(request, done) {
+                    self.write_new(request, done);
+                }
+                return;
+            }
+            Some(Err((error, may_be_freed))) => {
+                return match (error, may_be_freed, self.shared.export(self.id)) {
+                    (Error::NoSpace, true, Some(disk)) => self.shared.queue(Job::Again(Box::new(move |may_be_free| {
+                        if may_be_free {
+                            disk.start(request, done, false);
+                        } else {
+                            disk.refuse(done, Error::NoSpace);
+                        }
+                    }))),
+                    _ => self.refuse(done, error),
+                };
+            }
+            Some(Ok(new)) => new,
+        };
+        let done = self.durable_after(&mut request, done);
+        let places: Vec<_> = new.iter().map(|new| (new.at, new.chunk)).collect();
+        let finish: Done = {
+            let disk = self.shared.export(self.id);
+            Box::new(move |result| {
+                if let Some(disk) = disk {
+                    disk.placed(new, result.is_ok());
+                }
+                done(result);
+            })
+        };
+        let zeroes = uncovered(&request, &places, first);
+        let join = Join::new(zeroes.len() + pieces.len(), Vec::new(), finish);
+        for (offset, length) in zeroes {
+            let zero = Request {
+                operation: Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false },
+                offset,
+                length,
+                force_unit_access: false,
+                data: Vec::new(),
+                caching: request.caching,
+            };
+            self.shared.volume().submit(zero, join.piece(0));
+        }
+        for piece in &pieces {
+            let place = piece.place.expect("every chunk of the request has its place");
+            self.shared.volume().submit(part(&request, place, piece), join.piece(0));
+        }
+    }
+
+    /// As `durable`, of a write whose places are not written down for certain.
+    fn durable_after(&self, request: &mut Request, done: Done) -> Done {
+        if !std::mem::take(&mut request.force_unit_access) {
+            return done;
+        }
+        let shared = self.shared.clone();
+        Box::new(move |result| match result {
+            Ok(bytes) => shared.queue(Job::Flush(Box::new(move |flushed| done(flushed.map(|_| bytes))))),
+            Err(error) => done(Err(error)),
+        })
+    }
+
+    /// Finds places for the chunks that have none, all or nothing, and holds them.
+    fn place(&self, space: &mut Space, entries: &mut [Entry], request: &Request) -> Result<Vec<New>, Error> {
+        let mut new: Vec<New> = Vec::new();
+        for at in LogicalDisk::chunks(request) {
+            let entry = entries[at];
+            if entry.written().is_some() {
+                continue;
+            }
+            let before = at.checked_sub(1).and_then(|before| entries[before].chunk());
+            let chunk = match entry.chunk() {
+                // Of what is lost nothing can stay.
+                None if entry.is_lost() && !covers(request, at as u64) => Err(Error::Io),
+                Some(chunk) if self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES) => Err(Error::Io),
+                Some(chunk) => Ok(chunk),
+                None => space.allocate(at as u32, before, self.striped).ok_or(Error::NoSpace),
+            };
+            match chunk {
+                Ok(chunk) => {
+                    entries[at] = entry.replaced_by(chunk);
+                    new.push(New { at, chunk, before: entry });
+                }
+                Err(error) => {
+                    // Nothing was ever written there.
+                    new.into_iter().filter_map(|new| new.undo(entries)).for_each(|chunk| space.free(chunk));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(new)
+    }
+
+    /// The first write of chunks was answered: their places are to be written down, or are given up.
+    fn placed(&self, new: Vec<New>, written: bool) {
+        {
+            let mut state = self.shared.state();
+            // Of a disk that was deleted meanwhile, all places were given up.
+            if state.metadata.map.logicals.contains_key(&self.id) {
+                let mut entries = self.logical.entries_mut();
+                let mut changes: Vec<Change> = Vec::new();
+                let mut released = Vec::new();
+                for new in new {
+                    if written {
+                        entries[new.at] = entries[new.at].held(false);
+                        add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
+                    } else {
+                        released.extend(new.undo(&mut entries));
+                    }
+                }
+                drop(entries);
+                self.shared.add_pending(&mut state, changes, released);
+            }
+        }
+        self.release_waiting();
+    }
+
+    /// Takes their places from chunks that a request covers whole and gives up; they read as zeroes from now on. Of zeroes, only what was
+    /// lost.
+    pub(super) fn give_up(&self, request: &Request) {
+        let whole =
+            request.offset.div_ceil(CHUNK_BYTES) as usize..((request.offset + request.length) / CHUNK_BYTES) as usize;
+        if whole.is_empty() {
+            return;
+        }
+        let mut state = self.shared.state();
+        if !state.metadata.map.logicals.contains_key(&self.id) {
+            return;
+        }
+        let mut entries = self.logical.entries_mut();
+        let (mut changes, mut released) = (Vec::new(), Vec::new());
+        for at in whole {
+            let entry = entries[at];
+            let written = entry.written().filter(|_| !entry.is_held() && request.operation == Operation::Trim);
+            let Some(chunk) = written else {
+                if entry.is_lost() {
+                    entries[at] = Entry::default();
+                    add_unmapped(&mut changes, self.id, at as u32);
+                }
+                continue;
+            };
+            if self.thick {
+                entries[at] = Entry::at(chunk, false);
+                add_run(&mut changes, self.id, at as u32, chunk, false);
+            } else {
+                entries[at] = Entry::default();
+                released.push(chunk);
+                add_unmapped(&mut changes, self.id, at as u32);
+            }
+        }
+        drop(entries);
+        if !changes.is_empty() {
+            self.shared.add_pending(&mut state, changes, released);
+        }
+    }
+}
+
+fn add_unmapped(changes: &mut Vec<Change>, id: u32, at: u32) {
+    match changes.last_mut() {
+        Some(Change::Unmapped(_, first, count)) if *first + *count == at => *count += 1,
+        _ => changes.push(Change::Unmapped(id, at, 1)),
+    }
+}
+
+/// Adds a chunk's place to changes, to the last of them where it goes on.
+pub(super) fn add_run(changes: &mut Vec<Change>, id: u32, at: u32, chunk: u32, written: bool) {
+    if let Some(Change::Mapped(last, run)) = changes.last_mut()
+        && run.step == 1
+        && (*last, run.first + run.count, run.chunk + run.count, run.written) == (id, at, chunk, written)
+    {
+        run.count += 1;
+        return;
+    }
+    changes.push(Change::Mapped(id, Run { first: at, step: 1, chunk, count: 1, written }));
+}

@@ -1,0 +1,98 @@
+//! Going on without a disk that is missing and will not come back: what was there is lost, and is known to be.
+//!
+//! Its chunks lose their places and answer with an error until they are written anew as a whole, or are trimmed. What was never written
+//! there still reads as zeroes. The disk is refused afterwards, as one that was taken out.
+
+use super::map::{Entry, Logical};
+use super::record::{Change, Member};
+use super::{CHUNK_BYTES, Pool, PoolError, Shared, State};
+use crate::export::Operation;
+
+/// Tries to find the map without changes on their way, 10 ms apart: a second.
+const TRIES: u32 = 100;
+/// Chunks that the cache is told to forget at once: 1 GiB.
+const FORGOTTEN_CHUNKS: u32 = 1 << 14;
+
+impl Pool {
+    /// Refuses to give up a disk that is there; else what the pool knows of it.
+    pub(super) fn check_giving_up(&self, state: &State, id: u32) -> Result<Member, PoolError> {
+        let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
+            return Err(self.refuse(format!("it has no disk {id}")));
+        };
+        if !state.metadata.missing().contains(&id) {
+            let path = &member.path;
+            return Err(self.refuse(format!("disk {id}, {path}, is there; remove it, which moves what it holds")));
+        }
+        Ok(member)
+    }
+
+    /// Gives up a disk that is missing, durably: what was there is lost. `word`: its path once more, as the status shows it.
+    pub fn give_up_disk(&self, id: u32, word: &str) -> Result<(), PoolError> {
+        let _one = self.control();
+        let member = self.check_giving_up(&self.shared.state(), id)?;
+        if word != member.path {
+            let what = format!("found '{word}' as the disk to give up, expected '{}'", member.path);
+            return Err(self.refuse(what));
+        }
+        // What clients gave up is written down before, so that the map on disk has no other chunks there.
+        let mut tries = 0;
+        let mut state = loop {
+            self.shared.commit_now()?;
+            let state = self.shared.state();
+            if state.pending.is_empty() && state.released.is_empty() && !state.committing {
+                break state;
+            }
+            drop(state);
+            tries += 1;
+            if tries == TRIES {
+                return Err(self.refuse("its map changes all the time; try again when clients write less".to_owned()));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        let map = &mut state.metadata.map;
+        let before: Vec<_> =
+            map.logicals.values().map(|logical| (logical.clone(), logical.entries().clone())).collect();
+        let disks = (map.disks.clone(), map.space.clone());
+        let mut changes: Vec<Change> = Vec::new();
+        for (id, logical) in &map.logicals {
+            changes.extend(changes_without(*id, logical, &member));
+        }
+        changes.push(Change::DiskRemoved(id));
+        changes.iter().try_for_each(|change| map.replay(change)).expect("chunks and disk are there");
+        if let Err(error) = state.metadata.commit(&changes) {
+            let map = &mut state.metadata.map;
+            (map.disks, map.space) = disks;
+            before.into_iter().for_each(|(logical, entries)| *logical.entries_mut() = entries);
+            return Err(error);
+        }
+        state.leaving.remove(&id);
+        self.shared.disk.set_ranges(Shared::ranges(&state.metadata));
+        drop(state);
+        tracing::warn!(pool = self.name(), disk = member.path, "a missing disk was given up");
+        self.shared.gate.drain();
+        let end = member.base + member.chunks;
+        for first in (member.base..end).step_by(FORGOTTEN_CHUNKS as usize) {
+            let count = FORGOTTEN_CHUNKS.min(end - first);
+            let (offset, length) = (u64::from(first) * CHUNK_BYTES, u64::from(count) * CHUNK_BYTES);
+            let forgotten = self.shared.ask(Operation::Trim, offset, length, Vec::new());
+            forgotten.map_err(|error| self.shared.failed("its cache cannot forget a disk", error))?;
+        }
+        self.shared.volume().flush().map_err(|error| self.shared.failed("its cache cannot be flushed", error))
+    }
+}
+
+/// What of a logical disk was on a disk: written chunks are lost, the others have no place any more.
+fn changes_without(id: u32, logical: &Logical, member: &Member) -> Vec<Change> {
+    let chunks = member.base..member.base + member.chunks;
+    let was_there = |entry: &Entry| entry.chunk().is_some_and(|chunk| chunks.contains(&chunk));
+    let mut changes: Vec<Change> = Vec::new();
+    for (at, entry) in (0u32..).zip(logical.entries().iter()).filter(|(_, entry)| was_there(entry)) {
+        match (changes.last_mut(), entry.written().is_some()) {
+            (Some(Change::Lost(_, first, count)), true) if *first + *count == at => *count += 1,
+            (Some(Change::Unmapped(_, first, count)), false) if *first + *count == at => *count += 1,
+            (_, true) => changes.push(Change::Lost(id, at, 1)),
+            (_, false) => changes.push(Change::Unmapped(id, at, 1)),
+        }
+    }
+    changes
+}

@@ -1,0 +1,205 @@
+//! What a change of a pool would do, in sentences, before it is done. What would be refused is refused here, with the same words.
+
+use std::path::Path;
+
+use flashwise_core::cache::Mode;
+use flashwise_core::quantity::ByteSize;
+
+use super::map::chunks_of;
+use super::prepare::check;
+use super::status::WARN_PERCENT;
+use super::{CHUNK_BYTES, NewLogical, Pool, PoolError};
+use crate::export::Export;
+use crate::inventory::{DiskInfo, Role};
+
+/// What would happen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In sentences.
+    pub does: Vec<String>,
+    /// Whether data is lost.
+    pub destroys: bool,
+    /// What has to be typed to have it done; none where nothing has to.
+    pub word: Option<String>,
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize::new(bytes).to_string()
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// What is lost with what a disk holds, in a sentence.
+pub fn lost(disk: &DiskInfo) -> String {
+    let holds = disk.refused.as_deref().unwrap_or("it is blank");
+    let named = disk.signatures.iter().chain(disk.partitions.iter().flat_map(|part| &part.signatures));
+    let named: Vec<String> = named
+        .map(|signature| match &signature.label {
+            Some(label) => format!("{} '{label}'", signature.kind),
+            None => signature.kind.clone(),
+        })
+        .collect();
+    let more = if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+    let dirty = if disk.role == Role::Cache { ", with the blocks that its backend does not have" } else { "" };
+    format!("What {} holds is lost{dirty}: {holds}{more}.", disk.path)
+}
+
+impl Pool {
+    /// How full the pool would be with so many more bytes in use, where that is worth a word.
+    fn fills(&self, more_bytes: u64, provisioned_bytes: u64) -> Vec<String> {
+        let status = self.status();
+        let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);
+        let mut does = Vec::new();
+        if percent >= WARN_PERCENT {
+            does.push(format!("{percent} % of the pool are in use then: add a disk before it is full."));
+        }
+        if provisioned_bytes > status.size_bytes {
+            does.push(format!(
+                "Logical disks have {} together then, and the pool {}: writes fail when that is used up.",
+                size(provisioned_bytes),
+                size(status.size_bytes)
+            ));
+        }
+        does
+    }
+
+    fn takes(&self, thick: bool, chunks: usize) -> Result<(String, u64), PoolError> {
+        let bytes = chunks as u64 * CHUNK_BYTES;
+        if !thick {
+            return Ok(("It takes space as it is written.".to_owned(), 0));
+        }
+        self.check_space(&self.shared.state().metadata.map, chunks)?;
+        Ok((format!("It takes {} of the pool at once.", size(bytes)), bytes))
+    }
+
+    /// What [`create_logical`](Self::create_logical) would do.
+    pub fn plan_create(&self, new: &NewLogical) -> Result<Plan, PoolError> {
+        self.check_new(new)?;
+        let (takes, more) = self.takes(new.thick, chunks_of(new.size_bytes))?;
+        let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
+        let cache = match (new.cached, new.mode) {
+            (false, _) => "Its requests are not cached.".to_owned(),
+            (true, Mode::WriteBack) => "Its requests are cached as those of the pool are.".to_owned(),
+            (true, mode) => format!("Its requests are cached, its writes by {}.", mode.name()),
+        };
+        let mut does = vec![
+            format!("Clients find {} as an NBD export and an iSCSI target, of {}.", new.name, size(new.size_bytes)),
+            takes,
+            format!("Its chunks lie {place}."),
+            cache,
+        ];
+        does.extend(self.fills(more, self.provisioned_bytes() + new.size_bytes));
+        Ok(Plan { does, ..Plan::default() })
+    }
+
+    /// What [`grow_logical`](Self::grow_logical) would do.
+    pub fn plan_grow(&self, name: &str, size_bytes: u64) -> Result<Plan, PoolError> {
+        let disk = self.logical(name)?;
+        let before = disk.size();
+        self.check_growth(name, before, size_bytes)?;
+        let (takes, more) = self.takes(disk.thick, chunks_of(size_bytes) - chunks_of(before))?;
+        let clients = match disk.clients() {
+            0 => "No client has it open.".to_owned(),
+            many => format!("{} that have it open see that when they open it anew.", counted(many, "client")),
+        };
+        let grows = format!("{name} grows from {} to {}.", size(before), size(size_bytes));
+        let mut does = vec![
+            grows,
+            "What is new reads as zeroes.".to_owned(),
+            takes,
+            clients,
+            "It cannot be made smaller again.".to_owned(),
+        ];
+        does.extend(self.fills(more, self.provisioned_bytes() - before + size_bytes));
+        Ok(Plan { does, ..Plan::default() })
+    }
+
+    /// What changing the size, the caching or the mode of a logical disk would do.
+    pub fn plan_change(
+        &self,
+        name: &str,
+        size_bytes: Option<u64>,
+        cached: Option<bool>,
+        mode: Option<Mode>,
+    ) -> Result<Plan, PoolError> {
+        let disk = self.logical(name)?;
+        let mut plan = size_bytes.map(|bytes| self.plan_grow(name, bytes)).transpose()?.unwrap_or_default();
+        let shape = disk.logical.shape();
+        plan.does.extend(cached.map(|cached| match (cached == shape.cached, cached) {
+            (true, true) => format!("{name} stays cached."),
+            (true, false) => format!("{name} stays uncached."),
+            (false, true) => format!("Requests of {name} go through the pool's cache from then on."),
+            (false, false) => format!("Requests of {name} are not cached from then on."),
+        }));
+        plan.does.extend(mode.map(|mode| match mode == shape.mode {
+            true => format!("The mode of {name} stays {}.", mode.name()),
+            false => format!("The mode of {name} changes from {} to {}.", shape.mode.name(), mode.name()),
+        }));
+        Ok(plan)
+    }
+
+    /// What [`delete_logical`](Self::delete_logical) would do.
+    pub fn plan_delete(&self, name: &str) -> Result<Plan, PoolError> {
+        let disk = self.logical(name)?;
+        self.check_deletion(&disk)?;
+        let chunks = disk.logical.entries().iter().filter(|entry| entry.chunk().is_some()).count();
+        let does = vec![
+            format!("What {name} holds, {}, is lost.", size(chunks as u64 * CHUNK_BYTES)),
+            "Its space goes back to the pool.".to_owned(),
+            "Clients do not find it any more.".to_owned(),
+        ];
+        Ok(Plan { does, destroys: true, word: Some(name.to_owned()) })
+    }
+
+    /// What [`add_disk`](Self::add_disk) would do; `wipe`: whether what the disk holds may be lost.
+    pub fn plan_add(&self, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
+        let info = check(path, wipe)?;
+        let label = super::label::Label::new(uuid::Uuid::nil(), self.name(), uuid::Uuid::nil(), info.size_bytes);
+        let Some(label) = label else {
+            return Err(PoolError::TooSmall { path: info.path, found: info.size_bytes });
+        };
+        let data = u64::from(label.chunks - label.first_chunk()) * CHUNK_BYTES;
+        let mut does = Vec::new();
+        if info.refused.is_some() {
+            does.push(lost(&info));
+        }
+        does.push(format!("{} becomes a disk of pool {} with room for {}.", info.path, self.name(), size(data)));
+        does.push("It stays one until it is removed; the configuration has to name it for the next start.".to_owned());
+        let destroys = info.refused.is_some();
+        Ok(Plan { does, destroys, word: destroys.then_some(info.path) })
+    }
+
+    /// What [`remove_disk`](Self::remove_disk) would do.
+    pub fn plan_remove(&self, id: u32) -> Result<Plan, PoolError> {
+        let (member, bytes) = self.check_removal(&self.shared.state(), id)?;
+        let moves = match bytes {
+            0 => format!("Nothing is on {}.", member.path),
+            bytes => format!("{} move from {} to the other disks, while clients go on.", size(bytes), member.path),
+        };
+        let does = vec![
+            moves,
+            "Then it is taken out, and its label off it.".to_owned(),
+            "The configuration has to go without it at the next start.".to_owned(),
+        ];
+        Ok(Plan { does, ..Plan::default() })
+    }
+
+    /// What [`give_up_disk`](Self::give_up_disk) would do.
+    pub fn plan_give_up(&self, id: u32) -> Result<Plan, PoolError> {
+        let member = self.check_giving_up(&self.shared.state(), id)?;
+        let mut does = vec![format!("{} does not come back: it is refused from then on.", member.path)];
+        let chunks = member.base..member.base + member.chunks;
+        for (name, disk) in self.logical_disks() {
+            let written = |chunk: u32| chunks.contains(&chunk);
+            let lost =
+                disk.logical.entries().iter().filter_map(|entry| entry.written()).filter(|at| written(*at)).count();
+            if lost > 0 {
+                let bytes = size(lost as u64 * CHUNK_BYTES);
+                does.push(format!("{bytes} of {name} are lost and answer with an error until they are written anew."));
+            }
+        }
+        Ok(Plan { does, destroys: true, word: Some(member.path) })
+    }
+}

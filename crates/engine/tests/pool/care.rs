@@ -1,0 +1,222 @@
+//! What operators do to a pool: disks are replaced and given up, logical disks have a mode, and every change can be asked about before.
+
+use std::collections::BTreeMap;
+
+use flashwise_core::cache::Mode;
+use flashwise_engine::export::{Error, Export, Operation};
+use flashwise_engine::pool::plan::Plan;
+use flashwise_engine::pool::{CHUNK_BYTES, NewLogical, Pool, PoolConfig};
+
+use super::live::{Tank, ask, flush, new, read, write};
+
+const MIB: u64 = 1 << 20;
+const CHUNK: u64 = CHUNK_BYTES;
+
+fn open(config: &PoolConfig) -> Pool {
+    Pool::open(config.clone(), &|_, _| ()).unwrap().0
+}
+
+/// The disk of each chunk of a logical disk, by offset.
+fn disks_of(pool: &Pool, name: &str) -> BTreeMap<u64, u32> {
+    let runs = pool.map_of(name).unwrap();
+    let chunks = |run: &flashwise_engine::pool::status::MapRun| {
+        let (at, step, disk) = (run.offset_bytes, run.step_bytes, run.disk);
+        (0..run.length_bytes / CHUNK).map(move |k| (at + k * step, disk)).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(chunks).collect()
+}
+
+/// A disk is added and another taken out: neighbours still lie on different disks. Where one is taken out and none comes, what was there
+/// goes to the others by halves.
+#[test]
+fn what_leaves_a_disk_is_spread_so_that_neighbours_stay_apart() {
+    for replaced in [true, false] {
+        let tank = Tank::new(false);
+        let pool = tank.open();
+        let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", 6 * MIB) }).unwrap();
+        write(&disk, 0, 6 * MIB, 1).unwrap();
+        if replaced {
+            let path = tank.config.cache.state_directory.join("disk3.img");
+            std::fs::File::create(&path).unwrap().set_len(8 * MIB).unwrap();
+            assert_eq!(pool.add_disk(&path, false).unwrap(), 4);
+        }
+        pool.remove_disk(1).unwrap();
+        while pool.status().disks.iter().any(|disk| disk.number == 1) {
+            std::thread::yield_now();
+        }
+        let disks = disks_of(&pool, "a");
+        assert_eq!(disks.len(), 96);
+        let count = |number: u32| disks.values().filter(|disk| **disk == number).count();
+        if replaced {
+            let together = disks.iter().filter(|(at, disk)| disks.get(&(*at + CHUNK)) == Some(*disk)).count();
+            assert_eq!(together, 0, "{disks:?}");
+            assert_eq!([2, 3, 4].map(count), [32; 3]);
+        } else {
+            assert_eq!([2, 3].map(count), [48; 2]);
+        }
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is_written_anew() {
+    for flash in [false, true] {
+        let tank = Tank::new(flash);
+        let pool = tank.open();
+        let disk = pool.create_logical(&NewLogical { striped: true, ..new("a", MIB) }).unwrap();
+        pool.create_logical(&NewLogical { striped: true, thick: true, ..new("thick", MIB) }).unwrap();
+        write(&disk, 0, MIB, 4).unwrap();
+        flush(&disk);
+        let lost: Vec<u64> =
+            disks_of(&pool, "a").into_iter().filter(|(_, disk)| *disk == 2).map(|(at, _)| at).collect();
+        let error = pool.give_up_disk(2, "disk1.img").unwrap_err().to_string();
+        assert!(error.contains("is there; remove it"), "{error}");
+        // In write-back, the cache has what it never wrote back.
+        write(&disk, lost[0], 4096, 5).unwrap();
+        pool.close().unwrap();
+        drop((disk, pool));
+
+        let mut config = tank.config.clone();
+        let path = config.disks.remove(1).display().to_string();
+        config.degraded = true;
+        let pool = open(&config);
+        let error = pool.remove_disk(2).unwrap_err().to_string();
+        assert!(error.contains("is missing and has") && error.contains("give it up by its path"), "{error}");
+        let error = pool.give_up_disk(2, "another").unwrap_err().to_string();
+        assert!(error.contains(&format!("found 'another' as the disk to give up, expected '{path}'")), "{error}");
+        let plan = pool.plan_give_up(2).unwrap();
+        let bytes = lost.len() as u64 * 64;
+        let expected = format!("{bytes}KiB of a are lost and answer with an error until they are written anew.");
+        assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
+        assert_eq!(plan.does.len(), 2, "nothing was written to the thick one: {plan:?}");
+        pool.give_up_disk(2, &path).unwrap();
+        let check = |pool: &Pool, lost: &[u64]| {
+            let status = pool.status();
+            assert_eq!((status.state.as_str(), status.disks.len()), ("ok", 2));
+            let told = (status.logical_disks[0].lost_bytes, status.logical_disks[0].missing_bytes);
+            assert_eq!(told, (lost.len() as u64 * CHUNK, 0));
+            let disk = pool.logical("a").unwrap();
+            for at in (0..MIB).step_by(CHUNK as usize) {
+                let answer = ask(&disk, Operation::Read, at + 4096, 4096, Vec::new());
+                assert_eq!(answer.is_err(), lost.contains(&at), "at {at}");
+            }
+            let listed =
+                pool.map_of("a").unwrap().iter().filter(|run| run.lost).map(|run| run.length_bytes).sum::<u64>();
+            assert_eq!(listed, lost.len() as u64 * CHUNK);
+            let thick = pool.logical("thick").unwrap();
+            assert_eq!(read(&thick, 0, MIB), vec![0; MIB as usize]);
+            assert!(disk.extents(0, MIB, 100).unwrap().iter().all(|extent| !extent.zero), "what is lost is no hole");
+        };
+        check(&pool, &lost);
+        pool.close().unwrap();
+        drop(pool);
+
+        config.degraded = false;
+        let pool = open(&config);
+        check(&pool, &lost);
+        let disk = pool.logical("a").unwrap();
+        assert_eq!(write(&disk, lost[0], 4096, 6), Err(Error::Io), "the rest of the chunk would be made up");
+        assert_eq!(write(&disk, lost[0], CHUNK, 6), Ok(()));
+        ask(&disk, Operation::Trim, lost[1], CHUNK, Vec::new()).unwrap();
+        let zeroes = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
+        assert_eq!(ask(&disk, zeroes, lost[2], 4096, Vec::new()), Err(Error::Io));
+        ask(&disk, zeroes, lost[2], CHUNK, Vec::new()).unwrap();
+        flush(&disk);
+        write(&pool.logical("thick").unwrap(), 0, MIB, 9).unwrap();
+        drop(disk);
+        pool.close().unwrap();
+        drop(pool);
+        let pool = open(&config);
+        let disk = pool.logical("a").unwrap();
+        assert_eq!(read(&disk, lost[0], CHUNK), vec![6; CHUNK as usize]);
+        assert_eq!(read(&disk, lost[1], CHUNK), vec![0; CHUNK as usize]);
+        assert_eq!(read(&disk, lost[2], CHUNK), vec![0; CHUNK as usize]);
+        assert_eq!(pool.status().logical_disks[0].lost_bytes, (lost.len() as u64 - 3) * CHUNK);
+        assert_eq!(read(&pool.logical("thick").unwrap(), 0, MIB), vec![9; MIB as usize]);
+        pool.close().unwrap();
+        drop((disk, pool));
+        let error = Pool::open(tank.config.clone(), &|_, _| ()).err().unwrap().to_string();
+        assert!(error.contains("was taken out of it"), "{error}");
+    }
+}
+
+/// The pool writes back; a logical disk that writes through leaves nothing dirty, and is read from flash all the same; one that writes
+/// around is not on flash by its writes.
+#[test]
+fn a_logical_disk_has_a_mode_of_its_own() {
+    let tank = Tank::new(true);
+    let pool = tank.open();
+    let dirty = |pool: &Pool| pool.volume().status().dirty_bytes;
+    for (name, mode) in [("through", Mode::WriteThrough), ("around", Mode::WriteAround), ("back", Mode::WriteBack)] {
+        let disk = pool.create_logical(&NewLogical { mode, ..new(name, MIB) }).unwrap();
+        for byte in 1..3 {
+            for at in (0..MIB).step_by(CHUNK as usize) {
+                write(&disk, at, CHUNK, byte).unwrap();
+            }
+        }
+        let cached = pool.volume().status().cached_blocks;
+        match mode {
+            Mode::WriteThrough => assert!(dirty(&pool) == 0 && cached > 0, "{cached}"),
+            Mode::WriteAround => assert_eq!(dirty(&pool), 0),
+            Mode::WriteBack => assert!(dirty(&pool) > 0),
+        }
+        assert_eq!(read(&disk, 0, MIB), vec![2; MIB as usize], "{name}");
+        assert_eq!(pool.status().logical_disks.iter().find(|disk| disk.name == name).unwrap().mode, mode.name());
+    }
+    pool.set_mode("back", Mode::WriteThrough).unwrap();
+    pool.flush().unwrap();
+    pool.close().unwrap();
+    drop(pool);
+    let pool = tank.open();
+    let modes: Vec<_> =
+        pool.status().logical_disks.into_iter().map(|disk| (disk.name, disk.mode, disk.cached)).collect();
+    let kept = |name: &str, mode: &str| (name.to_owned(), mode.to_owned(), true);
+    assert_eq!(
+        modes,
+        [kept("around", "write-around"), kept("back", "write-through"), kept("through", "write-through")]
+    );
+    pool.close().unwrap();
+}
+
+#[test]
+fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
+    let plan = pool.plan_create(&NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
+    says(&plan, "Clients find a as an NBD export and an iSCSI target, of 20MiB.");
+    says(&plan, "It takes 20MiB of the pool at once.");
+    says(&plan, "87 % of the pool are in use then");
+    assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());
+    let plan = pool.plan_create(&new("a", 64 * MIB)).unwrap();
+    says(&plan, "Logical disks have 64MiB together then, and the pool 2");
+    let huge = NewLogical { thick: true, ..new("a", 64 * MIB) };
+    let [plan, done] = [pool.plan_create(&huge).err(), pool.create_logical(&huge).err()];
+    assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
+
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, 2 * CHUNK, 1).unwrap();
+    says(&pool.plan_grow("a", 2 * MIB).unwrap(), "a grows from 1MiB to 2MiB.");
+    let [plan, done] = [pool.plan_grow("a", MIB).err(), pool.grow_logical("a", MIB).err()];
+    assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
+    let plan = pool.plan_delete("a").unwrap();
+    says(&plan, "What a holds, 128KiB, is lost.");
+    assert!(plan.destroys && plan.word.as_deref() == Some("a"));
+    let guest = disk.enter(Default::default());
+    let [plan, done] = [pool.plan_delete("a").err(), pool.delete_logical("a").err()];
+    assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
+    drop(guest);
+
+    says(&pool.plan_remove(1).unwrap(), "128KiB move from");
+    assert_eq!(pool.status().disks[0].state, "ok");
+    assert!(pool.plan_remove(7).unwrap_err().to_string().contains("it has no disk 7"));
+    let path = tank.config.cache.state_directory.join("new.img");
+    std::fs::write(&path, vec![1; 2 * MIB as usize]).unwrap();
+    let error = pool.plan_add(&path, false).unwrap_err().to_string();
+    assert!(error.contains("it holds data of an unknown kind"), "{error}");
+    let plan = pool.plan_add(&path, true).unwrap();
+    says(&plan, "is lost: it holds data of an unknown kind.");
+    assert!(plan.destroys && plan.word == Some(path.display().to_string()));
+    assert_eq!(std::fs::read(&path).unwrap(), vec![1; 2 * MIB as usize], "nothing is done");
+    pool.close().unwrap();
+}
