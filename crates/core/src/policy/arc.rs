@@ -6,9 +6,9 @@
 //! is whole. The paper removes no blocks: here a removed block leaves its list, `p` stays, and REPLACE evicts nothing until the
 //! cache is full again. Meanwhile there are ghosts beside free places, and they are hit, tune `p` and are forgotten as ever.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use crate::blocks::{Blocks, List};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -88,15 +88,7 @@ impl<I: Index> Arc<I> {
 }
 
 impl<I: Index> Policy for Arc<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -142,16 +134,10 @@ impl<I: Index> Policy for Arc<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// An access, its outcome, `p` after it, and `T1`, `B1`, `T2` and `B2` after it.
     type Row<'a> = (u32, Outcome<u32>, f64, [&'a [u32]; 4]);
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    const fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
 
     fn run(arc: &mut Arc<Dense>, rows: &[Row]) {
         for (block, outcome, p, lists) in rows {

@@ -21,9 +21,10 @@
 //! is SplitMix64 from `seed`. With the last two changed in their code both have the same
 //! hits: 40,368 on the trace sprite in 100 blocks, 13,705 on multi3 in 745, 48,863 on 2_pools in 100, 136,240 on the bundled trace in 30,859.
 
-use super::{Info, Outcome, Policy};
+use super::experts::Experts;
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 use crate::random::Random;
@@ -52,8 +53,6 @@ const H_LRU: List = List(2);
 /// What CR-LFU evicted, last evicted first.
 const H_LFU: List = List(3);
 
-/// No weight is greater.
-const WEIGHT_MAX: f64 = 0.99;
 /// The share of the cache that `SR` has at first.
 const SR_SHARE: f64 = 0.01;
 
@@ -167,10 +166,9 @@ pub struct Cacheus<I: Index> {
     /// New blocks in `H_LRU`.
     new_in_history: usize,
     learning: LearningRate,
-    /// The weight of SR-LRU; that of CR-LFU is the rest to 1.
-    w_lru: f64,
+    /// SR-LRU and CR-LFU, by weight.
+    experts: Experts,
     time: u64,
-    random: Random,
     blocks: Blocks<I, Block>,
     /// In the order of CR-LFU, of equals the most recent first.
     lfu: Uses<I::Key>,
@@ -186,9 +184,8 @@ impl<I: Index> Cacheus<I> {
             demoted: 0,
             new_in_history: 0,
             learning: LearningRate::new(capacity),
-            w_lru: 0.5,
+            experts: Experts::new(options.count("seed")),
             time: 0,
-            random: Random::new(options.count("seed")),
             blocks: Blocks::new(index, 2, 2),
             lfu: Uses::new(capacity),
         }
@@ -262,10 +259,10 @@ impl<I: Index> Cacheus<I> {
 
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
-        let Cacheus { blocks, lfu, random, .. } = self;
+        let Cacheus { blocks, lfu, .. } = self;
         let lru = blocks.back(SR).or(blocks.back(R))?;
         let lfu = lfu.least(|used| node_of(blocks, used))?;
-        let by_lru = random.share() < self.w_lru;
+        let by_lru = self.experts.draw_first();
         let (victim, history) = if by_lru { (lru, H_LRU) } else { (lfu, H_LFU) };
         self.leaves(self.blocks.list(victim), *self.blocks.data(victim));
         if lru == lfu {
@@ -288,13 +285,7 @@ impl<I: Index> Cacheus<I> {
     #[inline]
     fn regret(&mut self, history: List) {
         let loss = (-self.learning.rate).exp();
-        let (mut w_lru, mut w_lfu) = (self.w_lru, 1.0 - self.w_lru);
-        if history == H_LRU {
-            w_lru *= loss;
-        } else {
-            w_lfu *= loss;
-        }
-        self.w_lru = (w_lru / (w_lru + w_lfu)).clamp(1.0 - WEIGHT_MAX, WEIGHT_MAX);
+        self.experts.regret(history == H_LRU, loss);
     }
 
     /// A block comes back that `history` remembers.
@@ -341,21 +332,13 @@ fn node_of<I: Index>(blocks: &Blocks<I, Block>, used: &Use<I::Key>) -> Option<No
 }
 
 impl<I: Index> Policy for Cacheus<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         self.time += 1;
         if self.time.is_multiple_of(self.c as u64) {
-            self.learning.update(&mut self.random);
+            self.learning.update(&mut self.experts.random);
         }
         let known = self.blocks.find(access.block).map(|node| (node, self.blocks.list(node)));
         match known {
@@ -395,7 +378,7 @@ impl<I: Index> Policy for Cacheus<I> {
         assert_eq!(count(R, |block| block.is_demoted), 0, "demoted blocks in R");
         assert_eq!(self.new_in_history, count(H_LRU, |block| block.is_new), "new blocks in the history of SR-LRU");
         assert!(self.r_max < self.c, "R may have {} blocks of {}", self.r_max, self.c);
-        assert!((1.0 - WEIGHT_MAX..=WEIGHT_MAX).contains(&self.w_lru), "w_SR-LRU = {}", self.w_lru);
+        self.experts.check();
         let histories = [H_LRU, H_LFU].map(|list| self.blocks.len(list));
         assert!(
             histories.iter().all(|&len| len <= self.history_max),
@@ -412,13 +395,7 @@ impl<I: Index> Policy for Cacheus<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     fn draw(cacheus: &Cacheus<Dense>) -> String {
         let mark = |key: u32| {
@@ -462,17 +439,25 @@ mod tests {
             (9, by_lru, evict(8), "9 3' | 7d 5'nd | 8n 2 | "),
         ];
         for (block, weight, outcome, after) in rows {
-            cacheus.w_lru = weight;
+            cacheus.experts.first = weight;
             assert_eq!(cacheus.access(Access::read(block)), outcome, "access to {block}");
             assert_eq!(draw(&cacheus), after, "after the access to {block}");
-            assert!((cacheus.w_lru - weight).abs() < 0.0101, "{} after the access to {block}", cacheus.w_lru);
-            cacheus.w_lru = 0.5;
+            assert!(
+                (cacheus.experts.first - weight).abs() < 0.0101,
+                "{} after the access to {block}",
+                cacheus.experts.first
+            );
+            cacheus.experts.first = 0.5;
             cacheus.check();
         }
         assert_eq!(cacheus.r_max, 3);
         let loss = (-cacheus.learning.rate).exp();
         assert_ne!(cacheus.access(Access::read(8)), HIT);
-        assert!((cacheus.w_lru - loss / (1.0 + loss)).abs() < 1e-12, "SR-LRU evicted 8: {}", cacheus.w_lru);
+        assert!(
+            (cacheus.experts.first - loss / (1.0 + loss)).abs() < 1e-12,
+            "SR-LRU evicted 8: {}",
+            cacheus.experts.first
+        );
         cacheus.check();
     }
 

@@ -6,9 +6,9 @@
 //! stays, and nothing is evicted until the cache is full again; the history is kept within its bounds on every miss then, and not
 //! only on those that evict.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use crate::blocks::{Blocks, List};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -75,15 +75,7 @@ impl<I: Index> Car<I> {
 }
 
 impl<I: Index> Policy for Car<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -125,13 +117,7 @@ impl<I: Index> Policy for Car<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// c = 2. `T1 | B1 | T2 | B2`, each from its tail to its head, with a `'` where the bit is set.
     ///

@@ -9,9 +9,8 @@
 //!   which evicts the same blocks.
 //! - A block's use bit is set by hits, not by the miss that admits it. Each hit adds 1 up to 2^`bits` - 1, and the hand takes 1.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -47,6 +46,19 @@ impl<I: Index> Clock<I> {
         let uses_max = u8::MAX >> (8 - options.count("bits").min(8));
         Clock { c: capacity, uses_max, blocks: Blocks::new(index, 1, 0) }
     }
+}
+
+impl<I: Index> OnDemand<I> for Clock<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.len(CIRCLE) == self.c
+    }
+
+    #[inline]
+    fn hit(&mut self, node: NodeId) {
+        let uses = self.blocks.data_mut(node);
+        *uses += u8::from(*uses < self.uses_max);
+    }
 
     /// Moves the hand on to a block that was not hit, and evicts it.
     #[inline]
@@ -62,30 +74,16 @@ impl<I: Index> Clock<I> {
         }
         self.blocks.pop_back(CIRCLE)
     }
+
+    #[inline]
+    fn admit(&mut self, block: I::Key) {
+        self.blocks.insert_front(CIRCLE, block, 0);
+    }
 }
 
 impl<I: Index> Policy for Clock<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
-    #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(hit) = self.blocks.find(access.block) {
-            let uses = self.blocks.data_mut(hit);
-            *uses += u8::from(*uses < self.uses_max);
-            return Outcome::Hit;
-        }
-        let evicted = if self.blocks.len(CIRCLE) == self.c { self.evict() } else { None };
-        self.blocks.insert_front(CIRCLE, access.block, 0);
-        Outcome::Admit { evicted }
-    }
+    of_blocks!(I);
+    on_demand!(I);
 
     #[inline]
     fn prefetch(&self, soon: I::Key, later: I::Key) {
@@ -105,14 +103,10 @@ impl<I: Index> Policy for Clock<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::Outcome;
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// The circle from behind the hand to under it, with a `'` for each use.
     fn compare(options: &str, rows: &[(u32, Outcome<u32>, &str)]) {

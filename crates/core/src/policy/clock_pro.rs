@@ -17,9 +17,9 @@
 //!   have the same hits with one and with twice as many ghosts as blocks: 37,767 and 35,757 on the trace sprite in 100 blocks, 14,403 and 14,559
 //!   on multi3 in 745, 149,287 and 156,636 on the bundled trace in 30,859.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::directory::Moved;
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
@@ -247,15 +247,7 @@ impl<I: Index> ClockPro<I> {
 }
 
 impl<I: Index> Policy for ClockPro<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -327,13 +319,7 @@ impl<I: Index> Policy for ClockPro<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     fn draw(clock: &ClockPro<Dense>) -> String {
         let mark = |key: u32| {

@@ -16,9 +16,9 @@
 //!   admitted past them; so does one that was cached and loses its space. `C_r` stays.
 //! - `writes=admit` admits every write miss, as the authors' Flashcache port does; not in the paper.
 
-use super::{Info, Outcome, Policy, Spec};
+use super::{Info, Outcome, Policy, Spec, of_blocks};
 use crate::access::{Access, Op};
-use crate::blocks::{Blocks, List, Queues};
+use crate::blocks::{Blocks, List};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -166,15 +166,7 @@ impl<I: Index> Larc<I> {
 }
 
 impl<I: Index> Policy for Larc<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {

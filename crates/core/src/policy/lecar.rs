@@ -12,12 +12,12 @@
 //!   48,068 to 48,891 here by three seeds, and 13,309 times on multi3 in 745 blocks, to 13,192 to 13,309.)
 //! - Chance is SplitMix64 from `seed`.
 
-use super::{Info, Outcome, Policy};
+use super::experts::Experts;
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
-use crate::random::Random;
 use crate::uses::{Use, Uses};
 
 /// LeCaR's row in the table of policies.
@@ -57,9 +57,6 @@ const H_LRU: List = List(1);
 /// What LFU evicted, last evicted first.
 const H_LFU: List = List(2);
 
-/// No weight is greater.
-const WEIGHT_MAX: f64 = 0.99;
-
 /// What is remembered of a block.
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Remembered {
@@ -77,10 +74,9 @@ pub struct Lecar<I: Index> {
     learning_rate: f64,
     /// d.
     discount_rate: f64,
-    /// The weight of LRU; that of LFU is the rest to 1.
-    w_lru: f64,
+    /// LRU and LFU, by weight.
+    experts: Experts,
     time: u64,
-    random: Random,
     blocks: Blocks<I, Remembered>,
     /// In the order of LFU, of equals the least recent first.
     lfu: Uses<I::Key>,
@@ -94,9 +90,8 @@ impl<I: Index> Lecar<I> {
             history_max: (options.number("history") * capacity as f64) as usize,
             learning_rate: options.number("rate"),
             discount_rate: options.number("discount").powf(1.0 / capacity as f64),
-            w_lru: 0.5,
+            experts: Experts::new(options.count("seed")),
             time: 0,
-            random: Random::new(options.count("seed")),
             blocks: Blocks::new(index, 1, 2),
             lfu: Uses::new(capacity),
         }
@@ -113,7 +108,7 @@ impl<I: Index> Lecar<I> {
 
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
-        let by_lru = self.random.share() < self.w_lru;
+        let by_lru = self.experts.draw_first();
         let Lecar { blocks, lfu, .. } = self;
         let (lru, lfu) = (blocks.back(C)?, lfu.least(|used| node_of(blocks, used))?);
         if lru == lfu {
@@ -138,13 +133,7 @@ impl<I: Index> Lecar<I> {
         let age = self.time - self.blocks.data(node).time;
         let regret = self.discount_rate.powf(age as f64);
         let loss = (-self.learning_rate * regret).exp();
-        let (mut w_lru, mut w_lfu) = (self.w_lru, 1.0 - self.w_lru);
-        if self.blocks.list(node) == H_LRU {
-            w_lru *= loss;
-        } else {
-            w_lfu *= loss;
-        }
-        self.w_lru = (w_lru / (w_lru + w_lfu)).clamp(1.0 - WEIGHT_MAX, WEIGHT_MAX);
+        self.experts.regret(self.blocks.list(node) == H_LRU, loss);
     }
 }
 
@@ -155,15 +144,7 @@ fn node_of<I: Index>(blocks: &Blocks<I, Remembered>, used: &Use<I::Key>) -> Opti
 }
 
 impl<I: Index> Policy for Lecar<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -190,7 +171,7 @@ impl<I: Index> Policy for Lecar<I> {
 
     fn check(&self) {
         assert!(self.blocks.len(C) <= self.c);
-        assert!((1.0 - WEIGHT_MAX..=WEIGHT_MAX).contains(&self.w_lru), "w_LRU = {}", self.w_lru);
+        self.experts.check();
         let histories = [H_LRU, H_LFU].map(|list| self.blocks.len(list));
         assert!(
             histories.iter().all(|&len| len <= self.history_max),
@@ -206,13 +187,7 @@ impl<I: Index> Policy for Lecar<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// Two blocks, histories of two, d = 0.25 to the power of 1/2 = 0.5, lambda = 1. `C | H_LRU | H_LFU`, each the last first, and a
     /// `'` for each use but the first. Each row forces one of the two by a weight that lets chance no choice, and then sets it to 1/2.
@@ -255,16 +230,20 @@ mod tests {
             [C, H_LRU, H_LFU].map(|list| lecar.blocks.keys(list).map(block).collect::<Vec<_>>().join(" ")).join(" | ")
         };
         for (block, weight, outcome, weight_after, after) in rows {
-            lecar.w_lru = weight;
+            lecar.experts.first = weight;
             assert_eq!(lecar.access(Access::read(block)), outcome, "access to {block}");
             assert_eq!(draw(&lecar), after, "after the access to {block}");
-            assert!((lecar.w_lru - weight_after).abs() < 1e-12, "{} after the access to {block}", lecar.w_lru);
-            lecar.w_lru = 0.5;
+            assert!(
+                (lecar.experts.first - weight_after).abs() < 1e-12,
+                "{} after the access to {block}",
+                lecar.experts.first
+            );
+            lecar.experts.first = 0.5;
             lecar.check();
         }
         // 4 or 6, by chance.
         assert_ne!(lecar.access(Access::read(5)), HIT);
-        assert!((lecar.w_lru - half).abs() < 1e-12, "LFU evicted 5 one access ago");
+        assert!((lecar.experts.first - half).abs() < 1e-12, "LFU evicted 5 one access ago");
         assert_eq!(lecar.blocks.find(5).map(|node| lecar.blocks.data(node).frequency), Some(2));
         lecar.check();
     }

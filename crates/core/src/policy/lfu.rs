@@ -9,9 +9,8 @@
 //! - Among blocks of the lowest frequency the least recently used one is evicted.
 //! - All blocks stand on one list, by frequency and then by recency, where Shah et al. keep a list for each frequency.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::directory::Moved;
 use crate::index::Index;
 use crate::options::Options;
@@ -123,6 +122,27 @@ impl<I: Index> Lfu<I> {
         self.run(next).front = Some(node);
         self.run(next).len += 1;
     }
+}
+
+impl<I: Index> OnDemand<I> for Lfu<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.len(Q) == self.c
+    }
+
+    #[inline]
+    fn hit(&mut self, node: NodeId) {
+        self.raise(node);
+    }
+
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
+        let least = self.blocks.back(Q)?;
+        self.leave_run(least, *self.blocks.data(least));
+        let evicted = self.blocks.remove(least);
+        self.blocks.prefetch_back(Q);
+        Some(evicted)
+    }
 
     /// Puts a block that is used for the first time at the front of the run of frequency 1.
     #[inline]
@@ -141,32 +161,8 @@ impl<I: Index> Lfu<I> {
 }
 
 impl<I: Index> Policy for Lfu<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
-    #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(node) = self.blocks.find(access.block) {
-            self.raise(node);
-            return Outcome::Hit;
-        }
-        let least = if self.blocks.len(Q) == self.c { self.blocks.back(Q) } else { None };
-        let evicted = least.map(|least| {
-            self.leave_run(least, *self.blocks.data(least));
-            let evicted = self.blocks.remove(least);
-            self.blocks.prefetch_back(Q);
-            evicted
-        });
-        self.admit(access.block);
-        Outcome::Admit { evicted }
-    }
+    of_blocks!(I);
+    on_demand!(I);
 
     fn remove(&mut self, block: I::Key) -> bool {
         let Some(node) = self.blocks.find(block) else {
@@ -217,7 +213,9 @@ impl<I: Index> Policy for Lfu<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
     use crate::index::Dense;
+    use crate::policy::Outcome;
 
     /// A cache of 3 blocks. 3 leaves as the least recently used of those used once, and returns with a frequency of 1, not 2.
     ///

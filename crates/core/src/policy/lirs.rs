@@ -21,9 +21,9 @@
 //!   bottom, becomes LIR in its stead: no other turns HIR for it. Without LIR blocks `S` is empty, ghosts and all.
 //! - Every access counts; the authors' simulator skips an access to the same block as the access before it.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -145,15 +145,7 @@ impl<I: Index> Lirs<I> {
 }
 
 impl<I: Index> Policy for Lirs<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -212,17 +204,11 @@ impl<I: Index> Policy for Lirs<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     fn lirs(capacity: usize, options: &str) -> Lirs<Dense> {
         let options = Options::parse("lirs", INFO.parameters, options).unwrap();
         Lirs::new(Dense::new(100), capacity, &options)
-    }
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
     }
 
     /// `S` from its top, each block with a letter: l for LIR, h for a cached and n for an uncached HIR block.

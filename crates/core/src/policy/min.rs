@@ -129,9 +129,8 @@ impl<I: Index> Policy for Min<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
+    use crate::policy::outcomes::{FILL, HIT};
 
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
     const BYPASS: Outcome<u32> = Outcome::Bypass;
 
     fn next_uses(blocks: &[u32]) -> Vec<u32> {

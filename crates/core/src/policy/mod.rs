@@ -25,6 +25,7 @@ pub mod cacheus;
 pub mod car;
 pub mod clock;
 pub mod clock_pro;
+mod experts;
 pub mod fif;
 pub mod fifo;
 pub mod larc;
@@ -46,7 +47,7 @@ pub mod two_q;
 pub mod w_tinylfu;
 
 use crate::access::{Access, NEVER, Op};
-use crate::blocks::Queues;
+use crate::blocks::{NodeId, Queues};
 use crate::decision::Decision;
 use crate::directory::{Directory, Moved};
 use crate::index::Index;
@@ -65,6 +66,21 @@ pub enum Outcome<K> {
     },
     /// The block is not in the cache, and the cache is as it was.
     Bypass,
+}
+
+/// Outcomes as the tables of policies' tests write them.
+#[cfg(test)]
+mod outcomes {
+    use super::Outcome;
+
+    pub const HIT: Outcome<u32> = Outcome::Hit;
+    /// Into free space.
+    pub const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+
+    /// In the place of `block`.
+    pub const fn evict(block: u32) -> Outcome<u32> {
+        Outcome::Admit { evicted: Some(block) }
+    }
 }
 
 /// A replacement policy: decides what a cache of a fixed number of blocks holds.
@@ -178,6 +194,54 @@ pub trait Policy {
     /// Asserts the policy's invariants, its memory bound included. Slow; for tests.
     fn check(&self);
 }
+
+/// What a policy says that admits every miss, and evicts for it once its cache is full; its [`Policy::access`] is [`on_demand`]'s.
+trait OnDemand<I: Index> {
+    /// Whether an admission takes the place of a block.
+    fn is_full(&self) -> bool;
+
+    /// The cached block of `node` was accessed.
+    fn hit(&mut self, node: NodeId);
+
+    /// A full cache makes room.
+    fn evict(&mut self) -> Option<I::Key>;
+
+    /// A block that is not cached comes into the cache, which has room.
+    fn admit(&mut self, block: I::Key);
+}
+
+/// Access to a policy that is [`OnDemand`], all of whose nodes are cached blocks.
+macro_rules! on_demand {
+    ($index:ident) => {
+        #[inline]
+        fn access(&mut self, access: $crate::access::Access<$index::Key>) -> $crate::policy::Outcome<$index::Key> {
+            if let Some(node) = self.blocks.find(access.block) {
+                self.hit(node);
+                return $crate::policy::Outcome::Hit;
+            }
+            let evicted = if self.is_full() { self.evict() } else { None };
+            self.admit(access.block);
+            $crate::policy::Outcome::Admit { evicted }
+        }
+    };
+}
+pub(crate) use on_demand;
+
+/// What a policy over an index `I` says of its table of blocks, the field `blocks`.
+macro_rules! of_blocks {
+    ($index:ident) => {
+        type Key = $index::Key;
+
+        fn blocks(&self) -> Option<&dyn $crate::blocks::Queues<$index::Key>> {
+            Some(&self.blocks)
+        }
+
+        fn blocks_mut(&mut self) -> Option<&mut dyn $crate::blocks::Queues<$index::Key>> {
+            Some(&mut self.blocks)
+        }
+    };
+}
+pub(crate) use of_blocks;
 
 /// What stands before a policy, and is a policy itself, passes these on to it.
 macro_rules! pass_on {

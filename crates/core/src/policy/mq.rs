@@ -13,9 +13,9 @@
 //!   is therefore forgotten for the victim that makes room for it.
 //! - Times are counted modulo 2^32, and `lifeTime` is at most 2^30 accesses.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use crate::blocks::{Blocks, List};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -196,15 +196,7 @@ fn is_before(time: Time, other: Time) -> bool {
 }
 
 impl<I: Index> Policy for Mq<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -265,13 +257,7 @@ impl<I: Index> Policy for Mq<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    const fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     fn mq(capacity: usize, options: &str) -> Mq<Dense> {
         Mq::new(Dense::new(100), capacity, &Options::parse("mq", INFO.parameters, options).unwrap())

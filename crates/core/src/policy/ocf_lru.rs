@@ -8,9 +8,8 @@
 //!   dirty.
 //! - What it admits is another matter: its promotion policy is the admission rule `nhit`.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -57,31 +56,35 @@ impl<I: Index> OcfLru<I> {
     }
 }
 
-impl<I: Index> Policy for OcfLru<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
+impl<I: Index> OnDemand<I> for OcfLru<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.cached_len() == self.c
     }
 
     #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(hit) = self.blocks.find(access.block) {
-            if self.blocks.list(hit) == COLD {
-                self.blocks.move_front(hit, HOT);
-                self.balance();
-            }
-            return Outcome::Hit;
+    fn hit(&mut self, node: NodeId) {
+        if self.blocks.list(node) == COLD {
+            self.blocks.move_front(node, HOT);
+            self.balance();
         }
-        let evicted = if self.blocks.cached_len() == self.c { self.blocks.pop_back(COLD) } else { None };
-        self.blocks.insert_front(HOT, access.block, ());
-        self.balance();
-        Outcome::Admit { evicted }
     }
+
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
+        self.blocks.pop_back(COLD)
+    }
+
+    #[inline]
+    fn admit(&mut self, block: I::Key) {
+        self.blocks.insert_front(HOT, block, ());
+        self.balance();
+    }
+}
+
+impl<I: Index> Policy for OcfLru<I> {
+    of_blocks!(I);
+    on_demand!(I);
 
     fn remove(&mut self, block: I::Key) -> bool {
         let removed = self.blocks.forget(block).is_some();
@@ -98,14 +101,9 @@ impl<I: Index> Policy for OcfLru<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// Four blocks, `hot | cold`, the head first.
     #[test]

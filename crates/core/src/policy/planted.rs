@@ -4,9 +4,8 @@
 //!
 //! Departures from the paper: none.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::Options;
 
@@ -31,26 +30,29 @@ impl<I: Index> Planted<I> {
     }
 }
 
-impl<I: Index> Policy for Planted<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
+impl<I: Index> OnDemand<I> for Planted<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.len(Q) == self.c
     }
 
     #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if self.blocks.find(access.block).is_some() {
-            return Outcome::Hit;
-        }
-        let evicted = if self.blocks.len(Q) == self.c { self.blocks.pop_back(Q) } else { None };
-        self.blocks.insert_back(Q, access.block, ());
-        Outcome::Admit { evicted }
+    fn hit(&mut self, _: NodeId) {}
+
+    #[inline]
+    fn evict(&mut self) -> Option<I::Key> {
+        self.blocks.pop_back(Q)
     }
+
+    #[inline]
+    fn admit(&mut self, block: I::Key) {
+        self.blocks.insert_back(Q, block, ());
+    }
+}
+
+impl<I: Index> Policy for Planted<I> {
+    of_blocks!(I);
+    on_demand!(I);
 
     fn check(&self) {
         self.blocks.check(self.c);

@@ -17,9 +17,9 @@
 //! eviction a miss goes to `M` once `S` has its share. (Where `S` has a share of one block or none libCacheSim admits nothing; here it
 //! does.)
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use crate::blocks::{Blocks, List};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -173,15 +173,7 @@ impl<I: Index> S3Fifo<I> {
 }
 
 impl<I: Index> Policy for S3Fifo<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -206,13 +198,7 @@ impl<I: Index> Policy for S3Fifo<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// `S | M | G`, each from its head; a block in `S` or `M` has a `'` for each hit counted.
     fn queues(s3_fifo: &S3Fifo<Dense>) -> String {

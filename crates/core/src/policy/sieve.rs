@@ -6,9 +6,8 @@
 //!
 //! Departures from the paper: none. Where the block under the hand is removed, the hand moves on as if it had evicted it.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::directory::Moved;
 use crate::index::Index;
 use crate::options::Options;
@@ -41,6 +40,18 @@ impl<I: Index> Sieve<I> {
     pub fn new(index: I, capacity: usize, _options: &Options) -> Self {
         Sieve { c: capacity, hand: None, blocks: Blocks::new(index, 1, 0) }
     }
+}
+
+impl<I: Index> OnDemand<I> for Sieve<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.len(T) == self.c
+    }
+
+    #[inline]
+    fn hit(&mut self, x: NodeId) {
+        *self.blocks.data_mut(x) = true;
+    }
 
     /// Moves the hand from the tail towards the head, clearing visited bits, and evicts the first block without one.
     #[inline]
@@ -57,29 +68,16 @@ impl<I: Index> Sieve<I> {
         }
         Some(evicted)
     }
+
+    #[inline]
+    fn admit(&mut self, block: I::Key) {
+        self.blocks.insert_front(T, block, false);
+    }
 }
 
 impl<I: Index> Policy for Sieve<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
-    #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(x) = self.blocks.find(access.block) {
-            *self.blocks.data_mut(x) = true;
-            return Outcome::Hit;
-        }
-        let evicted = if self.blocks.len(T) == self.c { self.evict() } else { None };
-        self.blocks.insert_front(T, access.block, false);
-        Outcome::Admit { evicted }
-    }
+    of_blocks!(I);
+    on_demand!(I);
 
     fn remove(&mut self, block: I::Key) -> bool {
         let Some(x) = self.blocks.find(block) else {
@@ -113,7 +111,9 @@ impl<I: Index> Policy for Sieve<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
     use crate::index::Dense;
+    use crate::policy::Outcome;
 
     /// The queue from its head: `'` marks a visited block, `<` the one under the hand.
     fn t(sieve: &Sieve<Dense>) -> String {

@@ -11,9 +11,8 @@
 //!   what those above leave free: a block is evicted only when the whole cache is full, the least recently used of the lowest
 //!   segment that has one.
 
-use super::{Info, Outcome, Policy};
-use crate::access::Access;
-use crate::blocks::{Blocks, List, Queues};
+use super::{Info, OnDemand, Policy, of_blocks, on_demand};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -74,36 +73,35 @@ impl<I: Index> Slru<I> {
             }
         }
     }
+}
+
+impl<I: Index> OnDemand<I> for Slru<I> {
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.blocks.cached_len() == self.c
+    }
+
+    #[inline]
+    fn hit(&mut self, node: NodeId) {
+        let segment = (self.blocks.list(node).0 + 1).min(self.segments - 1);
+        self.blocks.move_front(node, List(segment));
+        self.settle(segment);
+    }
 
     #[inline]
     fn evict(&mut self) -> Option<I::Key> {
         (0..self.segments).find_map(|segment| self.blocks.pop_back(List(segment)))
     }
+
+    #[inline]
+    fn admit(&mut self, block: I::Key) {
+        self.blocks.insert_front(PROBATIONARY, block, ());
+    }
 }
 
 impl<I: Index> Policy for Slru<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
-
-    #[inline]
-    fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(hit) = self.blocks.find(access.block) {
-            let segment = (self.blocks.list(hit).0 + 1).min(self.segments - 1);
-            self.blocks.move_front(hit, List(segment));
-            self.settle(segment);
-            return Outcome::Hit;
-        }
-        let evicted = if self.blocks.cached_len() == self.c { self.evict() } else { None };
-        self.blocks.insert_front(PROBATIONARY, access.block, ());
-        Outcome::Admit { evicted }
-    }
+    of_blocks!(I);
+    on_demand!(I);
 
     fn check(&self) {
         for segment in 1..self.segments {
@@ -116,14 +114,10 @@ impl<I: Index> Policy for Slru<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::Outcome;
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// The segments from the lowest on, each most recently used first.
     fn compare(capacity: usize, options: &str, rows: &[(u32, Outcome<u32>, &str)]) {

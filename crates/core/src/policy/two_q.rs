@@ -12,9 +12,9 @@
 //! - `Kin` and `Kout` are rounded down to whole blocks; a whole length exceeds the one just when it exceeds the other. With
 //!   the paper's shares a cache of one block has `Kout` = 0, and is FIFO.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -93,15 +93,7 @@ impl<I: Index> TwoQ<I> {
 }
 
 impl<I: Index> Policy for TwoQ<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -136,6 +128,7 @@ impl<I: Index> Policy for TwoQ<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// An access, its outcome, and `Am`, `A1in` and `A1out` after it.
     type Row<'a> = (u32, Outcome<u32>, &'a [u32], &'a [u32], &'a [u32]);
@@ -149,13 +142,6 @@ mod tests {
             assert_eq!(queues, [am.to_vec(), a1in.to_vec(), a1out.to_vec()], "after the access to {block}");
             two_q.check();
         }
-    }
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    const fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
     }
 
     /// C = 4, Kin = 1, Kout = 2. Heads on the left.

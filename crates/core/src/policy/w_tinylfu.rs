@@ -18,9 +18,9 @@
 //!   What the window gains the protected segment loses, as in Caffeine.
 //! - The doorkeeper is off, as in the authors' simulator; the paper proposes it to save memory, not for hits.
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 use crate::sketch::{BlockHash, Sketch};
@@ -235,15 +235,7 @@ impl<I: Index> WTinyLfu<I> {
 }
 
 impl<I: Index> Policy for WTinyLfu<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -280,13 +272,7 @@ impl<I: Index> Policy for WTinyLfu<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
-    }
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     /// `window | probation | protected`, each most recently used first.
     fn compare(capacity: usize, options: &str, rows: &[(u32, Outcome<u32>, &str)]) {
