@@ -220,7 +220,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             cache,
             settings,
         };
-        let mut steps = started.steps;
+        // What a process that died has written to the backend may be in its volatile cache, of which this one's flushes would not know.
+        let mut steps = vec![Step::FlushBackend];
+        steps.extend(started.steps);
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
         engine
