@@ -1,6 +1,6 @@
-//! Random requests of one size to any NBD server, at a queue depth, over one or more connections, and how fast they were answered:
-//! `nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]`. The depth is that of each
-//! connection.
+//! Requests of one size to any NBD server, at a queue depth, over one or more connections, and how fast they were answered:
+//! `nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]`. The depth is that
+//! of each connection. `read` and `write` are at random places, `read-on` and `write-on` one after the other.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -12,11 +12,10 @@ use flashwise_server::front::nbd::Uri;
 #[path = "../tests/support/client.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
 mod client;
+#[path = "support/processor.rs"]
+mod processor;
 
 use client::Client;
-
-/// What the kernel counts processor time in, by second, on all common machines (`getconf CLK_TCK`).
-const TICKS_PER_SECOND: f64 = 100.0;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -25,6 +24,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Load {
     depth: usize,
     writes: bool,
+    in_order: bool,
     request_bytes: usize,
     duration: Duration,
 }
@@ -39,7 +39,8 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (4..=7, [uri, depth, kind, seconds, rest @ ..]) = (arguments.len(), &arguments[..]) else {
         return Err(
-            "usage: nbd_load URI QUEUE_DEPTH read|write|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]".into(),
+            "usage: nbd_load URI QUEUE_DEPTH read|write|read-on|write-on|fill SECONDS [SERVER_PID [REQUEST_BYTES [CONNECTIONS]]]"
+                .into(),
         );
     };
     let number = |index: usize| rest.get(index).map(|number| number.parse::<usize>()).transpose();
@@ -48,14 +49,15 @@ fn main() -> Result<(), Failure> {
     let open = || Client::open(&uri.address, &uri.export, false);
     let writes = match kind.as_str() {
         "fill" => return fill(&mut open()?),
-        "read" => false,
-        "write" => true,
-        other => return Err(format!("{other:?}: expected read, write or fill").into()),
+        "read" | "read-on" => false,
+        "write" | "write-on" => true,
+        other => return Err(format!("{other:?}: expected read, write, read-on, write-on or fill").into()),
     };
     let duration = Duration::from_secs_f64(seconds.parse()?);
-    let load = Load { depth: depth.parse()?, writes, request_bytes, duration };
+    let in_order = kind.ends_with("-on");
+    let load = Load { depth: depth.parse()?, writes, in_order, request_bytes, duration };
     let clients = (0..connections).map(|_| open()).collect::<Result<Vec<_>, _>>()?;
-    let cpu_before = pid.map(cpu_seconds).transpose()?;
+    let cpu_before = pid.map(processor::seconds).transpose()?;
     let barrier = Barrier::new(connections);
     // The connections stay open until the server's processor time is known, which closing them is no part of.
     let ended: Vec<(Client, Figures)> = std::thread::scope(|scope| {
@@ -70,21 +72,11 @@ fn main() -> Result<(), Failure> {
         let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect::<Result<_, _>>()
     })?;
-    let cpu_after = pid.map(cpu_seconds).transpose()?;
+    let cpu_after = pid.map(processor::seconds).transpose()?;
     let server_cpu_seconds = cpu_after.zip(cpu_before).map(|(after, before)| after - before);
     let seconds = ended.iter().map(|(_, figures)| figures.seconds).fold(0.0, f64::max);
     let mut latencies_ns: Vec<u64> = ended.into_iter().flat_map(|(_, figures)| figures.latencies_ns).collect();
-    latencies_ns.sort_unstable();
-    let count = latencies_ns.len();
-    let percentile = |part: f64| latencies_ns[(count as f64 * part) as usize] as f64 / 1000.0;
-    let cpu = server_cpu_seconds.map_or("-".into(), |cpu| format!("{:.2}", cpu * 1e6 / count as f64));
-    println!(
-        "iops {:.0} latency_us p50 {:.1} p99 {:.1} p99.9 {:.1} server_cpu_us_per_io {cpu}",
-        count as f64 / seconds,
-        percentile(0.5),
-        percentile(0.99),
-        percentile(0.999),
-    );
+    processor::tell(&mut latencies_ns, seconds, server_cpu_seconds);
     Ok(())
 }
 
@@ -102,18 +94,21 @@ fn fill(client: &mut Client) -> Result<(), Failure> {
 }
 
 fn run(client: &mut Client, load: Load, seed: u64) -> Result<Figures, Failure> {
-    let Load { depth, writes, request_bytes, duration } = load;
+    let Load { depth, writes, in_order, request_bytes, duration } = load;
     let places = client.size / request_bytes as u64;
     let data = vec![0x5a; request_bytes];
     let reply_bytes = if writes { 16 } else { 16 + request_bytes };
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut asked = 0;
     let mut started = vec![Instant::now(); depth];
     let mut output = Vec::new();
     let mut put = |output: &mut Vec<u8>, slot: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let offset = state % places * request_bytes as u64;
+        asked += 1;
+        let place = if in_order { asked % places } else { state % places };
+        let offset = place * request_bytes as u64;
         output.extend(client::request_bytes(u16::from(writes), 0, slot as u64, offset, request_bytes as u32));
         if writes {
             output.extend_from_slice(&data);
@@ -155,12 +150,4 @@ fn run(client: &mut Client, load: Load, seed: u64) -> Result<Figures, Failure> {
         filled -= used;
     }
     Ok(Figures { seconds: start.elapsed().as_secs_f64(), latencies_ns })
-}
-
-/// Processor time of a process and its threads, user and system: fields 14 and 15 of `/proc/PID/stat`.
-fn cpu_seconds(pid: usize) -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let after_name = stat.rsplit_once(") ").ok_or("/proc/PID/stat has no name")?.1;
-    let ticks: Vec<u64> = after_name.split(' ').skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
-    Ok(ticks.iter().sum::<u64>() as f64 / TICKS_PER_SECOND)
 }

@@ -149,6 +149,33 @@ impl Disk for PoolDisk {
         })
     }
 
+    /// As one transfer where it lies on one disk.
+    fn read_vectored_at(&self, buffers: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        if let Some((disk, there)) = self.part(offset, length) {
+            return disk.read_vectored_at(buffers, there);
+        }
+        let mut at = offset;
+        buffers.iter_mut().try_for_each(|buffer| {
+            self.read_at(buffer, at)?;
+            at += buffer.len() as u64;
+            Ok(())
+        })
+    }
+
+    fn write_vectored_at(&self, buffers: &mut [io::IoSlice<'_>], offset: u64) -> io::Result<()> {
+        let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+        if let Some((disk, there)) = self.part(offset, length) {
+            return disk.write_vectored_at(buffers, there);
+        }
+        let mut at = offset;
+        buffers.iter().try_for_each(|buffer| {
+            self.write_at(buffer, at)?;
+            at += buffer.len() as u64;
+            Ok(())
+        })
+    }
+
     /// Of all disks that are there: one that fails makes it fail, after the others were asked.
     fn sync(&self) -> io::Result<()> {
         let ranges = self.ranges();
@@ -225,6 +252,21 @@ mod tests {
         assert_eq!(error, "pool p: the disk with byte 327680 is missing");
         pool.zero(0, 4 * CHUNK_BYTES, true).unwrap();
         assert_eq!(one.contents(), vec![0; 4 * CHUNK]);
+    }
+
+    #[test]
+    fn buffers_lie_behind_one_another_on_one_disk_and_over_its_end() {
+        let (pool, one, _) = pool();
+        let [ones, twos] = [1, 2].map(|byte| vec![byte; CHUNK]);
+        pool.write_vectored_at(&mut [io::IoSlice::new(&ones), io::IoSlice::new(&twos)], CHUNK_BYTES).unwrap();
+        assert_eq!(one.contents()[CHUNK..], [&ones[..], &twos[..], &vec![0; CHUNK][..]].concat());
+        let [mut first, mut second] = [vec![9; CHUNK], vec![9; CHUNK]];
+        let mut buffers = [io::IoSliceMut::new(&mut first), io::IoSliceMut::new(&mut second)];
+        pool.read_vectored_at(&mut buffers, 2 * CHUNK_BYTES).unwrap();
+        assert_eq!((first, second), (twos.clone(), vec![0; CHUNK]));
+        let over = pool.write_vectored_at(&mut [io::IoSlice::new(&twos), io::IoSlice::new(&ones)], 3 * CHUNK_BYTES);
+        assert_eq!(over.unwrap_err().to_string(), "pool p: the disk with byte 262144 is missing");
+        assert_eq!(one.contents()[3 * CHUNK..], twos);
     }
 
     #[test]

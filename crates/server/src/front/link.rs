@@ -107,6 +107,11 @@ impl<'a> Link<'a> {
         self.output.discard();
     }
 
+    /// Whether the client is silent, so that its buffers are given up.
+    pub fn is_resting(&self) -> bool {
+        self.resting
+    }
+
     /// Says goodbye.
     pub fn close(&mut self) {
         self.transport.close();
@@ -157,7 +162,7 @@ impl<'a> Link<'a> {
         if alone && !self.resting && !self.transport.encrypted() {
             let received = self.receive(Patience::Wait, direct);
             if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-                self.stalled(awaited.asked)?;
+                self.rest();
             }
             return received;
         }
@@ -189,7 +194,7 @@ impl<'a> Link<'a> {
 
     /// What to do when the client was silent, or stalled what it asked for.
     fn stalled(&mut self, asked: bool) -> io::Result<()> {
-        if asked && self.resting && self.account.is_in_the_way() {
+        if asked && self.account.is_in_the_way() {
             tracing::warn!("a client was cut off: it took and sent nothing while others waited for its memory");
             Counters::add(&self.counters.connections_broken, 1);
             return Err(io::ErrorKind::TimedOut.into());

@@ -8,11 +8,12 @@ use flashwise_core::filter::Client;
 
 use super::handshake::{Encryption, Handshake, OPTION_BYTES_MAX, Session, Step};
 use super::protocol::greeting;
-use super::session::{INPUT_BYTES_MIN, Transmission};
+use super::session::Transmission;
 use crate::front::budget::Account;
 use crate::front::connection::Connection;
 use crate::front::counters::Counters;
 use crate::front::exchange::Exchange;
+use crate::front::link::{INPUT_BYTES_MIN, Link};
 use crate::front::options::Options;
 use crate::front::output::Output;
 use crate::front::tls::Tls;
@@ -35,7 +36,8 @@ pub fn serve(connection: Connection<'_>) {
             let client =
                 Client { export: session.name.clone(), protocol: "nbd", tls_names: transport.tls_names(), ..client };
             let guest = session.export.enter(client);
-            Transmission::new(control, transport, session, guest, options, account, counters, input).run();
+            let link = Link::new(control, transport, input, account, counters, options.stall_time_max);
+            Transmission::new(control, link, session, guest, options, counters).run();
         }
         Ok(None) => transport.close(),
         Err(_) => {

@@ -8,35 +8,23 @@
 //! [budget](crate::front::budget) that all connections share. While too much is set aside or unsent, no request is accepted, and the
 //! client's bytes stay in its socket. Buffers grow where they are filled, and are given up when the client is silent.
 
-use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::handshake::Session;
 use super::protocol::{Descriptor, REQUEST_BYTES, error, put_block_status_chunk};
 use super::transmission::{
     Command, PAYLOAD_BYTES_MAX, Terms, Verdict, descriptors, error_number, judge, put_done, put_error, put_read,
 };
-use crate::front::budget::Account;
 use crate::front::completions::{Asked, Completed};
 use crate::front::connection::Control;
 use crate::front::counters::Counters;
-use crate::front::input::Input;
+use crate::front::link::{Awaited, Direct, Link};
 use crate::front::options::Options;
-use crate::front::output::Output;
-use crate::front::polling::{Polling, Solitude};
-use crate::front::transport::{Patience, Transport};
+use crate::front::polling::Solitude;
 use flashwise_engine::export::{Guest, Operation, Request};
 
-/// Size of the buffer that requests are received into, at first and where the client fills it.
-pub const INPUT_BYTES_MIN: usize = 4 << 10;
-const INPUT_BYTES_MAX: usize = 128 << 10;
 /// What a request takes beside its data: what the server knows of it, and the header of its answer.
 const REQUEST_OVERHEAD_BYTES: usize = 512;
-/// A client that is silent for this time needs no buffers.
-const SILENCE: Duration = Duration::from_secs(1);
-/// Data of a write that is at least as long is received where it stays.
-const DIRECT_BYTES_MIN: usize = 32 << 10;
 /// Unsent replies that are sent before all received requests are looked at.
 const SENT_EARLY_BYTES: usize = 256 << 10;
 /// Unsent replies that keep requests from being accepted.
@@ -57,6 +45,14 @@ enum Expected {
         error: u32,
         reason: &'static str,
     },
+}
+
+/// Where the rest of a write's data is received.
+fn direct(expected: &mut Expected) -> Option<Direct<'_>> {
+    match expected {
+        Expected::Data { command, data } => Some(Direct { data, length: command.length as usize }),
+        Expected::Request | Expected::Refused { .. } => None,
+    }
 }
 
 /// Why nothing more was made of the received bytes.
@@ -92,44 +88,30 @@ struct Tally {
 /// A client that has opened an export.
 pub struct Transmission<'a> {
     control: &'a Control,
-    transport: Transport,
+    link: Link<'a>,
     session: Session,
     guest: Arc<Guest>,
     terms: Terms,
     requests_in_flight_max: usize,
     bytes_in_flight_max: usize,
-    stall_time_max: Duration,
-    account: Account,
     counters: &'a Counters,
     tally: Tally,
-    input: Input,
     expected: Expected,
-    output: Output,
-    polling: Polling,
     solitude: Solitude,
     completed: Vec<Completed>,
     requests_in_flight: usize,
     bytes_in_flight: usize,
-    /// Whether its buffers are given up.
-    resting: bool,
-    /// Whether more is received.
-    open: bool,
-    /// Whether the client is gone, so that answers go nowhere.
-    gone: bool,
 }
 
 impl<'a> Transmission<'a> {
-    /// The start of transmission; `input` has bytes that came with the handshake.
-    #[allow(clippy::too_many_arguments)] // What a client is made of.
+    /// The start of transmission.
     pub fn new(
         control: &'a Control,
-        transport: Transport,
+        link: Link<'a>,
         session: Session,
         guest: Arc<Guest>,
         options: &Options,
-        account: Account,
         counters: &'a Counters,
-        input: Input,
     ) -> Self {
         let (block_bytes_min, _, block_bytes_max) = session.export.block_sizes();
         assert!(block_bytes_min.is_power_of_two(), "the smallest block of an export is a power of two");
@@ -145,197 +127,74 @@ impl<'a> Transmission<'a> {
         let bytes_in_flight_max = options.bytes_in_flight_max.max(PAYLOAD_BYTES_MAX as usize);
         Self {
             control,
-            transport,
+            link,
             session,
             guest,
             terms,
             requests_in_flight_max,
             bytes_in_flight_max: bytes_in_flight_max + requests_in_flight_max * REQUEST_OVERHEAD_BYTES,
-            stall_time_max: options.stall_time_max,
-            account,
             counters,
             tally: Tally::default(),
-            input,
             expected: Expected::Request,
-            output: Output::default(),
-            polling: Polling::default(),
             solitude: Solitude::default(),
             completed: Vec::new(),
             requests_in_flight: 0,
             bytes_in_flight: 0,
-            resting: false,
-            open: true,
-            gone: false,
         }
     }
 
     /// Serves until the client goes and all its requests are answered.
     pub fn run(&mut self) {
-        if !self.transport.encrypted() && self.transport.set_patience(SILENCE).is_err() {
-            self.lose();
-        }
         while !self.control.is_abandoned() {
             self.collect();
-            let pause = if self.open { self.process() } else { Pause::Over };
+            let pause = if self.link.open { self.process() } else { Pause::Over };
             if pause == Pause::Over || (pause == Pause::Starved && self.control.is_stopping()) {
-                self.open = false;
+                self.link.open = false;
             }
-            let unsent = self.output.length();
-            self.send();
+            let unsent = self.link.output.length();
+            self.link.send();
             self.settle();
             self.tell();
-            if !self.open && self.requests_in_flight == 0 && (self.gone || !self.transport.has_more(&self.output)) {
+            if !self.link.open && self.requests_in_flight == 0 && self.link.is_sent() {
                 break;
             }
             // What was sent may have made room.
-            if pause == Pause::Full && self.output.length() < unsent {
+            if pause == Pause::Full && self.link.output.length() < unsent {
                 continue;
             }
-            if let Err(error) = self.wait(pause == Pause::Starved)
-                && error.kind() != io::ErrorKind::WouldBlock
-            {
-                self.lose();
-            }
+            self.wait(pause == Pause::Starved);
         }
         self.tell();
-        self.transport.close();
+        self.link.close();
     }
 
     /// Waits for bytes, if they are wanted, for answers, and for the client to take what is unsent.
-    fn wait(&mut self, starved: bool) -> io::Result<()> {
-        let read = starved && self.open;
-        let write = !self.gone && self.transport.has_more(&self.output);
-        if write {
-            // What waits for a slow client is all that it holds.
-            self.output.trim();
-        }
-        let since = Instant::now();
-        if read && !write && self.poll()? {
-            return Ok(());
-        }
-        let slept = self.sleep(read, write);
-        self.polling.slept(since.elapsed());
-        slept
-    }
-
-    /// Looks for bytes and answers for a moment; whether any came.
-    fn poll(&mut self) -> io::Result<bool> {
-        let Some(turn) = self.polling.begin() else { return Ok(false) };
-        while turn.lasts() {
-            match self.receive(Patience::Now) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                received => return received.map(|()| true),
-            }
-            if self.requests_in_flight > 0 && self.control.completions().has_any() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    fn sleep(&mut self, read: bool, write: bool) -> io::Result<()> {
-        let alone = read && !write && self.requests_in_flight == 0;
-        if alone && !self.resting && !self.transport.encrypted() {
-            let received = self.receive(Patience::Wait);
-            if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-                self.rest();
-            }
-            return received;
-        }
-        if read && self.transport.encrypted() {
-            // Bytes may have come out of the socket already.
-            match self.receive(Patience::Now) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                received => return received,
-            }
-        }
-        let completions = self.control.completions();
-        if !completions.fall_asleep() {
-            return Ok(());
-        }
-        let awaits_client = write || matches!(self.expected, Expected::Data { .. });
-        let patience = match (awaits_client, alone && !self.resting) {
-            (true, _) => Some(self.stall_time_max),
-            (false, true) => Some(SILENCE),
-            (false, false) => None,
+    fn wait(&mut self, starved: bool) {
+        let awaited = Awaited {
+            bytes: starved,
+            answers: self.requests_in_flight,
+            asked: matches!(self.expected, Expected::Data { .. }),
         };
-        let deadline = patience.map(|patience| Instant::now() + patience);
-        let ready = self.transport.wait(read, write, completions.bell(), deadline);
-        completions.wake_up(ready.as_ref().is_ok_and(|ready| ready.rung));
-        if ready.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            return self.stalled(awaits_client);
+        self.link.wait(awaited, direct(&mut self.expected));
+        if self.link.is_resting() {
+            self.completed = Vec::new();
         }
-        if ready?.readable { self.receive(Patience::Now) } else { Ok(()) }
-    }
-
-    /// What to do when the client was silent, or stalled what it asked for.
-    fn stalled(&mut self, asked: bool) -> io::Result<()> {
-        if asked && self.account.is_in_the_way() {
-            tracing::warn!("a client was cut off: it took and sent nothing while others waited for its memory");
-            Counters::add(&self.counters.connections_broken, 1);
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.rest();
-        Ok(())
-    }
-
-    /// Gives up the buffers, until the client says something.
-    fn rest(&mut self) {
-        self.resting = true;
-        self.input.resize(INPUT_BYTES_MIN);
-        self.account.drop_buffers();
-        self.output.trim();
-        self.completed = Vec::new();
-    }
-
-    /// Makes the buffer larger that the client has filled, if there is memory for that.
-    fn grow_input(&mut self) {
-        let capacity = (2 * self.input.capacity()).min(INPUT_BYTES_MAX);
-        if capacity > self.input.capacity() && self.account.grow_buffers(capacity) {
-            self.input.resize(capacity);
-        }
-    }
-
-    fn receive(&mut self, patience: Patience) -> io::Result<()> {
-        let count = match &mut self.expected {
-            Expected::Data { command, data }
-                if command.length as usize - data.len() >= DIRECT_BYTES_MIN && self.input.available().is_empty() =>
-            {
-                let count = self.transport.receive(data, patience)?;
-                // The allocator may have given more room than was asked for.
-                if data.len() > command.length as usize {
-                    self.input.extend(&data.split_off(command.length as usize));
-                }
-                count
-            }
-            _ => {
-                if self.input.is_too_small() {
-                    self.grow_input();
-                }
-                self.input.receive(&mut self.transport, patience)?
-            }
-        };
-        self.resting = false;
-        if count == 0 {
-            self.open = false;
-        }
-        Ok(())
     }
 
     /// Looks at the received bytes until they are used up or must wait.
     fn process(&mut self) -> Pause {
         loop {
-            if self.output.length() >= SENT_EARLY_BYTES {
-                self.send();
+            if self.link.output.length() >= SENT_EARLY_BYTES {
+                self.link.send();
             }
             let pause = match &mut self.expected {
                 Expected::Request => self.request(),
                 Expected::Data { command, data } => {
                     let wanted = command.length as usize - data.len();
-                    let available = self.input.available();
+                    let available = self.link.input.available();
                     let count = wanted.min(available.len());
                     data.extend_from_slice(&available[..count]);
-                    self.input.consume(count);
+                    self.link.input.consume(count);
                     if count < wanted {
                         return Pause::Starved;
                     }
@@ -345,8 +204,8 @@ impl<'a> Transmission<'a> {
                     None
                 }
                 Expected::Refused { left, cookie, error, reason } => {
-                    let count = (*left).min(self.input.available().len());
-                    self.input.consume(count);
+                    let count = (*left).min(self.link.input.available().len());
+                    self.link.input.consume(count);
                     *left -= count;
                     if *left > 0 {
                         return Pause::Starved;
@@ -365,25 +224,27 @@ impl<'a> Transmission<'a> {
 
     fn is_full(&self, reserved_bytes: usize) -> bool {
         self.requests_in_flight >= self.requests_in_flight_max
-            || self.output.length() >= UNSENT_BYTES_MAX
+            || self.link.output.length() >= UNSENT_BYTES_MAX
             || (self.requests_in_flight > 0
-                && self.bytes_in_flight + self.output.length() + reserved_bytes > self.bytes_in_flight_max)
+                && self.bytes_in_flight + self.link.output.length() + reserved_bytes > self.bytes_in_flight_max)
     }
 
     /// Takes memory for a request; what was sent since it was last given back may be enough.
     fn take(&mut self, bytes: usize) -> bool {
         self.settle();
-        self.account.take(bytes)
+        self.link.account.take(bytes)
     }
 
     /// Gives back the memory of what is answered and sent.
     fn settle(&mut self) {
-        self.account.keep(self.bytes_in_flight + self.output.held_bytes());
+        self.link.account.keep(self.bytes_in_flight + self.link.output.held_bytes());
     }
 
     /// Takes one request from the received bytes.
     fn request(&mut self) -> Option<Pause> {
-        let Some(header) = self.input.available().first_chunk::<REQUEST_BYTES>() else { return Some(Pause::Starved) };
+        let Some(header) = self.link.input.available().first_chunk::<REQUEST_BYTES>() else {
+            return Some(Pause::Starved);
+        };
         let Some(command) = Command::decode(header) else { return Some(self.break_off()) };
         self.terms.size = self.session.export.size();
         let verdict = match judge(&command, &self.terms) {
@@ -395,7 +256,7 @@ impl<'a> Transmission<'a> {
         if self.is_full(reserved_bytes) || (reserved_bytes > 0 && !self.take(reserved_bytes)) {
             return Some(Pause::Full);
         }
-        self.input.consume(REQUEST_BYTES);
+        self.link.input.consume(REQUEST_BYTES);
         self.tally.requests += 1;
         match verdict {
             Verdict::Perform(Operation::Write) => {
@@ -431,7 +292,7 @@ impl<'a> Transmission<'a> {
         let force_unit_access = command.flags & super::protocol::command_flag::NBD_CMD_FLAG_FUA != 0;
         let (offset, length) = (command.offset, u64::from(command.length));
         self.tally.bytes_written += data.len() as u64;
-        self.solitude.comes(self.requests_in_flight == 0 && self.input.available().is_empty());
+        self.solitude.comes(self.requests_in_flight == 0 && self.link.input.available().is_empty());
         self.requests_in_flight += 1;
         let caching = self.guest.caching();
         let request = Request { operation, offset, length, force_unit_access, data, caching };
@@ -439,7 +300,7 @@ impl<'a> Transmission<'a> {
         // What came while the thread waited shows that the client did not. That the socket fails is told when it is used again.
         if !self.solitude.is_likely() {
             self.session.export.submit(request, done);
-        } else if self.session.export.submit_and_wait(request, done) && self.receive(Patience::Now).is_ok() {
+        } else if self.session.export.submit_and_wait(request, done) && self.link.look(direct(&mut self.expected)) {
             self.solitude.comes(false);
         }
         self.collect();
@@ -450,7 +311,7 @@ impl<'a> Transmission<'a> {
         match self.session.export.extents(command.offset, length, extents_max) {
             Ok(extents) => match descriptors(&extents, command.length, extents_max) {
                 Some(descriptors) => {
-                    self.output.put(|output| put_block_status_chunk(output, command.cookie, &descriptors));
+                    self.link.output.put(|output| put_block_status_chunk(output, command.cookie, &descriptors));
                 }
                 None => self.refuse(command.cookie, error::NBD_EIO, "the export does not know how it is stored"),
             },
@@ -461,7 +322,7 @@ impl<'a> Transmission<'a> {
     fn refuse(&mut self, cookie: u64, error: u32, reason: &str) {
         self.tally.requests_failed += 1;
         let structured = self.terms.structured;
-        self.output.put(|output| put_error(output, structured, cookie, error, reason));
+        self.link.output.put(|output| put_error(output, structured, cookie, error, reason));
     }
 
     /// Turns answers of the export into bytes to send.
@@ -471,7 +332,7 @@ impl<'a> Transmission<'a> {
         for answer in completed.drain(..) {
             self.requests_in_flight -= 1;
             self.bytes_in_flight -= answer.asked.reserved_bytes;
-            if !self.gone {
+            if !self.link.gone {
                 self.reply(answer);
             }
         }
@@ -485,25 +346,12 @@ impl<'a> Transmission<'a> {
             Ok(data) if reads => {
                 assert_eq!(data.len(), length as usize, "an export answers a read with all of its bytes");
                 self.tally.bytes_read += data.len() as u64;
-                self.output.put(|output| put_read(output, structured, cookie, offset, length));
-                self.output.put_data(data);
+                self.link.output.put(|output| put_read(output, structured, cookie, offset, length));
+                self.link.output.put_data(data);
             }
-            Ok(_) => self.output.put(|output| put_done(output, structured, cookie)),
+            Ok(_) => self.link.output.put(|output| put_done(output, structured, cookie)),
             Err(error) => self.refuse(cookie, error_number(error), &error.to_string()),
         }
-    }
-
-    fn send(&mut self) {
-        if !self.gone && self.transport.send(&mut self.output).is_err() {
-            self.lose();
-        }
-    }
-
-    /// Notes that the client is gone. Its requests go on in the export, so the connection lasts, and counts, until they end.
-    fn lose(&mut self) {
-        self.gone = true;
-        self.open = false;
-        self.output.discard();
     }
 
     fn tell(&mut self) {
