@@ -226,13 +226,18 @@ fn mapped(path: &Path) -> Result<Option<Trace>, TraceError> {
     if path == Path::new("-") {
         return Ok(None);
     }
-    let mut file = match File::open(path) {
+    // What is no file is opened once, to be read: a named pipe that is opened twice ends for its writer and waits for another.
+    let is_file = match std::fs::metadata(path) {
         // It may be in an archive.
-        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(None),
-        opened => opened.map_err(io)?,
+        Err(error) if error.kind() == ErrorKind::NotADirectory => false,
+        metadata => metadata.map_err(io)?.is_file(),
     };
+    if !is_file {
+        return Ok(None);
+    }
+    let mut file = File::open(path).map_err(io)?;
     let mut magic = [0; 8];
-    if !file.metadata().map_err(io)?.is_file() || file.read_exact(&mut magic).is_err() || !is_arrow(&magic) {
+    if file.read_exact(&mut magic).is_err() || !is_arrow(&magic) {
         return Ok(None);
     }
     file.rewind().map_err(io)?;

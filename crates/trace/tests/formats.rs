@@ -6,7 +6,8 @@ mod fixtures;
 
 use fixtures::{COMPRESSIONS, Fixture, all, bundled, bzip2, gzip, input, lz4, read, tar, trace, xz, zip, zstandard};
 use flashwise_trace::formats::FORMATS;
-use flashwise_trace::normalised::Settings;
+use flashwise_trace::normalised::{self, Settings};
+use flashwise_trace::progress::Silent;
 
 const REQUESTS: usize = 2000;
 
@@ -254,6 +255,21 @@ fn empty_and_tiny_inputs_are_errors() {
         assert!(error.starts_with("trace: damaged "), "{error}");
     }
     assert_eq!(trace(b"42".to_vec(), &Settings::default()).unwrap().len(), 1);
+}
+
+/// It is opened once: its writer is still there when the trace is read, and nobody waits for another.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_named_pipe_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("trace.csv");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let fixture = &all(REQUESTS)[0];
+    let (contents, to) = (fixture.contents.clone(), pipe.clone());
+    let writer = std::thread::spawn(move || std::fs::write(to, contents));
+    let read = normalised::open(&pipe, &settings(fixture.spec), &Silent).unwrap();
+    assert_eq!(read.description().requests, REQUESTS as u64);
+    writer.join().unwrap().unwrap();
 }
 
 #[test]
