@@ -43,6 +43,8 @@ figures! {
     padding_blocks,
     /// Blocks in read copies.
     copy_blocks,
+    /// Blocks among them in copies that took in what a write bucket held when it was evicted.
+    copy_forward_blocks,
     /// Blocks programmed without data: tombstones and zeroes.
     metadata_blocks,
     /// Blocks read from flash.

@@ -8,7 +8,7 @@ use flashwise_core::filter::listed;
 use super::{BLOCK, Inner, Volume};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
-use crate::status::{FaultsStatus, Rating, VolumeState, VolumeStatus};
+use crate::status::{CacheStatus, FaultsStatus, Rating, VolumeState, VolumeStatus};
 
 impl Volume {
     /// What there is to know of it.
@@ -35,25 +35,13 @@ impl Volume {
             written_blocks: figures.written_blocks,
             ram_read_hits: figures.ram_read_hits,
             flash_read_hits: figures.flash_read_hits,
-            ram_write_hits: figures.ram_write_hits,
             read_hit_ratio: figures.read_hit_ratio(),
-            flash_client_blocks: figures.flash_client_blocks,
-            flash_admission_blocks: figures.flash_admission_blocks,
-            flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
-            dropped_blocks: figures.dropped_blocks,
-            flash_metadata_blocks: figures.flash_metadata_blocks,
+            cache: CacheStatus::from(&figures),
             flash_written_bytes: figures.flash_written_blocks() * BLOCK,
             erasures: figures.erasures,
-            backend_read_blocks: figures.backend_read_blocks,
-            backend_written_blocks: figures.backend_written_blocks,
-            destaged_blocks: figures.destaged_blocks,
-            sequential_blocks: figures.sequential_blocks,
-            refused_read_blocks: figures.refused_read_blocks,
-            refused_write_blocks: figures.refused_write_blocks,
             throttled_seconds: cache.throttled_us() as f64 / 1e6,
             queue_depth: (inner.engine.requests() + inner.waiting.len()) as u64,
             destaging_blocks: cache.destaging_blocks(),
-            filtered_blocks: figures.filtered_blocks,
             bypassed_blocks: cache.counters().bypasses(),
             flushes: figures.flushes,
             flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },

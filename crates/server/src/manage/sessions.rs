@@ -41,7 +41,7 @@ impl Sessions {
     pub fn begin(&self) -> io::Result<String> {
         let mut random = [0; 32];
         getrandom(&mut random, GetRandomFlags::empty())?;
-        let cookie: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let cookie = crate::hex(&random);
         let mut begun = self.begun();
         begun.retain(|_, begun| begun.elapsed() < LIFETIME);
         if begun.len() == SESSIONS_MAX

@@ -19,9 +19,9 @@ use crate::columns::Cell;
 pub fn parquet(rows: &[ResultRow]) -> Result<Vec<u8>, ParquetError> {
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
-    for Cells { name, kind, cells, nullable } in columns_of(rows) {
+    for Cells { about, kind, cells, nullable } in columns_of(rows) {
         let array = array_of(&kind, &cells);
-        fields.push(Field::new(name, array.data_type().clone(), nullable));
+        fields.push(Field::new(about.name, array.data_type().clone(), nullable));
         arrays.push(array);
     }
     let epochs = epoch_lists(rows);
@@ -39,9 +39,9 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
     let mut columns = cells_of(Epoch::COLUMNS, &epochs.iter().copied().map(Some).collect::<Vec<_>>());
     columns.retain(Cells::is_shown);
     columns.extend(group_of(ArrayEpoch::COLUMNS, &epochs.iter().map(|epoch| epoch.array.as_ref()).collect::<Vec<_>>()));
-    let field = |Cells { name, kind, cells, nullable }: Cells| {
+    let field = |Cells { about, kind, cells, nullable }: Cells| {
         let array = array_of(&kind, &cells);
-        (Arc::new(Field::new(name, array.data_type().clone(), nullable)), array)
+        (Arc::new(Field::new(about.name, array.data_type().clone(), nullable)), array)
     };
     let values = StructArray::from(columns.into_iter().map(field).collect::<Vec<_>>());
     let item = Field::new("item", DataType::Struct(values.fields().clone()), false);
