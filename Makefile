@@ -19,7 +19,7 @@ FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
 .PHONY: dist test-dist wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
-# A policy and an admission rule that are a file and a row each, planted by a feature: builds everything once more.
+# A policy and an admission rule that are a file and a row each, and a figure that is a row, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
 

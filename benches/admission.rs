@@ -4,10 +4,10 @@
 use flashwise_benches::{thread_seconds, zipf_trace};
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{self, Setting};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_core::tiers::{Array, Device, Tier};
 use flashwise_trace::Trace;
 
 const ROUNDS: usize = 11;

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use flashwise_core::array::Array;
+use flashwise_core::tiers::Array;
 use flashwise_device::flash::Profile;
 use flashwise_sim::array::{Description, Lifetime};
 use libfuzzer_sys::fuzz_target;

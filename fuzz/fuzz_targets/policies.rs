@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{self, RULES, Setting};
-use flashwise_core::array::Array;
+use flashwise_core::tiers::Array;
 use flashwise_core::index::{Dense, Hashed};
 use flashwise_core::options::{Kind, Parameter};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};

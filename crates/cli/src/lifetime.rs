@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use flashwise_core::array::{Array, Tier};
+use flashwise_core::tiers::{Array, Tier};
 use flashwise_device::flash::Profile as Flash;
 use flashwise_device::{About, ArrayError, Profile, devices, tier_of_option};
 use flashwise_sim::array::{Description, Lifetime as Figures, NamedWorkload};

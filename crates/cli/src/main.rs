@@ -3,23 +3,11 @@
 // What commands of a live cache share with the others is not all used without them.
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
-#[cfg(feature = "serve")]
-mod api;
 mod array;
 mod buckets;
 mod cache;
-#[cfg(feature = "serve")]
-mod capture;
-#[cfg(feature = "serve")]
-mod check;
 mod completions;
 mod curve;
-#[cfg(feature = "serve")]
-mod demo;
-#[cfg(feature = "serve")]
-mod detach;
-#[cfg(feature = "serve")]
-mod disks;
 mod endurance;
 mod failure;
 mod fit;
@@ -28,30 +16,18 @@ mod input;
 mod lifetime;
 mod list;
 mod listing;
+#[cfg(feature = "serve")]
+mod live;
 mod log;
 mod man;
-#[cfg(feature = "serve")]
-mod manage;
-#[cfg(feature = "serve")]
-mod pair;
 mod pareto;
 mod policies;
-#[cfg(feature = "serve")]
-mod pool;
 mod progress;
-#[cfg(feature = "serve")]
-mod salvage;
 mod sample;
-#[cfg(feature = "serve")]
-mod serve;
 mod settings;
 mod simulate;
-#[cfg(feature = "serve")]
-mod status;
 mod table;
 mod trace;
-#[cfg(feature = "serve")]
-mod wipe;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -78,33 +54,13 @@ enum Command {
     Pareto(Box<pareto::Pareto>),
     #[cfg(feature = "serve")]
     #[command(flatten)]
-    Live(Live),
+    Live(live::Live),
     Policies(policies::Policies),
     Lifetime(lifetime::Lifetime),
     #[command(subcommand)]
     Trace(trace::TraceCommand),
     Completions(completions::Completions),
     Man(man::Man),
-}
-
-/// What runs a cache, manages it and looks after its disks.
-#[cfg(feature = "serve")]
-#[derive(Debug, Subcommand)]
-enum Live {
-    Serve(Box<serve::Serve>),
-    Status(status::Status),
-    Flush(manage::Flush),
-    Set(manage::Set),
-    Disks(disks::Disks),
-    #[command(subcommand)]
-    Pool(pool::PoolCommand),
-    #[command(subcommand)]
-    Disk(pool::DiskCommand),
-    Detach(detach::Detach),
-    Check(check::Check),
-    Wipe(wipe::Wipe),
-    Demo(demo::Demo),
-    Capture(capture::Capture),
 }
 
 /// Arguments with a + between them as the one that they are: the name of a trace of several files.
@@ -142,24 +98,4 @@ fn main() -> ExitCode {
         Command::Man(man) => man.run(),
     };
     failure::exit_code(result)
-}
-
-#[cfg(feature = "serve")]
-impl Live {
-    fn run(&self) -> anyhow::Result<()> {
-        match self {
-            Live::Serve(command) => command.run(),
-            Live::Status(command) => command.run(),
-            Live::Flush(command) => command.run(),
-            Live::Set(command) => command.run(),
-            Live::Disks(command) => command.run(),
-            Live::Pool(command) => command.run(),
-            Live::Disk(command) => command.run(),
-            Live::Detach(command) => command.run(),
-            Live::Check(command) => command.run(),
-            Live::Wipe(command) => command.run(),
-            Live::Demo(command) => command.run(),
-            Live::Capture(command) => command.run(),
-        }
-    }
 }

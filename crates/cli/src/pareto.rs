@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use clap::Args;
 use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
+use flashwise_sim::columns::about;
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, Layout};
 use flashwise_sim::job::{Job, Place};
+use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
 use flashwise_trace::human;
@@ -135,7 +137,11 @@ impl Pareto {
 }
 
 fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {
-    let mut table = table::plain(&["policy", "size", "read hits", "erased", "per day", "flash writes", ""], 2);
+    let (rows, tiers, wear) = (ResultRow::COLUMNS, TierFigures::COLUMNS, EnduranceFigures::COLUMNS);
+    let [policy, size] = ["policy", "size"].map(|name| table::heading(about(rows, name)));
+    let [read_hits, writes] = ["read_hit_ratio", "flash_writes_blocks"].map(|name| table::heading(about(rows, name)));
+    let (erased, per_day) = (table::heading(about(tiers, "erasures")), table::heading(about(wear, "epbpd")));
+    let mut table = table::plain(&[policy, size, read_hits, erased, per_day, writes, ""], 2);
     for point in points {
         table.add_row([
             point.policy.clone(),

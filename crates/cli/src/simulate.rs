@@ -164,7 +164,7 @@ impl Simulate {
         self.write_report(&done)?;
         let rows: Vec<ResultRow> = done.asked().cloned().collect();
         self.write_parquet(&rows)?;
-        self.print(&rows, table_of(&done.jobs)?)
+        self.print(&rows)
     }
 
     /// Runs jobs, and what a report compares them with.
@@ -254,7 +254,7 @@ impl Simulate {
         Ok(())
     }
 
-    fn print(&self, rows: &[ResultRow], table: fn(&[ResultRow]) -> String) -> anyhow::Result<()> {
+    fn print(&self, rows: &[ResultRow]) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, rows).map_err(std::io::Error::from)?;
@@ -262,7 +262,7 @@ impl Simulate {
         } else if self.csv {
             results::write_csv(rows, &mut out)?;
         } else {
-            writeln!(out, "{}", table(rows))?;
+            writeln!(out, "{}", table::results(rows))?;
             if let Some(html) = &self.html {
                 writeln!(out, "\nReport: {}", html.display())?;
             }
@@ -359,23 +359,6 @@ fn refuse_reports_of_buckets(jobs: &[Job]) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What is shown of the rows of jobs: what all of them have.
-fn table_of(jobs: &[Job]) -> anyhow::Result<fn(&[ResultRow]) -> String> {
-    let meanings: Vec<_> = jobs.iter().map(Job::meaning).collect::<Result<_, _>>().map_err(misuse)?;
-    let all = |is: fn(&Place) -> bool| meanings.iter().all(|meaning| is(&meaning.place));
-    Ok(if all(|place| matches!(place, Place::Flash(_))) {
-        table::endurance_results
-    } else if all(|place| matches!(place, Place::Log(..))) {
-        table::cache_results
-    } else if all(|place| matches!(place, Place::Buckets(..))) {
-        table::bucket_results
-    } else if meanings.iter().all(|meaning| meaning.devices.is_some()) {
-        table::array_results
-    } else {
-        table::results
-    })
 }
 
 /// What does not go together is a misuse; what is missing or damaged is not.

@@ -236,7 +236,7 @@ fn a_report_of_an_array_has_sweeps_rules_and_what_auto_chose_among() {
     let report = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     for expected in [
         "<caption>Portion of the misses admitted: probability before lru with 10%: as multiples of the policy alone</caption>",
-        "<caption>auto:timeframe=1% among its candidates with a cache of 10%: latency over lifetime, in us per year</caption>",
+        "<caption>auto:timeframe=1% among its candidates with a cache of 10%: latency over lifetime, in us a year</caption>",
         "<th scope=\"row\">s3-fifo</th>",
         "<h2 id=\"over-traces\">Latency and lifetime, by parameter</h2>",
         "larc:writes=admit has the least latency over lifetime with 241 MiB (61,719 blocks), 1.5 times better than lru: 199 us and 0.0468 years",

@@ -230,7 +230,7 @@ fn the_whole_cache_is_shown_in_every_form() {
     insta::assert_snapshot!("whole_cache_table", table);
     insta::assert_snapshot!("whole_cache_csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
     let html = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
-    for column in ["Read from RAM", "Copied forward", "Host write amplification"] {
+    for column in ["ram hits", "flash copy forward blocks", "host write amplification"] {
         assert!(html.contains(column), "{column}");
     }
     assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
@@ -374,6 +374,11 @@ fn pareto_marks_what_no_other_beats_and_the_best_possible_is_above_it() {
     );
     let err = fail(folder.path(), &[&arguments[..], &["--policy", "m+"]].concat(), 2);
     assert!(err.contains("expected a policy that can run"), "{err}");
+    for layout in ["wlfc", "b-like"] {
+        let err = fail(folder.path(), &["pareto", "traces/netsfs.csv.zst", "--layout", layout], 2);
+        let expected = format!("flashwise: --layout: found {layout}, expected in-place or containers for pareto");
+        assert!(err.starts_with(&expected), "{err}");
+    }
 }
 
 /// Three processes write two, three and one blocks, in both formats that name them.

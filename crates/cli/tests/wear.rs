@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{project, succeed};
+use common::{fail, project, succeed};
 use serde_json::Value;
 
 /// The rows of `flashwise simulate` over the bundled trace, with erase units of 256KiB.
@@ -118,6 +118,17 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
     let pareto = "pareto minute.csv --policy lru --size 10% --erase-unit 16KiB --ram 0";
     let shown = succeed(folder.path(), &pareto.split(' ').collect::<Vec<_>>());
     assert!(shown.contains("~: minute.csv: rates per day"), "{shown}");
+}
+
+#[test]
+fn a_refusal_says_its_cause_once() {
+    let options = "simulate traces/netsfs.csv.zst --policy lru --layout in-place --size 1% --erase-unit 256KiB --over-provision 1%";
+    let refusal = fail(&project(), &options.split(' ').collect::<Vec<_>>(), 2);
+    assert!(
+        refusal.starts_with("flashwise: size '1%': over-provisioning of 1 % of 6171 pages leaves 1 spare"),
+        "{refusal}"
+    );
+    assert_eq!(refusal.matches("raise it to 1.64 %").count(), 1, "{refusal}");
 }
 
 /// An array's lifetime comes from the trace's times, and says so where these are not in order.

@@ -1,4 +1,4 @@
-//! What a cache's decisions make its devices do, counted from outcomes: the traffic of which [`Array`](crate::array::Array)
+//! What a cache's decisions make its devices do, counted from outcomes: the traffic of which [`Array`](crate::tiers::Array)
 //! tells wear and latency.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
@@ -11,8 +11,8 @@ use hashbrown::HashSet;
 use rustc_hash::FxBuildHasher;
 
 use crate::access::Op;
-use crate::array::Traffic;
 use crate::policy::Outcome;
+use crate::tiers::Traffic;
 
 /// Which blocks are dirty.
 pub trait BlockSet<K> {

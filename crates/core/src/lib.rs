@@ -10,7 +10,6 @@
 pub mod access;
 pub mod account;
 pub mod admission;
-pub mod array;
 pub mod block_cache;
 pub mod blocks;
 pub mod cache;
@@ -41,5 +40,6 @@ pub mod sketch;
 pub mod step;
 pub mod streams;
 pub mod table;
+pub mod tiers;
 pub mod uses;
 pub mod wlfc;

@@ -4,9 +4,9 @@
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{RULES, Setting, Spec};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::{Dense, Hashed, Index};
 use flashwise_core::policy::{self, Outcome, POLICIES, Policy, Visitor};
+use flashwise_core::tiers::{Array, Device, Tier};
 
 const BLOCKS: u32 = 300;
 const ACCESSES: usize = 20_000;

@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 
 use flashwise_core::admission::{Admission, Setting, Spec};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::cache::{Cache, Config, Event, Kind, LogCache, Mode, Request};
 use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Kind as RecordKind};
 use flashwise_core::layout::containers::Log;
 use flashwise_core::policy;
 use flashwise_core::step::Step;
+use flashwise_core::tiers::{Array, Device, Tier};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 

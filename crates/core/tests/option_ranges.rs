@@ -3,11 +3,11 @@
 mod workloads;
 
 use flashwise_core::admission::{self, RULES, Setting};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::Hashed;
 use flashwise_core::options::{Kind, Parameter};
 use flashwise_core::policy::{Outcome, POLICIES, Policy, Spec, Visitor};
 use flashwise_core::quantity::{ByteSize, Duration};
+use flashwise_core::tiers::{Array, Device, Tier};
 use workloads::{WORKLOADS, workload};
 
 const CAPACITY: usize = 10;

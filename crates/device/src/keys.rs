@@ -1,8 +1,10 @@
 //! Keys and their values, from TOML files or from options: read, checked and refused with their place.
 
+use ::toml::de::DeValue;
 use flashwise_core::options::nearest;
 use flashwise_core::quantity::Share;
-use toml::de::{DeTable, DeValue};
+
+use crate::toml::{self, Malformed, Toml};
 
 /// Why the description of an array, a device or a workload was refused.
 #[derive(Debug, thiserror::Error)]
@@ -228,81 +230,51 @@ impl Keys {
 #[derive(Debug)]
 pub struct Document<'a> {
     path: &'a str,
-    text: &'a str,
-    root: DeTable<'a>,
+    toml: Toml<'a>,
 }
 
 impl<'a> Document<'a> {
     /// Reads the document `text`, which came from `path`.
     pub fn parse(path: &'a str, text: &'a str) -> Result<Document<'a>, ArrayError> {
-        match DeTable::parse(text) {
-            Ok(root) => Ok(Document { path, text, root: root.into_inner() }),
-            Err(error) => Err(ArrayError::Syntax {
-                path: path.to_owned(),
-                line: line(text, error.span().map_or(0, |span| span.start)),
-                message: format!("is no TOML: {}", error.message()),
-            }),
-        }
+        let toml = Toml::parse(text).map_err(|malformed| refused(path, malformed))?;
+        Ok(Document { path, toml })
     }
 
     /// The keys at the top.
     pub fn keys(&self) -> Keys {
-        self.read(&self.root, "")
+        self.read(self.toml.root(), "")
     }
 
     /// The keys of the table `name`.
     pub fn table(&self, name: &str) -> Result<Option<Keys>, ArrayError> {
-        let Some((key, value)) = self.root.get_key_value(name) else { return Ok(None) };
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(Some(self.read(table, &format!(" [{name}]")))),
-            _ => Err(self.no_table(key.span().start, &format!("[{name}]"))),
-        }
+        let Some(found) = self.toml.root().into_iter().find(|entry| entry.key == name) else { return Ok(None) };
+        let entries = self.toml.table(&found).map_err(|malformed| refused(self.path, malformed))?;
+        Ok(Some(self.read(entries, &format!(" [{name}]"))))
     }
 
     /// The keys of each of the tables `name`.
     pub fn tables(&self, name: &str) -> Result<Vec<Keys>, ArrayError> {
-        let Some((key, value)) = self.root.get_key_value(name) else { return Ok(Vec::new()) };
-        let refuse = || self.no_table(key.span().start, &format!("[[{name}]]"));
-        let DeValue::Array(tables) = value.get_ref() else { return Err(refuse()) };
-        let read = |(number, table): (usize, &toml::Spanned<DeValue<'_>>)| match table.get_ref() {
-            DeValue::Table(table) => Ok(self.read(table, &format!(" [[{name}]] {}", number + 1))),
-            _ => Err(refuse()),
-        };
-        tables.iter().enumerate().map(read).collect()
+        let Some(found) = self.toml.root().into_iter().find(|entry| entry.key == name) else { return Ok(Vec::new()) };
+        let tables = self.toml.tables(&found).map_err(|malformed| refused(self.path, malformed))?;
+        let numbered = tables.into_iter().enumerate();
+        Ok(numbered.map(|(at, (_, entries))| self.read(entries, &format!(" [[{name}]] {}", at + 1))).collect())
     }
 
-    fn no_table(&self, at: usize, expected: &str) -> ArrayError {
-        let message = format!("is no table, expected a line {expected} with its keys below");
-        ArrayError::Syntax { path: self.path.to_owned(), line: line(self.text, at), message }
-    }
-
-    fn read(&self, table: &DeTable<'_>, name: &str) -> Keys {
-        let entry = |(key, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
+    fn read(&self, entries: Vec<toml::Entry<'_, '_>>, name: &str) -> Keys {
+        let entry = |toml::Entry { key, value, line }: toml::Entry<'_, '_>| {
             let text = match value.get_ref() {
                 DeValue::String(text) => Some(text.to_string()),
-                DeValue::Integer(number) => Some(decimal(number)),
+                DeValue::Integer(number) => Some(toml::decimal(number)),
                 DeValue::Float(number) => Some(number.as_str().replace('_', "")),
                 _ => None,
             };
-            let shown = self.text.get(value.span()).and_then(|text| text.lines().next()).unwrap_or_default().to_owned();
-            let name = key.get_ref().replace('_', "-");
-            Entry { key: name, text, shown, line: Some(line(self.text, key.span().start)) }
+            Entry { key: key.replace('_', "-"), text, shown: self.toml.shown(value).to_owned(), line: Some(line) }
         };
-        let mut entries: Vec<_> = table.iter().map(entry).collect();
-        entries.sort_by_key(|entry| entry.line);
-        Keys { place: format!("{}{name}", self.path), entries }
+        Keys { place: format!("{}{name}", self.path), entries: entries.into_iter().map(entry).collect() }
     }
 }
 
-/// A whole number as people write it, whatever base it was written in.
-fn decimal(number: &toml::de::DeInteger<'_>) -> String {
-    let digits = number.as_str().replace('_', "");
-    match i128::from_str_radix(&digits, number.radix()) {
-        Ok(number) => number.to_string(),
-        Err(_) => digits,
-    }
-}
-
-fn line(text: &str, at: usize) -> usize {
-    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+fn refused(path: &str, malformed: Malformed) -> ArrayError {
+    let Malformed { line, message } = malformed;
+    ArrayError::Syntax { path: path.to_owned(), line, message }
 }

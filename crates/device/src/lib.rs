@@ -1,5 +1,5 @@
 //! Devices under a cache: modelled flash that steps are charged to, the tiers of an array, and how users describe both: by name, in TOML
-//! files, with options. Lifetimes and latencies of tiers are computed by [`flashwise_core::array`].
+//! files, with options. Lifetimes and latencies of tiers are computed by [`flashwise_core::tiers`].
 //!
 //! A conventional SSD that is written to at random copies pages when it collects garbage, and so writes more than its host does:
 //!
@@ -27,8 +27,9 @@ mod catalogue;
 pub mod flash;
 mod keys;
 mod tier;
+pub mod toml;
 
-use flashwise_core::array::Array;
+use flashwise_core::tiers::Array;
 
 pub use catalogue::{About, devices};
 pub use keys::{ArrayError, Document, Keys, Range};

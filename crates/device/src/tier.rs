@@ -1,6 +1,6 @@
 //! Whole devices, those of the catalogue and others, and the tiers of an array that are made of them.
 
-use flashwise_core::array::{Array, Device, Tier};
+use flashwise_core::tiers::{Array, Device, Tier};
 
 use crate::catalogue::{DRIVE_KEYS, Entry, names_with};
 use crate::keys::{ArrayError, Keys, Range};

@@ -117,8 +117,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     second + 1,
                     writes.count.load(Ordering::Relaxed),
                     status.dirty_blocks,
-                    status.refused_read_blocks,
-                    status.refused_write_blocks,
+                    status.cache.refused_read_blocks,
+                    status.cache.refused_write_blocks,
                     status.throttled_seconds
                 );
             }

@@ -234,9 +234,9 @@ impl Shared {
         match (was_full, is_full) {
             (false, true) => {
                 let why = self.status().error.unwrap_or_default();
-                eprintln!("flashwise: the recording {path} stops: {why}");
+                tracing::warn!(%path, why, "the recording stops");
             }
-            (true, false) => eprintln!("flashwise: the recording {path} goes on: it has room again"),
+            (true, false) => tracing::info!(%path, "the recording goes on: it has room again"),
             _ => {}
         }
     }
@@ -246,7 +246,7 @@ impl Shared {
         let mut piece = Piece::default();
         if let Err(error) = self.write_until_finished(&mut segments, &mut piece) {
             self.dropped.fetch_add(piece.rows, Ordering::Relaxed);
-            eprintln!("flashwise: the recording {} ends: {error}", self.path.display());
+            tracing::error!(path = %self.path.display(), %error, "the recording ends");
             self.files().error = Some(error.to_string());
             self.drop_until_finished();
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use flashwise_core::cache::Figures;
 use flashwise_core::filter::{Caching, Client};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -101,22 +102,13 @@ pub struct VolumeStatus {
     pub ram_read_hits: u64,
     /// Reads served from flash.
     pub flash_read_hits: u64,
-    /// Writes to blocks that waited in the write buffer.
-    pub ram_write_hits: u64,
     /// Reads served from RAM or flash, 0 to 1.
     pub read_hit_ratio: f64,
-    /// Flash writes because clients wrote.
-    pub flash_client_blocks: u64,
-    /// Writes of neighbouring blocks that these came in: a client's request, or what left the write buffer together.
+    /// What the cache did, by the names that `flashwise simulate` has for it.
+    #[serde(flatten)]
+    pub cache: CacheStatus,
+    /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
     pub flash_write_requests: u64,
-    /// Flash writes because the policy admitted blocks.
-    pub flash_admission_blocks: u64,
-    /// Flash writes because wanted blocks were moved out of units that were reset.
-    pub flash_copy_forward_blocks: u64,
-    /// Clean blocks that the policy wanted and that were not moved, but left the cache.
-    pub dropped_blocks: u64,
-    /// Flash writes of metadata.
-    pub flash_metadata_blocks: u64,
     /// All flash writes, in bytes.
     pub flash_written_bytes: u64,
     /// Erase units reset.
@@ -130,22 +122,8 @@ pub struct VolumeStatus {
     /// Years until the rated writes of a new device are used up at the rate so far, less what was written since the volume was
     /// opened; absent without a rating or without writes.
     pub lifetime_years: Option<f64>,
-    /// Blocks read from the backend.
-    pub backend_read_blocks: u64,
-    /// Blocks that clients' writes sent to the backend past the flash.
-    pub backend_written_blocks: u64,
-    /// Blocks written back.
-    pub destaged_blocks: u64,
-    /// Blocks of sequential streams that bypassed the flash.
-    pub sequential_blocks: u64,
-    /// Blocks that clients read or wrote and that bypassed the flash because the I/O filter says so of these clients.
-    pub filtered_blocks: u64,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypassed_blocks: u64,
-    /// Blocks read that were to be taken in and found no space on flash: dirty blocks had to be written back first.
-    pub refused_read_blocks: u64,
-    /// Blocks written that found no space on flash for the same reason and went to the backend alone.
-    pub refused_write_blocks: u64,
     /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
     pub throttled_seconds: f64,
     /// Requests that are under way.
@@ -178,6 +156,48 @@ pub struct VolumeStatus {
     pub latencies: Vec<LatencyStatus>,
     /// Keys of settings that were changed since the server was started. The next start takes them from the configuration again.
     pub changed_settings: Vec<String>,
+}
+
+macro_rules! cache_status {
+    (
+        [$($(#[doc = $of_flash_meaning:literal])+ $of_flash:ident: u64, $of_flash_unit:literal $(, $of_flash_head:literal, $of_flash_note:literal)?;)*]
+        [$($(#[doc = $of_log_meaning:literal])+ $of_log:ident: u64, $of_log_unit:literal $(, $of_log_head:literal, $of_log_note:literal)?;)*]
+    ) => {
+        /// What a cache did since it was opened: the figures that it shares with a simulated one.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(default)]
+        pub struct CacheStatus {
+            $($(#[doc = $of_flash_meaning])+ pub $of_flash: u64,)*
+            $($(#[doc = $of_log_meaning])+ pub $of_log: u64,)*
+        }
+
+        impl CacheStatus {
+            /// Their names, meanings and values, in order.
+            pub const FIGURES: &[CacheFigure] = &[
+                $(CacheFigure { name: stringify!($of_flash), meaning: &[$($of_flash_meaning),+], value: |cache| cache.$of_flash },)*
+                $(CacheFigure { name: stringify!($of_log), meaning: &[$($of_log_meaning),+], value: |cache| cache.$of_log },)*
+            ];
+        }
+
+        impl From<&Figures> for CacheStatus {
+            fn from(figures: &Figures) -> CacheStatus {
+                CacheStatus { $($of_flash: figures.$of_flash,)* $($of_log: figures.$of_log,)* }
+            }
+        }
+    };
+}
+
+flashwise_core::cache_figures! { cache_status! {} }
+
+/// A figure that running and simulated caches share, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheFigure {
+    /// Its name in every output.
+    pub name: &'static str,
+    /// What it means, in sentences.
+    pub meaning: &'static [&'static str],
+    /// Its value.
+    pub value: fn(&CacheStatus) -> u64,
 }
 
 /// A client that has a volume open: what is known of it, and what becomes of its requests.

@@ -355,7 +355,7 @@ fn an_orderly_end_remembers_what_was_written_back() {
     }
     volume.close().unwrap();
     let status = volume.status();
-    assert!(status.destaged_blocks > 400, "{status:?}");
+    assert!(status.cache.destaged_blocks > 400, "{status:?}");
     drop(volume);
     let (_, opened) = setting.open();
     assert_eq!(opened.dirty_blocks, status.dirty_blocks);

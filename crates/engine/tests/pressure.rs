@@ -89,10 +89,10 @@ fn a_block_that_found_no_space_is_not_forgotten() {
     }
     let refused = under_pressure(&volume, || {
         (0..1_000).find(|&block| {
-            let before = volume.status().refused_read_blocks;
+            let before = volume.status().cache.refused_read_blocks;
             ask(&volume, Operation::Read, block, 1);
             ask(&volume, Operation::Read, block, 1);
-            volume.status().refused_read_blocks > before
+            volume.status().cache.refused_read_blocks > before
         })
     });
     let refused = refused.expect("of a thousand blocks read twice one finds no space");

@@ -12,44 +12,38 @@ use super::numbers::{about_percent, count, percent, shortest, written};
 use super::rows::{file_name, rule, with_caveat};
 use super::scales::{categories, linear, ratios};
 use super::table::{Figure, Table};
+use flashwise_sim::array::ArrayFigures;
+use flashwise_sim::columns::{About, Column, about};
 use flashwise_sim::results::ResultRow;
 
 /// What the paper found on 13 traces of a week, against LRU.
 const PAPER: &str = "Moon and Reddy have 2.36 with probability, 2.31 with size and 1.41 with hotness, on average of 13 traces of a week.";
 
-/// A figure of an array.
+/// A figure of an array: a column of the rows.
 pub struct Measure {
     pub id: &'static str,
     pub name: &'static str,
-    pub unit: &'static str,
-    pub of: fn(&ResultRow) -> Option<f64>,
+    about: About,
     /// What is better: as much of it as possible, or as little.
     pub more_is_better: bool,
 }
 
-const LATENCY: Measure = Measure {
-    id: "latency",
-    name: "Latency",
-    unit: "us",
-    of: |row| Some(row.array.as_ref()?.latency_mean_us),
-    more_is_better: false,
-};
-const LIFETIME: Measure = Measure {
-    id: "lifetime",
-    name: "Lifetime",
-    unit: "years",
-    of: |row| Some(row.array.as_ref()?.lifetime_years),
-    more_is_better: true,
-};
-const QUOTIENT: Measure = Measure {
-    id: "quotient",
-    name: "Latency over lifetime",
-    unit: "us per year",
-    of: |row| Some(row.array.as_ref()?.latency_over_lifetime),
-    more_is_better: false,
-};
-const HITS: Measure =
-    Measure { id: "hits", name: "Hit ratio", unit: "", of: |row| Some(row.hit_ratio), more_is_better: true };
+impl Measure {
+    const fn new(id: &'static str, about: About, more_is_better: bool) -> Measure {
+        Measure { id, name: about.title(), about, more_is_better }
+    }
+
+    /// Its value of a row, if there is one.
+    fn of(&self, row: &ResultRow) -> Option<f64> {
+        row.figure(self.about.name)
+    }
+}
+
+const ARRAY: &[Column<ArrayFigures>] = ArrayFigures::COLUMNS;
+const LATENCY: Measure = Measure::new("latency", about(ARRAY, "latency_mean_us"), false);
+const LIFETIME: Measure = Measure::new("lifetime", about(ARRAY, "lifetime_years"), true);
+const QUOTIENT: Measure = Measure::new("quotient", about(ARRAY, "latency_over_lifetime"), false);
+const HITS: Measure = Measure::new("hits", about(ResultRow::COLUMNS, "hit_ratio"), true);
 const MEASURES: [&Measure; 3] = [&LATENCY, &LIFETIME, &QUOTIENT];
 
 /// Whether it is arrays that were simulated.
@@ -83,7 +77,7 @@ fn alone<'a>(rows: &'a [ResultRow], row: &ResultRow) -> Option<&'a ResultRow> {
 
 /// `value` of `row` as a multiple of that of `base`, if it is a number above 0.
 fn relative(measure: &Measure, row: &ResultRow, base: &ResultRow) -> Option<f64> {
-    let ratio = (measure.of)(row)? / (measure.of)(base)?;
+    let ratio = measure.of(row)? / measure.of(base)?;
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
@@ -119,8 +113,8 @@ fn provisioning(subject: &Subject, measure: &Measure, rows: &[ResultRow]) -> Opt
     let title = format!("{} against cache size", measure.name);
     let axis = format!("{}, of {}'s at the smallest size", measure.name, base.policy);
     let chart = subject.against_size(measure.id, &title, &axis, "", &value, &grid.policies);
-    let cell = |row: &ResultRow| (measure.of)(row).map(written);
-    let table = subject.by_policy(&format!("{title}, in {}", measure.unit), &grid.policies, cell);
+    let cell = |row: &ResultRow| measure.of(row).map(written);
+    let table = subject.by_policy(&format!("{title}, in {}", measure.about.unit), &grid.policies, cell);
     let better = if measure.more_is_better { "more" } else { "less" };
     let caption = format!(
         "{} against cache size: {better} is better. The storage is twice the trace's blocks, so that a cache of 10% of the blocks is 5% of it.",
@@ -453,7 +447,7 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
     let mut table = Table::new(format!("{title}: as multiples of the policy alone"), heads);
     for (value, rows) in &sweep.values {
         let cell = |measure: &&Measure| mean(measure, rows).map_or_else(|| "unlimited".to_owned(), written);
-        let hits: f64 = rows.iter().filter_map(|(_, row)| (HITS.of)(row)).sum::<f64>() / rows.len() as f64;
+        let hits: f64 = rows.iter().filter_map(|(_, row)| HITS.of(row)).sum::<f64>() / rows.len() as f64;
         table.push(option.write(*value), MEASURES.iter().map(cell).chain([percent(hits)]).collect());
     }
     let over = if sections.len() > 1 { ", geometric means over the traces" } else { "" };
@@ -470,7 +464,7 @@ const LATENCY_MAX: f64 = 1.4;
 
 /// Whether a cache is used as one, beside the policy alone.
 fn is_used(row: &ResultRow, base: &ResultRow) -> bool {
-    let latency = |row: &ResultRow| (LATENCY.of)(row).unwrap_or(0.0);
+    let latency = |row: &ResultRow| LATENCY.of(row).unwrap_or(0.0);
     row.hit_ratio >= HITS_MIN * base.hit_ratio && latency(row) <= LATENCY_MAX * latency(base)
 }
 
@@ -478,7 +472,7 @@ fn is_used(row: &ResultRow, base: &ResultRow) -> bool {
 fn left_out(row: &ResultRow, base: &ResultRow) -> String {
     let better =
         relative(&QUOTIENT, row, base).map_or_else(String::new, |ratio| format!(" by {} times", written(1.0 / ratio)));
-    let [own, alone] = [row, base].map(|row| (LATENCY.of)(row).map_or_else(String::new, written));
+    let [own, alone] = [row, base].map(|row| LATENCY.of(row).map_or_else(String::new, written));
     format!(
         "{} would be better{better}, but hits {} of the accesses where {} hits {}, and takes {own} us where that takes {alone}: what hits less than half as \
          often or waits more than 40% longer is not compared.",
@@ -493,7 +487,7 @@ fn left_out(row: &ResultRow, base: &ResultRow) -> String {
 pub fn sentences(grid: &Grid) -> [String; 2] {
     let Some(&size) = grid.sizes.last() else { return ["Nothing was simulated.".to_owned(), String::new()] };
     let rows: Vec<&ResultRow> = grid.policies.iter().filter_map(|&policy| grid.row(policy, size)).collect();
-    let quotient = |row: &&&ResultRow| (QUOTIENT.of)(row).unwrap_or(f64::INFINITY);
+    let quotient = |row: &&&ResultRow| QUOTIENT.of(row).unwrap_or(f64::INFINITY);
     let least =
         |rows: &[&ResultRow]| rows.iter().min_by(|a, b| quotient(a).total_cmp(&quotient(b))).map(|row| (*row).clone());
     let base = rows.iter().find(|row| rule(row).is_empty()).or(rows.first());
@@ -504,7 +498,7 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
     };
     let [from, to] = [base, best].map(|row| {
         let [latency, lifetime] =
-            [&LATENCY, &LIFETIME].map(|measure| (measure.of)(row).map_or_else(String::new, written));
+            [&LATENCY, &LIFETIME].map(|measure| measure.of(row).map_or_else(String::new, written));
         format!("{latency} us and {lifetime} years")
     });
     let better = relative(&QUOTIENT, best, base).map(|ratio| 1.0 / ratio);
@@ -534,7 +528,6 @@ pub fn sentences(grid: &Grid) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_sim::array::ArrayFigures;
 
     /// A run of LRU with a rule: its latency and lifetime.
     fn row(rule: &str, latency_mean_us: f64, lifetime_years: f64) -> ResultRow {

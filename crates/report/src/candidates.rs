@@ -9,42 +9,44 @@ use super::numbers::written;
 use super::rows::{file_name, rule};
 use super::scales::{categories, linear};
 use super::table::{Figure, Table};
+use flashwise_sim::array::ArrayFigures;
+use flashwise_sim::columns::{About, about};
 use flashwise_sim::results::ResultRow;
 
-/// What `auto` makes best: its name, and how to read it as a cost.
+/// What `auto` makes best, by the option that says so: a column of the rows.
 struct Objective {
     option: &'static str,
-    name: &'static str,
-    cost: fn(&ResultRow) -> Option<f64>,
-    write: fn(f64) -> String,
+    about: About,
+    /// As a cost, what is better the more there is of it is negative.
+    sign: f64,
 }
 
 const OBJECTIVES: [Objective; 4] = [
     Objective {
         option: "latency-over-lifetime",
-        name: "latency over lifetime, in us per year",
-        cost: |row| Some(row.array.as_ref()?.latency_over_lifetime),
-        write: written,
+        about: about(ArrayFigures::COLUMNS, "latency_over_lifetime"),
+        sign: 1.0,
     },
-    Objective {
-        option: "latency",
-        name: "latency, in us",
-        cost: |row| Some(row.array.as_ref()?.latency_mean_us),
-        write: written,
-    },
-    Objective {
-        option: "lifetime",
-        name: "lifetime, in years",
-        cost: |row| Some(-row.array.as_ref()?.lifetime_years),
-        write: |cost| written(-cost),
-    },
-    Objective {
-        option: "hit-ratio",
-        name: "hit ratio",
-        cost: |row| Some(-row.hit_ratio),
-        write: |cost| super::numbers::percent(-cost),
-    },
+    Objective { option: "latency", about: about(ArrayFigures::COLUMNS, "latency_mean_us"), sign: 1.0 },
+    Objective { option: "lifetime", about: about(ArrayFigures::COLUMNS, "lifetime_years"), sign: -1.0 },
+    Objective { option: "hit-ratio", about: about(ResultRow::COLUMNS, "hit_ratio"), sign: -1.0 },
 ];
+
+impl Objective {
+    fn name(&self) -> String {
+        let (title, unit) = (self.about.title().to_lowercase(), self.about.unit);
+        if unit == "share" { title } else { format!("{title}, in {unit}") }
+    }
+
+    fn cost(&self, row: &ResultRow) -> Option<f64> {
+        Some(self.sign * row.figure(self.about.name)?)
+    }
+
+    fn write(&self, cost: f64) -> String {
+        let value = self.sign * cost;
+        if self.about.unit == "share" { super::numbers::percent(value) } else { written(value) }
+    }
+}
 
 fn objective(rule: &str) -> &'static Objective {
     let given = rule.split([':', ',']).find_map(|option| option.strip_prefix("objective="));
@@ -64,7 +66,7 @@ impl Standing {
         let policies = rule(row).split([':', ',']).find(|option| option.starts_with("policies="));
         let spec =
             Spec::parse(&policies.map_or_else(|| "auto".to_owned(), |policies| format!("auto:{policies}"))).ok()?;
-        let cost = objective(rule(row)).cost;
+        let objective = objective(rule(row));
         let mut names: Vec<String> = spec.candidates().iter().map(ToString::to_string).collect();
         if !names.contains(&row.policy) {
             names.push(row.policy.clone());
@@ -73,13 +75,13 @@ impl Standing {
             let same = |other: &&ResultRow| {
                 rule(other).is_empty() && other.policy == name && other.capacity_blocks == row.capacity_blocks
             };
-            let cost = cost(rows.iter().find(same)?)?;
+            let cost = objective.cost(rows.iter().find(same)?)?;
             Some((name, cost))
         };
         let costs = names.into_iter().map(of).collect::<Option<Vec<_>>>()?;
         let best = costs.iter().min_by(|a, b| a.1.total_cmp(&b.1))?.clone();
         let worst = costs.iter().max_by(|a, b| a.1.total_cmp(&b.1))?.clone();
-        Some(Standing { own: cost(row)?, best, worst })
+        Some(Standing { own: objective.cost(row)?, best, worst })
     }
 
     /// How many times worse it is than the best: 1 is as good. Of what more is better, how many times more the best has.
@@ -121,7 +123,7 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
         }
         let title = format!("{label} among its candidates with a cache of {size}");
         let heads = ["Trace", "From best to worst", "Times worse\nthan the best", "Own", "Best", "", "Worst", ""];
-        let mut table = Table::new(format!("{title}: {}", objective.name), heads);
+        let mut table = Table::new(format!("{title}: {}", objective.name()), heads);
         for (name, standing) in names.iter().zip(&standings) {
             let Some(standing) = standing else {
                 table.push(*name, vec![NOT_RUN.to_owned(); 7]);
@@ -129,7 +131,7 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             };
             let share = standing.share().map_or_else(|| "all alike".to_owned(), |share| format!("{:.1}%", share * 100.0));
             let (best, worst) = (&standing.best, &standing.worst);
-            let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(objective.write);
+            let [own, best_cost, worst_cost] = [standing.own, best.1, worst.1].map(|cost| objective.write(cost));
             let times = standing.times_worse().map_or_else(|| "-".to_owned(), |times| format!("{times:.3}"));
             table.push(*name, vec![share, times, own, best.0.clone(), best_cost, worst.0.clone(), worst_cost]);
         }
@@ -150,7 +152,7 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
             "Where {label} stands between the best and the worst of the policies that it chooses among, in {}. Where they are much alike small \
              differences look large; where one is far worse than all others, large ones look small: the table has how many times worse than the best it \
              is{}.",
-            objective.name,
+            objective.name(),
             worst.map_or_else(String::new, |worst| format!(", {worst:.3} at most"))
         );
         Some(Figure { caption, ..figure(&chart, table) })
@@ -161,7 +163,6 @@ pub fn of_auto(names: &[&str], sections: &[&[ResultRow]], labelled: &[Vec<Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_sim::array::ArrayFigures;
 
     fn row(policy: &str, rule: &str, hit_ratio: f64, latency_over_lifetime: f64) -> ResultRow {
         let array = ArrayFigures { latency_over_lifetime, ..ArrayFigures::default() };

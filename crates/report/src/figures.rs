@@ -3,12 +3,13 @@
 use super::charts::{Chart, Series};
 use super::grid::{Grid, GridPolicy, GridSize};
 use super::look::{Looks, READS, WRITES};
-use super::numbers::{bytes, count, counted, percent, signed};
+use super::numbers::{bytes, count, counted, percent, signed, written};
 use super::scales::{SizeAxis, linear, powers_of_two};
 use super::table::{Figure, Table};
 use super::timeline::{self, Span};
 use flashwise_core::policy::{Spec, larc};
-use flashwise_sim::results::{CacheFigures, EnduranceFigures, ResultRow, TierFigures};
+use flashwise_sim::columns::{About, Cell};
+use flashwise_sim::results::{ResultRow, columns_of};
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
 /// What has to be known of LARC's hits.
@@ -153,59 +154,21 @@ impl<'a> Subject<'a> {
         vec![hits, Figure { caption: caption.to_owned(), ..figure(&chart, table) }]
     }
 
-    /// Everything that was counted, one row for each policy and size.
+    /// Everything that was counted, one row for each policy and size: the columns of the rows, by their names.
     pub fn all_counts(&self) -> Table {
-        let mut columns = vec![
-            "Policy",
-            "Size",
-            "Hits",
-            "Hit ratio",
-            "Read hits",
-            "Read hit ratio",
-            "Write hits",
-            "Read admissions",
-            "Write admissions",
-            "Replacements",
-            "Evictions",
-            "Write traffic W",
-            "Bypasses",
-            "Flash writes",
-            "Flash bytes written",
-        ];
-        if self.rows().any(|row| row.tiers.is_some()) {
-            columns.extend(["Read from RAM", "Read from flash", "Written for clients", "Written for admissions"]);
-            columns.extend(["Copied forward", "Host write amplification", "Erasures"]);
-        }
-        if self.rows().any(|row| row.cache.is_some()) {
-            columns.extend(["Metadata", "Written back"]);
-        }
-        if self.rows().any(|row| row.endurance.is_some()) {
-            columns.extend(["Pages programmed", "Copied by the device", "Device write amplification"]);
-            columns.extend(["Live at erasure", "Wear, least to most"]);
-        }
-        let mut table = Table::new("All counts, in blocks", columns);
-        for &policy in &self.grid.policies {
-            for &size in &self.grid.sizes {
-                let Some(row) = self.grid.row(policy, size) else { continue };
-                let mut cells = vec![size.named(), count(row.hits), percent(row.hit_ratio), count(row.read_hits)];
-                cells.push(percent(row.read_hit_ratio));
-                let counts = [
-                    Some(row.write_hits),
-                    Some(row.read_admissions),
-                    Some(row.write_admissions),
-                    row.replacements,
-                    row.evictions,
-                    row.write_traffic_blocks,
-                    Some(row.bypasses),
-                    Some(row.flash_writes_blocks),
-                ];
-                cells.extend(counts.map(|counted| counted.map_or_else(|| "not counted".to_owned(), count)));
-                cells.push(bytes(row.flash_bytes_written));
-                cells.extend(row.tiers.iter().flat_map(tiers));
-                cells.extend(row.cache.iter().flat_map(whole));
-                cells.extend(row.endurance.iter().flat_map(worn));
-                table.push(policy.name, cells);
-            }
+        let found = self.grid.policies.iter().flat_map(|&policy| {
+            self.grid.sizes.iter().filter_map(move |&size| Some((policy, size, self.grid.row(policy, size)?)))
+        });
+        let found: Vec<_> = found.collect();
+        let rows: Vec<ResultRow> = found.iter().map(|(_, _, row)| (*row).clone()).collect();
+        let mut columns = columns_of(&rows);
+        columns.retain(|column| !matches!(column.kind, Cell::Text(_)) && column.has_any());
+        let heads = columns.iter().map(|column| column.about.name.replace('_', " "));
+        let heads: Vec<String> = ["policy", "size"].map(str::to_owned).into_iter().chain(heads).collect();
+        let mut table = Table::new("All figures, by the names that JSON and CSV have", heads);
+        for (at, (policy, size, _)) in found.iter().enumerate() {
+            let cells = columns.iter().map(|column| cell(&column.about, &column.cells[at]));
+            table.push(policy.name, std::iter::once(size.named()).chain(cells).collect());
         }
         table
     }
@@ -373,37 +336,15 @@ pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) 
     Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) }
 }
 
-/// The cells of what RAM and flash did.
-fn tiers(tiers: &TierFigures) -> Vec<String> {
-    let mut cells = [
-        tiers.ram_hits,
-        tiers.flash_hits,
-        tiers.flash_client_blocks,
-        tiers.flash_admission_blocks,
-        tiers.flash_copy_forward_blocks,
-    ]
-    .map(count)
-    .to_vec();
-    cells.extend([ratio(tiers.host_write_amplification), count(tiers.erasures)]);
-    cells
-}
-
-/// The cells of what only the whole cache does.
-fn whole(cache: &CacheFigures) -> Vec<String> {
-    [cache.flash_metadata_blocks, cache.destaged_blocks].map(count).to_vec()
-}
-
-/// The cells that say how fast a cache wears out.
-fn worn(wear: &EnduranceFigures) -> Vec<String> {
-    let mut cells = [wear.device_programs_pages, wear.device_copies_pages].map(count).to_vec();
-    cells.push(ratio(wear.device_write_amplification));
-    cells.push(wear.live_at_eviction.map_or_else(|| "none".to_owned(), percent));
-    cells.push(format!("{} to {}", count(wear.wear_min), count(wear.wear_max)));
-    cells
-}
-
-fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.2}"))
+/// A figure as the table of all of them has it.
+fn cell(about: &About, cell: &Cell) -> String {
+    match (cell, about.unit) {
+        (Cell::Count(Some(found)), "bytes") => bytes(*found),
+        (Cell::Count(Some(found)), _) => count(*found),
+        (Cell::Ratio(Some(share)), "share") => percent(*share),
+        (Cell::Ratio(Some(found)), _) => written(*found),
+        _ => "none".to_owned(),
+    }
 }
 
 fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {

@@ -3,96 +3,80 @@
 //! Source: Cheng et al., Erasing Belady's limitations (USENIX ATC 2016), section 3.1.
 
 use super::numbers::{count, shortest, signed};
-use super::rows::{erasures, with_caveat};
-use flashwise_sim::results::{EnduranceFigures, ResultRow};
+use super::rows::with_caveat;
+use flashwise_sim::columns::{About, Column, about};
+use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 
-/// A figure of wear: what it is called, how it is written and where the paper has it by cache size.
+/// A figure of wear: how it is written and where the paper has it by cache size.
 pub struct Measure {
     /// Names its charts.
     pub id: &'static str,
     /// What it is called.
     pub name: &'static str,
     /// What it is.
-    meaning: &'static str,
+    meaning: Meaning,
     /// What follows its numbers.
     pub suffix: &'static str,
     /// Whether its values on different traces are orders of magnitude apart.
     pub logarithmic: bool,
-    value: fn(&ResultRow) -> Option<f64>,
+    value: Value,
 }
 
-/// Read hit ratio.
-pub const RHR: Measure = Measure {
-    id: "rhr",
-    name: "Read hit ratio",
-    meaning: "the share of the reads that RAM or flash has",
-    suffix: "%",
-    logarithmic: false,
-    value: |row| Some(row.endurance.as_ref()?.rhr * 100.0),
-};
-/// Erasures per unit and day.
-pub const EPBPD: Measure = Measure {
-    id: "epbpd",
-    name: "Erasures per unit and day",
-    meaning: "how often each erase unit is erased in a day",
-    suffix: "",
-    logarithmic: true,
-    value: |row| row.endurance.as_ref()?.epbpd,
-};
-/// Erasures.
-pub const ERASURES: Measure = Measure {
-    id: "erasures",
-    name: "Erasures",
-    meaning: "erase units that were erased",
-    suffix: "",
-    logarithmic: true,
-    value: |row| Some(erasures(row)? as f64),
-};
-/// Flash usage effectiveness.
-pub const FUE: Measure = Measure {
-    id: "fue",
-    name: "Flash usage effectiveness",
-    meaning: "blocks read from flash for each page that was programmed",
-    suffix: "",
-    logarithmic: false,
-    value: |row| row.endurance.as_ref()?.fue,
-};
-/// Weighted flash usage effectiveness, with the weight that was asked for.
-pub const WFUE: Measure = Measure {
-    id: "wfue",
-    name: "Weighted flash usage effectiveness",
-    meaning: "hits and saved erasures, weighted, against m+",
-    suffix: "",
-    logarithmic: false,
-    value: |row| row.endurance.as_ref()?.wfue,
-};
+/// What a measure is: a column of the rows, or what is worked out from some.
+enum Meaning {
+    Column(About),
+    Words(&'static str),
+}
 
+type Value = fn(&Measure, &ResultRow) -> Option<f64>;
+
+/// The value of a column; shares in percent.
+fn of_column(measure: &Measure, row: &ResultRow) -> Option<f64> {
+    let Meaning::Column(about) = &measure.meaning else { return None };
+    row.endurance.as_ref()?;
+    Some(row.figure(about.name)? * if measure.suffix == "%" { 100.0 } else { 1.0 })
+}
+
+const fn column(id: &'static str, about: About, suffix: &'static str, logarithmic: bool) -> Measure {
+    Measure { id, name: about.title(), meaning: Meaning::Column(about), suffix, logarithmic, value: of_column }
+}
+
+const WEAR: &[Column<EnduranceFigures>] = EnduranceFigures::COLUMNS;
+
+/// Read hit ratio.
+pub const RHR: Measure = column("rhr", about(WEAR, "rhr"), "%", false);
+/// Erasures per unit and day.
+pub const EPBPD: Measure = column("epbpd", about(WEAR, "epbpd"), "", true);
+/// Erasures.
+pub const ERASURES: Measure = column("erasures", about(TierFigures::COLUMNS, "erasures"), "", true);
+/// Flash usage effectiveness.
+pub const FUE: Measure = column("fue", about(WEAR, "fue"), "", false);
+/// Weighted flash usage effectiveness, with the weight that was asked for.
+pub const WFUE: Measure = column("wfue", about(WEAR, "wfue"), "", false);
 /// Erasures beside those of M+: the same for traces of any length.
-pub const OF_M_PLUS: Measure = Measure {
-    id: "of-m-plus",
-    name: "Erasures, of those of m+",
-    meaning: "erase units that were erased for each that m+ erases at the same size",
-    suffix: "%",
-    logarithmic: false,
-    value: |row| Some(row.endurance.as_ref()?.erasures_of_m_plus? * 100.0),
-};
+pub const OF_M_PLUS: Measure = column("of-m-plus", about(WEAR, "erasures_of_m_plus"), "%", false);
+
 /// Weighted flash usage effectiveness where erasures count most: Figure 9(c). The paper's weights are not known.
 pub const WFUE_OF_ERASURES: Measure = Measure {
     id: "wfue-erasures",
     name: "WFUE, hits weigh 10%",
-    meaning: "weighted flash usage effectiveness where hits have 10% of the weight and saved erasures 90%, against m+",
+    meaning: Meaning::Words(
+        "weighted flash usage effectiveness where hits have 10% of the weight and saved erasures 90%, against m+",
+    ),
     suffix: "",
     logarithmic: false,
-    value: |row| weighted(row.endurance.as_ref()?, 0.1),
+    value: |_, row| weighted(row.endurance.as_ref()?, 0.1),
 };
 /// The same where hits count most: Figure 9(d).
 pub const WFUE_OF_HITS: Measure = Measure {
     id: "wfue-hits",
     name: "WFUE, hits weigh 90%",
-    meaning: "weighted flash usage effectiveness where hits have 90% of the weight and saved erasures 10%, against m+",
+    meaning: Meaning::Words(
+        "weighted flash usage effectiveness where hits have 90% of the weight and saved erasures 10%, against m+",
+    ),
     suffix: "",
     logarithmic: false,
-    value: |row| weighted(row.endurance.as_ref()?, 0.9),
+    value: |_, row| weighted(row.endurance.as_ref()?, 0.9),
 };
 
 /// WFUE with another weight than the row's.
@@ -103,7 +87,7 @@ fn weighted(wear: &EnduranceFigures, alpha: f64) -> Option<f64> {
 impl Measure {
     /// Its value of a row, if there is one.
     pub fn of(&self, row: &ResultRow) -> Option<f64> {
-        (self.value)(row)
+        (self.value)(self, row)
     }
 
     /// A value as tables have it.
@@ -118,7 +102,10 @@ impl Measure {
 
     /// What stands above its figures, with what limits it on `rows`.
     pub fn caption<'a>(&self, rows: impl IntoIterator<Item = &'a ResultRow>) -> String {
-        let caption = format!("{}: {}.", self.name, self.meaning);
+        let caption = match &self.meaning {
+            Meaning::Column(about) => about.meaning(),
+            Meaning::Words(words) => format!("{}: {words}.", self.name),
+        };
         if self.id == EPBPD.id { with_caveat(caption, rows) } else { caption }
     }
 }

@@ -119,9 +119,9 @@ fn every_figure_of_every_row_stands_in_the_tables() {
         assert_eq!(writes.split('\n').next().unwrap(), grouped(row.flash_writes_blocks));
         let traffic = &table_row("Write traffic W by policy", &row.policy)[size];
         assert_eq!(*traffic, grouped(row.write_hits + row.replacements.unwrap()));
-        let counts = between("<caption>All counts", "</table>");
+        let counts = between("<caption>All figures", "</table>");
         let cells = [
-            row.write_hits,
+            row.admissions,
             row.read_admissions,
             row.write_admissions,
             row.replacements.unwrap(),
@@ -225,7 +225,7 @@ fn a_report_of_wear_has_the_figures_of_the_paper_and_the_numbers_of_its_rows() {
     let page = render(&report).unwrap();
     let figures = [
         "Hits against wear:",
-        "Read hit ratio: the share",
+        "Read hit ratio: reads that",
         "Erasures per unit and day: how often",
         "Flash usage effectiveness: blocks read",
         "Weighted flash usage effectiveness: hits",

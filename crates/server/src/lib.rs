@@ -27,3 +27,8 @@ pub mod managed_pools;
 mod reload;
 pub mod scsi;
 pub mod server;
+
+/// Bytes in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

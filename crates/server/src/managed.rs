@@ -126,7 +126,7 @@ impl Managed for Volumes {
             return Ok(());
         }
         let state = Arc::new(Detaching {
-            destaged_before: volume.status().destaged_blocks,
+            destaged_before: volume.status().cache.destaged_blocks,
             running: AtomicBool::new(true),
             error: Mutex::default(),
         });
@@ -150,7 +150,7 @@ impl Managed for Volumes {
         };
         let running = state.running.load(Ordering::Acquire);
         let failed = state.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let destaged_blocks = status.destaged_blocks.saturating_sub(state.destaged_before);
+        let destaged_blocks = status.cache.destaged_blocks.saturating_sub(state.destaged_before);
         let state = match (running, failed) {
             (true, _) => DetachState::Detaching,
             (false, None) => DetachState::Detached,

@@ -102,12 +102,13 @@ impl<O: Observer, C: Cache<Step = Step>> CacheRun<O, C> {
     fn perform(&mut self, of: Option<Kind>, now_us: u64) {
         self.observer.planned(of, now_us, &self.planned);
         let mut steps = std::mem::take(&mut self.planned);
-        for step in steps.drain(..) {
+        for step in &steps {
             match step {
-                Step::Destaged { batch } => self.batches.push_back(batch),
-                step => self.cache.on(Event::Done(&step), &mut self.planned),
+                Step::Destaged { batch } => self.batches.push_back(*batch),
+                step => self.cache.on(Event::Done(step), &mut self.planned),
             }
         }
+        steps.clear();
         assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
         self.planned = steps;
     }

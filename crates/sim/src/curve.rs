@@ -200,7 +200,7 @@ pub fn write_csv(points: &[CurvePoint], out: impl Write) -> std::io::Result<()> 
         !column.optional || points.iter().any(|point| (column.cell)(point) != column.none)
     };
     let columns: Vec<_> = CurvePoint::COLUMNS.iter().filter(shown).collect();
-    csv.write_record(columns.iter().map(|column| column.name))?;
+    csv.write_record(columns.iter().map(|column| column.about.name))?;
     for point in points {
         csv.write_record(columns.iter().map(|column| (column.cell)(point).text()))?;
     }

@@ -19,7 +19,7 @@ use crate::cache_settings::Ram;
 use crate::counting::{Counting, Warmup};
 use crate::endurance::{self, Method};
 use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Flash, Layout, Run};
-use crate::sampling::{self, Regression, SampleFigures};
+use crate::sampling::{self, Regression, SampleFigures, Sampled};
 use crate::stretch::{self, Ran, Stretch};
 
 /// A run over a sample, scaled to the whole trace, and how good it is.
@@ -57,8 +57,17 @@ pub fn run(
         let small = small(experiment, trace, sample);
         let cases_small = of_trace().map(smaller).collect();
         let runs = experiment::run(std::slice::from_ref(trace), cases_small, &small, progress)?;
+        let mut alone: Vec<((String, usize), Sampled)> = Vec::new();
         for ((at, case), run) in of_trace().zip(runs) {
-            found[at] = Some(of_whole(trace, case, experiment, run)?);
+            // Once for each policy and size, whatever rules stand before it and layouts lie below it.
+            let policy = policy_of(case);
+            let key = (policy.to_string(), case.capacity_blocks);
+            let ran = alone.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+                let sampled = sampling::run(trace, &policy, key.1, experiment.counting, None);
+                alone.push((key, sampled));
+                alone.len() - 1
+            });
+            found[at] = Some(of_whole(trace, case, experiment, run, &alone[ran].1)?);
         }
     }
     Ok(found.into_iter().map(|run| run.expect("every case has a trace")).collect())
@@ -87,14 +96,23 @@ fn small(experiment: &Experiment, trace: &Trace, sample: &Sample) -> Experiment 
     }
 }
 
-/// The run of `case` over the whole trace that `run`, over the sample, stands for.
-fn of_whole(trace: &Trace, case: &Case, experiment: &Experiment, run: Run) -> Result<SampledRun, ExperimentError> {
-    let alone = match case.algorithm.method() {
+/// The policy of a case that is run alone: LRU where there is none.
+fn policy_of(case: &Case) -> Spec {
+    match case.algorithm.method() {
         Method::Policy(policy) => policy.clone(),
         Method::ContainerPolicy(_) | Method::Offline(_) => Spec::parse("lru").expect("lru is a policy"),
-    };
-    let sampled = sampling::run(trace, &alone, case.capacity_blocks, experiment.counting, None);
-    let scaling = Scaling { regression: sampled.regression, rate: trace.sample().map_or(1.0, Sample::share) };
+    }
+}
+
+/// The run of `case` over the whole trace that `run`, over the sample, stands for; `sampled` is that of the policy alone.
+fn of_whole(
+    trace: &Trace,
+    case: &Case,
+    experiment: &Experiment,
+    run: Run,
+    sampled: &Sampled,
+) -> Result<SampledRun, ExperimentError> {
+    let scaling = Scaling { regression: sampled.regression.clone(), rate: trace.sample().map_or(1.0, Sample::share) };
     let geometry = experiment.geometry(case, trace.block_size_bytes(), None)?;
     let flash = run.flash.zip(geometry).map(|(flash, geometry)| {
         let units = geometry.units;

@@ -2,10 +2,10 @@
 
 use flashwise_core::account;
 use flashwise_core::admission::adaptive::Decision;
-use flashwise_core::array::Traffic;
 use flashwise_core::block_cache::Tally;
 use flashwise_core::cache::Figures;
 use flashwise_core::counters::Counters;
+use flashwise_core::tiers::Traffic;
 use flashwise_device::flash::{DeviceCounters, Wear};
 
 use crate::array::Waits;

@@ -191,7 +191,10 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=lru size=1% layout=shelves"), "layout: found 'shelves', expected none, in-place, log"),
         (text("policy=lru size=1% layout=log ram=6KiB"), "--ram: found '6KiB', expected a multiple of 4KiB"),
         (text("policy=m+ size=1% write-mode=write-back"), "--write-mode is of --layout log"),
-        (text("policy=fif size=1% layout=in-place"), "policy 'fif' knows the future of hits alone, expected m"),
+        (
+            text("policy=fif size=1% layout=in-place"),
+            "fif and --layout in-place: it knows the future of hits alone; m is the best",
+        ),
         (text("policy=m+ size=1% admission=size"), "m+ and "),
         (text("policy=lru size=1% layout=wlfc"), "--layout wlfc and --policy: it decides itself what it keeps"),
         (json("[]"), "invalid type: sequence, expected a job such as {\"policy\": \"lru\", \"size\": \"10%\"}"),
@@ -242,5 +245,5 @@ fn many_jobs_are_every_combination() {
     assert!(online.len() > 15 && online.iter().all(|job| job.ends_with(" size=1% arrivals=trace")), "{online:?}");
     assert!(!online.iter().any(|job| job.starts_with("policy=fif ") || job.starts_with("policy=min ")), "{online:?}");
     let named = Many { base: arrivals, policies: choices(&["min"]), ..Many::default() };
-    assert!(named.jobs().unwrap_err().to_string().starts_with("policy 'min' knows the future, expected one"));
+    assert!(named.jobs().unwrap_err().to_string().starts_with("min and --"));
 }

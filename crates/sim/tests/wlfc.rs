@@ -159,6 +159,7 @@ impl Plain {
                 self.read.remove(copy);
                 self.figures.flash_read_blocks += all;
                 self.figures.copy_blocks += all;
+                self.figures.copy_forward_blocks += all;
                 self.figures.resets += 1;
                 self.read.push((backend, true, 0));
             } else {

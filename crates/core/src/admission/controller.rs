@@ -10,7 +10,7 @@
 //!   set as well; candidates that exceed it are excluded like those that exceed the target latency.
 
 use super::shadow::Estimate;
-use crate::array::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
+use crate::tiers::{Array, Traffic, Wear, YEAR_SECONDS, latency_over_lifetime};
 
 pub use crate::decision::{Choice, Figures};
 
@@ -289,7 +289,7 @@ fn least(numbers: impl Iterator<Item = usize>, figure: impl Fn(&usize) -> f64) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::{Device, Tier, Traffic};
+    use crate::tiers::{Device, Tier, Traffic};
 
     /// A cache of 1,000 bytes that can be written 1,000 times, storage of 1,000 bytes that can be written 100 times.
     fn array() -> Array {

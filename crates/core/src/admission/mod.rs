@@ -13,7 +13,7 @@
 //! ```
 //! use flashwise_core::access::Access;
 //! use flashwise_core::admission::{Setting, Spec};
-//! use flashwise_core::array::{Array, Device, Tier};
+//! use flashwise_core::tiers::{Array, Device, Tier};
 //! use flashwise_core::index::Hashed;
 //! use flashwise_core::policy::{self, Boxed, Outcome, Policy};
 //!
@@ -58,12 +58,12 @@ pub mod tinylfu;
 pub mod write_budget;
 
 use crate::access::Access;
-use crate::array::{Array, Device, Tier};
 use crate::decision::Decision;
 use crate::index::Index;
 use crate::named::{Named, Row, Table};
 use crate::options::{Kind, OptionError, Options, Parameter};
 use crate::policy::{self, Policy, Visitor};
+use crate::tiers::{Array, Device, Tier};
 
 pub use admitted::{Admitted, Judge};
 

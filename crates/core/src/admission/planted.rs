@@ -56,9 +56,9 @@ impl<I: Index> Judge<I> for Planted {
 mod tests {
     use super::*;
     use crate::admission::{RULES, Setting, Spec};
-    use crate::array::{Array, Device, Tier};
     use crate::index::Dense;
     use crate::policy::{self, Outcome, Policy, Visitor};
+    use crate::tiers::{Array, Device, Tier};
 
     const TIER: Tier = Tier {
         device: Device { capacity_bytes: 1e6, endurance_cycles: 1e4, read_latency_us: 100.0, write_latency_us: 100.0 },

@@ -24,10 +24,10 @@ use rustc_hash::FxBuildHasher;
 use super::{Admitted, Rule};
 use crate::access::{Access, Op};
 use crate::account::{Account, Bits, Counts};
-use crate::array::Traffic;
 use crate::index::{Dense, Key};
 use crate::policy::{self, Outcome, Policy, Visitor};
 use crate::sketch::mix;
+use crate::tiers::Traffic;
 
 /// Shadow caches have at least this many blocks, or as many as the cache: with fewer they would tell nothing. Small caches are
 /// sampled at a higher rate for it.

@@ -5,11 +5,11 @@ use std::str::FromStr;
 
 use super::{DESTAGING_BLOCKS_MAX, PIECE_BLOCKS};
 use crate::admission::{self, Admission, Setting};
-use crate::array::Array;
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::options::word;
 use crate::policy::Spec;
 use crate::quantity::Share;
+use crate::tiers::Array;
 
 /// Free units below which the oldest unit is reset.
 pub(super) const RESERVE_UNITS: u32 = 4;

@@ -4,12 +4,80 @@ use super::LogCache;
 use crate::counters::Counters;
 use crate::layout::containers::Log;
 
+/// The figures that a running cache and a simulated one share, each named, described and given its unit once: calls the macro that is given with
+/// what it is given, and behind that first what every cache on flash writes, then what the log alone does. A figure may have a heading for
+/// tables in a terminal, and what is said of it below them.
+///
+/// The engine's status, the metrics and the simulator's columns are made from it.
+#[macro_export]
+macro_rules! cache_figures {
+    ($with:ident! { $($given:tt)* }) => {
+        $crate::with_what_is_planted! { $with! { $($given)* } [
+            /// Flash writes because clients wrote.
+            flash_client_blocks: u64, "blocks", "client", "what clients wrote";
+            /// Flash writes because blocks that were read, or written to the backend, were admitted.
+            flash_admission_blocks: u64, "blocks", "admitted", "what was read, or written to the backend, and admitted";
+            /// Flash writes because wanted blocks were moved out of erase units that were reset.
+            flash_copy_forward_blocks: u64, "blocks", "copied", "what was copied forward out of erase units that were reset";
+            /// Flash writes of metadata.
+            flash_metadata_blocks: u64, "blocks", "metadata", "";
+        ] [
+            /// Writes to blocks that waited in the write buffer.
+            ram_write_hits: u64, "block accesses";
+            /// Clean blocks that the policy wanted and that were not copied forward: they left the cache.
+            dropped_blocks: u64, "blocks";
+            /// Blocks written back.
+            destaged_blocks: u64, "blocks", "written back", "";
+            /// Blocks read from the backend.
+            backend_read_blocks: u64, "blocks";
+            /// Blocks that clients' writes sent to the backend past the flash.
+            backend_written_blocks: u64, "blocks";
+            /// Blocks of sequential streams that bypassed the flash.
+            sequential_blocks: u64, "blocks";
+            /// Reads that the policy admitted and the flash had no space for.
+            refused_read_blocks: u64, "blocks";
+            /// Writes that the policy wanted on flash, which had no space for them.
+            refused_write_blocks: u64, "blocks";
+            /// Blocks that bypassed the flash because of whose they were.
+            filtered_blocks: u64, "blocks";
+        ] }
+    };
+}
+
+/// See [`cache_figures`].
+#[doc(hidden)]
+#[cfg(not(feature = "planted"))]
+#[macro_export]
+macro_rules! with_what_is_planted {
+    ($with:ident! { $($given:tt)* } [$($flash:tt)*] [$($log:tt)*]) => { $with! { $($given)* [$($flash)*] [$($log)*] } };
+}
+
+/// See [`cache_figures`]: with the row of a test.
+#[doc(hidden)]
+#[cfg(feature = "planted")]
+#[macro_export]
+macro_rules! with_what_is_planted {
+    ($with:ident! { $($given:tt)* } [$($flash:tt)*] [$($log:tt)*]) => {
+        $with! { $($given)* [$($flash)*] [
+            $($log)*
+            /// Blocks that a test planted.
+            planted_blocks: u64, "blocks", "planted", "what a test planted";
+        ] }
+    };
+}
+
 macro_rules! figures {
-    ($($(#[$doc:meta])* $figure:ident,)*) => {
-        /// What happened, beyond what the policy was asked.
+    (
+        $($(#[doc = $meaning:literal])+ $figure:ident,)*
+        [$($(#[doc = $of_flash_meaning:literal])+ $of_flash:ident: u64, $of_flash_unit:literal $(, $of_flash_head:literal, $of_flash_note:literal)?;)*]
+        [$($(#[doc = $of_log_meaning:literal])+ $of_log:ident: u64, $of_log_unit:literal $(, $of_log_head:literal, $of_log_note:literal)?;)*]
+    ) => {
+        /// What happened, beyond what the policy was asked. A block is counted each time.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Figures {
-            $($(#[$doc])* pub $figure: u64,)*
+            $($(#[doc = $meaning])+ pub $figure: u64,)*
+            $($(#[doc = $of_flash_meaning])+ pub $of_flash: u64,)*
+            $($(#[doc = $of_log_meaning])+ pub $of_log: u64,)*
         }
 
         impl std::ops::Sub for Figures {
@@ -17,66 +85,43 @@ macro_rules! figures {
 
             /// What happened after `before`.
             fn sub(self, before: Figures) -> Figures {
-                Figures { $($figure: self.$figure - before.$figure,)* }
+                Figures {
+                    $($figure: self.$figure - before.$figure,)*
+                    $($of_flash: self.$of_flash - before.$of_flash,)*
+                    $($of_log: self.$of_log - before.$of_log,)*
+                }
+            }
+        }
+
+        impl Figures {
+            /// All blocks written to flash.
+            pub fn flash_written_blocks(&self) -> u64 {
+                0 $(+ self.$of_flash)*
             }
         }
     };
 }
 
-figures! {
+cache_figures! { figures! {
     /// Blocks read by clients.
     read_blocks,
     /// Blocks written by clients.
     written_blocks,
     /// Blocks read from a buffer in RAM.
     ram_read_hits,
-    /// Blocks written that were in the write buffer already.
-    ram_write_hits,
     /// Blocks read that had a copy on flash.
     flash_read_hits,
-    /// Blocks written to flash because a client wrote them.
-    flash_client_blocks,
     /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
     flash_write_requests,
-    /// Blocks written to flash because the policy admitted them.
-    flash_admission_blocks,
-    /// Blocks copied forward within the flash.
-    flash_copy_forward_blocks,
-    /// Clean blocks that the policy wanted and that were not copied forward: their unit was reset, and they left the cache.
-    dropped_blocks,
-    /// Pages of metadata written to flash.
-    flash_metadata_blocks,
     /// Erase units reset.
     erasures,
-    /// Blocks read from the backend.
-    backend_read_blocks,
-    /// Blocks written to the backend by clients, past the flash.
-    backend_written_blocks,
-    /// Blocks written back to the backend.
-    destaged_blocks,
-    /// Blocks that bypassed the flash as part of a sequential stream.
-    sequential_blocks,
-    /// Blocks that bypassed the flash because of whose they were.
-    filtered_blocks,
-    /// Blocks read that the policy admitted and that found no place on flash: space was short until dirty blocks are written back.
-    refused_read_blocks,
-    /// Blocks written that the policy wanted and that found no place on flash for the same reason; the backend has them.
-    refused_write_blocks,
     /// Blocks trimmed or zeroed whole.
     zeroed_blocks,
     /// Flushes asked for.
     flushes,
-}
+} }
 
 impl Figures {
-    /// All blocks written to flash.
-    pub fn flash_written_blocks(&self) -> u64 {
-        self.flash_client_blocks
-            + self.flash_admission_blocks
-            + self.flash_copy_forward_blocks
-            + self.flash_metadata_blocks
-    }
-
     /// Blocks read from RAM or flash per block read, 0 to 1.
     pub fn read_hit_ratio(&self) -> f64 {
         let hits = self.ram_read_hits + self.flash_read_hits;

@@ -33,6 +33,7 @@ impl Wlfc {
                 let dirty = self.buckets[copies.read as usize].state == State::Dirty || self.has_data(bucket);
                 self.load(backend, &copies, 0, whole, steps);
                 self.copy(backend, dirty, steps);
+                self.figures.copy_forward_blocks += u64::from(whole);
             }
             let read = self.copies_of(backend).read;
             self.buckets[read as usize].fresh = 0;

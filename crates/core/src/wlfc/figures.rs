@@ -46,6 +46,8 @@ figures! {
     padding_blocks,
     /// Blocks in read copies.
     copy_blocks,
+    /// Blocks among them in copies that took in what a write bucket held when it was evicted.
+    copy_forward_blocks,
     /// Blocks programmed without data: tombstones, zeroes, and headers where flash has no bytes out of band.
     metadata_blocks,
     /// Blocks read from flash.

@@ -4,9 +4,9 @@ use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::account::{Account, Bits, Counts};
 use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::admission::{Setting, Spec};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{self, Outcome, Policy, Visitor};
+use flashwise_core::tiers::{Array, Device, Tier};
 
 /// Splitmix64: the next of a sequence of random numbers.
 pub fn random(state: &mut u64) -> u64 {

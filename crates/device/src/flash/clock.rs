@@ -6,6 +6,7 @@
 //! [`Timing`](super::Timing) tells instead how long the whole takes if all queues are full.
 
 use super::error::UnitError;
+use super::planes::Planes;
 use super::profile::Profile;
 use flashwise_core::quantity::ByteSize;
 
@@ -42,6 +43,8 @@ pub struct Clock {
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
+    planes: Planes,
+    /// By plane.
     free_at_ns: Vec<u64>,
 }
 
@@ -59,14 +62,16 @@ impl Clock {
         }
         let ns = |us: f64| (us * 1000.0).round() as u64;
         let transfer_us = profile.bus_mb_per_s.map_or(0.0, |bytes_per_us| page as f64 / bytes_per_us);
-        let planes = profile.channels * profile.dies_per_channel * profile.planes_per_die;
+        let (unit_pages, unit_blocks) = ((unit_bytes / page) as u32, (unit_bytes / block).max(1) as u32);
+        let planes = Planes::new(profile, unit_pages, unit_blocks);
         Ok(Clock {
-            unit_pages: (unit_bytes / page) as u32,
-            unit_blocks: (unit_bytes / block).max(1) as u32,
+            unit_pages,
+            unit_blocks,
             read_ns: ns(profile.read_us + transfer_us),
             program_ns: ns(profile.program_us + transfer_us),
             erase_ns: ns(profile.erase_us),
-            free_at_ns: vec![0; planes as usize],
+            free_at_ns: vec![0; planes.number()],
+            planes,
         })
     }
 
@@ -91,8 +96,7 @@ impl Clock {
         let (unit, at) = (first / self.unit_pages, first % self.unit_pages);
         let mut done_ns = now_ns;
         for turn in 0..count.min(self.unit_blocks) {
-            let block = u64::from(unit) * u64::from(self.unit_blocks) + u64::from((at + turn) % self.unit_blocks);
-            let plane = (block % self.free_at_ns.len() as u64) as usize;
+            let plane = self.planes.of_turn(u64::from(unit), u64::from(at + turn));
             let pages = (count - turn).div_ceil(self.unit_blocks);
             let free_at_ns = &mut self.free_at_ns[plane];
             *free_at_ns = (*free_at_ns).max(now_ns) + u64::from(pages) * each_ns;

@@ -10,6 +10,7 @@ pub mod ftl;
 pub mod ftl_config;
 pub mod lifetime;
 pub mod meter;
+mod planes;
 pub mod profile;
 pub mod timing;
 pub mod victims;

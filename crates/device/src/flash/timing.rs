@@ -13,6 +13,7 @@ use flashwise_core::quantity::ByteSize;
 
 use super::error::UnitError;
 use super::meter::Meter;
+use super::planes::Planes;
 use super::profile::Profile;
 
 /// A block as the device sees it.
@@ -25,14 +26,13 @@ const NOTHING: u64 = u64::MAX;
 pub struct Timing {
     /// Blocks of a flash page.
     page_blocks: u32,
-    /// Flash pages of an erase unit.
-    unit_flash_pages: u64,
     /// Erase blocks of an erase unit.
     unit_erase_blocks: u32,
     read_ns: u64,
     program_ns: u64,
     erase_ns: u64,
     transfer_ns: u64,
+    places: Planes,
     planes: Vec<Plane>,
     channels_busy_ns: Vec<u64>,
 }
@@ -65,18 +65,19 @@ impl Timing {
             let (unit, block) = (ByteSize::new(unit), ByteSize::new(block));
             return Err(UnitError { device: profile.name.clone(), unit, block });
         }
-        let planes = profile.channels * profile.dies_per_channel * profile.planes_per_die;
+        let unit_erase_blocks = (unit / block) as u32;
+        let places = Planes::new(profile, (unit / u64::from(profile.page_bytes)) as u32, unit_erase_blocks);
         let ns = |us: f64| (us * 1000.0).round() as u64;
         let bytes_per_us = profile.bus_mb_per_s.unwrap_or(f64::INFINITY);
         Ok(Timing {
             page_blocks: profile.page_bytes / BLOCK_BYTES as u32,
-            unit_flash_pages: unit / u64::from(profile.page_bytes),
-            unit_erase_blocks: (unit / block) as u32,
+            unit_erase_blocks,
             read_ns: ns(profile.read_us),
             program_ns: ns(profile.program_us),
             erase_ns: ns(profile.erase_us),
             transfer_ns: ns(BLOCK_BYTES as f64 / bytes_per_us),
-            planes: vec![Plane { busy_ns: 0, register: NOTHING }; planes as usize],
+            planes: vec![Plane { busy_ns: 0, register: NOTHING }; places.number()],
+            places,
             channels_busy_ns: vec![0; profile.channels as usize],
         })
     }
@@ -98,10 +99,7 @@ impl Timing {
     /// The flash page of a page of the device, and its plane. Neighbouring planes are on different channels.
     fn place(&self, page: u32) -> (u64, usize) {
         let flash_page = u64::from(page / self.page_blocks);
-        let (unit, at) = (flash_page / self.unit_flash_pages, flash_page % self.unit_flash_pages);
-        let erase_blocks = u64::from(self.unit_erase_blocks);
-        let erase_block = unit * erase_blocks + at % erase_blocks;
-        (flash_page, (erase_block % self.planes.len() as u64) as usize)
+        (flash_page, self.places.of_page(flash_page))
     }
 
     fn transfer(&mut self, plane: usize) {
@@ -130,9 +128,8 @@ impl Meter for Timing {
     }
 
     fn erase(&mut self, unit: u32) {
-        let first = u64::from(unit) * u64::from(self.unit_erase_blocks);
-        for erase_block in first..first + u64::from(self.unit_erase_blocks) {
-            let plane = (erase_block % self.planes.len() as u64) as usize;
+        for erase_block in 0..self.unit_erase_blocks {
+            let plane = self.places.of_turn(unit.into(), erase_block.into());
             self.planes[plane].busy_ns += self.erase_ns;
             self.planes[plane].register = NOTHING;
         }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use flashwise_core::array::Array;
 use flashwise_core::cache::Config;
 use flashwise_core::cache::settings::{Devices, Settings};
 use flashwise_core::format::{Geometry, Layout};
+use flashwise_core::tiers::Array;
 
 use super::BLOCK;
 use crate::attach::stores::default_state_directory;

@@ -10,7 +10,7 @@ use super::driver::Driver;
 use super::{BLOCK, Inner, Volume};
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Export;
-use crate::status::{FaultsStatus, Rating, VolumeState, VolumeStatus};
+use crate::status::{CacheStatus, FaultsStatus, Rating, VolumeState, VolumeStatus};
 
 impl Volume {
     /// What there is to know of it.
@@ -74,25 +74,13 @@ fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
         written_blocks: figures.written_blocks,
         ram_read_hits: figures.ram_read_hits,
         flash_read_hits: figures.flash_read_hits,
-        ram_write_hits: figures.ram_write_hits,
         read_hit_ratio: figures.read_hit_ratio(),
-        flash_client_blocks: figures.flash_client_blocks,
+        cache: CacheStatus::from(&figures),
         flash_write_requests: figures.flash_write_requests,
-        flash_admission_blocks: figures.flash_admission_blocks,
-        flash_copy_forward_blocks: figures.flash_copy_forward_blocks,
-        dropped_blocks: figures.dropped_blocks,
-        flash_metadata_blocks: figures.flash_metadata_blocks,
         flash_written_bytes: figures.flash_written_blocks() * BLOCK,
         erasures: figures.erasures,
-        backend_read_blocks: figures.backend_read_blocks,
-        backend_written_blocks: figures.backend_written_blocks,
-        destaged_blocks: figures.destaged_blocks,
-        sequential_blocks: figures.sequential_blocks,
-        refused_read_blocks: figures.refused_read_blocks,
-        refused_write_blocks: figures.refused_write_blocks,
         throttled_seconds: cache.throttled_us() as f64 / 1e6,
         destaging_blocks: cache.destaging_blocks(),
-        filtered_blocks: figures.filtered_blocks,
         bypassed_blocks: cache.counters().bypasses(),
         flushes: figures.flushes,
         flash_bytes: if has_flash { u64::from(config.geometry.pages()) * BLOCK } else { 0 },
@@ -119,14 +107,18 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
         ram_read_hits: figures.ram_hits,
         flash_read_hits: figures.read_hits,
         read_hit_ratio: if figures.read_blocks == 0 { 0.0 } else { hits as f64 / figures.read_blocks as f64 },
-        flash_client_blocks: figures.log_blocks,
-        flash_admission_blocks: figures.copy_blocks,
-        flash_metadata_blocks: figures.metadata_blocks + figures.padding_blocks,
+        cache: CacheStatus {
+            flash_client_blocks: figures.log_blocks,
+            flash_admission_blocks: figures.copy_blocks - figures.copy_forward_blocks,
+            flash_copy_forward_blocks: figures.copy_forward_blocks,
+            flash_metadata_blocks: figures.metadata_blocks + figures.padding_blocks,
+            backend_read_blocks: figures.backend_read_blocks,
+            backend_written_blocks: figures.backend_written_blocks,
+            destaged_blocks: figures.backend_written_blocks - figures.passed_blocks.min(figures.backend_written_blocks),
+            ..CacheStatus::default()
+        },
         flash_written_bytes: figures.flash_written_blocks() * BLOCK,
         erasures: figures.resets,
-        backend_read_blocks: figures.backend_read_blocks,
-        backend_written_blocks: figures.backend_written_blocks,
-        destaged_blocks: figures.backend_written_blocks - figures.passed_blocks.min(figures.backend_written_blocks),
         bypassed_blocks: figures.passed_blocks,
         flushes: figures.flushes,
         flash_bytes: u64::from(config.buckets) * u64::from(config.bucket_pages()) * BLOCK,

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use ::toml::de::DeValue;
 use flashwise_core::options::nearest;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use flashwise_device::toml::{self, Malformed, Toml};
 
 use super::value::Value;
 use super::{ConfigError, Flags, Place, Section};
@@ -36,98 +36,40 @@ pub(super) struct Tables {
 
 const TABLES: [&str; 6] = ["api", "tls", "limits", "iscsi", "volume", "pool"];
 
-struct Document<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
-impl Document<'_> {
-    fn line(&self, at: usize) -> usize {
-        1 + self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count()
-    }
-
-    fn syntax(&self, at: usize, message: String) -> ConfigError {
-        ConfigError::Syntax { path: self.path.to_owned(), line: self.line(at), message }
-    }
-
-    fn entries(&self, table: &DeTable<'_>) -> Vec<Entry> {
-        let mut entries: Vec<_> = table
-            .iter()
-            .map(|(key, value)| Entry {
-                key: key.get_ref().to_string(),
-                value: read(value.get_ref()),
-                line: Some(self.line(key.span().start)),
-            })
-            .collect();
-        entries.sort_by_key(|entry| entry.line);
-        entries
-    }
-
-    fn table(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<Entry>, ConfigError> {
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(self.entries(table)),
-            _ => Err(self.syntax(
-                value.span().start,
-                format!("{name} is no table; expected a line [{name}] with its keys below"),
-            )),
-        }
-    }
-
-    /// The tables of an array of them, and where they begin.
-    fn tables(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<Several, ConfigError> {
-        let refuse = |at| {
-            let message = format!(
-                "{name} is no array of tables; expected a line [[{name}]] for each {name}, with its keys below"
-            );
-            Err(self.syntax(at, message))
-        };
-        let DeValue::Array(tables) = value.get_ref() else { return refuse(value.span().start) };
-        let (mut found, mut lines) = (Vec::new(), Vec::new());
-        for table in tables.iter() {
-            let DeValue::Table(entries) = table.get_ref() else { return refuse(table.span().start) };
-            found.push(self.entries(entries));
-            lines.push(self.line(table.span().start));
-        }
-        Ok((found, lines))
-    }
-}
-
-/// The entries of several tables, and the lines where they begin.
-type Several = (Vec<Vec<Entry>>, Vec<usize>);
-
 impl Tables {
     /// Takes a TOML document apart.
     pub fn parse(path: &Path, text: &str) -> Result<Tables, ConfigError> {
-        let document = Document { path, text };
-        let root = DeTable::parse(text).map_err(|error| {
-            document.syntax(error.span().map_or(0, |span| span.start), format!("is no TOML: {}", error.message()))
-        })?;
+        let refused = |malformed: Malformed| {
+            let Malformed { line, message } = malformed;
+            ConfigError::Syntax { path: path.to_owned(), line, message }
+        };
+        let toml = Toml::parse(text).map_err(refused)?;
         let mut tables = Tables::default();
-        let mut own = DeTable::new();
-        for (key, value) in root.get_ref() {
-            match key.get_ref().as_ref() {
-                name @ "api" => tables.api = document.table(name, value)?,
-                name @ "tls" => tables.tls = document.table(name, value)?,
-                name @ "limits" => tables.limits = document.table(name, value)?,
-                name @ "iscsi" => tables.iscsi = document.table(name, value)?,
-                name @ "volume" => (tables.volumes, tables.volume_lines) = document.tables(name, value)?,
-                name @ "pool" => (tables.pools, tables.pool_lines) = document.tables(name, value)?,
-                name if matches!(value.get_ref(), DeValue::Table(_)) || is_tables(value.get_ref()) => {
-                    let line = Some(document.line(key.span().start));
+        for entry in toml.root() {
+            let table = || toml.table(&entry).map(read_all).map_err(refused);
+            let several = || -> Result<(Vec<Vec<Entry>>, Vec<usize>), ConfigError> {
+                let tables = toml.tables(&entry).map_err(refused)?;
+                Ok(tables.into_iter().map(|(line, entries)| (read_all(entries), line)).unzip())
+            };
+            match entry.key {
+                "api" => tables.api = table()?,
+                "tls" => tables.tls = table()?,
+                "limits" => tables.limits = table()?,
+                "iscsi" => tables.iscsi = table()?,
+                "volume" => (tables.volumes, tables.volume_lines) = several()?,
+                "pool" => (tables.pools, tables.pool_lines) = several()?,
+                name if matches!(entry.value.get_ref(), DeValue::Table(_)) || is_tables(entry.value.get_ref()) => {
                     let (path, key) = (path.to_owned(), format!("[{name}]"));
-                    let place = Place::Key { path, line, table: String::new(), key };
+                    let place = Place::Key { path, line: Some(entry.line), table: String::new(), key };
                     return Err(ConfigError::UnknownKey {
                         place,
                         near: nearest(name, &TABLES),
                         expected: TABLES.to_vec(),
                     });
                 }
-                _ => {
-                    own.insert(key.clone(), value.clone());
-                }
+                _ => tables.server.extend(read_all(vec![entry])),
             }
         }
-        tables.server = document.entries(&own);
         Ok(tables)
     }
 
@@ -163,13 +105,19 @@ fn is_tables(value: &DeValue<'_>) -> bool {
     values.iter().any(|value| matches!(value.get_ref(), DeValue::Table(_)))
 }
 
+fn read_all(entries: Vec<toml::Entry<'_, '_>>) -> Vec<Entry> {
+    let entry = |toml::Entry { key, value, line }: toml::Entry<'_, '_>| Entry {
+        key: key.to_owned(),
+        value: read(value.get_ref()),
+        line: Some(line),
+    };
+    entries.into_iter().map(entry).collect()
+}
+
 fn read(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Value::Number(number.to_string()),
-            Err(_) => Value::Number(number.as_str().to_owned()),
-        },
+        DeValue::Integer(number) => Value::Number(toml::decimal(number)),
         DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
         DeValue::Boolean(value) => Value::Boolean(*value),
         DeValue::Datetime(date) => Value::Date(date.to_string()),

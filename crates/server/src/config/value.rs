@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_core::array::Tier;
 use flashwise_core::cache::settings::Given;
 use flashwise_core::options::word;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError, Share};
+use flashwise_core::tiers::Tier;
 use flashwise_device::{ArrayError, tier_of_option};
 
 /// A value that was given to a key.

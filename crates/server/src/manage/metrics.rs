@@ -13,7 +13,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
 use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
-use flashwise_engine::status::{LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::status::{CacheFigure, CacheStatus, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
 
 const PREFIX: &str = "flashwise";
 const BLOCK_BYTES: u64 = flashwise_core::format::BLOCK_BYTES as u64;
@@ -51,7 +51,14 @@ macro_rules! gauge {
     };
 }
 
-/// The metrics of volumes; the latencies are beside them.
+/// Of the figures that running and simulated caches share, those whose names begin like this are the values of a label of one metric: the
+/// beginning, the metric, the label and the help.
+const FAMILIES: [(&str, &str, &str, &str); 2] = [
+    ("flash_", "flash_written_by_cause", "cause", "Flash writes by what caused them"),
+    ("refused_", "refused", "op", "Blocks that the policy wanted on flash, which had no space for them"),
+];
+
+/// The metrics of volumes; the latencies, and the figures that running and simulated caches share, are beside them.
 const METRICS: &[Metric] = &[
     gauge!("volume_size", Some(Unit::Bytes), "Size of the volume", |v| Some(v.size_bytes as f64)),
     gauge!("uptime", Some(Unit::Seconds), "Time since the volume was opened", |v| Some(v.uptime_seconds)),
@@ -66,27 +73,10 @@ const METRICS: &[Metric] = &[
             &[("ram", |v| v.ram_read_hits * BLOCK_BYTES), ("flash", |v| v.flash_read_hits * BLOCK_BYTES)],
         ),
     },
-    counter!("write_buffer_hit", Some(Unit::Bytes), "Writes to blocks that waited in the write buffer", |v| {
-        v.ram_write_hits * BLOCK_BYTES
-    }),
     gauge!("read_hit_ratio", None, "Reads served from RAM or flash since the volume was opened, 0 to 1", |v| {
         Some(v.read_hit_ratio)
     }),
     counter!("flash_written", Some(Unit::Bytes), "All flash writes", |v| v.flash_written_bytes),
-    Metric {
-        name: "flash_written_by_cause",
-        unit: Some(Unit::Bytes),
-        help: "Flash writes by what caused them",
-        series: Series::Counters(
-            "cause",
-            &[
-                ("client", |v| v.flash_client_blocks * BLOCK_BYTES),
-                ("admission", |v| v.flash_admission_blocks * BLOCK_BYTES),
-                ("copy-forward", |v| v.flash_copy_forward_blocks * BLOCK_BYTES),
-                ("metadata", |v| v.flash_metadata_blocks * BLOCK_BYTES),
-            ],
-        ),
-    },
     counter!("flash_write_requests", None, "Writes of neighbouring blocks to flash because clients wrote", |v| {
         v.flash_write_requests
     }),
@@ -103,20 +93,6 @@ const METRICS: &[Metric] = &[
     gauge!("flash_lifetime", Some(Unit::Seconds), "Time until the rated writes are used up at the rate so far", |v| {
         v.lifetime_years.map(|years| years * YEAR_SECONDS)
     }),
-    counter!("backend_read", Some(Unit::Bytes), "Blocks read from the backend", |v| v.backend_read_blocks
-        * BLOCK_BYTES),
-    counter!("backend_written", Some(Unit::Bytes), "Client writes that went to the backend past the flash", |v| {
-        v.backend_written_blocks * BLOCK_BYTES
-    }),
-    counter!("destaged", Some(Unit::Bytes), "Dirty blocks written back to the backend", |v| {
-        v.destaged_blocks * BLOCK_BYTES
-    }),
-    counter!("sequential", Some(Unit::Bytes), "Blocks of sequential streams that bypassed the flash", |v| {
-        v.sequential_blocks * BLOCK_BYTES
-    }),
-    counter!("filtered", Some(Unit::Bytes), "Blocks of clients whom the I/O filter keeps from the flash", |v| {
-        v.filtered_blocks * BLOCK_BYTES
-    }),
     gauge!("clients", None, "Clients that have the volume open", |v| Some(v.clients.len() as f64)),
     gauge!("uncached_clients", None, "Those whom the I/O filter keeps from the flash", |v| {
         Some(v.clients.iter().filter(|client| client.caching == Caching::Never.name()).count() as f64)
@@ -124,18 +100,6 @@ const METRICS: &[Metric] = &[
     counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
         v.bypassed_blocks * BLOCK_BYTES
     }),
-    counter!("dropped", Some(Unit::Bytes), "Wanted clean blocks that left the cache with a unit that was reset", |v| {
-        v.dropped_blocks * BLOCK_BYTES
-    }),
-    Metric {
-        name: "refused",
-        unit: Some(Unit::Bytes),
-        help: "Blocks that were to go to flash and found no space there until dirty blocks are written back",
-        series: Series::Counters(
-            "op",
-            &[("read", |v| v.refused_read_blocks * BLOCK_BYTES), ("write", |v| v.refused_write_blocks * BLOCK_BYTES)],
-        ),
-    },
     Metric {
         name: "throttled",
         unit: Some(Unit::Seconds),
@@ -230,6 +194,7 @@ impl prometheus_client::collector::Collector for Collector {
         for metric in METRICS {
             encode_metric(&mut encoder, metric, volumes)?;
         }
+        encode_shared(&mut encoder, volumes)?;
         let name = "request_duration";
         let help = "Time from when a request came until it was answered";
         let mut metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
@@ -343,6 +308,37 @@ fn encode_metric(encoder: &mut DescriptorEncoder, metric: &Metric, volumes: &[Vo
         }
     }
     Ok(())
+}
+
+/// The figures that running and simulated caches share, in bytes: named, and described, as these name and describe them.
+fn encode_shared(encoder: &mut DescriptorEncoder, volumes: &[VolumeStatus]) -> fmt::Result {
+    let bytes = Some(&Unit::Bytes);
+    let family_of = |figure: &CacheFigure| FAMILIES.iter().find(|family| figure.name.starts_with(family.0));
+    for (prefix, name, label, help) in FAMILIES {
+        let mut metric = encoder.encode_descriptor(name, help, bytes, MetricType::Counter)?;
+        for volume in volumes {
+            for figure in CacheStatus::FIGURES.iter().filter(|figure| figure.name.starts_with(prefix)) {
+                let value = without_blocks(figure.name)[prefix.len()..].replace('_', "-");
+                let labels = [("volume", volume.name.as_str()), (label, value.as_str())];
+                counter(&mut metric.encode_family(&Labels(&labels))?, (figure.value)(&volume.cache) * BLOCK_BYTES)?;
+            }
+        }
+    }
+    for figure in CacheStatus::FIGURES.iter().filter(|figure| family_of(figure).is_none()) {
+        let meaning = figure.meaning.concat();
+        let help = meaning.trim().trim_end_matches('.');
+        let mut metric = encoder.encode_descriptor(without_blocks(figure.name), help, bytes, MetricType::Counter)?;
+        for volume in volumes {
+            let labels = [("volume", volume.name.as_str())];
+            counter(&mut metric.encode_family(&Labels(&labels))?, (figure.value)(&volume.cache) * BLOCK_BYTES)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of a figure without its unit.
+fn without_blocks(name: &str) -> &str {
+    name.strip_suffix("_blocks").unwrap_or(name)
 }
 
 fn counter(encoder: &mut MetricEncoder, value: u64) -> fmt::Result {

@@ -70,7 +70,7 @@ impl File {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory does not fail.
         let gzipped = encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default();
-        let digest: String = Sha256::digest(plain)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = crate::hex(&Sha256::digest(plain)[..16]);
         File { kind, plain, gzipped, etag: format!("\"{digest}\"") }
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         let vendored = FILES.iter().filter(|(path, ..)| path.starts_with("vendor/"));
         assert_eq!(vendored.clone().count(), CHECKSUMS.len());
         for (path, _, plain) in vendored {
-            let found: String = Sha256::digest(plain).iter().map(|byte| format!("{byte:02x}")).collect();
+            let found = crate::hex(&Sha256::digest(plain));
             assert!(CHECKSUMS.contains(&(*path, found.as_str())), "{path}: {found}");
         }
     }

@@ -43,7 +43,7 @@ impl Sessions {
     pub fn begin(&self, right: Right) -> io::Result<String> {
         let mut random = [0; 32];
         getrandom(&mut random, GetRandomFlags::empty())?;
-        let cookie: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let cookie = crate::hex(&random);
         let mut begun = self.begun();
         begun.retain(|_, (begun, _)| begun.elapsed() < LIFETIME);
         if begun.len() == SESSIONS_MAX

@@ -3,7 +3,9 @@
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use flashwise_core::cache::settings::{Setting, Settings};
-use flashwise_engine::status::{FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::status::{
+    CacheStatus, FaultsStatus, LatencyBucket, LatencyStatus, ServerStatus, VolumeState, VolumeStatus,
+};
 use flashwise_engine::what_if::{EstimateStatus, WhatIfStatus};
 use flashwise_server::manage::{DetachProgress, DetachState, ManageError, Managed, SettingStatus};
 
@@ -43,7 +45,7 @@ pub fn volume(name: &str, seed: u64) -> VolumeStatus {
         policy: "larc".to_owned(),
         read_blocks: seed + 10,
         flash_read_hits: seed + 3,
-        flash_copy_forward_blocks: seed + 2,
+        cache: CacheStatus { flash_copy_forward_blocks: seed + 2, ..CacheStatus::default() },
         lifetime_years: (seed > 0).then_some(1.0),
         latencies: vec![latency],
         faults: FaultsStatus { failed_requests: seed, ..FaultsStatus::default() },

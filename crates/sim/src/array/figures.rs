@@ -4,12 +4,12 @@
 //! sampling. MSST 2016, section IV.
 
 use flashwise_core::admission::Setting;
-use flashwise_core::array::latency_over_lifetime;
+use flashwise_core::tiers::latency_over_lifetime;
 
 use super::arrivals::Arrivals;
 use super::clients::Waits;
 use super::latency::Latencies;
-use crate::columns::figures;
+use crate::columns::{Show, figures};
 use crate::stretch::Counts;
 
 figures! {
@@ -17,34 +17,34 @@ figures! {
     pub struct ArrayFigures {
         /// When requests came: `none`, `trace` or `closed`, with options.
         arrivals: String, "";
-        /// Where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
-        latency_mean_us: f64, "us";
+        /// Latency: where nobody waits, how long a block access takes on average; else how long a request waits for its answer.
+        latency_mean_us: f64, "us", "latency us", "mean, of a block access, or of a request where requests wait";
         /// The latency that half of them do not exceed.
-        latency_p50_us: f64, "us";
+        latency_p50_us: f64, "us", "p50", "", Show::Digits(0);
         /// The latency that 95 % do not exceed.
-        latency_p95_us: f64, "us";
+        latency_p95_us: f64, "us", "p95", "", Show::Digits(0);
         /// The latency that 99 % do not exceed.
-        latency_p99_us: f64, "us";
+        latency_p99_us: f64, "us", "p99", "", Show::Digits(0);
         /// The latency that 99.9 % do not exceed.
-        latency_p999_us: f64, "us";
+        latency_p999_us: f64, "us", "p99.9", "", Show::Digits(0);
         /// The longest latency.
-        latency_max_us: f64, "us";
+        latency_max_us: f64, "us", "max", "", Show::Digits(0);
         /// Requests answered per second of a closed loop.
-        requests_per_s: Option<f64>, "requests a second";
+        requests_per_s: Option<f64>, "requests a second", "requests/s", "", Show::Digits(0);
         /// The work of the busiest device of the cache, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
-        cache_utilisation: Option<f64>, "share";
+        cache_utilisation: Option<f64>, "share", "cache use", "work of the busiest device, per time of its channels";
         /// The work of the busiest device of the storage, per time of its channels; above 1 it falls ever further behind. None where nobody waits.
-        storage_utilisation: Option<f64>, "share";
-        /// How long the array lasts: the lesser of both tiers.
-        lifetime_years: f64, "years";
-        /// Microseconds of `latency_mean_us` per year of `lifetime_years`.
-        latency_over_lifetime: f64, "us a year";
+        storage_utilisation: Option<f64>, "share", "storage use", "the same";
+        /// Lifetime: how long the array lasts, the lesser of both tiers.
+        lifetime_years: f64, "years", "lifetime years", "of the array, cache and storage", Show::Rate;
+        /// Latency over lifetime: microseconds of `latency_mean_us` per year of `lifetime_years`.
+        latency_over_lifetime: f64, "us a year", "us per year", "latency over lifetime", Show::Rate;
         /// `w_c`: writes per cell of the cache and second.
-        cache_write_rate: f64, "writes a cell and second";
+        cache_write_rate: f64, "writes a cell and second", "cache writes", "per cell and second", Show::Exponent;
         /// `w_s`: writes per cell of the storage and second.
-        storage_write_rate: f64, "writes a cell and second";
+        storage_write_rate: f64, "writes a cell and second", "storage writes", "the same", Show::Exponent;
         /// Accesses that went past the cache.
-        bypassed: u64, "block accesses";
+        bypassed: u64, "block accesses", "bypassed", "accesses that went past the cache";
     }
 }
 
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
     use flashwise_core::access::Op;
     use flashwise_core::account;
-    use flashwise_core::array::YEAR_SECONDS;
     use flashwise_core::counters::Counters;
     use flashwise_core::policy::Outcome;
+    use flashwise_core::tiers::YEAR_SECONDS;
     use flashwise_device::paper;
 
     /// 100 blocks of 10 bytes in the cache, storage for 1,000 blocks. 30 hits, 10 admissions and 10 refusals of each op in 2 s:

@@ -6,7 +6,7 @@
 
 use flashwise_core::access::Op;
 use flashwise_core::account::Counts;
-use flashwise_core::array::Array;
+use flashwise_core::tiers::Array;
 use hdrhistogram::Histogram;
 
 /// Beyond this, 146 years, latencies are not told apart.

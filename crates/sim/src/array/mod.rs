@@ -1,7 +1,7 @@
 //! An array of cache devices in front of storage devices under workloads given in plain numbers: wear, lifetime and latency.
 //!
 //! Source: Moon, Reddy: Adaptive policies for balancing performance and lifetime of mixed SSD arrays through workload
-//! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::array`].
+//! sampling. MSST 2016, section IV and Table II. The equations are those of [`flashwise_core::tiers`].
 
 mod arrivals;
 mod channels;
@@ -14,7 +14,7 @@ mod queue;
 mod rules;
 
 use flashwise_core::admission::Setting;
-use flashwise_core::array::{Array, Tier, Workload, latency_over_lifetime};
+use flashwise_core::tiers::{Array, Tier, Workload, latency_over_lifetime};
 use flashwise_device::{ArrayError, Document, Keys, Range};
 use serde::Serialize;
 
@@ -184,7 +184,7 @@ pub fn setting(array: &Array, block_bytes: u64, capacity_blocks: usize, storage_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashwise_core::array::YEAR_SECONDS;
+    use flashwise_core::tiers::YEAR_SECONDS;
 
     fn case_study() -> [Lifetime; 2] {
         let description = Description::parse("lifetime.toml", include_str!("../../../../docs/lifetime.toml")).unwrap();
@@ -264,8 +264,11 @@ mod tests {
                 format!("{tier}devices = "),
                 "a.toml, line 3: is no TOML: string values must be quoted, expected literal string",
             ),
-            ("cache = 3".to_owned(), "a.toml, line 1: is no table, expected a line [cache] with its keys below"),
-            ("[workload]".to_owned(), "a.toml, line 1: is no table, expected a line [[workload]] with its keys below"),
+            ("cache = 3".to_owned(), "a.toml, line 1: cache is no table; expected a line [cache] with its keys below"),
+            (
+                "[workload]".to_owned(),
+                "a.toml, line 1: workload is no array of tables; expected a line [[workload]] for each workload, with its keys below",
+            ),
             ("[cache]\ndevice = \"ssd.toml\"".to_owned(), "ssd.toml"),
             (
                 "[cache]\ndevice = \"\"".to_owned(),

@@ -17,8 +17,8 @@ pub enum EnduranceError {
         "size '{size}' is {flash} of flash, expected at least one erase unit, {unit}: make the cache larger or erase units smaller"
     )]
     UnitLargerThanCache { unit: ByteSize, size: String, flash: ByteSize },
-    #[error("size '{size}': {source}")]
-    Device { size: String, source: DeviceError },
+    #[error("size '{size}': {why}")]
+    Device { size: String, why: DeviceError },
     #[error(
         "size '{size}': DRAM of {ram} has no room for a write buffer of one erase unit of {unit}: expected erase units of at most {ram}, \
          more DRAM, or none"

@@ -116,7 +116,7 @@ impl Settings {
             return Err(EnduranceError::UnitLargerThanCache { unit, size: size.to_owned(), flash });
         }
         let ftl = self.ssd(size, capacity_blocks, unit_pages)?;
-        let device = |source| EnduranceError::Device { size: size.to_owned(), source };
+        let device = |why| EnduranceError::Device { size: size.to_owned(), why };
         let units = ftl.units().map_err(device)?;
         let ram_blocks = self.ram_blocks(capacity_blocks, block_size_bytes);
         let write_buffers = match buffers {
@@ -151,7 +151,7 @@ impl Settings {
     ) -> Result<Geometry, EnduranceError> {
         let unit_pages = self.unit_pages(BLOCK_BYTES as u64)?;
         let ftl = self.ssd(size, log_pages as usize, unit_pages)?;
-        let units = ftl.units().map_err(|source| EnduranceError::Device { size: size.to_owned(), source })?;
+        let units = ftl.units().map_err(|why| EnduranceError::Device { size: size.to_owned(), why })?;
         Ok(Geometry {
             capacity_blocks,
             ram_blocks: u64::from(read_buffer_blocks) + u64::from(write_buffer_blocks),
@@ -169,7 +169,7 @@ impl Settings {
         let most = u64::from(u32::MAX) - 1;
         let too_large = |_| EnduranceError::Device {
             size: size.to_owned(),
-            source: DeviceError::TooLarge { what: "pages", found: pages as u64, most },
+            why: DeviceError::TooLarge { what: "pages", found: pages as u64, most },
         };
         Ok(FtlConfig {
             logical_pages: u32::try_from(pages).map_err(too_large)?,

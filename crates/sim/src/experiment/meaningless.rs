@@ -1,5 +1,7 @@
 //! What does not go together, and why: one table for all caches.
 
+use flashwise_core::policy::Spec;
+
 use crate::endurance::{Algorithm, Method};
 use crate::wlfc::System;
 
@@ -8,6 +10,8 @@ use crate::wlfc::System;
 pub enum Cache<'a> {
     /// A policy or an algorithm.
     Algorithm(&'a Algorithm),
+    /// A policy that knows the future of hits, and nothing of flash.
+    Bound(&'a Spec),
     /// A cache that evicts whole buckets.
     Buckets(System),
     /// Whatever runs over a sample of a trace.
@@ -30,13 +34,18 @@ impl Cache<'_> {
     fn name(self) -> String {
         match self {
             Cache::Algorithm(algorithm) => algorithm.to_string(),
+            Cache::Bound(policy) => policy.to_string(),
             Cache::Buckets(system) => format!("--layout {}", system.name()),
             Cache::Sample => "--sample".to_owned(),
         }
     }
 
     fn knows_the_future(self) -> bool {
-        matches!(self, Cache::Algorithm(algorithm) if algorithm.offline())
+        self.is_bound() || matches!(self, Cache::Algorithm(algorithm) if algorithm.offline())
+    }
+
+    fn is_bound(self) -> bool {
+        matches!(self, Cache::Bound(_))
     }
 
     fn evicts_units(self) -> bool {
@@ -67,7 +76,7 @@ impl Cache<'_> {
 /// Options, the caches to which they mean nothing, and why.
 type Row = (&'static [&'static str], fn(Cache<'_>) -> bool, &'static str);
 
-const MEANINGLESS: [Row; 17] = [
+const MEANINGLESS: [Row; 21] = [
     (
         &["--admission"],
         |cache| cache.knows_the_future(),
@@ -78,6 +87,22 @@ const MEANINGLESS: [Row; 17] = [
         &["--arrivals"],
         |cache| cache.evicts_units(),
         "a container policy evicts erase units, whose blocks the model of waiting does not know",
+    ),
+    (
+        &["--layout in-place"],
+        |cache| cache.is_bound(),
+        "it knows the future of hits alone; m is the best where flash is simulated",
+    ),
+    (&["--layout log"], |cache| cache.is_bound(), "the whole cache cannot look ahead"),
+    (
+        &["--ram"],
+        |cache| cache.is_bound(),
+        "the next uses that it knows are those before the RAM, of which it does not see all; m has RAM before it",
+    ),
+    (
+        &["--arrivals", "--cache-device", "--storage-device", "--storage-size"],
+        |cache| cache.is_bound(),
+        "it says how many hits are possible, and knows nothing of devices; m runs before them",
     ),
     (&["--layout none"], |cache| cache.has_layout(), "its blocks lie on flash"),
     (&["--layout log"], |cache| cache.has_layout(), "it has a layout of its own"),

@@ -13,7 +13,7 @@ use flashwise_trace::sampling::Sampling;
 
 use super::words::{Admission, LayoutName, SampleBy, Written, share};
 use super::{Choice, Job, JobError, Key};
-use crate::cache_settings::{CacheError, Ram, simulated};
+use crate::cache_settings::{Ram, simulated};
 use crate::endurance::{self, Algorithm};
 use crate::experiment::{Cache, Case, Devices, Experiment, ExperimentError, Layout, Log, check};
 use crate::results::WearLimits;
@@ -324,18 +324,20 @@ impl Job {
         let Some(experiment) = meaning.experiment(&Arc::from([])) else { return Ok(()) };
         let algorithm = match &self.policy {
             None => return missing("policy", "one of `flashwise policies`"),
-            Some(Choice::Policy(policy)) if policy.info().offline => {
-                return match &meaning.place {
-                    _ if meaning.is_policy_alone() => Ok(()),
-                    Place::Log(..) => Err(CacheError::Offline { policy: policy.to_string() }.into()),
-                    Place::Flash(_) => Err(JobError::Conflict(format!(
-                        "policy '{policy}' knows the future of hits alone, expected m where flash is simulated: it is the best there"
-                    ))),
-                    _ => Err(JobError::Conflict(format!(
-                        "policy '{policy}' knows the future, expected one that can run behind --admission and --ram, and before devices"
-                    ))),
+            Some(Choice::Policy(policy)) if policy.info().offline && !meaning.is_policy_alone() => {
+                let of_array = OF_ARRAY.iter().copied().filter(|word| self.first(&[*word]).is_some());
+                let place = match &meaning.place {
+                    Place::Flash(_) => Some("--layout in-place"),
+                    Place::Log(..) => Some("--layout log"),
+                    Place::None(ram) if *ram != Ram::Bytes(0) => Some("--ram"),
+                    Place::None(_) | Place::Buckets(..) => None,
                 };
+                let of_array: Vec<String> = of_array.map(|word| format!("--{word}")).collect();
+                let given = place.into_iter().chain(self.admission.iter().map(|_| "--admission"));
+                let given = given.chain(of_array.iter().map(String::as_str));
+                return Ok(check(Cache::Bound(policy), given).map_err(ExperimentError::from)?);
             }
+            Some(Choice::Policy(policy)) if policy.info().offline => return Ok(()),
             Some(choice) => choice.algorithm()?,
         };
         let admission = self.rule_of(|rule| rule.spec().clone());

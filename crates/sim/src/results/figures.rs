@@ -4,7 +4,7 @@ use flashwise_core::block_cache::FlashWrites;
 use flashwise_core::cache::Config;
 use flashwise_core::format::BLOCK_BYTES;
 
-use crate::columns::figures;
+use crate::columns::{Show, figures};
 use crate::endurance;
 use crate::experiment;
 use crate::stretch::Whole;
@@ -18,31 +18,26 @@ figures! {
         /// RAM of the read cache.
         ram_bytes: u64, "bytes";
         /// Reads that the read cache in RAM had.
-        ram_hits: u64, "block accesses";
+        ram_hits: u64, "block accesses", "RAM", "reads that it had";
     }
 }
 
-figures! {
+flashwise_core::cache_figures! { figures! { @flash
     /// What RAM and flash did.
     pub struct TierFigures {
         /// RAM that blocks lie in: a read cache, and buffers of what is written. It is more than `--ram` where the buffers alone are larger.
         ram_bytes: u64, "bytes";
         /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
-        ram_hits: u64, "block accesses";
+        ram_hits: u64, "block accesses", "RAM", "reads that it had";
         /// Reads that the flash had.
-        flash_hits: u64, "block accesses";
-        /// Flash writes because clients wrote.
-        flash_client_blocks: u64, "blocks";
-        /// Flash writes because blocks that were read, or written to the backend, were admitted.
-        flash_admission_blocks: u64, "blocks";
-        /// Flash writes because wanted blocks were moved out of erase units that were reset.
-        flash_copy_forward_blocks: u64, "blocks";
-        /// Erase units erased by the device; those that the cache reset where no device is simulated.
-        erasures: u64, "erasures";
+        flash_hits: u64, "block accesses", "flash", "reads that it had";
+    } {
+        /// Erasures: erase units erased by the device; those that the cache reset where no device is simulated.
+        erasures: u64, "erasures", "erased", "erase units";
         /// All that the host wrote to flash per block that it wrote because of an access.
-        host_write_amplification: Option<f64>, "factor";
+        host_write_amplification: Option<f64>, "factor", "host x", "flash writes per block of client and admitted";
     }
-}
+} }
 
 impl TierFigures {
     /// Those of `run`, whose blocks have so many bytes; none of a policy alone.
@@ -57,59 +52,72 @@ impl TierFigures {
             }
             (None, None) => return None,
         };
-        let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, .. } = writes;
-        Some(TierFigures {
-            ram_bytes: run.ram_blocks * block_bytes,
-            ram_hits,
-            flash_hits,
+        let reads =
+            TierFigures { ram_bytes: run.ram_blocks * block_bytes, ram_hits, flash_hits, ..TierFigures::default() };
+        Some(TierFigures { erasures, host_write_amplification: writes.amplification(), ..reads.with_writes(&writes) })
+    }
+
+    /// With what was written to flash, by cause.
+    fn with_writes(self, writes: &FlashWrites) -> TierFigures {
+        let FlashWrites { client_blocks, admission_blocks, copy_forward_blocks, metadata_blocks } = *writes;
+        TierFigures {
             flash_client_blocks: client_blocks,
             flash_admission_blocks: admission_blocks,
             flash_copy_forward_blocks: copy_forward_blocks,
-            erasures,
-            host_write_amplification: writes.amplification(),
-        })
+            flash_metadata_blocks: metadata_blocks,
+            ..self
+        }
+    }
+
+    /// Those of a cache of buckets.
+    pub fn of_buckets(counts: &BucketCounts, ram_bytes: u64) -> TierFigures {
+        let writes = FlashWrites {
+            client_blocks: counts.log_blocks,
+            admission_blocks: counts.admission_blocks,
+            copy_forward_blocks: counts.copy_forward_blocks,
+            metadata_blocks: counts.metadata_blocks,
+        };
+        let wanted = writes.client_blocks + writes.admission_blocks;
+        let written = counts.flash_written_blocks();
+        TierFigures {
+            ram_bytes,
+            ram_hits: counts.ram_hits,
+            flash_hits: counts.flash_hits,
+            erasures: counts.erasures,
+            host_write_amplification: (wanted > 0).then(|| written as f64 / wanted as f64),
+            ..TierFigures::default().with_writes(&writes)
+        }
     }
 }
 
 figures! {
-    /// A cache that evicts whole buckets, at a queue depth of 1. Flash pages are programmed whole.
+    /// What only caches do that evict whole buckets, at a queue depth of 1. Flash pages are programmed whole, and erase blocks are erased by the
+    /// host or by the device.
     pub struct BucketFigures {
         /// Size of the flash.
         flash_bytes: u64, "bytes";
         /// Requests, flushes included.
         requests: u64, "requests";
-        /// Reads served from RAM.
-        ram_hits: u64, "block accesses";
-        /// Reads served from flash.
-        flash_hits: u64, "block accesses";
-        /// Erase blocks erased, by the host or by the device.
-        erasures: u64, "erasures";
         /// Erasures per request.
-        erase_ratio: f64, "erasures per request";
+        erase_ratio: f64, "erasures per request", "erased each", "erasures per request", Show::Digits(5);
         /// Times that the backend was read or written.
-        backend_accesses: u64, "accesses";
+        backend_accesses: u64, "accesses", "backend", "times that it was read or written";
         /// Accesses of the backend per request; several may be due to one request.
-        backend_ratio: f64, "accesses per request";
+        backend_ratio: f64, "accesses per request", "backend each", "accesses of the backend per request", Show::Digits(4);
         /// Blocks read from the backend.
         backend_read_blocks: u64, "blocks";
         /// Blocks written to the backend, for clients or to write back.
         backend_written_blocks: u64, "blocks";
         /// From a request to its answer, on average over reads and writes; empty if there was none.
-        latency_mean_us: Option<f64>, "us";
+        latency_mean_us: Option<f64>, "us", "latency us", "mean, of requests that come one after the other", Show::Digits(1);
         /// The same of reads.
-        read_latency_mean_us: Option<f64>, "us";
+        read_latency_mean_us: Option<f64>, "us", "read us", "", Show::Digits(1);
         /// The same of writes, trims and zeroes.
-        write_latency_mean_us: Option<f64>, "us";
+        write_latency_mean_us: Option<f64>, "us", "write us", "", Show::Digits(1);
         /// Bytes read and written per time until the last answer; empty if no time passed.
-        throughput_mib_s: Option<f64>, "MiB/s";
-        /// Flash writes because clients wrote.
-        flash_client_blocks: u64, "blocks";
-        /// Flash writes to copy what was read, to bring copies up to date, and to collect garbage above the device.
-        flash_copy_blocks: u64, "blocks";
+        throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "", Show::Digits(1);
         /// Flash writes to fill pages.
-        padding_blocks: u64, "blocks";
-        /// Flash writes of metadata: tombstones, zeroes and journals.
-        metadata_blocks: u64, "blocks";
+        flash_padding_blocks: u64, "blocks", "filled", "blocks written to fill flash pages";
     }
 }
 
@@ -124,9 +132,6 @@ impl BucketFigures {
         BucketFigures {
             flash_bytes,
             requests: counts.requests,
-            ram_hits: counts.ram_hits,
-            flash_hits: counts.flash_hits,
-            erasures: counts.erasures,
             erase_ratio: per_request(counts.erasures),
             backend_accesses,
             backend_ratio: per_request(backend_accesses),
@@ -136,41 +141,19 @@ impl BucketFigures {
             read_latency_mean_us: mean_us(latencies.reads_ns, latencies.reads),
             write_latency_mean_us: mean_us(latencies.writes_ns, latencies.writes),
             throughput_mib_s: (counts.elapsed_ns > 0).then(|| mib / (counts.elapsed_ns as f64 / 1e9)),
-            flash_client_blocks: counts.log_blocks,
-            flash_copy_blocks: counts.copy_blocks,
-            padding_blocks: counts.padding_blocks,
-            metadata_blocks: counts.metadata_blocks,
+            flash_padding_blocks: counts.padding_blocks,
         }
     }
 }
 
-figures! {
+flashwise_core::cache_figures! { figures! { @log
     /// What only the whole cache does, in blocks. Definitions are those of [`Figures`](flashwise_core::cache::Figures).
     pub struct CacheFigures {
         /// When written data reaches the backend.
         write_mode: &'static str, "";
         /// Size of the flash.
         flash_bytes: u64, "bytes";
-        /// Writes to blocks that waited in the write buffer.
-        ram_write_hits: u64, "block accesses";
-        /// Clean blocks that the policy wanted and that were not copied forward: they left the cache.
-        dropped_blocks: u64, "blocks";
-        /// Flash writes of metadata.
-        flash_metadata_blocks: u64, "blocks";
-        /// Blocks written back.
-        destaged_blocks: u64, "blocks";
-        /// Blocks read from the backend.
-        backend_read_blocks: u64, "blocks";
-        /// Blocks that clients' writes sent to the backend past the flash.
-        backend_written_blocks: u64, "blocks";
-        /// Blocks of sequential streams that bypassed the flash.
-        sequential_blocks: u64, "blocks";
-        /// Reads that the policy admitted and the flash had no space for.
-        refused_read_blocks: u64, "blocks";
-        /// Writes that the policy wanted on flash, which had no space for them.
-        refused_write_blocks: u64, "blocks";
-        /// Blocks that bypassed the flash because of whose they were.
-        filtered_blocks: u64, "blocks";
+    } {
         /// Erase units that the cache reset.
         resets: u64, "erase units";
         /// Flushes of the flash.
@@ -178,29 +161,28 @@ figures! {
         /// Flushes of the backend.
         backend_flushes: u64, "flushes";
     }
+} }
+
+/// Takes over what a cache counted, by the table that it counts by.
+macro_rules! with_figures {
+    (@of $figures:ident, $own:expr; [$($flash:tt)*] [$($(#[$doc:meta])+ $log:ident: $type:ty $(, $about:literal)+;)*]) => {
+        CacheFigures { $($log: $figures.$log,)* ..$own }
+    };
 }
 
 impl CacheFigures {
     /// Those of a cache of `config` that did what `whole` says.
     pub(super) fn new(config: &Config, whole: &Whole) -> CacheFigures {
         let figures = &whole.figures;
-        CacheFigures {
+        let own = CacheFigures {
             write_mode: config.mode.name(),
             flash_bytes: u64::from(config.geometry.pages()) * BLOCK_BYTES as u64,
-            ram_write_hits: figures.ram_write_hits,
-            dropped_blocks: figures.dropped_blocks,
-            flash_metadata_blocks: figures.flash_metadata_blocks,
             resets: figures.erasures,
             flash_flushes: whole.flash_flushes,
             backend_flushes: whole.backend_flushes,
-            destaged_blocks: figures.destaged_blocks,
-            backend_read_blocks: figures.backend_read_blocks,
-            backend_written_blocks: figures.backend_written_blocks,
-            sequential_blocks: figures.sequential_blocks,
-            refused_read_blocks: figures.refused_read_blocks,
-            refused_write_blocks: figures.refused_write_blocks,
-            filtered_blocks: figures.filtered_blocks,
-        }
+            ..CacheFigures::default()
+        };
+        flashwise_core::cache_figures! { with_figures! { @of figures, own; } }
     }
 }
 
@@ -216,7 +198,7 @@ pub struct WearLimits {
 }
 
 figures! {
-    /// What a cache wears after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
+    /// How fast the flash wears out after the warm-up. Definitions are those of [`endurance::Counts`]. None stands where nothing was written or erased, where the trace has no
     /// times, or where no device was named.
     pub struct EnduranceFigures {
         /// How blocks lie on flash: `slots`, `containers`, `log`, or `unit` where every block is an erase unit.
@@ -226,29 +208,29 @@ figures! {
         /// Erase units, spare ones included.
         erase_units: u64, "erase units";
         /// Flash beyond the size of the cache, as a share of it.
-        over_provision: f64, "share";
+        over_provision: f64, "share", "spare", "flash beyond the size";
         /// RAM of the read cache in front of the flash: what the buffer leaves of `--ram`.
-        read_cache_bytes: u64, "bytes";
+        read_cache_bytes: u64, "bytes", "read cache", "RAM";
         /// RAM of the write buffer, or of the erase units that fill up in RAM, as large as it can become. What it holds is a part of the cache's size.
-        buffer_bytes: u64, "bytes";
+        buffer_bytes: u64, "bytes", "buffer", "RAM of the write buffer or of open erase units";
         /// Reads among `ram_hits` that a write buffer or an open erase unit had. Of a log it is not told apart, and 0.
         buffer_hits: u64, "block accesses";
         /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";
-        /// Erasures per erase unit and day.
-        epbpd: Option<f64>, "erasures a unit and day";
+        /// Erasures per unit and day: how often each erase unit is erased in a day.
+        epbpd: Option<f64>, "erasures a unit and day", "per day", "erasures of each erase unit", Show::Rate;
         /// Flash usage effectiveness: blocks that hits read from flash per page programmed; what RAM had counts for nothing.
-        fue: Option<f64>, "blocks a page";
-        /// Weighted flash usage effectiveness against M+ (H for unit caching).
-        wfue: Option<f64>, "ratio";
-        /// Read hit ratio per that of M+ (H for unit caching), of which `wfue` has a part.
+        fue: Option<f64>, "blocks a page", "FUE", "blocks read from flash per page programmed";
+        /// Weighted flash usage effectiveness: hits and saved erasures, weighted, against M+ (H for unit caching).
+        wfue: Option<f64>, "ratio", "WFUE", "hits and saved erasures, weighted, against m+";
+        /// Read hit ratio of that of M+ (H for unit caching), of which `wfue` has a part.
         rhr_of_m_plus: Option<f64>, "ratio";
-        /// Erasures per erasure of M+ (H for unit caching); what is missing to 1 is saved, of which `wfue` has the rest.
+        /// Erasures of those of M+: for each that M+ makes at the same size (H for unit caching); what is missing to 1 is saved, of which `wfue` has the rest.
         erasures_of_m_plus: Option<f64>, "ratio";
         /// The weight of the hits in `wfue`.
         wfue_alpha: f64, "share";
         /// Pages that the device programmed per block that the host wrote.
-        device_write_amplification: Option<f64>, "factor";
+        device_write_amplification: Option<f64>, "factor", "device x", "pages programmed per flash write";
         /// Pages programmed per block that was written because of an access: of host and device together.
         write_amplification: Option<f64>, "factor";
         /// Pages that the host read.

@@ -14,12 +14,12 @@ use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 
 pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
-pub use self::output::write_csv;
+pub use self::output::{Cells, columns_of, write_csv};
 pub use self::page::page;
 #[cfg(feature = "parquet")]
 pub use self::parquet::{batch, batch_of, parquet, written};
 use crate::array::{ArrayEpoch, ArrayFigures};
-use crate::columns::figures;
+use crate::columns::{Show, figures};
 use crate::endurance;
 use crate::experiment;
 use crate::sampling::SampleFigures;
@@ -33,13 +33,13 @@ figures! {
     /// as well: its hits are those of RAM and flash, its flash writes have every cause.
     pub struct ResultRow {
         /// The trace as the user named it.
-        trace: String, "";
+        trace: String, "", "trace", "";
         /// The policy as the user named it.
-        policy: String, "";
+        policy: String, "", "policy", "";
         /// The cache size as the user gave it.
-        size: String, "";
+        size: String, "", "size", "";
         /// How many blocks the cache holds.
-        capacity_blocks: u64, "blocks";
+        capacity_blocks: u64, "blocks", "capacity", "", Show::Bytes;
         /// Length of a block.
         block_size_bytes: u64, "bytes";
         /// Different blocks in the whole trace.
@@ -58,10 +58,10 @@ figures! {
         write_hits: u64, "block accesses";
         /// Accesses that found their block in the cache: read hits and write hits.
         hits: u64, "block accesses";
-        /// Hits per access.
-        hit_ratio: f64, "share";
-        /// Read hits per read.
-        read_hit_ratio: f64, "share";
+        /// Hit ratio: hits per access.
+        hit_ratio: f64, "share", "hits", "share of block accesses";
+        /// Read hit ratio: read hits per read.
+        read_hit_ratio: f64, "share", "read hits", "share of reads";
         /// Misses whose block was put into the cache.
         admissions: u64, "block accesses";
         /// Reads that missed and whose block was put into the cache.
@@ -70,24 +70,24 @@ figures! {
         write_admissions: u64, "block accesses";
         /// Admissions that evicted a block; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
         #[serde(skip_serializing_if = "Option::is_none")]
-        replacements: Option<u64>, "block accesses";
+        replacements: Option<u64>, "block accesses", "replaced", "admissions that evicted a block";
         /// Blocks that left the cache; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
         #[serde(skip_serializing_if = "Option::is_none")]
         evictions: Option<u64>, "blocks";
         /// LARC's write traffic W = H_w + R (section IV.C): write hits and replacements. The admissions that fill an empty cache, and what a
         /// layout writes besides, do not count; none of a cache that evicts whole erase units, and of an algorithm that knows the future.
         #[serde(skip_serializing_if = "Option::is_none")]
-        write_traffic_blocks: Option<u64>, "blocks";
+        write_traffic_blocks: Option<u64>, "blocks", "W", "the LARC paper's write hits and replacements";
         /// Misses that left the cache as it was.
         bypasses: u64, "block accesses";
         /// Blocks written to flash: of a policy alone write hits and admissions, else all that the cache wrote.
-        flash_writes_blocks: u64, "blocks";
+        flash_writes_blocks: u64, "blocks", "flash writes", "blocks, for every cause";
         /// What was written to flash, in bytes.
         flash_bytes_written: u64, "bytes";
         /// The rule that says what the cache takes in, as the user named it; empty if there is none. Of the whole cache, and where an array is
         /// simulated.
         #[serde(skip_serializing_if = "Option::is_none")]
-        admission: Option<String>, "";
+        admission: Option<String>, "", "admission", "";
         /// The run in words, as `--job` reads it: rows are named by it.
         #[serde(skip_serializing_if = "Option::is_none")]
         job: Option<String>, "";
@@ -108,7 +108,7 @@ figures! {
     /// What a cache of buckets did, if one was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     buckets: Option<BucketFigures>;
-    /// What the cache wears, if that was simulated.
+    /// How fast the flash wears out, if that was simulated.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     endurance: Option<EnduranceFigures>;
     /// What an admission rule lets in, and what it does to an array, if that was simulated.
@@ -240,6 +240,7 @@ impl ResultRow {
             bypasses: counts.bypasses,
             flash_writes_blocks: counts.flash_written_blocks(),
             flash_bytes_written: counts.flash_written_blocks() * BLOCK_BYTES as u64,
+            tiers: Some(TierFigures::of_buckets(counts, case.system.ram_bytes())),
             buckets: Some(BucketFigures::new(counts, case.flash_bytes)),
             ..ResultRow::default()
         }

@@ -4,38 +4,95 @@ use std::io::Write;
 
 use super::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, ResultRow, TierFigures};
 use crate::array::ArrayFigures;
-use crate::columns::{Cell, Column};
+use crate::columns::{About, Cell, Column};
 use crate::sampling::SampleFigures;
 
-/// A column's name and its cells.
+/// A column and its cells of some rows.
 pub struct Cells {
-    pub name: &'static str,
+    /// What is said of it.
+    pub about: About,
     /// A cell of its kind.
     pub kind: Cell,
+    /// A cell for each row.
     pub cells: Vec<Cell>,
+    /// Whether rows may have none.
     pub nullable: bool,
 }
 
 impl Cells {
     /// Whether any row has the figure, or all must have it.
     pub fn is_shown(&self) -> bool {
-        !self.nullable || self.cells.iter().any(|cell| *cell != self.kind)
+        !self.nullable || self.has_any()
     }
+
+    /// Whether any row has the figure.
+    pub fn has_any(&self) -> bool {
+        self.cells.iter().any(|cell| *cell != self.kind)
+    }
+}
+
+/// What is done with each group of figures that rows may have.
+pub(super) trait Groups {
+    /// A group: what it is called, its columns, and where a row has it.
+    fn group<R: 'static>(
+        &mut self,
+        heading: &'static str,
+        columns: &'static [Column<R>],
+        of: fn(&ResultRow) -> Option<&R>,
+    );
+}
+
+/// Goes through the groups of figures, in the order of every output.
+pub(super) fn groups(with: &mut impl Groups) {
+    with.group("Every row", ResultRow::COLUMNS, |row| Some(row));
+    with.group("A policy behind RAM (`--ram`)", RamFigures::COLUMNS, |row| row.ram.as_ref());
+    with.group("RAM and flash (every layout but none)", TierFigures::COLUMNS, |row| row.tiers.as_ref());
+    with.group("The whole cache (`--layout log`)", CacheFigures::COLUMNS, |row| row.cache.as_ref());
+    let buckets = "Caches of buckets (`--layout wlfc`, `wlfc_c`, `b-like`)";
+    with.group(buckets, BucketFigures::COLUMNS, |row| row.buckets.as_ref());
+    let wear = "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with `--device`)";
+    with.group(wear, EnduranceFigures::COLUMNS, |row| row.endurance.as_ref());
+    let arrays = "Admission, devices and waiting (`--admission`, `--arrivals`, `--cache-device`, `--storage-device`)";
+    with.group(arrays, ArrayFigures::COLUMNS, |row| row.array.as_ref());
+    with.group("A sample (`--sample`, `--accuracy`)", SampleFigures::COLUMNS, |row| row.sample.as_ref());
 }
 
 /// All columns of the rows: those of every row, and those of groups of figures that some rows have.
 pub fn columns_of(rows: &[ResultRow]) -> Vec<Cells> {
-    let mut all = cells_of(ResultRow::COLUMNS, &rows.iter().map(Some).collect::<Vec<_>>());
-    // Of a row itself, what no row has is left out.
-    all.retain(Cells::is_shown);
-    all.extend(group_of(RamFigures::COLUMNS, &rows.iter().map(|row| row.ram.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(TierFigures::COLUMNS, &rows.iter().map(|row| row.tiers.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(CacheFigures::COLUMNS, &rows.iter().map(|row| row.cache.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(BucketFigures::COLUMNS, &rows.iter().map(|row| row.buckets.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(EnduranceFigures::COLUMNS, &rows.iter().map(|row| row.endurance.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(ArrayFigures::COLUMNS, &rows.iter().map(|row| row.array.as_ref()).collect::<Vec<_>>()));
-    all.extend(group_of(SampleFigures::COLUMNS, &rows.iter().map(|row| row.sample.as_ref()).collect::<Vec<_>>()));
-    all
+    struct Of<'a>(&'a [ResultRow], Vec<Cells>);
+    impl Groups for Of<'_> {
+        fn group<R: 'static>(
+            &mut self,
+            _heading: &'static str,
+            columns: &'static [Column<R>],
+            of: fn(&ResultRow) -> Option<&R>,
+        ) {
+            let of_group = group_of(columns, &self.0.iter().map(of).collect::<Vec<_>>());
+            // Of a row itself, what no row has is left out.
+            let is_first = self.1.is_empty();
+            self.1.extend(of_group.into_iter().filter(|column| !is_first || column.is_shown()));
+        }
+    }
+    let mut all = Of(rows, Vec::new());
+    groups(&mut all);
+    all.1
+}
+
+impl ResultRow {
+    /// The figure of this name, if the row has it and it is a number.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        struct Number<'a>(&'a ResultRow, &'a str, Option<f64>);
+        impl Groups for Number<'_> {
+            fn group<R>(&mut self, _: &'static str, columns: &'static [Column<R>], of: fn(&ResultRow) -> Option<&R>) {
+                let Some(row) = of(self.0) else { return };
+                let column = columns.iter().find(|column| column.about.name == self.1);
+                self.2 = self.2.or_else(|| (column?.cell)(row).number());
+            }
+        }
+        let mut number = Number(self, name, None);
+        groups(&mut number);
+        number.2
+    }
 }
 
 /// The columns of a group of figures, if any of the rows has it.
@@ -46,7 +103,7 @@ pub fn group_of<R>(columns: &'static [Column<R>], rows: &[Option<&R>]) -> Vec<Ce
 pub fn cells_of<R>(columns: &'static [Column<R>], rows: &[Option<&R>]) -> Vec<Cells> {
     let nullable = rows.iter().any(Option::is_none);
     let cells = |column: &'static Column<R>| Cells {
-        name: column.name,
+        about: column.about,
         kind: column.none.clone(),
         cells: column.cells(rows),
         nullable: column.optional || nullable,
@@ -58,7 +115,7 @@ pub fn cells_of<R>(columns: &'static [Column<R>], rows: &[Option<&R>]) -> Vec<Ce
 pub fn write_csv(rows: &[ResultRow], out: impl Write) -> std::io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let columns = columns_of(rows);
-    csv.write_record(columns.iter().map(|column| column.name))?;
+    csv.write_record(columns.iter().map(|column| column.about.name))?;
     for row in 0..rows.len() {
         csv.write_record(columns.iter().map(|column| column.cells[row].text()))?;
     }
@@ -91,7 +148,7 @@ mod tests {
             let json = serde_json::to_value(&row).unwrap();
             let in_json: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
             let columns = columns_of(std::slice::from_ref(&row));
-            assert_eq!(in_json, columns.iter().map(|column| column.name).collect::<Vec<_>>());
+            assert_eq!(in_json, columns.iter().map(|column| column.about.name).collect::<Vec<_>>());
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
-use crate::array::{ArrayEpoch, ArrayFigures};
+use super::output::{Groups, groups};
+use super::{Epoch, ResultRow};
+use crate::array::ArrayEpoch;
 use crate::columns::Column;
-use crate::sampling::SampleFigures;
 
 /// All figures of `flashwise simulate` as Markdown: `docs/figures.md`.
 pub fn page() -> String {
@@ -14,32 +14,25 @@ pub fn page() -> String {
          one that cannot be computed, such as a ratio of nothing, is empty (null in JSON). This page is made from the table of columns in \
          `crates/sim/src/results/`.\n",
     );
-    group(&mut page, "Every row", ResultRow::COLUMNS);
-    group(&mut page, "A policy behind RAM (`--ram`)", RamFigures::COLUMNS);
-    group(&mut page, "RAM and flash (every layout but none)", TierFigures::COLUMNS);
-    group(&mut page, "The whole cache (`--layout log`)", CacheFigures::COLUMNS);
-    group(&mut page, "Caches of buckets (`--layout wlfc`, `wlfc_c`, `b-like`)", BucketFigures::COLUMNS);
-    group(
-        &mut page,
-        "Modelled flash (`--layout in-place`, algorithms with a layout of their own, and `--layout log` with `--device`)",
-        EnduranceFigures::COLUMNS,
-    );
-    group(
-        &mut page,
-        "Admission, devices and waiting (`--admission`, `--arrivals`, `--cache-device`, `--storage-device`)",
-        ArrayFigures::COLUMNS,
-    );
-    group(&mut page, "A sample (`--sample`, `--accuracy`)", SampleFigures::COLUMNS);
+    groups(&mut Page(&mut page));
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
     group(&mut page, "Each epoch before an array", ArrayEpoch::COLUMNS);
     page
 }
 
+struct Page<'a>(&'a mut String);
+
+impl Groups for Page<'_> {
+    fn group<R>(&mut self, heading: &'static str, columns: &'static [Column<R>], _: fn(&ResultRow) -> Option<&R>) {
+        group(self.0, heading, columns);
+    }
+}
+
 fn group<R>(page: &mut String, heading: &str, columns: &[Column<R>]) {
     let _ = write!(page, "\n## {heading}\n\n| figure | unit | meaning |\n| --- | --- | --- |\n");
-    for column in columns {
-        let unit = if column.unit.is_empty() { "a name" } else { column.unit };
-        let _ = writeln!(page, "| `{}` | {unit} | {} |", column.name, linked(&column.meaning()));
+    for about in columns.iter().map(|column| column.about) {
+        let unit = if about.unit.is_empty() { "a name" } else { about.unit };
+        let _ = writeln!(page, "| `{}` | {unit} | {} |", about.name, linked(&about.meaning()));
     }
 }
 

@@ -33,9 +33,9 @@ pub fn batch_of<R>(columns: &'static [Column<R>], rows: &[R]) -> Result<RecordBa
 }
 
 fn arrays(columns: Vec<Cells>) -> (Vec<Field>, Vec<ArrayRef>) {
-    let both = |Cells { name, kind, cells, nullable }: Cells| {
+    let both = |Cells { about, kind, cells, nullable }: Cells| {
         let array = array_of(&kind, &cells);
-        (Field::new(name, array.data_type().clone(), nullable), array)
+        (Field::new(about.name, array.data_type().clone(), nullable), array)
     };
     columns.into_iter().map(both).unzip()
 }
@@ -58,9 +58,9 @@ fn epoch_lists(rows: &[ResultRow]) -> ListArray {
     let mut columns = cells_of(Epoch::COLUMNS, &epochs.iter().copied().map(Some).collect::<Vec<_>>());
     columns.retain(Cells::is_shown);
     columns.extend(group_of(ArrayEpoch::COLUMNS, &epochs.iter().map(|epoch| epoch.array.as_ref()).collect::<Vec<_>>()));
-    let field = |Cells { name, kind, cells, nullable }: Cells| {
+    let field = |Cells { about, kind, cells, nullable }: Cells| {
         let array = array_of(&kind, &cells);
-        (Arc::new(Field::new(name, array.data_type().clone(), nullable)), array)
+        (Arc::new(Field::new(about.name, array.data_type().clone(), nullable)), array)
     };
     let values = StructArray::from(columns.into_iter().map(field).collect::<Vec<_>>());
     let item = Field::new("item", DataType::Struct(values.fields().clone()), false);

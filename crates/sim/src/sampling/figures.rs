@@ -26,13 +26,13 @@ figures! {
         sample_capacity_groups: f64, "groups";
         /// Standard error of `hit_ratio`: of the sample's accesses, and of how many blocks of the whole trace the sampled ones in the cache
         /// stand for.
-        hit_ratio_standard_error: f64, "share";
+        hit_ratio_standard_error: f64, "share", "error", "standard error of hits";
         /// How far the hit ratio of the whole trace is off at most in 95 of 100 samples.
         hit_ratio_margin: f64, "share";
         /// The lower end of the interval that holds the hit ratio of the whole trace in 95 of 100 samples.
-        hit_ratio_low: f64, "share";
+        hit_ratio_low: f64, "share", "hits from", "the hits of the whole trace are between this and the next in 95 of 100 samples";
         /// The upper end of that interval.
-        hit_ratio_high: f64, "share";
+        hit_ratio_high: f64, "share", "to", "";
         /// That the sample is too small for the size of the cache, if it is, and how large it should be; or that flash is not as much smaller as the
         /// sample.
         sample_caveat: Option<String>, "";

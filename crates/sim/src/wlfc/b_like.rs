@@ -286,7 +286,7 @@ impl BLike {
                     (self.counts.log_blocks, self.counts.write_hits) =
                         (self.counts.log_blocks + 1, self.counts.write_hits + u64::from(hit));
                 } else {
-                    self.counts.copy_blocks += 1;
+                    self.counts.admission_blocks += 1;
                 }
                 at += 1;
             }
@@ -448,7 +448,7 @@ impl BLike {
             for ((block, old), slot) in logs.iter().zip(page * page_blocks..) {
                 let dirty = self.dirty[*old as usize];
                 self.place(*block, slot, dirty);
-                self.counts.copy_blocks += 1;
+                self.counts.copy_forward_blocks += 1;
             }
             self.counts.padding_blocks += u64::from(page_blocks) - logs.len() as u64;
             self.write_page(page);

@@ -38,6 +38,14 @@ impl System {
             System::BLike => "b-like",
         }
     }
+
+    /// Its RAM for blocks that are read.
+    pub const fn ram_bytes(self) -> u64 {
+        match self {
+            System::WlfcC => RAM_BYTES,
+            System::Wlfc | System::BLike => 0,
+        }
+    }
 }
 
 /// RAM of WLFC_c: section V.
@@ -112,7 +120,7 @@ impl BucketSettings {
             1 => (HEADER_BLOCKS, Config::blocks_beside_headers(blocks, HEADER_BLOCKS)),
             _ => (0, blocks),
         };
-        let ram_blocks = if system == System::WlfcC { (RAM_BYTES / BLOCK_BYTES as u64) as u32 } else { 0 };
+        let ram_blocks = (system.ram_bytes() / BLOCK_BYTES as u64) as u32;
         let config = Config::new(buckets as u32, bucket_blocks, page_blocks, self.write_queue)?;
         let halving = self.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
@@ -241,8 +249,10 @@ counts! {
     log_blocks,
     /// Blocks programmed to fill pages.
     padding_blocks,
-    /// Blocks in read copies and in logs of what was read, and that collection moved.
-    copy_blocks,
+    /// Blocks in read copies and in logs of what was read.
+    admission_blocks,
+    /// Blocks that were moved out of buckets: by an eviction into a read copy, or by collection.
+    copy_forward_blocks,
     /// Blocks of metadata.
     metadata_blocks,
     /// Erase blocks erased.
@@ -262,7 +272,7 @@ counts! {
 impl BucketCounts {
     /// Blocks written to flash, for whatever reason.
     pub fn flash_written_blocks(&self) -> u64 {
-        self.log_blocks + self.padding_blocks + self.copy_blocks + self.metadata_blocks
+        self.log_blocks + self.padding_blocks + self.admission_blocks + self.copy_forward_blocks + self.metadata_blocks
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::value::{Given, Value};
 use crate::admission::{self, Admission};
-use crate::array::Array;
 use crate::cache::config::{Config, admission};
 use crate::filter::Filter;
 use crate::format::Geometry;
 use crate::options::{Kind, Parameter};
+use crate::tiers::Array;
 
 /// One setting of a cache.
 #[derive(Debug)]

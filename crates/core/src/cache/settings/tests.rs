@@ -1,7 +1,7 @@
 use super::*;
-use crate::array::{Array, Device, Tier};
 use crate::filter::Clients;
 use crate::options::{Kind, Parameter};
+use crate::tiers::{Array, Device, Tier};
 
 const GEOMETRY: Geometry = Geometry { units: 32, unit_pages: 512 };
 const TIER: Tier = Tier {

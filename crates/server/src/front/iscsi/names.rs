@@ -1,5 +1,7 @@
 //! Names of targets and initiators. Source: RFC 7143, section 4.2.7; RFC 3722.
 
+use super::text::hex;
+
 /// What the names of targets begin with; the name of the export follows.
 pub const PREFIX: &str = "iqn.2026-11.org.flashwise:";
 /// Longest name in bytes.
@@ -41,8 +43,7 @@ pub fn is_initiator(name: &str) -> bool {
 
 /// The transport ID of an initiator port, with its ISID. Source: SPC-4, section 7.6.4.6.
 pub fn transport_id(initiator: &str, isid: [u8; 6]) -> Vec<u8> {
-    let mut name = format!("{initiator},i,0x").into_bytes();
-    isid.iter().for_each(|byte| name.extend(format!("{byte:02x}").bytes()));
+    let mut name = format!("{initiator},i,{}", hex(&isid)).into_bytes();
     name.push(0);
     while name.len() % 4 != 0 || name.len() < 20 {
         name.push(0);

@@ -71,9 +71,9 @@ fn base64(text: &str, bytes_max: usize) -> Option<Vec<u8>> {
     BASE64_STANDARD.decode(text).ok().filter(|bytes| bytes.len() <= bytes_max)
 }
 
-/// Binary data in hexadecimal.
+/// Binary data in hexadecimal after 0x.
 pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+    format!("0x{}", crate::hex(bytes))
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use flashwise_trace::human;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::api::{ApiOptions, Client};
 use crate::failure::Misuse;
+use crate::live::api::{ApiOptions, Client};
 use crate::table;
 
 /// Make pools of disks, and add and take out disks while they are served

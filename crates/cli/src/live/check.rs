@@ -14,7 +14,7 @@ use flashwise_engine::disk::zoned::open_flash;
 use flashwise_trace::human;
 use flashwise_trace::progress::Progress;
 
-use crate::pair::{OpenBackend, PairFlags};
+use crate::live::pair::{OpenBackend, PairFlags};
 use crate::progress::Bar;
 
 /// Verify a cache device that no server uses, and explain what is found; ends with 1 if it is damaged. It writes nothing

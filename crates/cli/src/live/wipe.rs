@@ -12,8 +12,8 @@ use flashwise_engine::wipe::{Holding, examine, wipe};
 use uuid::Uuid;
 
 use crate::failure::Misuse;
-use crate::pair::{OpenBackend, PairFlags};
-use crate::salvage::blocks;
+use crate::live::pair::{OpenBackend, PairFlags};
+use crate::live::salvage::blocks;
 
 /// Clear a cache that no server uses, after naming what it holds
 ///

@@ -15,11 +15,11 @@ use flashwise_server::manage::{DetachProgress, DetachState};
 use flashwise_trace::human;
 use serde_json::Value;
 
-use crate::api::{ApiOptions, Client, volume_path};
 use crate::failure::Misuse;
-use crate::pair::{OpenBackend, PairFlags};
+use crate::live::api::{ApiOptions, Client, volume_path};
+use crate::live::pair::{OpenBackend, PairFlags};
+use crate::live::salvage::SalvageFlags;
 use crate::progress::Bar;
-use crate::salvage::SalvageFlags;
 
 /// Write back what only the flash has, so that the backend alone is whole
 ///

@@ -11,8 +11,8 @@ use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
-use crate::api::ApiOptions;
 use crate::fit;
+use crate::live::api::ApiOptions;
 use crate::table;
 
 /// Show what a running server does: hits, flash writes and wear, dirty data, latencies, failures
@@ -116,7 +116,7 @@ fn volume_page(volume: &VolumeStatus) -> String {
             read(volume.flash_read_hits)
         ),
     );
-    let rewritten = share(volume.ram_write_hits, volume.written_blocks);
+    let rewritten = share(volume.cache.ram_write_hits, volume.written_blocks);
     line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.written_blocks)));
     line("flash writes", flash_writes(volume));
     line("wear", wear(volume));
@@ -136,11 +136,11 @@ fn volume_page(volume: &VolumeStatus) -> String {
         "backend I/O",
         format!(
             "{} read, {} written past the flash, {} written back; {} of sequential streams, {} filtered by client",
-            blocks(volume.backend_read_blocks),
-            blocks(volume.backend_written_blocks),
-            blocks(volume.destaged_blocks),
-            blocks(volume.sequential_blocks),
-            blocks(volume.filtered_blocks)
+            blocks(volume.cache.backend_read_blocks),
+            blocks(volume.cache.backend_written_blocks),
+            blocks(volume.cache.destaged_blocks),
+            blocks(volume.cache.sequential_blocks),
+            blocks(volume.cache.filtered_blocks)
         ),
     );
     line("requests", format!("{} under way", human::count(volume.queue_depth)));
@@ -167,7 +167,7 @@ fn admission(volume: &VolumeStatus) -> String {
         let decisions = human::counted(volume.admission_decisions, "decision");
         let _ = write!(text, ", now {choice} after {decisions}");
     }
-    let refused = volume.refused_read_blocks + volume.refused_write_blocks;
+    let refused = volume.cache.refused_read_blocks + volume.cache.refused_write_blocks;
     format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypassed_blocks), blocks(refused))
 }
 
@@ -187,12 +187,12 @@ fn flash_writes(volume: &VolumeStatus) -> String {
     format!(
         "{}: {} clients, {} admissions, {} copied forward, {} metadata; {} erasures, {} dropped with them",
         human::bytes(volume.flash_written_bytes as f64),
-        blocks(volume.flash_client_blocks),
-        blocks(volume.flash_admission_blocks),
-        blocks(volume.flash_copy_forward_blocks),
-        blocks(volume.flash_metadata_blocks),
+        blocks(volume.cache.flash_client_blocks),
+        blocks(volume.cache.flash_admission_blocks),
+        blocks(volume.cache.flash_copy_forward_blocks),
+        blocks(volume.cache.flash_metadata_blocks),
         human::count(volume.erasures),
-        blocks(volume.dropped_blocks)
+        blocks(volume.cache.dropped_blocks)
     )
 }
 

@@ -4,8 +4,8 @@ use clap::Args;
 use flashwise_core::cache::settings::{Given, Setting};
 use serde_json::{Map, Value};
 
-use crate::api::{ApiOptions, volume_path};
 use crate::failure::Misuse;
+use crate::live::api::{ApiOptions, volume_path};
 use crate::settings::settable_help;
 
 /// Make everything durable that a running server has answered

@@ -17,9 +17,9 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::api::ApiOptions;
+use crate::live::api::ApiOptions;
+use crate::live::status::Status;
 use crate::progress::Bar;
-use crate::status::Status;
 
 /// Serve a volume on temporary files, run a load on it, show its status and clean up
 ///

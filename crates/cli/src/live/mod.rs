@@ -1,0 +1,56 @@
+//! The commands of a live cache: what serves it, manages it and looks after its disks. Built with the feature `serve`.
+
+mod api;
+mod capture;
+mod check;
+mod demo;
+mod detach;
+mod disks;
+mod manage;
+mod pair;
+mod pool;
+mod salvage;
+mod serve;
+mod status;
+mod wipe;
+
+use clap::Subcommand;
+
+/// What runs a cache, manages it and looks after its disks.
+#[derive(Debug, Subcommand)]
+pub enum Live {
+    Serve(Box<serve::Serve>),
+    Status(status::Status),
+    Flush(manage::Flush),
+    Set(manage::Set),
+    Disks(disks::Disks),
+    #[command(subcommand)]
+    Pool(pool::PoolCommand),
+    #[command(subcommand)]
+    Disk(pool::DiskCommand),
+    Detach(detach::Detach),
+    Check(check::Check),
+    Wipe(wipe::Wipe),
+    Demo(demo::Demo),
+    Capture(capture::Capture),
+}
+
+impl Live {
+    /// Runs the command.
+    pub fn run(&self) -> anyhow::Result<()> {
+        match self {
+            Live::Serve(command) => command.run(),
+            Live::Status(command) => command.run(),
+            Live::Flush(command) => command.run(),
+            Live::Set(command) => command.run(),
+            Live::Disks(command) => command.run(),
+            Live::Pool(command) => command.run(),
+            Live::Disk(command) => command.run(),
+            Live::Detach(command) => command.run(),
+            Live::Check(command) => command.run(),
+            Live::Wipe(command) => command.run(),
+            Live::Demo(command) => command.run(),
+            Live::Capture(command) => command.run(),
+        }
+    }
+}
