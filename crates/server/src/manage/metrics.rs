@@ -243,8 +243,14 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
     }
     let mut about = encoder.encode_descriptor("volume", "What the volume is made of", None, MetricType::Info)?;
     for volume in &status.volumes {
-        let VolumeStatus { name, backend, flash, policy, write_mode, .. } = volume;
-        let labels = [("backend", backend), ("flash", flash), ("policy", policy), ("write_mode", write_mode)];
+        let VolumeStatus { name, backend, flash, layout, policy, write_mode, .. } = volume;
+        let labels = [
+            ("backend", backend),
+            ("flash", flash),
+            ("layout", layout),
+            ("policy", policy),
+            ("write_mode", write_mode),
+        ];
         let labels = labels.map(|(key, value)| (key, value.as_str()));
         about.encode_family(&Labels(&[("volume", name.as_str())]))?.encode_info(&Labels(&labels))?;
     }
