@@ -236,7 +236,7 @@ mod tests {
         ];
         assert_eq!((does, destroys), (expected.map(str::to_owned).to_vec(), false));
         let thick = told(&tank(), &new("web", 64 * MIB + 4096, true)).0;
-        assert_eq!(thick[1], "It takes 64.0625MiB of the 140MiB that are free at once.");
+        assert_eq!(thick[1], "It takes 65600KiB of the 140MiB that are free at once.");
         let error = told(&tank(), &new("web", 141 * MIB, true)).0;
         assert_eq!(error, ["pool 'tank': 147849216 bytes are needed, 146800640 are free"]);
         let error = told(&tank(), &new("mail", MIB, false)).0;
