@@ -14,16 +14,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
 use super::page;
-use super::sessions::Sessions;
-
-/// What somebody may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Right {
-    /// Look at everything.
-    Look,
-    /// That, and change what can be changed.
-    Change,
-}
+use super::sessions::{Right, Sessions};
 
 /// Why a request may not be made.
 #[derive(Debug)]

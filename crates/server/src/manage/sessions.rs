@@ -13,8 +13,6 @@ use axum::http::header::COOKIE;
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::{Digest, Sha256};
 
-use super::guard::Right;
-
 /// The cookie's name.
 const NAME: &str = "flashwise";
 /// How long one is signed in.
@@ -23,6 +21,15 @@ const LIFETIME: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 256;
 
 type Hash = [u8; 32];
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Look at everything.
+    Look,
+    /// That, and change what can be changed.
+    Change,
+}
 
 /// Those who are signed in.
 #[derive(Debug, Default)]

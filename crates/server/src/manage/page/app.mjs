@@ -49,7 +49,7 @@ function Shown({ view, status, events, pools }) {
     return volume ? html`<${Volume} volume=${volume} />` : html`<h2 id="view-title" tabindex="-1">No such volume</h2><p>There is no volume ${which}.</p>`;
   }
   if (name === "pool") return html`<${Pool} name=${which} />`;
-  if (name === "disks") return html`<${Disks} pools=${pools} />`;
+  if (name === "disks") return html`<${Disks} pools=${pools} status=${status} />`;
   if (name === "clients") return html`<${Clients} status=${status} />`;
   if (name === "events") return html`<${Events} events=${events} />`;
   return html`<${Overview} status=${status} pools=${pools} />`;

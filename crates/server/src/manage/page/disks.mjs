@@ -21,7 +21,7 @@ function condition(disk) {
 
 const kind = disk => (disk.is_file ? "file" : disk.rotational == null ? "" : disk.rotational ? "rotates" : "does not rotate");
 
-export function Disks({ pools }) {
+export function Disks({ pools, status }) {
   const [disks, setDisks] = useState(null);
   const [failed, setFailed] = useState(null);
   const load = () => ask("GET", "/v1/disks").then(disks => {
@@ -30,7 +30,9 @@ export function Disks({ pools }) {
   }, error => setFailed(error.message));
   useEffect(() => void load(), []);
   const { start, shown } = useChange(load);
-  const isServed = disk => pools.some(pool => pool.disks.some(({ path }) => path === disk.path));
+  // What this server uses is not to be wiped, which it would refuse.
+  const used = [...pools.flatMap(pool => pool.disks), ...status.volumes.map(({ flash }) => ({ path: flash }))];
+  const isServed = disk => used.some(({ path }) => path === disk.path);
   const wipe = ({ path }) => start({ title: "Wipe", what: "disk", name: path, method: "POST", path: "/v1/disks/wipe", body: { path }, sure: { body: { path, confirm: path } }, done: `${path} is blank.` });
   return html`<h2 id="view-title" tabindex="-1">Disks</h2>
     <p class="buttons"><button type="button" onClick=${load}>Look again</button></p>

@@ -23,6 +23,6 @@ export function Clients({ status }) {
 export function Events({ events }) {
   return html`<h2 id="view-title" tabindex="-1">Events</h2>
     <${Table} caption="What happened since the start, the newest first" empty="Nothing has happened since the start."
-      head=${["time", "volume", "what"]}
-      rows=${events.toReversed().map(event => [numbers.time(event.time_seconds), event.volume ?? "all", event.text])} />`;
+      head=${["time", "volume or pool", "what"]}
+      rows=${events.toReversed().map(event => [numbers.time(event.time_seconds), event.volume ?? "server", event.text])} />`;
 }

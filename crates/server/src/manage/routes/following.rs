@@ -18,9 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::ToSchema;
 
 use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, body, named};
-use crate::manage::guard::{Guard, Right};
+use crate::manage::guard::Guard;
 use crate::manage::history::{Past, Query};
 use crate::manage::live::{Event, Live};
+use crate::manage::sessions::Right;
 use flashwise_engine::status::ServerStatus;
 
 /// Those who follow the server at a time. Each holds a connection, of which there must be some left for others.
