@@ -104,7 +104,7 @@ pub struct VolumeStatus {
     pub read_hit_ratio: f64,
     /// Flash writes because clients wrote.
     pub flash_client_blocks: u64,
-    /// Writes of neighbouring blocks that these came in: a client's request, or what left the write buffer together.
+    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together.
     pub flash_write_requests: u64,
     /// Flash writes because the policy admitted blocks.
     pub flash_admission_blocks: u64,

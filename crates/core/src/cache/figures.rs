@@ -36,7 +36,8 @@ figures! {
     flash_read_hits,
     /// Blocks written to flash because a client wrote them.
     flash_client_blocks,
-    /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
+    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together. A
+    /// block that is handed over again before its segment is full is written once.
     flash_write_requests,
     /// Blocks written to flash because the policy admitted them.
     flash_admission_blocks,
