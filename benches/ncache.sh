@@ -104,7 +104,7 @@ fio_iops() { # lines of the cache
     fio --name=load --ioengine=nbd --uri="nbd+unix:///raw?socket=$work/nbd.sock" --rw=randrw --rwmixread=50 --bs=8k --iodepth=16 \
         --random_distribution=zoned:90/10:10/90 --time_based --ramp_time="$seconds" --runtime="$seconds" --output-format=json \
         >"$work/fio.json"
-    tps=$(python3 -c 'import json, sys; job = json.load(open(sys.argv[1]))["jobs"][0]; print(job["read"]["iops"] + job["write"]["iops"])' "$work/fio.json")
+    tps=$(python3 -c 'import json, sys; text = open(sys.argv[1]).read(); job = json.loads(text[text.index("{"):])["jobs"][0]; print(job["read"]["iops"] + job["write"]["iops"])' "$work/fio.json")
     stop
 }
 # First all from RAM alone: the pool cannot do without a flash any more once it has one.

@@ -43,10 +43,12 @@ fn transactions_run_against_a_pool_and_its_figures_are_those_of_the_clients() {
         let hot = totals.hot as f64 / totals.transactions as f64;
         assert!((0.8..0.98).contains(&hot), "{context}");
         assert_eq!(status.flash_written_bytes > 0, experiment.flash_mb > 0, "{context}");
-        assert_eq!(status.ram_write_hits > 0, experiment.write_buffer_percent > 0, "{context}");
+        // Without an SSD, writes do not wait in RAM.
+        let buffers = experiment.write_buffer_percent > 0 && experiment.flash_mb > 0;
+        assert_eq!(status.ram_write_hits > 0, buffers, "{context}");
     }
     let [none, with, without] = [0, 1, 2].map(|index| &runs[index].1);
-    assert!(with.tps() > none.tps(), "{runs:?}");
+    assert!(with.read_hit_ratio() > none.read_hit_ratio(), "{runs:?}");
     assert!(with.write_requests() < without.write_requests(), "{runs:?}");
     let table = table(&runs);
     assert_eq!(table.lines().count(), 2 + 2 + 1 + 2 + 1, "{table}");
