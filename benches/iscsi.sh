@@ -14,7 +14,9 @@ cargo build --profile "$profile" --quiet -p flashwise-engine --example map_cost
 program=${FLASHWISE:-$folder/flashwise}
 command -v tgtd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tgt >/dev/null
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
-trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
+theirs=''
+# tgtd does not end while it has targets.
+trap '[ -z "$theirs" ] || kill -KILL "$theirs"; kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
 
 # Ours: all of it in RAM, as tgt has all of its file in the page cache.
 truncate -s 64M "$work/ours.img" "$work/theirs.img"
