@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-wlfc bench-kernel admission-table sampling-table
+.PHONY: dist test-dist wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, and a figure that is a row, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -57,6 +57,17 @@ bench-serve:
 bench-larc:
 	cargo build --profile dist -p flashwise -p flashwise-benches --bins
 	target/dist/bench_larc --svg docs/larc.svg
+
+# A pool of three slow disks with RAM alone and with an SSD, as in Figures 4 and 5 of the paper on NCache: tables, and docs/ncache.svg; then
+# pgbench on ext4 and fio, as root. Takes ten minutes.
+bench-ncache:
+	cargo build --profile dist -p flashwise -p flashwise-benches --bin flashwise --bin bench_ncache
+	target/dist/bench_ncache --svg docs/ncache.svg
+	benches/ncache.sh
+
+# iSCSI beside tgt and NBD over loopback, and the cost of a pool's map: processor time of a request.
+bench-iscsi:
+	benches/iscsi.sh
 
 # WLFC, WLFC_c and B_like, as in Figures 5 to 8 of the paper on WLFC, in simulation: tables, and docs/wlfc.svg. Takes some minutes.
 bench-wlfc:

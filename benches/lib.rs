@@ -1,6 +1,10 @@
 //! Workloads and clocks that the benchmarks share.
 
+#[path = "../crates/server/tests/support/client.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+mod client;
 pub mod larc;
+pub mod ncache;
 pub mod wlfc;
 
 use std::time::Instant;

@@ -12,12 +12,7 @@ use flashwise_server::front::Address;
 use flashwise_server::front::nbd::protocol::NBD_SIMPLE_REPLY_MAGIC;
 
 use super::guest::{Disk, PAGE_BYTES};
-
-#[path = "../../crates/server/tests/support/client.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-mod client;
-
-use client::{Client, Socket, request_bytes};
+use crate::client::{Client, Socket, request_bytes};
 
 /// Requests go out here; their ends come by the channel.
 pub struct Connection {

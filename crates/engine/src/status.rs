@@ -107,7 +107,7 @@ pub struct VolumeStatus {
     /// What the cache did, by the names that `flashwise simulate` has for it.
     #[serde(flatten)]
     pub cache: CacheStatus,
-    /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
+    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together.
     pub flash_write_requests: u64,
     /// All flash writes, in bytes.
     pub flash_written_bytes: u64,

@@ -111,7 +111,8 @@ cache_figures! { figures! {
     ram_read_hits,
     /// Blocks read that had a copy on flash.
     flash_read_hits,
-    /// Writes of neighbouring blocks that `flash_client_blocks` came in: a client's request, or what left the write buffer together.
+    /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together. A
+    /// block that is handed over again before its segment is full is written once.
     flash_write_requests,
     /// Erase units reset.
     erasures,

@@ -1,0 +1,102 @@
+//! `make bench-ncache`: Figures 4 and 5 of the paper on NCache, and its write requests, from a pool before slow disks.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Parser;
+use flashwise_benches::ncache::{Experiment, Problem, Template, chart, run, table};
+
+/// Makes transactions against a pool with RAM alone and with flash, and prints how many and what they wrote.
+#[derive(Parser)]
+struct Arguments {
+    /// The program.
+    #[arg(long, default_value = "target/dist/flashwise")]
+    flashwise: PathBuf,
+    /// How many times smaller and shorter than the paper's the runs are.
+    #[arg(long, default_value_t = 128)]
+    scale: u64,
+    /// Sizes of the RAM in the paper's terms, in MB.
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 1024])]
+    rams: Vec<u64>,
+    /// Sizes of the SSD in the paper's terms, in MB; 0 is none.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 768, 1536, 3072, 4608])]
+    flashes: Vec<u64>,
+    /// The share of the RAM for the write buffer, in percent.
+    #[arg(long, default_value_t = 50)]
+    write_buffer: u64,
+    /// What is kept on flash: a policy with its options.
+    #[arg(long, default_value = "larc")]
+    policy: String,
+    /// Clients that make transactions at a time.
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// Which random numbers.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Runs at a time.
+    #[arg(long, default_value_t = 9)]
+    side_by_side: usize,
+    /// Where the files of the runs are for as long as they take.
+    #[arg(long, default_value = "/tmp")]
+    directory: PathBuf,
+    /// The picture to be drawn.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    let mut experiments = Vec::new();
+    for write_buffer_percent in [arguments.write_buffer, 0] {
+        for &ram_mb in &arguments.rams {
+            // Without an SSD, it gets no writes to save.
+            let flashes = arguments.flashes.iter().filter(|flash| write_buffer_percent > 0 || **flash > 0);
+            experiments.extend(flashes.map(|&flash_mb| Experiment {
+                ram_mb,
+                flash_mb,
+                write_buffer_percent,
+                policy: arguments.policy.clone(),
+                scale: arguments.scale,
+                clients: arguments.clients,
+                seed: arguments.seed,
+            }));
+        }
+    }
+    // Programs in a folder of their own are found from everywhere.
+    let program = std::path::absolute(&arguments.flashwise)?;
+    let template = Template::make(&program, arguments.scale, &arguments.directory)?;
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| -> Result<(), Problem> {
+        let work = || -> Result<(), Problem> {
+            while let Some((number, experiment)) = {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                experiments.get(number).map(|experiment| (number, experiment))
+            } {
+                let outcome = run(experiment, &program, &template, &arguments.directory)?;
+                let Experiment { ram_mb, flash_mb, write_buffer_percent, .. } = experiment;
+                eprintln!(
+                    "{}/{} RAM {ram_mb} MB, SSD {flash_mb} MB, write buffer {write_buffer_percent} %: {:.0} transactions/s, \
+                     {:.2} write requests per transaction, {:.1} % of reads hit",
+                    number + 1,
+                    experiments.len(),
+                    outcome.tps(),
+                    outcome.write_requests(),
+                    100.0 * outcome.read_hit_ratio(),
+                );
+                found.lock().expect("no thread panics with it").push((number, outcome));
+            }
+            Ok(())
+        };
+        let threads: Vec<_> = (0..arguments.side_by_side).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
+    })?;
+    let mut found = found.into_inner().expect("no thread panics with it");
+    found.sort_by_key(|&(number, _)| number);
+    let runs: Vec<_> = experiments.into_iter().zip(found.into_iter().map(|(_, outcome)| outcome)).collect();
+    print!("{}", table(&runs));
+    if let Some(path) = arguments.svg {
+        std::fs::write(path, chart(&runs))?;
+    }
+    Ok(())
+}

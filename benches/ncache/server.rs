@@ -1,0 +1,210 @@
+//! A pool as its users make and serve it, on three files that stand for slow disks.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flashwise_server::front::Address;
+use serde::Deserialize;
+
+use super::{Experiment, Problem, database_bytes};
+use crate::client::Client;
+
+/// The disks of the pool.
+const DISKS: [&str; 3] = ["disk0.img", "disk1.img", "disk2.img"];
+/// Size of an erase unit: small beside a cache that is small to scale.
+const ERASE_UNIT: &str = "256KiB";
+/// A chunk of a logical disk.
+const CHUNK_BYTES: u64 = 64 << 10;
+/// Far longer than anything takes that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the server says of its cache: the figures of `flashwise status` that are used here.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Status {
+    /// Blocks that clients read.
+    pub read_blocks: u64,
+    /// Blocks that clients wrote.
+    pub written_blocks: u64,
+    /// Blocks that were read from RAM.
+    pub ram_read_hits: u64,
+    /// Blocks that were read from flash.
+    pub flash_read_hits: u64,
+    /// Writes to blocks that waited in the write buffer.
+    pub ram_write_hits: u64,
+    /// Write requests to the flash for what clients wrote.
+    pub flash_write_requests: u64,
+    /// Blocks written to flash for what clients wrote.
+    pub flash_client_blocks: u64,
+    /// All bytes written to flash.
+    pub flash_written_bytes: u64,
+    /// Blocks read from the disks.
+    pub backend_read_blocks: u64,
+    /// Blocks written to the disks past the flash.
+    pub backend_written_blocks: u64,
+    /// Blocks written back to the disks.
+    pub destaged_blocks: u64,
+}
+
+impl Status {
+    /// What happened after `before`.
+    pub fn since(self, before: Status) -> Status {
+        Status {
+            read_blocks: self.read_blocks - before.read_blocks,
+            written_blocks: self.written_blocks - before.written_blocks,
+            ram_read_hits: self.ram_read_hits - before.ram_read_hits,
+            flash_read_hits: self.flash_read_hits - before.flash_read_hits,
+            ram_write_hits: self.ram_write_hits - before.ram_write_hits,
+            flash_write_requests: self.flash_write_requests - before.flash_write_requests,
+            flash_client_blocks: self.flash_client_blocks - before.flash_client_blocks,
+            flash_written_bytes: self.flash_written_bytes - before.flash_written_bytes,
+            backend_read_blocks: self.backend_read_blocks - before.backend_read_blocks,
+            backend_written_blocks: self.backend_written_blocks - before.backend_written_blocks,
+            destaged_blocks: self.destaged_blocks - before.destaged_blocks,
+        }
+    }
+}
+
+/// A pool of three disks with a striped logical disk `db` that has all of its chunks on them, which runs begin with a copy of.
+pub struct Template {
+    folder: tempfile::TempDir,
+}
+
+impl Template {
+    /// Makes it, in a folder of its own within `folder`.
+    pub fn make(program: &Path, scale: u64, folder: &Path) -> Result<Template, Problem> {
+        let folder = tempfile::tempdir_in(folder)?;
+        let path = folder.path();
+        let size = database_bytes(scale);
+        for disk in DISKS {
+            File::create(path.join(disk))?.set_len((size / 2).max(4 << 20))?;
+        }
+        let run = |arguments: &[&str]| -> Result<(), Problem> {
+            let output = Command::new(program).args(arguments).current_dir(path).output();
+            let output = output.map_err(|error| Problem::Server(format!("{}: {error}", program.display())))?;
+            if output.status.success() {
+                return Ok(());
+            }
+            Err(Problem::Server(String::from_utf8_lossy(&output.stderr).into_owned()))
+        };
+        run(&[&["pool", "create", "tank"][..], &DISKS].concat())?;
+        let mut server = Server::begin(program, path, "ram = \"64MiB\"\n")?;
+        let size_text = size.to_string();
+        run(&["disk", "create", "db", "--striped", "--size", &size_text, "--api", "unix:api.sock"])?;
+        // A block of each chunk gives the whole chunk its place.
+        let mut client = Client::open(&Address::Unix(path.join("nbd.sock")), "db", false)?;
+        for chunk in 0..size / CHUNK_BYTES {
+            let error = client.write(chunk * CHUNK_BYTES, &[1; 4096])?;
+            if error != 0 {
+                return Err(Problem::Server(format!("writing chunk {chunk}: error {error}")));
+            }
+        }
+        drop(client);
+        server.end()?;
+        Ok(Template { folder })
+    }
+
+    fn copy_to(&self, folder: &Path) -> io::Result<()> {
+        let disks = DISKS.map(|disk| self.folder.path().join(disk));
+        let status = Command::new("cp").arg("--sparse=always").args(disks).arg(folder).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("the pool cannot be copied")) }
+    }
+}
+
+/// A running server, which is killed when dropped.
+pub struct Server {
+    child: Child,
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// Serves a copy of a pool, with an empty cache.
+    pub fn start(
+        program: &Path,
+        template: &Template,
+        folder: &Path,
+        experiment: &Experiment,
+    ) -> Result<Server, Problem> {
+        template.copy_to(folder)?;
+        let Experiment { ram_mb, flash_mb, write_buffer_percent, policy, .. } = experiment;
+        let flash = match flash_mb {
+            0 => String::new(),
+            _ => format!("flash = \"flash.img\"\nflash-size = \"{}B\"\n", experiment.bytes(*flash_mb)),
+        };
+        // The paper's write buffer and SSD keep what is written until it makes room, whatever its age.
+        let cache = format!(
+            "{flash}erase-unit = \"{ERASE_UNIT}\"\nram = \"{}B\"\nwrite-buffer-share = \"{write_buffer_percent}%\"\n\
+             policy = \"{policy}\"\nwrite-mode = \"write-back\"\ndirty-age = \"1h\"\ncommit-age = \"1h\"\n\
+             direct-io = false\nbackend-delay = \"8ms\"\n",
+            experiment.bytes(*ram_mb),
+        );
+        Server::begin(program, folder, &cache)
+    }
+
+    fn begin(program: &Path, folder: &Path, cache: &str) -> Result<Server, Problem> {
+        let disks = DISKS.map(|disk| format!("\"{disk}\"")).join(", ");
+        let config = format!(
+            "listen = \"nbd+unix:///?socket=nbd.sock\"\nstate-directory = \".\"\n[api]\nlisten = \"unix:api.sock\"\n\
+             [[pool]]\nname = \"tank\"\ndisks = [{disks}]\n{cache}"
+        );
+        std::fs::write(folder.join("tank.toml"), config)?;
+        let child = Command::new(program)
+            .args(["serve", "tank.toml"])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(folder.join("log"))?)
+            .spawn()
+            .map_err(|error| Problem::Server(format!("{}: {error}", program.display())))?;
+        let mut server = Server { child, program: program.to_owned(), folder: folder.to_owned() };
+        let started = Instant::now();
+        while server.status().is_err() {
+            if server.child.try_wait()?.is_some() || started.elapsed() > PATIENCE {
+                return Err(Problem::Server(std::fs::read_to_string(folder.join("log")).unwrap_or_default()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    /// Where NBD clients connect.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.join("nbd.sock")
+    }
+
+    /// What `flashwise status` says of the pool's cache.
+    pub fn status(&self) -> Result<Status, Problem> {
+        #[derive(Deserialize)]
+        struct All {
+            volumes: [Status; 1],
+        }
+        let arguments = ["status", "--json", "--api", "unix:api.sock"];
+        let output = Command::new(&self.program).args(arguments).current_dir(&self.folder).output()?;
+        let All { volumes: [status] } = serde_json::from_slice(&output.stdout).map_err(|error| {
+            Problem::Server(format!("flashwise status: {error}: {}", String::from_utf8_lossy(&output.stderr)))
+        })?;
+        Ok(status)
+    }
+
+    /// Ends it in order.
+    fn end(&mut self) -> Result<(), Problem> {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status()?;
+        let ended = self.child.wait()?;
+        if ended.success() {
+            return Ok(());
+        }
+        Err(Problem::Server(std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its files go with it, so that it need not end in order.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
