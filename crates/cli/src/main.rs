@@ -48,6 +48,8 @@ mod settings;
 mod simulate;
 #[cfg(feature = "serve")]
 mod status;
+#[cfg(feature = "parquet")]
+mod sweep;
 mod table;
 mod trace;
 #[cfg(feature = "serve")]
@@ -75,6 +77,8 @@ enum Command {
     Simulate(Box<simulate::Simulate>),
     Curve(Box<curve::Curve>),
     Pareto(Box<pareto::Pareto>),
+    #[cfg(feature = "parquet")]
+    Sweep(Box<sweep::Sweep>),
     #[cfg(feature = "serve")]
     #[command(flatten)]
     Live(Live),
@@ -113,6 +117,8 @@ fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Curve(curve) => curve.run(),
         Command::Pareto(pareto) => pareto.run(),
+        #[cfg(feature = "parquet")]
+        Command::Sweep(sweep) => sweep.run(),
         #[cfg(feature = "serve")]
         Command::Live(command) => command.run(),
         Command::Policies(policies) => policies.run(),

@@ -10,6 +10,7 @@ mod errors;
 mod jobs;
 mod policy;
 mod simulate;
+mod sweep;
 mod table;
 mod tools;
 mod trace;
@@ -22,6 +23,8 @@ use pyo3::prelude::*;
 mod _flashwise {
     #[pymodule_export]
     use crate::simulate::{policies, simulate};
+    #[pymodule_export]
+    use crate::sweep::{sweep_find, sweep_run, sweep_tasks};
     #[pymodule_export]
     use crate::table::Table;
     #[pymodule_export]
