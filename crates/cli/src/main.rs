@@ -26,6 +26,8 @@ mod progress;
 mod sample;
 mod settings;
 mod simulate;
+#[cfg(feature = "parquet")]
+mod sweep;
 mod table;
 mod trace;
 
@@ -52,6 +54,8 @@ enum Command {
     Simulate(Box<simulate::Simulate>),
     Curve(Box<curve::Curve>),
     Pareto(Box<pareto::Pareto>),
+    #[cfg(feature = "parquet")]
+    Sweep(Box<sweep::Sweep>),
     #[cfg(feature = "serve")]
     #[command(flatten)]
     Live(live::Live),
@@ -89,6 +93,8 @@ fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Curve(curve) => curve.run(),
         Command::Pareto(pareto) => pareto.run(),
+        #[cfg(feature = "parquet")]
+        Command::Sweep(sweep) => sweep.run(),
         #[cfg(feature = "serve")]
         Command::Live(command) => command.run(),
         Command::Policies(policies) => policies.run(),

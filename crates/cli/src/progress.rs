@@ -25,6 +25,11 @@ impl Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} requests {eta}")
     }
 
+    /// A bar for `total` traces.
+    pub fn traces(what: String, total: u64) -> Bar {
+        Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} traces {eta}")
+    }
+
     /// A bar for erase units of a cache.
     pub fn erase_units(what: String) -> Bar {
         Self::new(what, 0, "{prefix} {wide_bar} {human_pos}/{human_len} erase units {eta}")

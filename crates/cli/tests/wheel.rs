@@ -94,11 +94,18 @@ fn work_ends_where_it_is_interrupted() {
     run("interrupt.py", &[]);
 }
 
-/// The examples of the document run as they are written, one after another.
 #[test]
-fn the_document_runs() {
+fn sweeps_leave_the_same_files_wherever_they_run() {
+    run("sweep.py", &[Path::new(PROGRAM)]);
+}
+
+/// The examples of the documents run as they are written, one after another.
+#[test]
+fn the_documents_run() {
     let program = Path::new(PROGRAM).parent().unwrap();
-    run("document.py", &[&project().join("docs/python.md"), &project().join("traces"), program]);
+    for document in ["docs/python.md", "docs/sweep.md"] {
+        run("document.py", &[&project().join(document), &project().join("traces"), program]);
+    }
 }
 
 /// Every public name has its types, and none is there that is not.

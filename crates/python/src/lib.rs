@@ -10,18 +10,21 @@ mod errors;
 mod jobs;
 mod policy;
 mod simulate;
+mod sweep;
 mod table;
 mod tools;
 mod trace;
 mod work;
 
-use pyo3::prelude::*;
-
 /// What `import flashwise` brings that is not written in Python.
-#[pymodule]
+#[pyo3::pymodule]
 mod _flashwise {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::simulate::{policies, simulate};
+    #[pymodule_export]
+    use crate::sweep::{sweep_find, sweep_run, sweep_tasks};
     #[pymodule_export]
     use crate::table::Table;
     #[pymodule_export]
@@ -30,8 +33,7 @@ mod _flashwise {
     use crate::trace::{Trace, read_trace};
 
     #[pymodule_init]
-    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
-        use super::PyModuleMethods;
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

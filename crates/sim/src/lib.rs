@@ -22,5 +22,7 @@ pub mod sampling;
 pub mod simulate;
 pub mod size;
 pub mod stretch;
+#[cfg(feature = "parquet")]
+pub mod sweep;
 mod whole;
 pub mod wlfc;

@@ -21,10 +21,13 @@ from ._flashwise import (
     simulate,
 )
 from ._notebook import Chart, Frontier, pareto, plot
+from ._sweep import Sweep, SweepError, sweep
 
 __all__ = [
     "Chart",
     "Frontier",
+    "Sweep",
+    "SweepError",
     "Table",
     "Trace",
     "__version__",
@@ -39,4 +42,5 @@ __all__ = [
     "read_trace",
     "reuse",
     "simulate",
+    "sweep",
 ]

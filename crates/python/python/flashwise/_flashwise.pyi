@@ -186,3 +186,12 @@ def generate(
     progress: Progress = None,
 ) -> None:
     """Generates a trace, always the same one for the same arguments."""
+
+def sweep_tasks(plan: Path | dict[str, Any], shard: str | None = None) -> list[str]:
+    """The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON."""
+
+def sweep_find(task: str) -> tuple[str, bool]:
+    """Where the results of a task are, and whether they are there."""
+
+def sweep_run(task: str, *, threads: int | None = None) -> str:
+    """Runs a task, if its results are not there yet, and says in which file they are."""

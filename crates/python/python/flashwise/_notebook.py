@@ -1,10 +1,15 @@
 """What a notebook shows: tables and charts."""
 
+from __future__ import annotations
+
 import base64
 import csv
 import html
 import io
+import os
 import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from . import _flashwise
 
@@ -16,7 +21,7 @@ SHOWN = (
 ROWS_MAX = 60
 
 
-def table(text):
+def table(text: str) -> str:
     """The first rows of CSV as HTML."""
     header, *rows = csv.reader(io.StringIO(text))
     shown = [name for name in SHOWN if name in header]
@@ -34,16 +39,16 @@ def table(text):
 class Chart:
     """Charts, a title with an SVG each. A notebook shows them."""
 
-    def __init__(self, charts):
+    def __init__(self, charts: Iterable[tuple[str, str]]) -> None:
         self.charts = list(charts)
 
     @property
-    def svg(self):
+    def svg(self) -> str:
         """The first chart as SVG."""
         return self.charts[0][1]
 
     @property
-    def html(self):
+    def html(self) -> str:
         """All charts as HTML. Each is a picture of its own, so that none changes how others look."""
         def picture(title, svg):
             data = base64.b64encode(svg.encode()).decode()
@@ -51,7 +56,7 @@ class Chart:
 
         return "".join(picture(*chart) for chart in self.charts)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the first chart to a file that ends in .svg, or all of them to one that ends in .html."""
         path = pathlib.Path(path)
         if path.suffix not in (".svg", ".html"):
@@ -59,27 +64,32 @@ class Chart:
         page = f'<!DOCTYPE html><meta charset="utf-8"><title>flashwise</title>{self.html}'
         path.write_text(self.svg if path.suffix == ".svg" else page, encoding="utf-8")
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return self.html
 
 
 class Frontier(list):
     """Caches, a dictionary each, of which those on a frontier are worth having. A notebook shows a chart of hits against erasures."""
 
-    def __init__(self, points, svg):
+    def __init__(self, points: Iterable[dict[str, Any]], svg: str) -> None:
         super().__init__(points)
         self.svg = svg
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return plot(self).html
 
 
-def pareto(trace, policies=None, sizes=None, **options):
+def pareto(
+    trace: _flashwise.TraceLike,
+    policies: str | Sequence[str] | None = None,
+    sizes: _flashwise.Sizes = None,
+    **options: Any,
+) -> Frontier:
     """Of policies and sizes those that hit most for their erasures, beside the best possible."""
     return Frontier(*_flashwise.pareto(trace, policies, sizes, **options))
 
 
-def plot(results):
+def plot(results: _flashwise.Table | Frontier) -> Chart:
     """The charts of what simulate, curve and pareto return."""
     if isinstance(results, Frontier):
         return Chart([("hits against erasures", results.svg)])

@@ -1,0 +1,134 @@
+"""Sweeps: many jobs over many traces, here, on a pool of processes, or on any concurrent.futures.Executor such as Dask's."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import concurrent.futures.process
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import _flashwise
+
+# A process that dies breaks its whole pool, so that other tasks have to begin again: no task is begun more often than this.
+ATTEMPTS = 3
+
+
+class SweepError(RuntimeError):
+    """A task failed. The results of those that were done are there."""
+
+
+class Sweep:
+    """What came of a sweep: the files with the results, and what failed."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.failures: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"<flashwise.Sweep of {len(self.files)} files and {len(self.failures)} failures>"
+
+
+def run_task(task: str, threads: int | None = None) -> str:
+    """Runs one task, wherever this is called."""
+    return _flashwise.sweep_run(task, threads=threads)
+
+
+def sweep(
+    plan: str | os.PathLike[str] | dict[str, Any] | None = None,
+    *,
+    traces: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    run: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+    executor: concurrent.futures.Executor | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    keep_going: bool = False,
+    shard: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    **words: object,
+) -> Sweep:
+    """Runs what is not there yet of a plan, and leaves a Parquet file for each trace.
+
+    The plan is a TOML file, or said by keywords: traces and out, and words of jobs or lists of them; run lists several such sets of words.
+    Tasks run one after another on all cores, or on so many processes (workers), or on an executor. progress is called with the number of
+    tasks that are done and of all. A trace that fails ends the sweep, or with keep_going only its own task.
+    """
+    if (plan is None) == (traces is None):
+        found = "neither a plan nor traces" if plan is None else "a plan and traces"
+        raise TypeError(f"found {found}, expected one of them")
+    if executor is not None and workers is not None:
+        raise TypeError("found an executor and workers, expected one of them")
+    if plan is None:
+        named = [traces] if isinstance(traces, (str, os.PathLike)) else traces
+        runs = [words] if run is None else [{**words, **one} for one in ([run] if isinstance(run, dict) else run)]
+        plan = {"traces": [os.fspath(trace) for trace in named], "out": out if out is None else os.fspath(out), "run": runs}
+    elif words or run is not None or out is not None:
+        raise TypeError("a plan says all that is to be run, found other keywords beside it")
+    tasks = _flashwise.sweep_tasks(plan, shard)
+    done = Sweep()
+
+    def end(task, future):
+        """Keeps what came of a task; raises what else ends the sweep."""
+        try:
+            done.files.append(future.result())
+        except (ValueError, OSError, RuntimeError) as error:
+            trace = json.loads(task)["trace"]
+            done.failures[trace] = str(error)
+            if not keep_going:
+                raise SweepError(f"{trace}: {error}" if trace not in str(error) else str(error)) from error
+        if progress is not None:
+            progress(len(done.files) + len(done.failures), len(tasks))
+
+    if workers is not None:
+        _on_processes(tasks, workers, threads, end)
+    elif executor is not None:
+        _on(executor, tasks, threads, end)
+    else:
+        for task in tasks:
+            future = concurrent.futures.Future()
+            try:
+                future.set_result(run_task(task, threads))
+            except Exception as error:  # noqa: BLE001: kept as an executor keeps it
+                future.set_exception(error)
+            end(task, future)
+    done.files.sort()
+    return done
+
+
+def _on(executor, tasks, threads, end):
+    futures = {executor.submit(run_task, task, threads): task for task in tasks}
+    try:
+        for future in concurrent.futures.as_completed(futures):
+            end(futures[future], future)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _on_processes(tasks, workers, threads, end):
+    """A pool of processes. Where one dies, the pool is made again for what is not done, one task at a time where that happens again."""
+    attempts = dict.fromkeys(tasks, 0)
+    context = multiprocessing.get_context("spawn")
+    broken = concurrent.futures.process.BrokenProcessPool
+    while attempts:
+        # Who died more than once may be to blame: alone it breaks no other.
+        suspects = [task for task, attempt in attempts.items() if attempt > 0]
+        now = suspects[:1] or list(attempts)
+        with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+            futures = {pool.submit(run_task, task, threads): task for task in now}
+            try:
+                for future in concurrent.futures.as_completed(futures):
+                    task = futures[future]
+                    if isinstance(future.exception(), broken):
+                        attempts[task] += 1
+                        if attempts[task] < ATTEMPTS:
+                            continue
+                    del attempts[task]
+                    end(task, future)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise

@@ -1,0 +1,48 @@
+//! Tasks of sweeps, as text that is sent to where they run.
+
+use std::path::{Path, PathBuf};
+
+use flashwise_sim::sweep::{Found, Plan, Shard, Task};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::errors::exception;
+use crate::work;
+
+/// The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON; of one shard of several, if `shard` says which: `2/10`.
+#[pyfunction]
+#[pyo3(signature = (plan, shard=None))]
+pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>) -> PyResult<Vec<String>> {
+    let mut read = if plan.is_instance_of::<PyString>() || plan.hasattr("__fspath__")? {
+        Plan::read(&plan.extract::<PathBuf>()?).map_err(exception)?
+    } else {
+        let written: String = py.import("json")?.call_method1("dumps", (plan,))?.extract()?;
+        Plan::of("plan", &serde_json::from_str(&written).map_err(exception)?).map_err(exception)?
+    };
+    if let Some(shard) = shard {
+        let shard: Shard = shard.parse().map_err(|problem| PyValueError::new_err(format!("shard: {problem}")))?;
+        read = read.shard(shard);
+    }
+    read.tasks.iter().map(|task| serde_json::to_string(task).map_err(exception)).collect()
+}
+
+/// Where the results of a task are, and whether they are there: the file, and true or false.
+#[pyfunction]
+pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(String, bool)> {
+    let task: Task = serde_json::from_str(task).map_err(exception)?;
+    let Found { file, is_done, .. } = work::run(py, None, None, |watch| task.find(watch))?;
+    Ok((text(&file), is_done))
+}
+
+/// Runs a task, if its results are not there yet, and says in which file they are.
+#[pyfunction]
+#[pyo3(signature = (task, *, threads=None))]
+pub fn sweep_run(py: Python<'_>, task: &str, threads: Option<usize>) -> PyResult<String> {
+    let task: Task = serde_json::from_str(task).map_err(exception)?;
+    Ok(text(&work::run(py, threads, None, |watch| task.run(watch))?.file))
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

@@ -1,0 +1,229 @@
+//! Plans: which jobs over which traces.
+
+use std::path::{Path, PathBuf};
+
+use flashwise_core::quantity::Share;
+use flashwise_trace::formats::FormatSpec;
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
+
+use super::{Shard, Task};
+use crate::job::{Admission, Choice, Job, Key, Many};
+use crate::size::{Size, parse_block_size};
+
+/// Which jobs over which traces.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// A task for each trace, in the order in which they are named.
+    pub tasks: Vec<Task>,
+}
+
+/// Why there is no such plan.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PlanError {
+    #[error("{path}")]
+    Io { path: String, source: std::io::Error },
+    #[error("{path}, line {line}: is no TOML: {message}")]
+    Syntax { path: String, line: usize, message: String },
+    #[error("{path}: {key}: found {found}, expected {expected}")]
+    Value { path: String, key: String, found: String, expected: String },
+    #[error("{path}: {key}: {problem}")]
+    Refused { path: String, key: String, problem: String },
+}
+
+/// The keys of a plan, besides its runs.
+const KEYS: [&str; 6] = ["traces", "out", "format", "block-size", "lenient", "run"];
+
+impl Plan {
+    /// Reads the TOML file at `path`. Its traces and its folder are named from where the process is.
+    pub fn read(path: &Path) -> Result<Plan, PlanError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| PlanError::Io { path: name.clone(), source })?;
+        let root = DeTable::parse(&text).map_err(|error| {
+            let line = 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count();
+            PlanError::Syntax { path: name.clone(), line, message: error.message().to_owned() }
+        })?;
+        Plan::of(&name, &of_table(root.get_ref()))
+    }
+
+    /// The plan that `value` says, an object with the keys of a file; errors call it `path`.
+    pub fn of(path: &str, value: &Value) -> Result<Plan, PlanError> {
+        let at = |key: &str| Place { path, key: key.to_owned() };
+        let Value::Object(keys) = value else { return Err(at("plan").found(value, "a table")) };
+        if let Some((key, found)) = keys.iter().find(|(key, _)| !KEYS.contains(&key.replace('_', "-").as_str())) {
+            return Err(at(key).found(found, &format!("none but {}", KEYS.join(", "))));
+        }
+        let get =
+            |key: &str| keys.get(key).or_else(|| keys.get(&key.replace('-', "_"))).filter(|value| !value.is_null());
+        let text = |key: &str| get(key).map(|value| at(key).text(value)).transpose();
+        let format = text("format")?;
+        if let Some(format) = &format {
+            format.parse::<FormatSpec>().map_err(|error| at("format").refused(error))?;
+        }
+        let block_size = text("block-size")?.map(|size| parse_block_size(&size)).transpose();
+        let block_size_bytes = block_size.map_err(|error| at("block-size").refused(error))?;
+        let lenient = match get("lenient") {
+            None => false,
+            Some(Value::Bool(lenient)) => *lenient,
+            Some(other) => return Err(at("lenient").found(other, "true or false")),
+        };
+        let out = text("out")?.ok_or_else(|| at("out").missing("the folder of the results"))?;
+        let mut jobs: Vec<Job> = Vec::new();
+        for run in list(get("run")) {
+            for job in many(path, run)? {
+                if !jobs.contains(&job) {
+                    jobs.push(job);
+                }
+            }
+        }
+        if jobs.is_empty() {
+            return Err(at("run").missing("a table [[run]] with words of jobs, such as policy = [\"lru\", \"larc\"]"));
+        }
+        let mut traces: Vec<PathBuf> = Vec::new();
+        for named in list(get("traces")) {
+            let place = at("traces");
+            for trace in paths(&place, &place.text(named)?)? {
+                if !traces.contains(&trace) {
+                    traces.push(trace);
+                }
+            }
+        }
+        if traces.is_empty() {
+            return Err(at("traces").missing("paths, of which * stands for many"));
+        }
+        let out = PathBuf::from(out);
+        let task = |trace| Task {
+            trace,
+            out: out.clone(),
+            format: format.clone(),
+            block_size_bytes,
+            lenient,
+            jobs: jobs.clone(),
+        };
+        Ok(Plan { tasks: traces.into_iter().map(task).collect() })
+    }
+
+    /// The tasks of a shard of all machines.
+    pub fn shard(self, shard: Shard) -> Plan {
+        let of = |(number, task)| shard.has(number).then_some(task);
+        Plan { tasks: self.tasks.into_iter().enumerate().filter_map(of).collect() }
+    }
+}
+
+/// Where something stands in a plan.
+struct Place<'a> {
+    path: &'a str,
+    key: String,
+}
+
+impl Place<'_> {
+    fn found(&self, found: &Value, expected: &str) -> PlanError {
+        let (path, key, found) = (self.path.to_owned(), self.key.clone(), found.to_string());
+        PlanError::Value { path, key, found, expected: expected.to_owned() }
+    }
+
+    fn missing(&self, expected: &str) -> PlanError {
+        self.refused(format!("is missing, expected {expected}"))
+    }
+
+    fn refused(&self, problem: impl ToString) -> PlanError {
+        PlanError::Refused { path: self.path.to_owned(), key: self.key.clone(), problem: problem.to_string() }
+    }
+
+    /// A value as an option has it.
+    fn text(&self, value: &Value) -> Result<String, PlanError> {
+        match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Number(number) => Ok(number.to_string()),
+            Value::Bool(flag) => Ok(if *flag { "on" } else { "off" }.to_owned()),
+            other => Err(self.found(other, "text or a number")),
+        }
+    }
+}
+
+/// The items of a list; one value is a list of one.
+fn list(value: Option<&Value>) -> &[Value] {
+    match value {
+        None => &[],
+        Some(Value::Array(items)) => items,
+        Some(one) => std::slice::from_ref(one),
+    }
+}
+
+/// The traces that a pattern names; what has no pattern names itself, whether it is there or not.
+fn paths(place: &Place, pattern: &str) -> Result<Vec<PathBuf>, PlanError> {
+    if !pattern.contains(['*', '?', '[']) {
+        return Ok(vec![pattern.into()]);
+    }
+    let found = glob::glob(pattern).map_err(|error| place.refused(error))?;
+    let mut found: Vec<PathBuf> = found.collect::<Result<_, _>>().map_err(|error| place.refused(error))?;
+    found.sort();
+    if found.is_empty() {
+        return Err(place.refused(format!("found no file for '{pattern}', expected one or more")));
+    }
+    Ok(found)
+}
+
+/// The jobs of one `[[run]]`: every combination of what its words list.
+fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
+    let place = |key: &str| Place { path, key: format!("run: {key}") };
+    let Value::Object(words) = run else { return Err(place("table").found(run, "words of jobs")) };
+    let mut bases = vec![Many::default()];
+    for (word, values) in words {
+        let place = place(word);
+        let word = word.replace('_', "-");
+        let texts = list(Some(values)).iter().map(|value| place.text(value)).collect::<Result<Vec<_>, _>>()?;
+        let refused = |error: &dyn ToString| place.refused(error.to_string());
+        for text in &texts {
+            for many in &mut bases {
+                match &word[..] {
+                    "policy" => many.policies.push(text.parse::<Choice>().map_err(|error| refused(&error))?),
+                    "size" => many.sizes.extend(Size::parse_list(text).map_err(|error| refused(&error))?),
+                    "admission" => {
+                        many.admissions.extend(Admission::parse_list(text).map_err(|error| refused(&error))?);
+                    }
+                    "over-provision" => {
+                        many.over_provisions.push(text.parse::<Share>().map_err(|error| refused(&error))?);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if !["policy", "size", "admission", "over-provision"].contains(&&word[..]) {
+            // The word is in what they say.
+            let whole = Place { path, key: "run".to_owned() };
+            let key = Key::find(&word).map_err(|error| whole.refused(error))?;
+            let with = |many: &Many, text: &String| {
+                let mut many = many.clone();
+                key.read(&mut many.base, text).map_err(|error| whole.refused(error))?;
+                Ok(many)
+            };
+            let all = bases.iter().flat_map(|many| texts.iter().map(move |text| with(many, text)));
+            bases = all.collect::<Result<_, PlanError>>()?;
+        }
+    }
+    let mut jobs = Vec::new();
+    for many in bases {
+        jobs.extend(many.jobs().map_err(|error| Place { path, key: "run".to_owned() }.refused(error))?);
+    }
+    Ok(jobs)
+}
+
+/// TOML as JSON has it; dates are text.
+fn of_table(table: &DeTable) -> Value {
+    Value::Object(table.iter().map(|(key, value)| (key.get_ref().to_string(), of_value(value.get_ref()))).collect())
+}
+
+fn of_value(value: &DeValue) -> Value {
+    // Numbers stay as they are written: options read them.
+    match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Integer(number) => Value::String(number.to_string()),
+        DeValue::Float(number) => Value::String(number.to_string()),
+        DeValue::Boolean(flag) => Value::Bool(*flag),
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| of_value(item.get_ref())).collect()),
+        DeValue::Table(table) => of_table(table),
+    }
+}
