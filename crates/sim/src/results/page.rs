@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{BucketFigures, CacheFigures, EnduranceFigures, Epoch, RamFigures, ResultRow, TierFigures};
+use crate::advise::AdvisedCache;
 use crate::array::{ArrayEpoch, ArrayFigures};
 use crate::columns::Column;
 use crate::sampling::SampleFigures;
@@ -32,6 +33,7 @@ pub fn page() -> String {
     group(&mut page, "A sample (`--sample`, `--accuracy`)", SampleFigures::COLUMNS);
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
     group(&mut page, "Each epoch before an array", ArrayEpoch::COLUMNS);
+    group(&mut page, "A cache that `flashwise advise` ran", AdvisedCache::COLUMNS);
     page
 }
 
