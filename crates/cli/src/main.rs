@@ -3,6 +3,7 @@
 // What commands of a live cache share with the others is not all used without them.
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
+mod advise;
 mod array;
 mod buckets;
 mod cache;
@@ -52,6 +53,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(Box<simulate::Simulate>),
+    Advise(Box<advise::Advise>),
     Curve(Box<curve::Curve>),
     Pareto(Box<pareto::Pareto>),
     #[cfg(feature = "parquet")]
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
     arguments.log.start();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),
+        Command::Advise(advise) => advise.run(),
         Command::Curve(curve) => curve.run(),
         Command::Pareto(pareto) => pareto.run(),
         #[cfg(feature = "parquet")]

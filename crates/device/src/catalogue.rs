@@ -81,16 +81,7 @@ impl Entry {
 
     /// Reads a file.
     fn read(path: &str) -> Result<Entry, ArrayError> {
-        let io = |source| ArrayError::Io { path: path.to_owned(), source };
-        let mut bytes = Vec::new();
-        File::open(path).map_err(io)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(ArrayError::TooLong { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
-        }
-        match str::from_utf8(&bytes) {
-            Ok(text) => Entry::parse(path, text),
-            Err(error) => Err(ArrayError::NotText { path: path.to_owned(), byte: error.valid_up_to() }),
-        }
+        Entry::parse(path, &text_of(path)?)
     }
 
     /// Reads a document that messages call `name`.
@@ -118,6 +109,18 @@ impl Entry {
             .map(|(name, toml)| Entry::parse(name, toml).expect("the devices of flashwise are in order"))
             .collect()
     }
+}
+
+/// What stands in a file that describes devices.
+pub(crate) fn text_of(path: &str) -> Result<String, ArrayError> {
+    let io = |source| ArrayError::Io { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(io)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(ArrayError::TooLong { path: path.to_owned(), bytes_max: FILE_BYTES_MAX });
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| ArrayError::NotText { path: path.to_owned(), byte: error.utf8_error().valid_up_to() })
 }
 
 /// The names of the devices that come with flashwise of which a file says what is asked for.

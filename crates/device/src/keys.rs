@@ -74,7 +74,7 @@ impl Range {
         }
     }
 
-    fn read(self, text: &str) -> Option<f64> {
+    pub(crate) fn read(self, text: &str) -> Option<f64> {
         let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number <= NUMBER_MAX);
         match self {
             Range::Positive => number(text).filter(|number| *number >= POSITIVE_MIN),
@@ -201,6 +201,13 @@ impl Keys {
     /// The same keys without `key`.
     pub fn without(mut self, key: &str) -> Keys {
         self.entries.retain(|entry| entry.key != key);
+        self
+    }
+
+    /// The same with `key`, which is not among them, as if it were given so.
+    pub(crate) fn with(mut self, key: &str, text: String) -> Keys {
+        let shown = format!("'{text}'");
+        self.entries.push(Entry { key: key.to_owned(), text: Some(text), shown, line: None });
         self
     }
 

@@ -26,6 +26,7 @@
 mod catalogue;
 pub mod flash;
 mod keys;
+pub mod offers;
 mod tier;
 pub mod toml;
 

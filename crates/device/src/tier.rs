@@ -48,7 +48,7 @@ pub struct ArrayModel {
     pub storage: TierModel,
 }
 
-const TIER_KEYS: [&str; 3] = ["device", "devices", "write-amplification"];
+pub(crate) const TIER_KEYS: [&str; 3] = ["device", "devices", "write-amplification"];
 
 /// The most devices of a tier where requests wait for them, as many as a device may have channels.
 const DEVICES_MAX: u32 = 1024;
@@ -84,7 +84,7 @@ fn is_known(entry: &Entry) -> bool {
 
 impl TierModel {
     /// The tier that `keys` describe.
-    fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
+    pub(crate) fn read(keys: &Keys) -> Result<TierModel, ArrayError> {
         keys.check(&[&TIER_KEYS[..], &DRIVE_KEYS].concat())?;
         let profile = keys.text("device")?.map(|name| Profile::named(name, keys.place())).transpose()?;
         let tier = Tier {
@@ -93,6 +93,30 @@ impl TierModel {
             write_amplification: keys.number("write-amplification", Range::Positive)?.unwrap_or(1.0),
         };
         Ok(TierModel { tier, service: service(keys, profile.map(|profile| profile.service))? })
+    }
+}
+
+impl std::fmt::Display for TierModel {
+    /// Its keys, as an option or a configuration takes them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tier { device, devices, write_amplification } = self.tier;
+        write!(f, "capacity-gb={},endurance-cycles=", device.capacity_bytes / 1e9)?;
+        match device.endurance_cycles.is_finite() {
+            true => write!(f, "{}", device.endurance_cycles)?,
+            false => f.write_str("unlimited")?,
+        }
+        let (read, write) = (device.read_latency_us / 1e3, device.write_latency_us / 1e3);
+        write!(f, ",read-latency-ms={read},write-latency-ms={write},channels={}", self.service.channels)?;
+        if let Some(speed) = self.service.transfer_mb_per_s {
+            write!(f, ",transfer-mb-per-s={speed}")?;
+        }
+        if devices != 1.0 {
+            write!(f, ",devices={devices}")?;
+        }
+        if write_amplification != 1.0 {
+            write!(f, ",write-amplification={write_amplification}")?;
+        }
+        Ok(())
     }
 }
 

@@ -33,13 +33,13 @@ pub struct Answer {
     /// What, why this size, what it costs and saves.
     pub sentences: Vec<String>,
     /// Hits against size, with the recommended size marked.
-    picture: Option<Picture>,
+    pub picture: Option<Picture>,
     /// How sure that is.
     pub certainty: Certainty,
     /// What each step of size buys.
-    steps: Option<Table>,
+    pub steps: Option<Table>,
     /// How fast real drives wear out.
-    drives: Option<Table>,
+    pub drives: Option<Table>,
     #[serde(skip)]
     pub recommended: Option<Recommended>,
 }
@@ -113,7 +113,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
     let plain = |sentences: Vec<String>| Answer {
         sentences,
         picture: None,
-        certainty: certainty::of(&section.info, section.rows.first(), section.checks.as_ref()),
+        certainty: certainty::of(&section.info, &section.rows, section.rows.first(), section.checks.as_ref()),
         steps: None,
         drives: None,
         recommended: None,
@@ -132,7 +132,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         return plain(vec![nothing.to_owned(), "A shorter warm-up leaves accesses to count.".to_owned()]);
     };
     let reading = Reading { section, grid, choice, days: days(section, choice.row) };
-    let certainty = certainty::of(&section.info, Some(choice.row), section.checks.as_ref());
+    let certainty = certainty::of(&section.info, &section.rows, Some(choice.row), section.checks.as_ref());
     if section.info.reaccess_ratio == 0.0 || choice.row.hits == 0 {
         return Answer { certainty, recommended: Some(reading.recommended()), ..plain(vec![reading.nothing(&again)]) };
     }

@@ -1,4 +1,5 @@
 use flashwise_sim::results::Epoch;
+use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
 
@@ -198,6 +199,40 @@ fn certainty_follows_from_the_days_and_from_the_parts_of_the_trace() {
     let verdicts = [86_399_000_000, 86_400_000_000, 7 * 86_400_000_000].map(|us| alone(us).verdict);
     assert_eq!(verdicts, ["low", "fair", "good"]);
     assert!(alone(204_000_000).reasons[0].1.starts_with("1,000 accesses in 3 min 24 s: what is told of a day"));
+}
+
+/// Of a sample it says how far the hits may be off, and which policies that can run it does not tell from the recommended one: arc with 300 of
+/// 1,000 hits, larc with 250, lru with 200.
+#[test]
+fn certainty_of_a_sample_says_what_the_sample_does_not_tell() {
+    let of = |margin: f64, caveat: Option<&str>| {
+        let sampled = |of: &(&str, u64, u64, u64)| {
+            let row = row(of);
+            let (hit_ratio_low, hit_ratio_high) = (row.hit_ratio - margin, row.hit_ratio + margin);
+            let sample_caveat = caveat.map(str::to_owned);
+            let sample = SampleFigures {
+                sample_rate: 0.01,
+                hit_ratio_low,
+                hit_ratio_high,
+                sample_caveat,
+                ..SampleFigures::default()
+            };
+            ResultRow { sample: Some(sample), ..row }
+        };
+        let certainty = answer_of(info(400), ROWS.iter().map(sampled).collect(), None).certainty;
+        let told = certainty.reasons.into_iter().find(|(name, _)| *name == "Sample").unwrap().1;
+        (certainty.verdict, told)
+    };
+    let begins = "1.00% of the blocks: in 95 of 100 such samples arc of all the trace serves";
+    assert_eq!(
+        of(0.02, None),
+        ("fair", format!("{begins} 28.00% to 32.00%, and no other policy of that size as much"))
+    );
+    let told = format!("{begins} 27.00% to 33.00%; whether it serves more than larc the sample does not tell");
+    assert_eq!(of(0.03, None), ("low", told));
+    assert_eq!(of(0.02, Some("it is small")), ("low", format!("{begins} 28.00% to 32.00%; it is small")));
+    let alone = answer_of(info(400), ROWS.iter().map(row).collect(), None).certainty;
+    assert!(alone.reasons.iter().all(|(name, _)| *name != "Sample"));
 }
 
 /// At most four lines are in colour, and the one that is pointed at besides.

@@ -1,6 +1,7 @@
 //! How sure an answer is: how long the trace is, whether the cache was warm, and whether parts of the trace tell the same.
 
-use super::numbers::{about_percent, count, counted, duration};
+use super::numbers::{about_percent, count, counted, duration, percent};
+use flashwise_core::policy::Spec;
 use flashwise_sim::checks::Checks;
 use flashwise_sim::results::ResultRow;
 use flashwise_trace::tools::info::Info;
@@ -20,8 +21,8 @@ pub struct Certainty {
     pub reasons: Vec<(&'static str, String)>,
 }
 
-/// How sure what follows from the rows of a trace is; `row` is one that tells how it was counted.
-pub fn of(info: &Info, row: Option<&ResultRow>, checks: Option<&Checks>) -> Certainty {
+/// How sure what follows from the `rows` of a trace is; `row` is what is recommended, or one that tells how it was counted.
+pub fn of(info: &Info, rows: &[ResultRow], row: Option<&ResultRow>, checks: Option<&Checks>) -> Certainty {
     let days = checks.map_or((info.duration_us > 0).then(|| info.duration_us as f64 / 86_400e6), |checks| checks.days);
     let accesses = counted(info.accesses, "access", "accesses");
     let length = match days {
@@ -41,9 +42,12 @@ pub fn of(info: &Info, row: Option<&ResultRow>, checks: Option<&Checks>) -> Cert
     if let Some(row) = row {
         reasons.push(("Warm-up", warmup(row)));
     }
+    let sampled = row.and_then(|row| sample(rows, row));
+    let is_drawn = sampled.as_ref().is_some_and(|(_, is_drawn)| *is_drawn);
+    reasons.extend(sampled.map(|(told, _)| ("Sample", told)));
     let ahead = checks.map(|checks| phases(checks, &mut reasons));
     let mut level = DAYS.iter().filter(|least| days.is_some_and(|days| days >= **least)).count();
-    if ahead.is_some_and(|ahead| ahead < AHEAD_MIN) {
+    if ahead.is_some_and(|ahead| ahead < AHEAD_MIN) || is_drawn {
         level = level.saturating_sub(1);
     }
     Certainty { verdict: ["low", "fair", "good"][level], reasons }
@@ -58,6 +62,46 @@ fn warmup(row: &ResultRow) -> String {
         "none: the cache begins empty, and to fill it takes at least {} of the accesses, which are counted",
         about_percent(filling)
     )
+}
+
+/// Of a row from a sample: how far its hits may be off, which of the other policies at its size the sample does not tell from it, and whether
+/// there is any or the sample is too small to say.
+fn sample(rows: &[ResultRow], row: &ResultRow) -> Option<(String, bool)> {
+    let own = row.sample.as_ref()?;
+    let can_run = |other: &&ResultRow| !Spec::parse(&other.policy).is_ok_and(|policy| policy.info().offline);
+    let others = rows.iter().filter(|other| other.capacity_blocks == row.capacity_blocks && other.policy != row.policy);
+    let others = others.filter(can_run);
+    let overlaps = |other: &&ResultRow| {
+        let of_other = other.sample.as_ref();
+        of_other.is_some_and(|sample| {
+            sample.hit_ratio_high >= own.hit_ratio_low && sample.hit_ratio_low <= own.hit_ratio_high
+        })
+    };
+    let mut alike: Vec<&str> = others.filter(overlaps).map(|other| &other.policy[..]).collect();
+    alike.dedup();
+    let rate = percent(own.sample_rate);
+    let [low, high] = [own.hit_ratio_low, own.hit_ratio_high].map(percent);
+    let hits = format!(
+        "{rate} of the blocks: in 95 of 100 such samples {} of all the trace serves {low} to {high}",
+        row.policy
+    );
+    let told = match (&own.sample_caveat, &alike[..]) {
+        (Some(caveat), _) => format!("{hits}; {caveat}"),
+        (None, []) => format!("{hits}, and no other policy of that size as much"),
+        (None, alike) => format!("{hits}; whether it serves more than {} the sample does not tell", some_of(alike)),
+    };
+    Some((told, own.sample_caveat.is_some() || !alike.is_empty()))
+}
+
+/// A few names of many.
+fn some_of(names: &[&str]) -> String {
+    match names {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {}", counted(rest.len() as u64, "other", "others"))
+        }
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.join(""),
+    }
 }
 
 /// Tells how the hits varied; the share of the parts of the trace in which LRU is not ahead.

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+pub mod advice;
 mod answer;
 mod answers;
 mod array;

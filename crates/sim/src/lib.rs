@@ -4,6 +4,7 @@
 //! [`experiment`] runs every cache over the accesses of a [`Trace`](flashwise_trace::Trace), or over the requests themselves; [`simulate`] is
 //! its fast path, for policies alone; [`endurance`] tells what algorithms wear out; [`wlfc`] runs caches that evict whole buckets.
 
+pub mod advise;
 pub mod array;
 pub mod cache_run;
 pub mod cache_settings;

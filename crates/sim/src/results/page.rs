@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::output::{Groups, groups};
 use super::{Epoch, ResultRow};
+use crate::advise::AdvisedCache;
 use crate::array::ArrayEpoch;
 use crate::columns::Column;
 
@@ -17,6 +18,7 @@ pub fn page() -> String {
     groups(&mut Page(&mut page));
     group(&mut page, "Each epoch (`--epoch`)", Epoch::COLUMNS);
     group(&mut page, "Each epoch before an array", ArrayEpoch::COLUMNS);
+    group(&mut page, "A cache that `flashwise advise` ran", AdvisedCache::COLUMNS);
     page
 }
 

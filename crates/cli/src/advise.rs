@@ -1,0 +1,300 @@
+//! `flashwise advise`: which cache to buy and how to set it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use flashwise_core::options::OptionError;
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::{ByteSize, Duration, Share};
+use flashwise_device::offers::{Catalogue, EXAMPLE};
+use flashwise_report::advice::render_advice;
+use flashwise_sim::advise::{
+    ADMISSIONS, Advice, AdviseError, AdvisedCache, MODES, OVER_PROVISIONS, POLICIES, Paths, Question, Stages, Targets,
+    Ways, Workload, advise, configuration,
+};
+use flashwise_sim::job::Admission;
+use flashwise_sim::simulate::Warmup;
+use flashwise_trace::error::TraceError;
+use flashwise_trace::human;
+use flashwise_trace::output::{check_writable, write_whole};
+use flashwise_trace::progress::Progress;
+use flashwise_trace::tools::info::Info;
+
+use crate::failure::Misuse;
+use crate::input::InputOptions;
+use crate::list::List;
+use crate::progress::Bar;
+use crate::simulate::{command, misuse, parse_warmup};
+use crate::table;
+
+/// Find the cache to buy and how to set it: the cheapest of a catalogue that is fast enough and lasts long enough
+///
+/// Purchases are looked at by price. What each keeps, however it is set, is estimated from policies alone, of a long trace over a sample; what may
+/// meet the targets is run exactly, as `flashwise serve` would run it.
+#[derive(Debug, Args)]
+pub struct Advise {
+    /// A trace of any format, or a normalised one; - is standard input
+    #[arg(required_unless_present = "print_catalogue")]
+    trace: Option<PathBuf>,
+    /// What can be bought, in TOML: devices, sizes, prices [default: an example whose prices are assumed]
+    #[arg(long, value_name = "FILE")]
+    devices: Option<PathBuf>,
+    /// Print the example catalogue, to be changed, and end
+    #[arg(long)]
+    print_catalogue: bool,
+    /// How long a block access may take on average, such as 1ms
+    #[arg(long, value_name = "DURATION", value_parser = parse_latency)]
+    latency: Option<Duration>,
+    /// How many years the flash is to last, by its endurance and the rate of the trace; 0: whatever it lasts
+    #[arg(long, value_name = "YEARS", default_value = "5", value_parser = parse_years)]
+    years: f64,
+    /// Replacement policies to choose among; can be given many times [default: larc, larc:writes=admit, lru, s3-fifo]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
+    policies: Vec<List<Spec>>,
+    /// An admission rule to choose among, or none; can be given many times [default: none, and probability:p=0.3,writes=admit]
+    #[arg(long = "admission", value_name = "RULE", value_parser = Admission::parse_list)]
+    admissions: Vec<Vec<Admission>>,
+    /// Write modes to choose among: write-back, write-through, write-around; can be given many times [default: write-back, write-through]
+    #[arg(long = "write-mode", value_name = "MODE", value_parser = parse_modes)]
+    modes: Vec<List<&'static str>>,
+    /// Shares of the flash to keep free, to choose among; can be given many times [default: 10%,25%]
+    #[arg(long = "over-provision", value_name = "SHARE", value_parser = parse_shares)]
+    over_provisions: Vec<List<Share>>,
+    /// Accesses at the start of the trace that are run but not counted: a number, or a share such as 10%
+    #[arg(long, value_name = "ACCESSES", value_parser = parse_warmup, default_value = "0")]
+    warmup: Warmup,
+    /// Run every cache exactly, in place of a search: slow, to check the search
+    #[arg(long)]
+    exhaustive: bool,
+    /// Write the configuration of `flashwise serve` for the cache to a file
+    #[arg(long, value_name = "FILE")]
+    write_config: Option<PathBuf>,
+    /// The slow storage, as --write-config is to name it
+    #[arg(long, value_name = "PATH", requires = "write_config")]
+    backend: Option<String>,
+    /// The flash, as --write-config is to name it
+    #[arg(long, value_name = "PATH", requires = "write_config")]
+    flash: Option<String>,
+    /// Write a page with the advice: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the advice and all that was run as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    input: InputOptions,
+}
+
+fn parse_latency(text: &str) -> Result<Duration, String> {
+    let duration: Duration =
+        text.parse().map_err(|error: flashwise_core::quantity::QuantityError| error.to_string())?;
+    if duration.us() == 0 { Err(format!("found '{text}', expected 1us or more")) } else { Ok(duration) }
+}
+
+fn parse_years(text: &str) -> Result<f64, String> {
+    let years = text.parse().ok().filter(|years: &f64| (0.0..=100.0).contains(years));
+    years.ok_or_else(|| format!("found '{text}', expected a number of years from 0 to 100"))
+}
+
+fn parse_policies(text: &str) -> Result<List<Spec>, OptionError> {
+    List::read(text, parse_policy)
+}
+
+fn parse_policy(text: &str) -> Result<Spec, OptionError> {
+    let policy = Spec::parse(text)?;
+    if policy.info().offline {
+        let expected = "a policy that can run: this one knows the future".to_owned();
+        let (owner, name, found) = ("advise".to_owned(), "policy".to_owned(), text.to_owned());
+        return Err(OptionError::BadValue { owner, name, found, expected });
+    }
+    Ok(policy)
+}
+
+fn parse_modes(text: &str) -> Result<List<&'static str>, String> {
+    List::read(text, |text| flashwise_core::options::word(text, &MODES.map(|mode| (mode, mode))))
+}
+
+fn parse_shares(text: &str) -> Result<List<Share>, String> {
+    List::read(text, |text| {
+        let share = text.parse().ok().filter(|share: &Share| share.of_one() <= 0.9);
+        share.ok_or_else(|| format!("found '{text}', expected a share from 0% to 90%"))
+    })
+}
+
+/// Shows each stage by a bar.
+struct Bars;
+
+impl Stages for Bars {
+    fn begin(&self, what: String, accesses: u64) -> Box<dyn Progress + '_> {
+        Box::new(Bar::accesses(what, accesses))
+    }
+}
+
+impl Advise {
+    pub fn run(&self) -> anyhow::Result<()> {
+        if self.print_catalogue {
+            return Ok(std::io::stdout().lock().write_all(EXAMPLE.as_bytes())?);
+        }
+        let path = self.trace.as_ref().expect("it is required without --print-catalogue");
+        let inputs: Vec<PathBuf> = std::iter::once(path).chain(&self.devices).cloned().collect();
+        let outputs: Vec<&PathBuf> = self.html.iter().chain(&self.write_config).collect();
+        if outputs.iter().any(|path| path.as_path() == Path::new("-")) {
+            return Err(
+                Misuse("--html and --write-config take a file, standard output shows the advice".to_owned()).into()
+            );
+        }
+        if self.html.is_some() && self.html == self.write_config {
+            return Err(Misuse("--html and --write-config name the same file".to_owned()).into());
+        }
+        for path in outputs {
+            check_writable(path, &inputs)?;
+        }
+        let catalogue = match &self.devices {
+            Some(path) => Catalogue::read(&path.to_string_lossy())?,
+            None => Catalogue::example(),
+        };
+        let question = Question {
+            catalogue: &catalogue,
+            targets: Targets { latency_us: self.latency.map(|latency| latency.us() as f64), years: self.years },
+            ways: self.ways()?,
+            warmup: self.warmup,
+            exhaustive: self.exhaustive,
+        };
+        let workload = self.open(path)?;
+        let mut advice = advise(&workload, &question, &Bars).map_err(|error| match error {
+            AdviseError::Job(error) => misuse(error),
+            error => Misuse(error.to_string()).into(),
+        })?;
+        if self.devices.is_none() {
+            let told = "Prices are those of the example catalogue, which are assumed: --print-catalogue prints it, --devices takes yours.";
+            advice.cautions.push(told.to_owned());
+        }
+        if let Some(html) = &self.html {
+            let page = render_advice(&command()?, &Info::of(workload.trace()), &advice)?;
+            write_whole(html, &inputs, |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
+        }
+        let written = match (&self.write_config, &advice.cache) {
+            (Some(path), Some(cache)) if cache.meets == 1 => {
+                let text = configuration(
+                    &command()?,
+                    cache,
+                    &catalogue,
+                    Paths { backend: self.backend.as_deref(), flash: self.flash.as_deref() },
+                );
+                write_whole(path, &inputs, |file| anyhow::Ok(file.write_all(text.as_bytes())?))?;
+                true
+            }
+            _ => false,
+        };
+        self.print(&advice, written)
+    }
+
+    /// The ways to set a cache that are asked for, or those that tell most.
+    fn ways(&self) -> anyhow::Result<Ways> {
+        let policies: Vec<Spec> = self.policies.iter().flatten().cloned().collect();
+        let admissions: Vec<Admission> = self.admissions.iter().flatten().cloned().collect();
+        let modes: Vec<&'static str> = self.modes.iter().flatten().copied().collect();
+        let over_provisions: Vec<Share> = self.over_provisions.iter().flatten().copied().collect();
+        let default_rules =
+            || ADMISSIONS.iter().map(|rule| rule.parse().map_err(Misuse)).collect::<Result<Vec<_>, _>>();
+        Ok(Ways {
+            policies: if policies.is_empty() {
+                (&parse_policies(POLICIES)?).into_iter().cloned().collect()
+            } else {
+                policies
+            },
+            admissions: if admissions.is_empty() { default_rules()? } else { admissions },
+            modes: if modes.is_empty() { MODES[..2].to_vec() } else { modes },
+            over_provisions: match over_provisions.is_empty() {
+                true => (&parse_shares(OVER_PROVISIONS).map_err(Misuse)?).into_iter().copied().collect(),
+                false => over_provisions,
+            },
+        })
+    }
+
+    /// The trace with its requests, and a sample of it where it is long and can be read twice.
+    fn open(&self, path: &Path) -> Result<Workload, TraceError> {
+        let (trace, requests) = self.input.open_with_requests(path, &None)?;
+        let workload = Workload::new(trace, requests);
+        match workload.sampling() {
+            Some((share, sampling)) if path != Path::new("-") => {
+                let sample = self.input.open_sampled(path, sampling)?;
+                Ok(workload.with_sample(share, sample))
+            }
+            _ => Ok(workload),
+        }
+    }
+
+    fn print(&self, advice: &Advice, config_written: bool) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, advice).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+            return Ok(());
+        }
+        for sentence in &advice.sentences {
+            writeln!(out, "{sentence}")?;
+        }
+        if let Some(cache) = &advice.cache {
+            let first = if cache.meets == 1 { "this" } else { "nearest" };
+            let others = advice.alternatives.iter().filter(|told| told.cache != *cache);
+            let others = others.map(|told| (told.kind, &told.cache));
+            writeln!(out, "\n{}", caches(std::iter::once((first, cache)).chain(others), &advice.currency))?;
+        }
+        let buts: Vec<String> = advice.alternatives.iter().map(|told| format!("{}: {}", told.kind, told.but)).collect();
+        if !buts.is_empty() {
+            writeln!(out, "\n{}.", buts.join("; "))?;
+        }
+        writeln!(out, "\nCertainty: {}", advice.certainty.verdict)?;
+        for (name, reason) in &advice.certainty.reasons {
+            writeln!(out, "  {name}: {reason}")?;
+        }
+        if !advice.cautions.is_empty() {
+            writeln!(out, "\nBefore you buy:")?;
+            for caution in &advice.cautions {
+                writeln!(out, "- {caution}")?;
+            }
+        }
+        if let Some(path) = self.write_config.as_ref() {
+            match config_written {
+                true => writeln!(out, "\nConfiguration: {}", path.display())?,
+                false => {
+                    writeln!(out, "\nNo configuration was written: no cache meets the targets, or none is needed.")?
+                }
+            }
+        }
+        if let Some(html) = &self.html {
+            writeln!(out, "\nPage: {}", html.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// A line for each cache.
+fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency: &str) -> String {
+    let price = if currency.is_empty() { "price".to_owned() } else { currency.to_owned() };
+    let header =
+        ["", "device", "flash", "RAM", "policy", "admission", "writes", "free", &price, "latency", "years", "hits"];
+    let mut table = table::plain(&header, 2);
+    for (kind, cache) in rows {
+        let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
+        let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), |years| format!("{years:.2}"));
+        let latency = human::duration(cache.latency_mean_us.round() as u64);
+        table.add_row([
+            kind.to_owned(),
+            format!("{number}{}", cache.device),
+            human::bytes(cache.size_bytes as f64),
+            ByteSize::new(cache.ram_bytes).to_string(),
+            cache.policy.clone(),
+            cache.admission.clone(),
+            cache.write_mode.trim_start_matches("write-").to_owned(),
+            Share::new(cache.over_provision).unwrap_or_default().to_string(),
+            format!("{:.2}", cache.cost),
+            latency,
+            years,
+            human::percent(cache.hit_ratio),
+        ]);
+    }
+    table.trim_fmt()
+}

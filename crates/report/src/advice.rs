@@ -1,0 +1,186 @@
+//! The page of an advice: what to buy, why, what else to think of, and how sure that is.
+
+use flashwise_sim::advise::{Advice, AdvisedCache};
+use flashwise_trace::tools::info::Info;
+
+use super::answer::{Answer, Picture};
+use super::certainty::Certainty;
+use super::charts::{Chart, Series};
+use super::figures::{NUMBERS_FOLLOW, figure};
+use super::look::Looks;
+use super::numbers::{bytes, percent, shortest, written};
+use super::scales::linear;
+use super::table::{Figure, Table};
+use super::{Page, ReportError, SectionView, look, numbers, page, policies, summary};
+
+const THIS: &str = "recommended";
+const NEAREST: &str = "nearest";
+const MEETS: &str = "meets the targets";
+const MISSES: &str = "misses a target";
+const ALONE: &str = "no cache";
+
+/// The advice as an HTML page, made by `command`; `info` is what its trace is like.
+///
+/// # Errors
+/// None that the advice could cause.
+pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
+    let chart = chart(advice);
+    let mut sentences = advice.sentences.clone();
+    if !advice.cautions.is_empty() {
+        sentences.push(format!("Before you buy: {}", advice.cautions.join(" ")));
+    }
+    let answer = Answer {
+        sentences,
+        picture: Some(Picture {
+            caption: caption(advice),
+            wide: chart.inline(),
+            narrow: chart.inline_narrow(None),
+            legend: chart.legend(),
+        }),
+        certainty: Certainty { verdict: advice.certainty.verdict, reasons: advice.certainty.reasons.clone() },
+        steps: advice.cache.as_ref().map(|cache| choices(advice, cache)),
+        drives: None,
+        recommended: None,
+    };
+    let section = SectionView {
+        id: "trace-1".to_owned(),
+        name: info.trace.clone(),
+        answer: Some(answer),
+        remarks: Vec::new(),
+        info: summary::characteristics(info),
+        heading: "All caches that were run",
+        compared_with_bound: false,
+        results: vec![all(advice, &chart)],
+        bound: Vec::new(),
+        has_bound: false,
+        reuse: None,
+        time: Vec::new(),
+        counts: Table::default(),
+    };
+    let settings = [
+        ("Made by", format!("flashwise {}", env!("CARGO_PKG_VERSION"))),
+        ("Command", command.to_owned()),
+        ("Catalogue", advice.catalogue.clone()),
+        ("Targets", advice.targets.words()),
+        ("Block size", numbers::bytes(info.block_size_bytes)),
+    ];
+    page(&Page {
+        version: env!("CARGO_PKG_VERSION"),
+        title: format!("Cache for {}", info.trace),
+        colours: look::css(":root"),
+        switches: look::switches(),
+        settings: settings.to_vec(),
+        policies: policies(advice.runs.iter().flat_map(|run| [&run.policy[..], rule(run)])),
+        sentences: Vec::new(),
+        overview: None,
+        summary: None,
+        over_traces: Vec::new(),
+        over_traces_heading: "",
+        sections: vec![section],
+    })
+}
+
+/// The rule before the policy; empty if there is none.
+fn rule(run: &AdvisedCache) -> &str {
+    if run.admission == "none" { "" } else { &run.admission }
+}
+
+/// Latency against cost: a point for each cache that was run.
+fn chart(advice: &Advice) -> Chart {
+    let is_buy = advice.cache.as_ref().is_some_and(|cache| cache.meets == 1);
+    let first = if is_buy { THIS } else { NEAREST };
+    let looks = Looks::new([first, MEETS, ALONE, MISSES]);
+    let kind = |run: &AdvisedCache| match advice.cache.as_ref() {
+        Some(cache) if cache == run => first,
+        _ if run.meets == 1 => MEETS,
+        _ => MISSES,
+    };
+    let point = |name: &str, cost: f64, latency_us: f64| Series {
+        name: name.to_owned(),
+        look: looks.of(name),
+        points: vec![(cost, latency_us / 1000.0)],
+    };
+    let mut series: Vec<Series> =
+        advice.runs.iter().map(|run| point(kind(run), run.cost, run.latency_mean_us)).collect();
+    series.push(point(ALONE, advice.no_cache.cost, advice.no_cache.latency_mean_us));
+    let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
+    series.sort_by_key(|series| place(&series.name));
+    let points = || series.iter().flat_map(|series| &series.points);
+    Chart {
+        id: "advice".to_owned(),
+        title: "Latency against cost".to_owned(),
+        description: format!("A point for each cache that was run; the lower left is best. {NUMBERS_FOLLOW}"),
+        x: linear(format!("Cost, in {}", advice.currency), points().map(|point| point.0), ""),
+        y: linear("Mean latency of a block access, in ms", points().map(|point| point.1), ""),
+        series,
+        markers: true,
+    }
+}
+
+fn caption(advice: &Advice) -> String {
+    let target = advice.targets.latency_us.map(|us| format!(" The target is {} ms.", shortest(us / 1000.0, 3)));
+    format!("What each cache that was run costs, and how long an access takes with it.{}", target.unwrap_or_default())
+}
+
+const HEADS: [&str; 10] = [
+    "Flash",
+    "RAM",
+    "Policy",
+    "Admission",
+    "Write mode",
+    "Kept free",
+    "Cost",
+    "Latency\nin ms",
+    "Lifetime\nin years",
+    "Hits",
+];
+
+fn cells(run: &AdvisedCache) -> Vec<String> {
+    let years = run.cache_lifetime_years.map_or_else(
+        || "unknown".to_owned(),
+        |years| match years.is_finite() {
+            true => written(years),
+            false => "unlimited".to_owned(),
+        },
+    );
+    vec![
+        bytes(run.size_bytes),
+        bytes(run.ram_bytes),
+        run.policy.clone(),
+        run.admission.clone(),
+        run.write_mode.clone(),
+        percent(run.over_provision),
+        shortest(run.cost, 2),
+        shortest(run.latency_mean_us / 1000.0, 3),
+        years,
+        percent(run.hit_ratio),
+    ]
+}
+
+fn device(run: &AdvisedCache) -> String {
+    if run.devices > 1 { format!("{} x {}", run.devices, run.device) } else { run.device.clone() }
+}
+
+/// The answer and what else to think of.
+fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
+    let heads = ["", "Device", "But"].into_iter().chain(HEADS);
+    let mut table = Table::new("What else to think of", heads);
+    let first = if cache.meets == 1 { THIS } else { NEAREST };
+    let others = advice.alternatives.iter().map(|told| (told.kind, &told.but[..], &told.cache));
+    for (kind, but, cache) in std::iter::once((first, "", cache)).chain(others) {
+        let row = [device(cache), but.to_owned()].into_iter().chain(cells(cache)).collect();
+        table.push(kind, row);
+    }
+    table
+}
+
+/// All that was run.
+fn all(advice: &Advice, chart: &Chart) -> Figure {
+    let mut table = Table::new("All caches that were run, by cost", ["Device"].into_iter().chain(HEADS));
+    for run in &advice.runs {
+        table.push(device(run), cells(run));
+    }
+    let chart = Chart { id: "advice-all".to_owned(), ..chart.clone() };
+    let caption = format!("{} of {} caches were run exactly.", advice.runs.len(), advice.caches);
+    Figure { caption, open: true, ..figure(&chart, table) }
+}

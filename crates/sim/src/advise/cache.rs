@@ -1,0 +1,147 @@
+//! A cache that could be bought, how it is set, and the job that runs it.
+
+use flashwise_core::cache::settings::{Given, Setting};
+use flashwise_core::format::{BLOCK_BYTES, Geometry};
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_device::offers::Offer;
+
+use super::AdviseError;
+use crate::cache_settings::Ram;
+use crate::columns::figures;
+use crate::job::{Admission, Choice, Job, JobError, LayoutName, Written};
+use crate::size::Size;
+
+/// The write modes of a cache.
+pub const MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
+/// Erase units of the simulated and the advised cache: the server's own.
+const UNIT_BYTES: u64 = 2 << 20;
+
+figures! {
+    /// A cache that can be bought, how it is set, and what it does on the trace. What does not wear lasts for ever, `null` in JSON.
+    pub struct AdvisedCache {
+        /// The device, as the catalogue calls it.
+        device: String, "";
+        /// How many of them make the cache.
+        devices: u64, "devices";
+        /// What they hold together.
+        size_bytes: u64, "bytes";
+        /// RAM for the buffers.
+        ram_bytes: u64, "bytes";
+        /// The replacement policy.
+        policy: String, "";
+        /// The admission rule, or none.
+        admission: String, "";
+        /// When written data reaches the backend.
+        write_mode: String, "";
+        /// The share of the flash that is kept free.
+        over_provision: f64, "share";
+        /// What is paid for devices and RAM.
+        price: f64, "currency";
+        /// What the waits of all requests cost over the years that were asked for.
+        waiting_cost: f64, "currency";
+        /// Both together.
+        cost: f64, "currency";
+        /// How long a block access takes on average, if it waits for no other.
+        latency_mean_us: f64, "us";
+        /// How long the flash lasts, by the endurance in the catalogue and the rate of writes in the trace. None where that has no times.
+        cache_lifetime_years: Option<f64>, "years";
+        /// Hits per access.
+        hit_ratio: f64, "share";
+        /// Read hits per read.
+        read_hit_ratio: f64, "share";
+        /// What is written to flash, all causes together, in a day.
+        flash_bytes_per_day: Option<f64>, "bytes";
+        /// 1 if it meets the targets.
+        meets: u64, "";
+        /// The run in words, as `flashwise simulate --job` reads it.
+        job: String, "";
+    }
+}
+
+/// What is bought.
+#[derive(Clone, Debug)]
+pub(super) struct Purchase<'a> {
+    pub offer: &'a Offer,
+    pub ram_bytes: u64,
+    pub price: f64,
+}
+
+/// How it is set.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub policy: Spec,
+    pub admission: Admission,
+    pub mode: &'static str,
+    pub over_provision: Share,
+}
+
+impl Purchase<'_> {
+    /// The flash that is simulated: what is bought, or as much as behaves like that where the trace touches far less. Beyond twice what the trace
+    /// touches nothing is evicted.
+    fn simulated_bytes(&self, over_provision: Share, touched_bytes: u64) -> u64 {
+        let enough = 2.0 * touched_bytes as f64 / (1.0 - over_provision.of_one()) + 64.0 * UNIT_BYTES as f64;
+        let bytes = self.offer.capacity_bytes().min(enough as u64);
+        bytes - bytes % UNIT_BYTES
+    }
+
+    /// Refuses flash that makes no cache.
+    pub fn check(&self) -> Result<(), AdviseError> {
+        let least = UNIT_BYTES * u64::from(Geometry::UNITS_MIN);
+        let found = self.offer.capacity_bytes();
+        if found >= least {
+            return Ok(());
+        }
+        let [found, least] = [found, least].map(|bytes| ByteSize::new(bytes).to_string());
+        Err(AdviseError::TooSmall { offer: self.offer.name.clone(), found, least })
+    }
+
+    /// The job that runs it as a server does.
+    pub fn job(&self, way: &Way, base: &Job, touched_bytes: u64) -> Result<Job, JobError> {
+        let size: Size = ByteSize::new(self.simulated_bytes(way.over_provision, touched_bytes)).to_string().parse()?;
+        let text = self.offer.model.to_string();
+        let mut job = Job {
+            policy: Some(Choice::Policy(way.policy.clone())),
+            size: Some(size),
+            layout: Some(LayoutName::Log),
+            ram: Some(Ram::Bytes(self.ram_bytes)),
+            over_provision: Some(way.over_provision),
+            admission: Some(way.admission.clone()),
+            cache_device: Some(Written { text, value: self.offer.model }),
+            ..base.clone()
+        };
+        let mode = Setting::named("write-mode");
+        let value = mode.read(&Given::Text(way.mode)).map_err(JobError::Setting)?;
+        job.settings.set(mode, value);
+        job.plain()
+    }
+
+    /// The job that estimates what it keeps: the policy and the rule alone, behind RAM, over a cache of the blocks that the log can hold.
+    pub fn estimating_job(&self, way: &Way, base: &Job, touched_bytes: u64) -> Result<Job, JobError> {
+        let held = self.simulated_bytes(way.over_provision, touched_bytes) as f64 * (1.0 - way.over_provision.of_one());
+        let held = (held as u64).min(touched_bytes) / BLOCK_BYTES as u64;
+        let size: Size = ByteSize::new(held.max(1) * BLOCK_BYTES as u64).to_string().parse()?;
+        let job = Job {
+            policy: Some(Choice::Policy(way.policy.clone())),
+            size: Some(size),
+            // Half of it buffers writes.
+            ram: Some(Ram::Bytes(self.ram_bytes / 2)),
+            admission: way.admission.rule().is_some().then(|| way.admission.clone()),
+            warmup: base.warmup,
+            sample: base.sample,
+            sample_by: base.sample_by,
+            ..Job::default()
+        };
+        // What devices are, only a rule that adapts to them asks.
+        let adapts = way.admission.rule().is_some_and(|rule| rule.spec().info().decides.is_some());
+        match adapts {
+            true => Job {
+                cache_device: Some(Written { text: self.offer.model.to_string(), value: self.offer.model }),
+                storage_device: base.storage_device.clone(),
+                ..job
+            },
+            false => job,
+        }
+        .plain()
+    }
+}

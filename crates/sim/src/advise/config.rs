@@ -1,0 +1,72 @@
+//! The configuration of `flashwise serve` that follows from an advice.
+
+use std::fmt::Write;
+
+use flashwise_core::quantity::{ByteSize, Share};
+use flashwise_device::offers::Catalogue;
+
+use super::AdvisedCache;
+
+/// What the configuration calls the devices; what is not named, the reader has to name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Paths<'a> {
+    /// The slow storage.
+    pub backend: Option<&'a str>,
+    /// The flash.
+    pub flash: Option<&'a str>,
+}
+
+/// The configuration of a server with such a cache, which `command` advised.
+pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue, paths: Paths) -> String {
+    let share = Share::new(cache.over_provision).unwrap_or_default();
+    let offer = catalogue.offers.iter().find(|offer| {
+        offer.name == cache.device && offer.devices() == cache.devices && offer.capacity_bytes() == cache.size_bytes
+    });
+    let mut text = format!("# A configuration of `flashwise serve`, made by: {}\n", command.replace(['\n', '\r'], " "));
+    text += "listen = [\"nbd+unix:///?socket=/run/flashwise/nbd.sock\"]\n\n[[volume]]\n";
+    let change = |named: Option<&str>| if named.is_some() { "" } else { "CHANGE: " };
+    let number = if cache.devices > 1 { format!("{} striped ", cache.devices) } else { String::new() };
+    let device = cache.device.replace(['\n', '\r'], " ");
+    let mut key = |name: &str, value: &str| {
+        let _ = match name {
+            "backend" => writeln!(text, "# {}the slow storage, a file or a block device.", change(paths.backend)),
+            "flash" => writeln!(text, "# {}the flash, {number}{device}.", change(paths.flash)),
+            _ => Ok(()),
+        };
+        let _ = writeln!(text, "{name} = {}", quoted(value));
+    };
+    key("name", "data");
+    key("backend", paths.backend.unwrap_or("/dev/disk/by-id/BACKEND"));
+    key("flash", paths.flash.unwrap_or("/dev/disk/by-id/FLASH"));
+    // Whole erase units.
+    key("flash-size", &ByteSize::new(cache.size_bytes >> 21 << 21).to_string());
+    key("ram", &ByteSize::new(cache.ram_bytes).to_string());
+    key("policy", &cache.policy);
+    key("admission", &cache.admission);
+    key("write-mode", &cache.write_mode);
+    key("over-provision", &share.to_string());
+    if let Some(offer) = offer {
+        key("cache-device", &offer.model.to_string());
+        key("storage-device", &catalogue.storage.to_string());
+        let cycles = offer.model.tier.device.endurance_cycles;
+        if cycles.is_finite() {
+            // As many drive writes per day as use up its endurance in the years of the warranty.
+            let years = 5.0;
+            let _ = writeln!(text, "drive-writes-per-day = {:?}\nwarranty-years = {years}", cycles / 365.0 / years);
+        }
+    }
+    text
+}
+
+/// Text as TOML has it.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => quoted.push(' '),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted + "\""
+}

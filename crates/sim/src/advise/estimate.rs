@@ -1,0 +1,72 @@
+//! What policies alone tell of the whole cache: how long accesses take, and how much is written to flash.
+
+use flashwise_core::array::Device;
+
+use crate::results::ResultRow;
+
+/// An estimated latency that is longer than what is asked for by more than this is not tried.
+const LATENCY_MARGIN: f64 = 1.5;
+/// A lifetime that is shorter by more than this is not tried: the log writes less than policies alone tell, since its buffer takes in what is
+/// written again, and more, since it copies forward.
+const YEARS_MARGIN: f64 = 3.0;
+
+/// The accesses of a trace by what answers them. Of a sample they are estimates.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Estimate {
+    reads: f64,
+    flash_read_hits: f64,
+    read_misses: f64,
+    writes: f64,
+    bypassed_writes: f64,
+    cached_writes: f64,
+    read_admissions: f64,
+    block_bytes: f64,
+    /// Standard error of the hit ratio.
+    pub error: f64,
+}
+
+impl Estimate {
+    pub fn of(row: &ResultRow) -> Estimate {
+        let ram_hits = row.ram.as_ref().map_or(0, |ram| ram.ram_hits);
+        let cached_writes = row.write_hits + row.write_admissions;
+        Estimate {
+            reads: row.reads as f64,
+            flash_read_hits: row.read_hits.saturating_sub(ram_hits) as f64,
+            read_misses: row.reads.saturating_sub(row.read_hits) as f64,
+            writes: row.writes as f64,
+            bypassed_writes: row.writes.saturating_sub(cached_writes) as f64,
+            cached_writes: cached_writes as f64,
+            read_admissions: row.read_admissions as f64,
+            block_bytes: row.block_size_bytes as f64,
+            error: row.sample.as_ref().map_or(0.0, |sample| sample.hit_ratio_standard_error),
+        }
+    }
+
+    /// How long an access takes on average. What is written back later is answered from RAM.
+    pub fn latency_us(&self, mode: &str, cache: &Device, storage: &Device) -> f64 {
+        let waiting_writes = if mode == "write-back" { self.bypassed_writes } else { self.writes };
+        let sum = self.flash_read_hits * cache.read_latency_us
+            + self.read_misses * storage.read_latency_us
+            + waiting_writes * storage.write_latency_us;
+        sum / (self.reads + self.writes).max(1.0)
+    }
+
+    /// What is written to flash because of accesses.
+    pub fn flash_bytes(&self, mode: &str) -> f64 {
+        let writes = if mode == "write-around" { 0.0 } else { self.cached_writes };
+        (writes + self.read_admissions) * self.block_bytes
+    }
+
+    /// Whether a cache of which this is estimated may meet targets that it misses by these factors; errors of a sample widen what may be.
+    pub fn may_meet(&self, latency_missed_by: f64, years_missed_by: f64, storage_share: f64) -> bool {
+        // An error of the hit ratio is one of accesses that take the storage's time.
+        let sampled = 3.0 * self.error * storage_share;
+        latency_missed_by <= LATENCY_MARGIN + sampled && years_missed_by <= YEARS_MARGIN
+    }
+
+    /// The shortest latency that an estimate of `latency_us` may stand for.
+    pub fn least_latency_us(&self, latency_us: f64, storage: &Device) -> f64 {
+        let slowest = storage.read_latency_us.max(storage.write_latency_us);
+        (latency_us / LATENCY_MARGIN - 3.0 * self.error * slowest).max(0.0)
+    }
+}

@@ -1,0 +1,218 @@
+//! Which cache to buy and how to set it: of all that a catalogue offers, the cheapest that answers fast enough and lasts long enough.
+//!
+//! What is bought (devices, RAM) costs; how it is set (policy, admission, write mode, over-provisioning) does not. So purchases are looked at by
+//! price. For each, every way to set it is estimated from policies alone, over a sample where the trace is long; those that may meet the targets
+//! are run exactly, as the whole cache that a server runs, the most promising first. The search ends where nothing cheaper is left.
+
+mod answer;
+mod cache;
+mod certainty;
+mod config;
+mod estimate;
+mod search;
+mod words;
+mod workload;
+
+use flashwise_core::policy::Spec;
+use flashwise_core::quantity::{Duration, Share};
+use flashwise_device::offers::Catalogue;
+use flashwise_trace::progress::Progress;
+use serde::Serialize;
+
+pub use cache::{AdvisedCache, MODES};
+pub use certainty::Certainty;
+pub use config::{Paths, configuration};
+pub use workload::Workload;
+
+use crate::job::{Admission, JobError};
+use crate::simulate::Warmup;
+use search::Search;
+
+/// Policies where none are given: the server's own, the same taking in every write, and two that take in all.
+pub const POLICIES: &str = "larc,larc:writes=admit,lru,s3-fifo";
+/// Over-provisionings where none are given: the server's own, and more.
+pub const OVER_PROVISIONS: &str = "10%,25%";
+/// Rules where none are given.
+pub const ADMISSIONS: [&str; 2] = ["none", "probability:p=0.3,writes=admit"];
+/// Parts of the trace that are looked at by themselves.
+const PARTS: u64 = 8;
+
+/// What the cache is to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Targets {
+    /// The latency that a block access takes on average at most, in microseconds, if there is such a target.
+    pub latency_us: Option<f64>,
+    /// Years that the flash lasts at least; 0 if nobody asks.
+    pub years: f64,
+}
+
+/// The ways to set a cache that are looked at: each list with each other.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// Replacement policies.
+    pub policies: Vec<Spec>,
+    /// Admission rules.
+    pub admissions: Vec<Admission>,
+    /// Write modes, of [`MODES`].
+    pub modes: Vec<&'static str>,
+    /// Over-provisionings.
+    pub over_provisions: Vec<Share>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// What can be bought.
+    pub catalogue: &'a Catalogue,
+    /// What it is to reach.
+    pub targets: Targets,
+    /// How it may be set.
+    pub ways: Ways,
+    /// Accesses at the start that are not counted.
+    pub warmup: Warmup,
+    /// Whether every cache is run exactly, in place of a search.
+    pub exhaustive: bool,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Buy the cache.
+    Buy,
+    /// Buy nothing: the storage alone is fast enough, or waiting for it costs less than any cache.
+    NoCache,
+    /// Put everything on flash: that costs no more than a cache.
+    AllFlash,
+    /// No cache meets the targets.
+    NothingMeets,
+}
+
+/// Another cache to think of.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Alternative {
+    /// What it is beside the answer: `cheaper`, `faster`, `safer` or `longer-lived`.
+    pub kind: &'static str,
+    /// What speaks against it.
+    pub but: String,
+    /// The cache.
+    pub cache: AdvisedCache,
+}
+
+/// Storage without a cache, or flash for all data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Without {
+    /// What it is.
+    pub what: String,
+    /// What is paid for it, waits over the years included.
+    pub cost: f64,
+    /// How long a block access takes on average.
+    pub latency_mean_us: f64,
+}
+
+/// What answers the question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// The trace as the user named it.
+    pub trace: String,
+    /// The catalogue.
+    pub catalogue: String,
+    /// What prices are in.
+    pub currency: String,
+    /// What was asked for.
+    pub targets: Targets,
+    /// What to do.
+    pub verdict: Verdict,
+    /// That in sentences, with its reasons.
+    pub sentences: Vec<String>,
+    /// The cache to buy; where none meets the targets, the nearest.
+    pub cache: Option<AdvisedCache>,
+    /// Others to think of.
+    pub alternatives: Vec<Alternative>,
+    /// The storage without a cache.
+    pub no_cache: Without,
+    /// Flash for all data, if the catalogue says how much that is and it meets the targets.
+    pub all_flash: Option<Without>,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What to think of before buying.
+    pub cautions: Vec<String>,
+    /// How many caches there were to choose among.
+    pub caches: u64,
+    /// All that were run exactly, by cost.
+    pub runs: Vec<AdvisedCache>,
+}
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum AdviseError {
+    #[error(transparent)]
+    Job(#[from] JobError),
+    #[error(
+        "{trace}: its times are no clock, and nothing can be said per year: {refusal}; expected --years 0, which asks for no lifetime, and no \
+         waiting-price-per-hour"
+    )]
+    NoTimes { trace: String, refusal: String },
+    #[error("{offer}: found {found} of flash, expected {least} or more, which is 11 erase units of 2MiB")]
+    TooSmall { offer: String, found: String, least: String },
+    #[error("found no latency to reach: expected --latency, such as 1ms, or a waiting-price-per-hour in the catalogue")]
+    NoTarget,
+    #[error("waiting-price-per-hour is paid over the years: found --years 0, expected more")]
+    NoYears,
+}
+
+/// Told what is being done.
+pub trait Stages {
+    /// Work of so many block accesses begins; what is returned is told of them, and dropped when it is done.
+    fn begin(&self, what: String, accesses: u64) -> Box<dyn Progress + '_>;
+}
+
+/// Nobody is told.
+#[derive(Debug)]
+pub struct Quiet;
+
+impl Stages for Quiet {
+    fn begin(&self, _: String, _: u64) -> Box<dyn Progress + '_> {
+        Box::new(flashwise_trace::progress::Silent)
+    }
+}
+
+/// The answer to `question` for the workload.
+///
+/// # Errors
+/// Targets that the trace cannot be held to, offers that make no cache, and what cannot be simulated.
+pub fn advise(workload: &Workload, question: &Question, stages: &dyn Stages) -> Result<Advice, AdviseError> {
+    let mut search = Search::new(workload, question, stages)?;
+    // Storage that is fast enough costs nothing, if waits cost nothing.
+    let alone = answer::no_cache(&search);
+    let is_enough = question.targets.missed_by(alone.latency_mean_us, None) <= 1.0 && alone.cost == 0.0;
+    let found = if is_enough { None } else { search.run()? };
+    answer::of(search, found)
+}
+
+impl Targets {
+    /// How far a cache misses them, as a factor: 1 or less if it meets them.
+    pub(crate) fn missed_by(&self, latency_us: f64, years: Option<f64>) -> f64 {
+        let latency = self.latency_us.map_or(0.0, |most| latency_us / most);
+        let years = years.map_or(0.0, |years| self.years / years);
+        latency.max(years)
+    }
+
+    /// The targets in words.
+    pub fn words(&self) -> String {
+        let latency = self.latency_us.map(|us| format!("a mean latency of {}", Duration::from_us(us as u64)));
+        let years = (self.years > 0.0).then(|| format!("{} years of flash", shown(self.years)));
+        let words: Vec<String> = [latency, years].into_iter().flatten().collect();
+        words.join(" and ")
+    }
+}
+
+/// A number with up to two decimals, more where it is small.
+pub(crate) fn shown(number: f64) -> String {
+    let text = if number >= 0.1 || number == 0.0 { format!("{number:.2}") } else { format!("{number:.2e}") };
+    match text.contains('e') {
+        true => text,
+        false => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
+}

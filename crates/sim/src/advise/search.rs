@@ -1,0 +1,316 @@
+//! The search: purchases by price, ways to set them by what is estimated, the most promising run exactly.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use flashwise_core::array::YEAR_SECONDS;
+use flashwise_device::offers::Offer;
+
+use super::cache::{AdvisedCache, Purchase, Way};
+use super::estimate::Estimate;
+use super::{AdviseError, Question, Stages, Targets, Workload};
+use crate::endurance::days;
+use crate::job::{Job, Runs, SampleBy, Written};
+use crate::results::ResultRow;
+
+/// Ways to set one purchase that are run exactly before the next purchase is looked at.
+const RUNS_OF_PURCHASE: usize = 8;
+/// Ways that are run at a time, side by side.
+const RUNS_AT_ONCE: usize = 4;
+
+/// A cache by its purchase and its way, and what is estimated of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess {
+    pub purchase: usize,
+    pub way: usize,
+    pub latency_us: f64,
+    pub years: Option<f64>,
+    /// By how much it misses the targets, as it is estimated.
+    pub missed_by: f64,
+    pub may_meet: bool,
+    /// What it costs at least.
+    pub least_cost: f64,
+}
+
+/// A cache that was run.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub purchase: usize,
+    pub way: usize,
+    pub job: Job,
+    pub cache: AdvisedCache,
+}
+
+impl Found {
+    pub fn meets(&self) -> bool {
+        self.cache.meets == 1
+    }
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    pub workload: &'a Workload,
+    pub question: &'a Question<'a>,
+    stages: &'a dyn Stages,
+    pub purchases: Vec<Purchase<'a>>,
+    pub ways: Vec<Way>,
+    /// What jobs have in common.
+    pub base: Job,
+    /// Days that the counted accesses take, where the trace has times.
+    pub days: Option<f64>,
+    estimates: HashMap<String, Estimate>,
+    pub guesses: Vec<Guess>,
+    pub found: Vec<Found>,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(
+        workload: &'a Workload,
+        question: &'a Question<'a>,
+        stages: &'a dyn Stages,
+    ) -> Result<Search<'a>, AdviseError> {
+        let Question { catalogue, targets, ways, warmup, .. } = question;
+        let trace = workload.trace();
+        let (skipped, accesses) = (warmup.accesses(trace.len()), trace.len());
+        if skipped >= accesses as u64 {
+            let (trace, warmup) = (trace.name().to_owned(), skipped);
+            return Err(crate::job::JobError::Warmup { trace, warmup, accesses }.into());
+        }
+        let waits_cost = catalogue.waiting_price_per_hour > 0.0;
+        match () {
+            () if targets.latency_us.is_none() && !waits_cost => return Err(AdviseError::NoTarget),
+            () if targets.years == 0.0 && waits_cost => return Err(AdviseError::NoYears),
+            () => {}
+        }
+        let days = days(trace, skipped);
+        if days.is_none() && (targets.years > 0.0 || waits_cost) {
+            let refusal = trace.rates_refused().unwrap_or_else(|| "no time passes in it".to_owned());
+            return Err(AdviseError::NoTimes { trace: trace.name().to_owned(), refusal });
+        }
+        let gib = f64::from(1 << 30);
+        let of_offer = |offer: &'a Offer| {
+            let purchase = move |&ram_bytes: &u64| Purchase {
+                offer,
+                ram_bytes,
+                price: offer.price + ram_bytes as f64 / gib * catalogue.ram_price_per_gib,
+            };
+            catalogue.ram_bytes.iter().map(purchase)
+        };
+        let mut purchases: Vec<Purchase<'a>> = catalogue.offers.iter().flat_map(of_offer).collect();
+        purchases.sort_by(|one, other| one.price.total_cmp(&other.price));
+        purchases.iter().try_for_each(Purchase::check)?;
+        let mut all = Vec::new();
+        for policy in &ways.policies {
+            for admission in &ways.admissions {
+                for &mode in &ways.modes {
+                    for &over_provision in &ways.over_provisions {
+                        let (policy, admission) = (policy.clone(), admission.clone());
+                        all.push(Way { policy, admission, mode, over_provision });
+                    }
+                }
+            }
+        }
+        let storage = Written { text: catalogue.storage.to_string(), value: catalogue.storage };
+        let sample = workload.sample.as_ref().map(|(share, _)| *share);
+        let base = Job {
+            warmup: Some(*warmup),
+            storage_device: Some(storage),
+            sample,
+            sample_by: sample.map(|_| SampleBy::Groups),
+            ..Job::default()
+        };
+        Ok(Search {
+            workload,
+            question,
+            stages,
+            purchases,
+            ways: all,
+            base,
+            days,
+            estimates: HashMap::new(),
+            guesses: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+
+    pub fn targets(&self) -> &Targets {
+        &self.question.targets
+    }
+
+    /// The cheapest cache that meets the targets, the fastest among those, if there is one.
+    pub fn run(&mut self) -> Result<Option<usize>, AdviseError> {
+        for purchase in 0..self.purchases.len() {
+            if self.question.exhaustive {
+                let all: Vec<_> = (0..self.ways.len()).map(|way| (purchase, way)).collect();
+                self.run_exactly(&all)?;
+                continue;
+            }
+            let least = self.best().map(|best| self.found[best].cache.cost);
+            if least.is_some_and(|least| self.purchases[purchase].price >= least) {
+                break;
+            }
+            self.look_at(purchase)?;
+        }
+        Ok(self.best())
+    }
+
+    /// Runs the ways of a purchase that may be better than what is found, a few at a time.
+    fn look_at(&mut self, purchase: usize) -> Result<(), AdviseError> {
+        let mut guesses = self.estimate(purchase)?;
+        guesses.retain(|guess| guess.may_meet);
+        guesses.sort_by(|one, other| rank(one).total_cmp(&rank(other)));
+        for some in guesses.chunks(RUNS_AT_ONCE).take(RUNS_OF_PURCHASE / RUNS_AT_ONCE) {
+            let least = self.best().map_or(f64::INFINITY, |best| self.found[best].cache.cost);
+            let better = some.iter().filter(|guess| guess.least_cost < least).map(|guess| (purchase, guess.way));
+            let better: Vec<_> = better.collect();
+            self.run_exactly(&better)?;
+            if self.best().is_some_and(|best| self.found[best].purchase == purchase) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of what was run, the cheapest that meets the targets; of equal ones the fastest, then the longest-lived.
+    pub fn best(&self) -> Option<usize> {
+        let key = |at: usize| {
+            let cache = &self.found[at].cache;
+            (cache.cost, cache.latency_mean_us, -cache.cache_lifetime_years.unwrap_or(0.0))
+        };
+        let meet = (0..self.found.len()).filter(|&at| self.found[at].meets());
+        meet.min_by(|&one, &other| key(one).partial_cmp(&key(other)).expect("figures are numbers"))
+    }
+
+    /// What is estimated of every way to set a purchase.
+    pub fn estimate(&mut self, purchase: usize) -> Result<Vec<Guess>, AdviseError> {
+        if self.guesses.iter().any(|guess| guess.purchase == purchase) {
+            return Ok(self.guesses.iter().filter(|guess| guess.purchase == purchase).copied().collect());
+        }
+        let bought = &self.purchases[purchase];
+        let touched = self.workload.touched_bytes();
+        let jobs: Vec<Job> =
+            self.ways.iter().map(|way| bought.estimating_job(way, &self.base, touched)).collect::<Result<_, _>>()?;
+        let names: Vec<String> = jobs.iter().map(Job::to_string).collect();
+        let mut missing: Vec<Job> = Vec::new();
+        for (job, name) in jobs.into_iter().zip(&names) {
+            if !self.estimates.contains_key(name) && !missing.contains(&job) {
+                missing.push(job);
+            }
+        }
+        let what = format!("estimating {}", bought.offer.name);
+        let rows = self.rows(&missing, what, true)?;
+        for (job, row) in missing.iter().zip(&rows) {
+            self.estimates.insert(job.to_string(), Estimate::of(row));
+        }
+        let guesses: Vec<Guess> =
+            names.iter().enumerate().map(|(way, name)| self.guess(purchase, way, &self.estimates[name])).collect();
+        self.guesses.extend(&guesses);
+        Ok(guesses)
+    }
+
+    fn guess(&self, purchase: usize, way: usize, estimate: &Estimate) -> Guess {
+        let (bought, mode) = (&self.purchases[purchase], self.ways[way].mode);
+        let (cache, storage) = (&bought.offer.model.tier.device, &self.question.catalogue.storage.tier.device);
+        let latency_us = estimate.latency_us(mode, cache, storage);
+        let years = self.years(bought.offer, estimate.flash_bytes(mode));
+        let targets = self.targets();
+        let latency_missed = targets.missed_by(latency_us, None);
+        let years_missed = years.map_or(0.0, |years| targets.years / years);
+        let slowest = storage.read_latency_us.max(storage.write_latency_us);
+        let storage_share = targets.latency_us.map_or(0.0, |most| slowest / most);
+        Guess {
+            purchase,
+            way,
+            latency_us,
+            years,
+            missed_by: latency_missed.max(years_missed),
+            may_meet: estimate.may_meet(latency_missed, years_missed, storage_share),
+            least_cost: bought.price + self.waiting_cost(estimate.least_latency_us(latency_us, storage)),
+        }
+    }
+
+    /// Years that the flash of an offer lasts where so many bytes are written to it in the time of the trace.
+    pub fn years(&self, offer: &Offer, written_bytes: f64) -> Option<f64> {
+        let seconds = self.days? * 86_400.0;
+        let per_cell = offer.model.tier.writes_per_cell(written_bytes) / seconds;
+        Some(offer.model.tier.device.endurance_cycles / per_cell / YEAR_SECONDS)
+    }
+
+    /// What the waits of all accesses cost over the years that are asked for.
+    pub fn waiting_cost(&self, latency_us: f64) -> f64 {
+        let price = self.question.catalogue.waiting_price_per_hour;
+        let Some(days) = self.days.filter(|_| price > 0.0) else { return 0.0 };
+        let trace = self.workload.trace();
+        let counted = trace.len() as u64 - self.question.warmup.accesses(trace.len());
+        let per_year = counted as f64 / days * 365.0;
+        latency_us / 3600e6 * per_year * self.targets().years * price
+    }
+
+    /// Runs caches as a server does, unless they were run before.
+    pub fn run_exactly(&mut self, caches: &[(usize, usize)]) -> Result<(), AdviseError> {
+        let is_new = |&(purchase, way): &(usize, usize)| {
+            !self.found.iter().any(|found| (found.purchase, found.way) == (purchase, way))
+        };
+        let new: Vec<(usize, usize)> = caches.iter().copied().filter(is_new).collect();
+        let touched = self.workload.touched_bytes();
+        let base = Job { sample: None, sample_by: None, ..self.base.clone() };
+        let job = |&(purchase, way): &(usize, usize)| self.purchases[purchase].job(&self.ways[way], &base, touched);
+        let jobs: Vec<Job> = new.iter().map(job).collect::<Result<_, _>>()?;
+        let what = match &new[..] {
+            [] => return Ok(()),
+            [(purchase, way)] => format!("{} with {}", self.purchases[*purchase].offer.name, self.ways[*way].policy),
+            _ => format!("{} caches", new.len()),
+        };
+        let rows = self.rows(&jobs, what, false)?;
+        for (((purchase, way), job), row) in new.into_iter().zip(jobs).zip(rows) {
+            let cache = self.figures(purchase, way, &job, &row);
+            self.found.push(Found { purchase, way, job, cache });
+        }
+        Ok(())
+    }
+
+    fn figures(&self, purchase: usize, way: usize, job: &Job, row: &ResultRow) -> AdvisedCache {
+        let (bought, way) = (&self.purchases[purchase], &self.ways[way]);
+        let latency_mean_us = row.array.as_ref().map_or(0.0, |array| array.latency_mean_us);
+        let written = row.flash_bytes_written as f64;
+        let years = self.years(bought.offer, written);
+        let waiting_cost = self.waiting_cost(latency_mean_us);
+        AdvisedCache {
+            device: bought.offer.name.clone(),
+            devices: bought.offer.devices(),
+            size_bytes: bought.offer.capacity_bytes(),
+            ram_bytes: bought.ram_bytes,
+            policy: way.policy.to_string(),
+            admission: way.admission.to_string(),
+            write_mode: way.mode.to_owned(),
+            over_provision: way.over_provision.of_one(),
+            price: bought.price,
+            waiting_cost,
+            cost: bought.price + waiting_cost,
+            latency_mean_us,
+            cache_lifetime_years: years,
+            hit_ratio: row.hit_ratio,
+            read_hit_ratio: row.read_hit_ratio,
+            flash_bytes_per_day: self.days.map(|days| written / days),
+            meets: u64::from(self.targets().missed_by(latency_mean_us, years) <= 1.0),
+            job: job.to_string(),
+        }
+    }
+
+    /// The rows of jobs, over the sample or over the whole trace.
+    pub fn rows(&self, jobs: &[Job], what: String, estimates: bool) -> Result<Vec<ResultRow>, AdviseError> {
+        let traces = match &self.workload.sample {
+            Some((_, sample)) if estimates => sample,
+            _ => &self.workload.trace,
+        };
+        let runs = Runs::new(traces, Arc::clone(&self.workload.requests), jobs)?;
+        let progress = self.stages.begin(what, runs.accesses());
+        let rows = runs.run(&*progress)?;
+        Ok(rows.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// Those that meet the targets by what is estimated come first, the fastest first; then those that miss them least.
+fn rank(guess: &Guess) -> f64 {
+    if guess.missed_by <= 1.0 { guess.latency_us / (guess.latency_us + 1e12) } else { guess.missed_by }
+}
