@@ -215,7 +215,8 @@ impl Advise {
 
     /// The trace with its requests, and a sample of it where it is long and can be read twice.
     fn open(&self, path: &Path) -> Result<Workload, TraceError> {
-        let (trace, requests) = self.input.open_with_requests(path, &None)?;
+        let opened = self.input.open_all_with_requests(&[path.to_owned()], false, false, &None)?;
+        let (trace, requests) = opened.into_iter().next().expect("one trace was opened");
         let workload = Workload::new(trace, requests);
         match workload.sampling() {
             Some((share, sampling)) if path != Path::new("-") => {

@@ -66,7 +66,7 @@ fn a_planted_figure_is_in_every_output() {
     let json = serde_json::to_value(&volume).unwrap();
     assert_eq!(json[name], 0, "{json}");
     let status = flashwise_engine::status::ServerStatus { volumes: vec![volume], ..Default::default() };
-    let metrics = flashwise_server::manage::encode_metrics(&status);
+    let metrics = flashwise_server::manage::encode_metrics(&status, &[]);
     for line in [&format!("# HELP flashwise_planted_bytes {meaning}"), "flashwise_planted_bytes_total{volume=\"v\"} 0"]
     {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{metrics}");

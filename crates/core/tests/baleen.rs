@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::admission::{Setting, Spec};
-use flashwise_core::array::{Array, Device, Tier};
 use flashwise_core::index::{Dense, Hashed, Index};
 use flashwise_core::policy::{self, Outcome, Policy, Visitor};
+use flashwise_core::tiers::{Array, Device, Tier};
 
 const BLOCKS: u32 = 400;
 const CAPACITY: usize = 40;

@@ -1,8 +1,8 @@
 //! Catalogues of what can be bought: cache devices in the sizes that are sold, with prices, endurance and latencies, the storage that they stand in
 //! front of, and RAM. Devices are described in the keys of every other file of devices; prices are whoever's who buys.
 
-use flashwise_core::array::Tier;
 use flashwise_core::quantity::ByteSize;
+use flashwise_core::tiers::Tier;
 
 use crate::catalogue::{DRIVE_KEYS, text_of};
 use crate::keys::{ArrayError, Document, Keys, Range};

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use flashwise_core::array::Array;
 use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
+use flashwise_core::tiers::Array;
 use flashwise_device::tier_of_option;
 use flashwise_report::pareto as frontier;
 use flashwise_sim::array::{Description, Lifetime, NamedWorkload};

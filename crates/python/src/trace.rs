@@ -177,11 +177,11 @@ fn of_text(
     settings: &Settings,
     progress: &dyn Progress,
 ) -> Result<flashwise_trace::Trace, TraceError> {
-    let mut input = input::Input::new(name, Box::new(text), progress)?;
+    let input = input::Input::new(name, Box::new(text), progress)?;
     let csv = "csv".parse::<FormatSpec>()?;
     let settings = Settings { format: Some(settings.format.clone().unwrap_or(csv)), ..settings.clone() };
     let io = |source| TraceError::Io { path: "temporary file".to_owned(), source };
-    let file: File = normalised::normalise(&mut input, &settings, tempfile::tempfile().map_err(io)?)?;
+    let file: File = normalised::normalise(input, &settings, tempfile::tempfile().map_err(io)?)?;
     flashwise_trace::Trace::map(name, &file)
 }
 

@@ -1,8 +1,8 @@
 //! What is said of what was found: what to buy, what else to think of, and when to buy nothing.
 
 use flashwise_core::access::Op;
-use flashwise_core::array::Device;
 use flashwise_core::quantity::ByteSize;
+use flashwise_core::tiers::Device;
 use flashwise_trace::human;
 
 use super::certainty;

@@ -1,6 +1,6 @@
 //! What policies alone tell of the whole cache: how long accesses take, and how much is written to flash.
 
-use flashwise_core::array::Device;
+use flashwise_core::tiers::Device;
 
 use crate::results::ResultRow;
 

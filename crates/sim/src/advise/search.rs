@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flashwise_core::array::YEAR_SECONDS;
+use flashwise_core::tiers::YEAR_SECONDS;
 use flashwise_device::offers::Offer;
 
 use super::cache::{AdvisedCache, Purchase, Way};
