@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use flashwise_core::cache::settings::Settings;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
-use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed, SettingStatus};
+use flashwise_engine::what_if::WhatIfStatus;
+use flashwise_server::manage::{Address, Api, DetachProgress, ManageError, Managed, Options, SettingStatus, Tokens};
 use libfuzzer_sys::arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 
@@ -25,6 +26,10 @@ impl Managed for Fake {
 
     fn flush(&self, volume: Option<&str>) -> Result<(), ManageError> {
         volume.map_or(Ok(()), |name| self.volume(name).map(drop))
+    }
+
+    fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError> {
+        self.volume(name).map(|_| WhatIfStatus::default())
     }
 
     fn detach(&self, name: &str) -> Result<(), ManageError> {
@@ -53,7 +58,9 @@ fn sockets() -> &'static [PathBuf; 2] {
         [None, Some(TOKEN)].map(|token| {
             let kind = if token.is_some() { "token" } else { "open" };
             let path = std::env::temp_dir().join(format!("flashwise-fuzz-{}-{kind}.http", std::process::id()));
-            let api = Api::start(&Address::Unix(path.clone()), token.map(str::to_owned), Arc::new(Fake));
+            let tokens = Tokens { change: token.map(str::to_owned), ..Tokens::default() };
+            let options = Options { tokens, ..Options::default() };
+            let api = Api::start(&Address::Unix(path.clone()), options, Arc::new(Fake));
             // It runs as long as the program.
             std::mem::forget(api.expect("a socket is free"));
             path

@@ -11,6 +11,7 @@ use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
 
+use crate::front::iscsi::names;
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
 
@@ -150,7 +151,15 @@ impl Pools for ServedPools {
             PoolChange::GiveUpDisk(number, _) => self.find(pool)?.plan_give_up(*number),
             PoolChange::Create(new) => {
                 self.check_new(new)?;
-                self.find(pool)?.plan_create(&logical(new)?)
+                let open = format!(
+                    "Clients can open it at once, as the NBD export {} or the iSCSI target {}.",
+                    new.name,
+                    names::target(&new.name)
+                );
+                self.find(pool)?.plan_create(&logical(new)?).map(|mut plan| {
+                    plan.does.push(open);
+                    plan
+                })
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);

@@ -60,7 +60,7 @@ impl ServerError {
                 ListenError::Io { source, .. } => is_of_the_address(source),
             },
             ServerError::Front(StartError::Io(_)) => false,
-            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken | ApiError::NoOtherToken) => true,
+            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken { .. } | ApiError::NoOtherToken) => true,
             ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
             ServerError::Api(ApiError::Threads { .. }) => false,
             ServerError::Record(error) => error.is_permanent(),

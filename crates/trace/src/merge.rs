@@ -18,6 +18,8 @@ use crate::request::{ONLY_VOLUME, RecordedRequest, Request, Volumes};
 
 /// Batches that are read ahead of each trace.
 const AHEAD: usize = 2;
+/// Traces that are further apart than this do not belong together as they are.
+const DAY_US: i64 = 86_400 * 1_000_000;
 /// Requests of a merged batch.
 const BATCH_REQUESTS: usize = 16 << 10;
 
@@ -231,17 +233,22 @@ impl Trace {
         Err(TraceError::Sources { path: self.name.clone(), found, expected })
     }
 
-    /// Tells of a trace during which no other has requests: their clocks may begin at different moments.
+    /// Tells of a trace that no other comes near to in time: their clocks may begin at different moments.
     fn note_apart(traces: &[Trace], progress: &dyn Progress) {
         for (number, trace) in traces.iter().enumerate() {
             let Some((first, last)) = trace.times_us else { continue };
-            let is_beside = |(other, times): (usize, Option<(i64, i64)>)| {
-                other != number
-                    && times.is_some_and(|(other_first, other_last)| other_first <= last && first <= other_last)
+            let is_near = |(other, times): (usize, Option<(i64, i64)>)| {
+                let within = |(other_first, other_last): (i64, i64)| {
+                    other_first.saturating_sub(DAY_US) <= last && first <= other_last.saturating_add(DAY_US)
+                };
+                other != number && times.is_some_and(within)
             };
             let mut others = traces.iter().map(|trace| trace.times_us).enumerate();
-            if traces.len() > 1 && !others.any(is_beside) {
-                progress.note(&trace.name, "no other of the traces has requests in its time: their clocks may differ");
+            if traces.len() > 1 && !others.any(is_near) {
+                progress.note(
+                    &trace.name,
+                    "no other of the traces has requests within a day of its own: their clocks may differ",
+                );
             }
         }
     }
@@ -390,9 +397,9 @@ mod tests {
             source(name, &["v"], vec![times.iter().map(|&time| request(time, 0, 0)).collect()])
         };
         let notes = Notes(Mutex::new(Vec::new()));
-        let sources = vec![at("a", &[1, 5]), at("b", &[3, 9]), at("c", &[100, 101])];
+        let sources = vec![at("a", &[1, 5]), at("b", &[DAY_US + 3]), at("c", &[2 * DAY_US + 4])];
         merge(sources, &notes, |_| Ok(ControlFlow::Continue(()))).unwrap();
         let told = notes.0.into_inner().unwrap();
-        assert_eq!(told, ["c: no other of the traces has requests in its time: their clocks may differ"]);
+        assert_eq!(told, ["c: no other of the traces has requests within a day of its own: their clocks may differ"]);
     }
 }

@@ -28,9 +28,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Info, Outcome, Policy};
+use super::{Info, Outcome, Policy, of_blocks};
 use crate::access::Access;
-use crate::blocks::{Blocks, List, NodeId, Queues};
+use crate::blocks::{Blocks, List, NodeId};
 use crate::index::Index;
 use crate::options::{Kind, Options, Parameter};
 
@@ -200,15 +200,7 @@ impl<I: Index> Lirs2<I> {
 }
 
 impl<I: Index> Policy for Lirs2<I> {
-    type Key = I::Key;
-
-    fn blocks(&self) -> Option<&dyn Queues<I::Key>> {
-        Some(&self.blocks)
-    }
-
-    fn blocks_mut(&mut self) -> Option<&mut dyn Queues<I::Key>> {
-        Some(&mut self.blocks)
-    }
+    of_blocks!(I);
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
@@ -257,17 +249,11 @@ impl<I: Index> Policy for Lirs2<I> {
 mod tests {
     use super::*;
     use crate::index::Dense;
-
-    const HIT: Outcome<u32> = Outcome::Hit;
-    const FILL: Outcome<u32> = Outcome::Admit { evicted: None };
+    use crate::policy::outcomes::{FILL, HIT, evict};
 
     fn lirs2(capacity: usize, options: &str) -> Lirs2<Dense> {
         let options = Options::parse("lirs2", INFO.parameters, options).unwrap();
         Lirs2::new(Dense::new(100), capacity, &options)
-    }
-
-    fn evict(block: u32) -> Outcome<u32> {
-        Outcome::Admit { evicted: Some(block) }
     }
 
     /// The accesses in `S` that count from its top, with what each block is (l for LIR, h for a cached and n for an uncached HIR block), and with `'` if

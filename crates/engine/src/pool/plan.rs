@@ -85,7 +85,7 @@ impl Pool {
             (true, mode) => format!("Its requests are cached, its writes by {}.", mode.name()),
         };
         let mut does = vec![
-            format!("Clients find {} as an NBD export and an iSCSI target, of {}.", new.name, size(new.size_bytes)),
+            format!("A logical disk {} of {} is made in pool {}.", new.name, size(new.size_bytes), self.name()),
             takes,
             format!("Its chunks lie {place}."),
             cache,
@@ -180,7 +180,7 @@ impl Pool {
         };
         let does = vec![
             moves,
-            "Then it is taken out, and its label off it.".to_owned(),
+            format!("Then {} is no part of pool {} any more.", member.path, self.name()),
             "The configuration has to go without it at the next start.".to_owned(),
         ];
         Ok(Plan { does, ..Plan::default() })

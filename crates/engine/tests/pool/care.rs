@@ -184,7 +184,7 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     let pool = tank.open();
     let says = |plan: &Plan, text: &str| assert!(plan.does.iter().any(|line| line.contains(text)), "{text}: {plan:?}");
     let plan = pool.plan_create(&NewLogical { thick: true, ..new("a", 20 * MIB) }).unwrap();
-    says(&plan, "Clients find a as an NBD export and an iSCSI target, of 20MiB.");
+    says(&plan, "A logical disk a of 20MiB is made in pool ");
     says(&plan, "It takes 20MiB of the pool at once.");
     says(&plan, "87 % of the pool are in use then");
     assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());

@@ -162,8 +162,8 @@ pub enum ApiError {
          127.0.0.1 or unix:/path"
     )]
     TokenNeeded { address: SocketAddr },
-    #[error("a token of the management API is empty or holds other than visible ASCII characters")]
-    BadToken,
+    #[error("{whose} is empty or holds other than visible ASCII characters")]
+    BadToken { whose: &'static str },
     #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
     NoOtherToken,
     #[error("the management API cannot listen on {address}: {source}")]
@@ -201,8 +201,14 @@ impl std::fmt::Debug for Tokens {
 impl Tokens {
     fn check(&self) -> Result<(), ApiError> {
         let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !self.change.iter().chain(&self.read).all(good) {
-            return Err(ApiError::BadToken);
+        let tokens = [
+            (&self.change, "the token of the management API"),
+            (&self.read, "the token of the management API for those who only look"),
+        ];
+        for (token, whose) in tokens {
+            if !token.iter().all(good) {
+                return Err(ApiError::BadToken { whose });
+            }
         }
         if self.read.is_some() && (self.change.is_none() || self.read == self.change) {
             return Err(ApiError::NoOtherToken);

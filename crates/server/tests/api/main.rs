@@ -132,7 +132,7 @@ fn other_machines_need_a_token_and_a_wrong_one_helps_nobody() {
     let refused = start("0.0.0.0:0", None).unwrap_err();
     assert!(matches!(&refused, ApiError::TokenNeeded { address } if address.ip().is_unspecified()), "{refused}");
     for token in ["", "two words", "t\u{e4}"] {
-        assert!(matches!(start("127.0.0.1:0", Some(token)), Err(ApiError::BadToken)), "{token}");
+        assert!(matches!(start("127.0.0.1:0", Some(token)), Err(ApiError::BadToken { .. })), "{token}");
     }
     let (api, fake) = start("0.0.0.0:0", Some("sesame")).unwrap();
     let get = |path: &str, headers: &str| {
