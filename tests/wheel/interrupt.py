@@ -5,6 +5,9 @@ import threading
 
 import flashwise
 
+# A shell that runs this in the background has it ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 flashwise.generate("long.arrow", pattern="zipf", blocks=50_000, accesses=2_000_000)
 trace = flashwise.read_trace("long.arrow")
 work = {"policies": flashwise.policies(), "sizes": "1%..50%:1%"}
