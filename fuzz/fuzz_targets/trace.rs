@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         recording.take_while(Result::is_ok).for_each(drop);
     }
     for lenient in [false, true] {
-        let Ok(mut input) = input() else { return };
+        let Ok(input) = input() else { return };
         let settings = Settings { lenient, ..Settings::default() };
         let file = tempfile::tempfile().expect("there is room for a file");
         let Ok(file) = normalise(input, &settings, file) else { continue };

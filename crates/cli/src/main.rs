@@ -40,7 +40,7 @@ use clap::{Parser, Subcommand};
 /// A flash cache in front of slow storage: how much faster it makes it, and how fast the flash wears out.
 ///
 /// `simulate` answers from a trace of a workload what each cache policy would do at each cache size: hits, flash writes, and how far each is
-/// from the best possible. `serve` runs the cache: volumes over NBD, with RAM and flash in front of slow disks.
+/// from the best possible. `serve` runs the cache: volumes over NBD and iSCSI, with RAM and flash in front of slow disks.
 #[derive(Debug, Parser)]
 #[command(name = "flashwise", version, max_term_width = 120)]
 struct Arguments {

@@ -17,7 +17,7 @@ use flashwise_core::admission::shadow::Sampler;
 use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::index::Hashed;
-use flashwise_core::policy::{AnyPolicy, Boxed, Spec, online};
+use flashwise_core::policy::{AnyPolicy, Boxed, Info, Spec, online};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,6 +31,8 @@ const RATE_MIN: f64 = 1e-4;
 const QUEUE_ACCESSES: usize = 1 << 16;
 /// Other sizes than the present one, as factors of it.
 const SIZES: [f64; 4] = [0.25, 0.5, 2.0, 4.0];
+/// Most blocks that a policy remembers beside each that it keeps: LIRS would take 2,500, and the memory of a server with them.
+const GHOSTS_MAX: f64 = 4.0;
 /// Which blocks are sampled; any number does.
 const SEED: u64 = 17;
 
@@ -71,6 +73,15 @@ struct Small {
     counters: Counters,
 }
 
+/// A policy that remembers at most [`GHOSTS_MAX`] times as many blocks as it keeps; where its default is more, with that option.
+fn remembering_little(info: &Info) -> String {
+    let ghosts = info.parameters.iter().find(|parameter| parameter.name == "ghosts");
+    match ghosts.and_then(|ghosts| ghosts.default.parse::<f64>().ok()) {
+        Some(ghosts) if ghosts > GHOSTS_MAX => format!("{}:ghosts={GHOSTS_MAX}", info.name),
+        _ => info.name.to_owned(),
+    }
+}
+
 /// The small caches of a volume.
 pub struct WhatIf {
     sampler: Sampler,
@@ -100,7 +111,7 @@ impl WhatIf {
         let sizes = SIZES.map(|size| ((capacity_blocks as f64 * size) as u64).max(1));
         let own = sizes.into_iter().chain([capacity_blocks]).map(|blocks| small(policy, blocks));
         let others = online()
-            .filter_map(|info| Spec::parse(info.name).ok())
+            .filter_map(|info| Spec::parse(&remembering_little(info)).ok())
             .filter(|other| other.to_string() != policy.to_string());
         let mut all: Vec<Small> = own.collect();
         all.sort_by_key(|small| small.capacity_blocks);

@@ -480,6 +480,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         pools::one_pool,
         pools::add_disk,
         pools::remove_disk,
+        pools::give_up_disk,
         pools::create_logical_disk,
         pools::change_logical_disk,
         pools::delete_logical_disk,
