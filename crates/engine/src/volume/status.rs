@@ -113,7 +113,7 @@ fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
             flash_copy_forward_blocks: figures.copy_forward_blocks,
             flash_metadata_blocks: figures.metadata_blocks + figures.padding_blocks,
             backend_read_blocks: figures.backend_read_blocks,
-            backend_written_blocks: figures.backend_written_blocks,
+            backend_written_blocks: figures.passed_blocks,
             destaged_blocks: figures.backend_written_blocks - figures.passed_blocks.min(figures.backend_written_blocks),
             ..CacheStatus::default()
         },
