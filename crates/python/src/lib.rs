@@ -1,6 +1,6 @@
 //! The Python package: what Python gives is converted, what the other crates do is called, and what comes of it is handed back. No logic.
 //!
-//! Results are [`table::Table`]s, which pandas, polars and pyarrow take without a copy. Long work runs without Python's lock, tells its
+//! Results are tables, which pandas, polars and pyarrow take without a copy. Long work runs without Python's lock, tells its
 //! progress to a callback, and ends where Ctrl-C is pressed.
 #![cfg(feature = "extension")]
 #![allow(clippy::needless_pass_by_value)] // pyo3 hands arguments over by value.

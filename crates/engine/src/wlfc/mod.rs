@@ -1,4 +1,4 @@
-//! The engine of WLFC: performs the steps that it plans, as many at a time as their [order](order) allows.
+//! The engine of WLFC: performs the steps that it plans, as many at a time as their order allows.
 //!
 //! As the [engine](crate::engine) of the log it does no I/O and knows no clock: it hands out transfers and is told when they are done.
 //!
