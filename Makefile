@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel admission-table sampling-table
+.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel admission-table sampling-table
 # A policy and an admission rule that are a file and a row each, and a figure that is a row, planted by a feature: builds everything once more.
 planted:
 	cargo test -p flashwise --features planted --test planted
@@ -104,3 +104,8 @@ test-dist:
 wheel:
 	test -x target/maturin/bin/maturin || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet maturin==1.16.0; }
 	target/maturin/bin/maturin build --profile dist --locked --manifest-path crates/python/Cargo.toml --out target/wheels
+
+# The package against the command line, on processes and Dask, its documents as written; in the .venv that ./run-tests makes.
+test-wheel:
+	.venv/bin/pip install --quiet --disable-pip-version-check -r tests/wheel/requirements.txt
+	cargo test --workspace --features wheel-tests --test wheel

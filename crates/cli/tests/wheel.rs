@@ -1,4 +1,4 @@
-//! The Python package, built as a wheel and installed into a virtual environment of its own. Needs the `.venv` that `run-tests` makes.
+//! The Python package, built as a wheel and installed into a virtual environment of its own. Needs the `.venv` that `run-tests` makes, and what `make test-wheel` installs there.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
