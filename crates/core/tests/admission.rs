@@ -2,43 +2,21 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
+mod rules;
+
 use flashwise_core::access::{Access, NEVER, Op};
-use flashwise_core::admission::{RULES, Setting, Spec};
+use flashwise_core::admission::{RULES, Spec};
 use flashwise_core::index::{Dense, Hashed, Index};
 use flashwise_core::policy::{self, Outcome, POLICIES, Policy, Visitor};
-use flashwise_core::tiers::{Array, Device, Tier};
+use rules::{SETTING, skewed};
 
 const BLOCKS: u32 = 300;
 const ACCESSES: usize = 20_000;
 const CAPACITY: usize = 40;
-const TIER: Tier = Tier {
-    device: Device { capacity_bytes: 1e9, endurance_cycles: 1e4, read_latency_us: 100.0, write_latency_us: 100.0 },
-    devices: 1.0,
-    write_amplification: 1.0,
-};
-const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
 
-/// Splitmix64: the next of a sequence of random numbers.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// Skewed accesses in requests of 1 to 32 blocks, a third of them writes, with their next uses.
+/// Skewed accesses with their next uses.
 fn workload() -> Vec<Access<u32>> {
-    let mut state = 42;
-    let mut accesses = Vec::new();
-    while accesses.len() < ACCESSES {
-        let request_blocks = 1 << (random(&mut state) % 6);
-        let exponent = (random(&mut state) as f64 / u64::MAX as f64) * f64::from(BLOCKS).ln();
-        let first = exponent.exp() as u32 - 1;
-        let op = if random(&mut state).is_multiple_of(3) { Op::Write } else { Op::Read };
-        let block = |block| Access { block: block % BLOCKS, op, request_blocks, next_use: NEVER };
-        accesses.extend((first..first + request_blocks).map(block));
-    }
+    let mut accesses = skewed(BLOCKS, ACCESSES);
     let mut next_use_of = [NEVER; BLOCKS as usize];
     for (position, access) in accesses.iter_mut().enumerate().rev() {
         access.next_use = std::mem::replace(&mut next_use_of[access.block as usize], position as u32);

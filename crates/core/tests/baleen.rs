@@ -3,48 +3,21 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
-use flashwise_core::access::{Access, NEVER, Op};
-use flashwise_core::admission::{Setting, Spec};
+use flashwise_core::access::{Access, Op};
+use flashwise_core::admission::Spec;
 use flashwise_core::index::{Dense, Hashed, Index};
 use flashwise_core::policy::{self, Outcome, Policy, Visitor};
-use flashwise_core::tiers::{Array, Device, Tier};
+use flashwise_core::random::Random;
+use rules::{SETTING, skewed};
 
 const BLOCKS: u32 = 400;
 const CAPACITY: usize = 40;
 const ACCESS_US: u64 = 10_000;
 const INTERVAL_US: u64 = 1_000_000;
-const TIER: Tier = Tier {
-    device: Device { capacity_bytes: 1e9, endurance_cycles: 1e4, read_latency_us: 100.0, write_latency_us: 100.0 },
-    devices: 1.0,
-    write_amplification: 1.0,
-};
-const SETTING: Setting = Setting { block_bytes: 4096, array: Array { cache: TIER, storage: TIER } };
-
-/// Splitmix64: the next of a sequence of random numbers.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
-/// Skewed accesses in requests of 1 to 32 blocks, a third of them writes.
-fn workload(accesses: usize) -> Vec<Access<u32>> {
-    let mut state = 42;
-    let mut workload = Vec::new();
-    while workload.len() < accesses {
-        let request_blocks = 1 << (random(&mut state) % 6);
-        let exponent = (random(&mut state) as f64 / u64::MAX as f64) * f64::from(BLOCKS).ln();
-        let first = exponent.exp() as u32 - 1;
-        let op = if random(&mut state).is_multiple_of(3) { Op::Write } else { Op::Read };
-        let block = |block| Access { block: block % BLOCKS, op, request_blocks, next_use: NEVER };
-        workload.extend((first..first + request_blocks).map(block));
-    }
-    workload
-}
 
 /// Op, length, place in the episode, earlier accesses, pause, each cut into a few.
 type Class = [usize; 5];
@@ -74,7 +47,7 @@ struct Model {
     left: f64,
     at_us: u64,
     ended_us: u64,
-    random: u64,
+    random: Random,
 }
 
 fn step(number: u64, steps: [u64; 3]) -> usize {
@@ -97,7 +70,7 @@ impl Model {
             left: rate * INTERVAL_US as f64,
             at_us: 0,
             ended_us: 0,
-            random: seed,
+            random: Random::new(seed),
         }
     }
 
@@ -183,7 +156,7 @@ impl Model {
         }
         *self.misses.entry(class).or_default() += 1.0;
         let share = self.admitted.get(&class).copied().unwrap_or(1.0);
-        let mut draw = || (random(&mut self.random) >> 11) as f64 / (1_u64 << 53) as f64;
+        let mut draw = || self.random.share();
         self.left > 0.0 && (share >= 1.0 || share > 0.0 && draw() < share)
     }
 }
@@ -199,7 +172,7 @@ impl Visitor<u32> for Compare {
     fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Self::Output {
         let mut model = Model::new(self.writes_per_day, 7);
         let (mut admissions, mut refused, mut write_hits) = (0, 0, 0);
-        let accesses = workload(12_000);
+        let accesses = skewed(BLOCKS, 12_000);
         for (position, access) in accesses.iter().enumerate() {
             let now_us = position as u64 * ACCESS_US;
             policy.tick(now_us);

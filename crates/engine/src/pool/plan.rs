@@ -6,7 +6,7 @@ use flashwise_core::cache::Mode;
 use flashwise_core::quantity::ByteSize;
 
 use super::map::chunks_of;
-use super::prepare::check;
+use super::prepare::{check, room};
 use super::status::WARN_PERCENT;
 use super::{CHUNK_BYTES, NewLogical, Pool, PoolError};
 use crate::export::Export;
@@ -156,11 +156,7 @@ impl Pool {
     /// What [`add_disk`](Self::add_disk) would do; `wipe`: whether what the disk holds may be lost.
     pub fn plan_add(&self, path: &Path, wipe: bool) -> Result<Plan, PoolError> {
         let info = check(path, wipe)?;
-        let label = super::label::Label::new(uuid::Uuid::nil(), self.name(), uuid::Uuid::nil(), info.size_bytes);
-        let Some(label) = label else {
-            return Err(PoolError::TooSmall { path: info.path, found: info.size_bytes });
-        };
-        let data = u64::from(label.chunks - label.first_chunk()) * CHUNK_BYTES;
+        let data = room(&info, self.name())?;
         let mut does = Vec::new();
         if info.refused.is_some() {
             does.push(lost(&info));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::CHUNK_BYTES;
 use super::label::Label;
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
@@ -31,10 +32,10 @@ pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     }
 }
 
-/// Refuses a disk that is too small for a pool of this name.
-pub fn check_room(disk: &DiskInfo, pool: &str) -> Result<(), PoolError> {
+/// Bytes that a pool of this name has room for on a disk; one that is too small is refused.
+pub fn room(disk: &DiskInfo, pool: &str) -> Result<u64, PoolError> {
     match Label::new(Uuid::nil(), pool, Uuid::nil(), disk.size_bytes) {
-        Some(_) => Ok(()),
+        Some(label) => Ok(u64::from(label.chunks - label.first_chunk()) * CHUNK_BYTES),
         None => Err(PoolError::TooSmall { path: disk.path.clone(), found: disk.size_bytes }),
     }
 }
@@ -74,7 +75,7 @@ pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadat
     // Nothing is wiped before all are known to do.
     for path in paths {
         let info = check(path, wipe.contains(path))?;
-        check_room(&info, name)?;
+        room(&info, name)?;
     }
     let disks = paths.iter().map(|path| prepare(path, wipe.contains(path), true)).collect::<Result<_, _>>()?;
     Metadata::create(name, disks)
