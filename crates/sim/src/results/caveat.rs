@@ -22,10 +22,10 @@ pub fn of_rates(seconds: f64) -> Option<String> {
 
 /// What is to be said beside rates of a run that took so many seconds by the times of a trace, if these are `refused` with what is wrong with
 /// them.
-pub fn of_run(refused: Option<String>, seconds: f64) -> Option<String> {
+pub fn of_run(refused: Option<String>, seconds: Option<f64>) -> Option<String> {
     match refused {
         Some(wrong) => Some(format!("the times of the trace say no rates and lifetimes: {wrong}")),
-        None => of_rates(seconds),
+        None => seconds.and_then(of_rates),
     }
 }
 

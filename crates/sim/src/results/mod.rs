@@ -274,7 +274,7 @@ impl ResultRow {
             warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            caveat: rated_seconds(run).and_then(|seconds| caveat::of_run(trace.rates_refused(), seconds)),
+            caveat: caveat::of_run(trace.rates_refused().filter(|_| is_rated(run)), rated_seconds(run)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
@@ -295,6 +295,11 @@ impl ResultRow {
         }
         ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
     }
+}
+
+/// Whether the run has rates and lifetimes where times are a clock.
+fn is_rated(run: &experiment::Run) -> bool {
+    run.flash.is_some() || run.setting.is_some()
 }
 
 /// Over how many seconds rates and lifetimes were measured, if there are any.
