@@ -202,21 +202,23 @@ fn look_behind<B: Buckets>(
     found: &mut Walk,
     pages: &mut Pages<'_, B>,
 ) -> Result<(), ScanError<B::Error>> {
-    let Some(Program { header: first, .. }) = found.programs.first() else {
+    let Some(Program { header: last, .. }) = found.programs.last() else {
         // The headers of a copy were torn, or what was durable of it is damaged.
         found.torn = true;
         let (header, _) = Header::decode(pages.page(0, 1)?).expect("it was read before");
         found.torn_first = (header.oob.state != State::Read).then_some((header.run, header.sequence));
         return Ok(());
     };
-    if first.oob.state != State::Write {
+    if last.oob.state != State::Write {
         return Ok(());
     }
-    let epoch = first.oob.epoch;
+    // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
+    let (epoch, run) = (last.oob.epoch, last.run);
     found.torn = pages.buckets.in_order() && at < written;
     for page in at..written {
         if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
             && (header.cache, header.oob.epoch, header.page) == (cache, epoch, page)
+            && header.run >= run
             && header.durable_end > at
         {
             found.damaged = Some(at);
