@@ -163,12 +163,16 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     let (mut at, mut previous, mut epoch) = (0, 0, None);
     while at < written {
         let ahead = if at == 0 { 1 } else { READ_PAGES };
-        let Some((header, crc)) = Header::decode(pages.page(at, ahead)?) else { break };
+        let page = pages.page(at, ahead)?;
+        let Some(header) = Header::of_sector(page) else { break };
         let goes_on = (header.page, header.part, header.previous) == (at, 0, previous);
         let like_first = epoch.is_none_or(|epoch| epoch == (header.oob.epoch, header.oob.backend, header.oob.state));
         if !of_cache(&header) || !goes_on || !like_first || header.end() > config.bucket_pages() {
             break;
         }
+        // Unless all of it is there nothing is written in its place: a power failure then could leave such parts of both as make it whole.
+        found.torn = true;
+        let Some((_, crc)) = Header::decode(page) else { break };
         let mut checksums = Vec::new();
         for part in 0..header.parts() {
             if at + part >= written {
@@ -183,6 +187,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         if checksums.len() != blocks || header.end() > written {
             break;
         }
+        found.torn = false;
         (at, previous) = (header.end(), crc);
         epoch = Some((header.oob.epoch, header.oob.backend, header.oob.state));
         found.programs.push(Program { header, crc, checksums });
@@ -214,7 +219,7 @@ fn look_behind<B: Buckets>(
     }
     // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
     let (epoch, run) = (last.oob.epoch, last.run);
-    found.torn = pages.buckets.in_order() && at < written;
+    found.torn |= pages.buckets.in_order() && at < written;
     for page in at..written {
         if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
             && (header.cache, header.oob.epoch, header.page) == (cache, epoch, page)
