@@ -303,3 +303,78 @@ fn is_whole<B: Buckets>(
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wlfc::bucket::Oob;
+
+    /// The pages of one bucket that is not written front to back.
+    struct Bucket(Vec<[u8; BLOCK_BYTES]>);
+
+    impl Buckets for Bucket {
+        type Error = std::convert::Infallible;
+
+        fn read(&self, _: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            let pages = &self.0[page as usize..page as usize + bytes.len() / BLOCK_BYTES];
+            bytes.copy_from_slice(pages.as_flattened());
+            Ok(())
+        }
+
+        fn in_order(&self) -> bool {
+            false
+        }
+
+        fn written_pages(&self, _: u32) -> Result<u32, Self::Error> {
+            Ok(self.0.len() as u32)
+        }
+    }
+
+    /// A bucket of 8 pages, and a header of one page that says that one block is zeroes.
+    fn bucket() -> (Config, Bucket, Header) {
+        let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
+        let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
+        let header =
+            Header { cache: 1, oob, run: 3, sequence: 0, durable: 0, page: 0, durable_end: 0, previous: 0, part: 0 };
+        let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
+        (config, Bucket(pages), header)
+    }
+
+    fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
+        let walk = walk(config, 1, 0, bucket)?;
+        let mut durable = Durable::default();
+        durable.add_walk(&walk);
+        judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
+    }
+
+    #[test]
+    fn headers_of_an_earlier_use_of_an_epoch_do_not_make_the_later_one_damaged() {
+        let (config, mut bucket, header) = bucket();
+        header.encode(&[], &mut bucket.0[0]);
+        let mut left_over = Header { run: 2, page: 4, durable_end: 4, ..header };
+        left_over.encode(&[], &mut bucket.0[4]);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn), (1, false));
+        left_over.run = 3;
+        left_over.encode(&[], &mut bucket.0[4]);
+        assert_eq!(judged(&config, &bucket), Err(ScanError::Damaged { bucket: 0, page: 1 }), "it was durable");
+    }
+
+    /// The first sector of the next header came, others are still what they were before.
+    #[test]
+    fn nothing_is_written_over_a_header_that_came_in_part() {
+        let (config, mut bucket, header) = bucket();
+        header.encode(&[], &mut bucket.0[0]);
+        let (_, previous) = Header::decode(&bucket.0[0]).unwrap();
+        let next = Header { page: 1, sequence: 1, previous, ..header };
+        next.encode(&[], &mut bucket.0[1]);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (2, false, 2));
+        bucket.0[1][2048..2560].fill(0xA5);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, true, 1));
+        bucket.0[1][..512].fill(0);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, false, 1), "nothing of it can come back");
+    }
+}
