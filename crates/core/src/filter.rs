@@ -366,6 +366,7 @@ mod tests {
             export: "raw".to_owned(),
             protocol: "nbd",
             initiator: None,
+            connection: None,
             pid: Some(1),
             uid: Some(2),
             gid: Some(3),
