@@ -203,6 +203,9 @@ pub struct CacheFigure {
 /// A client that has a volume open: what is known of it, and what becomes of its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientStatus {
+    /// The number of its connection, by which it can be disconnected.
+    #[serde(default)]
+    pub number: Option<u64>,
     /// The export that it opened.
     pub export: String,
     /// The protocol that it speaks: `nbd` or `iscsi`.
@@ -230,10 +233,12 @@ pub struct ClientStatus {
 impl ClientStatus {
     /// The status of a client of which the I/O filter says `caching`.
     pub fn of(client: &Client, caching: Caching) -> ClientStatus {
-        let Client { export, protocol, initiator, pid, uid, gid, program, address, tls_names } = client.clone();
+        let Client { connection, export, protocol, initiator, pid, uid, gid, program, address, tls_names } =
+            client.clone();
         let (protocol, address) = (protocol.to_owned(), address.map(|address| address.to_string()));
         let caching = caching.name().to_owned();
-        ClientStatus { export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
+        let number = connection;
+        ClientStatus { number, export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
     }
 }
 

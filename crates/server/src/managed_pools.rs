@@ -11,6 +11,7 @@ use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
 
+use crate::front::Assignments;
 use crate::front::iscsi::names;
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
@@ -19,6 +20,7 @@ use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, P
 pub struct ServedPools {
     pools: Vec<Arc<Pool>>,
     exports: Exports,
+    assignments: Arc<Assignments>,
     /// One change of the table of exports at a time.
     changing: Mutex<()>,
 }
@@ -52,9 +54,9 @@ fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
 }
 
 impl ServedPools {
-    /// Pools whose logical disks are among `exports`.
-    pub fn new(pools: Vec<Arc<Pool>>, exports: Exports) -> ServedPools {
-        ServedPools { pools, exports, changing: Mutex::new(()) }
+    /// Pools whose logical disks are among `exports`, and assigned to initiators by `assignments`.
+    pub fn new(pools: Vec<Arc<Pool>>, exports: Exports, assignments: Arc<Assignments>) -> ServedPools {
+        ServedPools { pools, exports, assignments, changing: Mutex::new(()) }
     }
 
     fn find(&self, name: &str) -> Result<&Pool, ManageError> {
@@ -112,7 +114,9 @@ impl ServedPools {
         if deleted.is_err() && pool.logical(name).is_ok() {
             self.exports.add(name, disk);
         }
-        deleted
+        deleted?;
+        // Another one of its name is for others.
+        self.assignments.set(name, None).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
     }
 
     /// Makes the maps durable, of one pool or of all.

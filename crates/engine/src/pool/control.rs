@@ -157,9 +157,9 @@ impl Pool {
         self.check_space(map, chunks_of(shape.size_bytes) - first)?;
         let mut entries = logical.entries_mut();
         let mut before = first.checked_sub(1).and_then(|before| entries[before].chunk());
-        for (at, entry) in entries.iter_mut().enumerate().skip(first) {
+        for at in first..entries.len() {
             let chunk = map.space.allocate(at as u32, before, shape.striped).expect("there are enough free chunks");
-            *entry = Entry::at(chunk, false);
+            entries.set(at, Entry::at(chunk, false));
             before = Some(chunk);
         }
         let mut runs = map.runs(&entries[first..]);

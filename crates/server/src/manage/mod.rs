@@ -4,6 +4,7 @@
 
 mod address;
 mod changes;
+pub mod clients;
 mod connections;
 mod exposition;
 mod guard;
@@ -33,6 +34,7 @@ use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
+pub use clients::Clients;
 pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
@@ -70,6 +72,11 @@ pub trait Managed: Send + Sync + 'static {
 
     /// The pools, if it can have any.
     fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
+
+    /// The clients, if it can have any.
+    fn clients(&self) -> Option<&dyn Clients> {
         None
     }
 
@@ -287,6 +294,7 @@ impl Api {
             // Who is not done by then is cut off.
             let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
         }
+        self.live.happened(None, "The server was stopped");
         self.live.history.keep(live::seconds());
     }
 }
