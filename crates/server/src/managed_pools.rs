@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
-use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
+use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
 use crate::front::iscsi::names;
 use crate::manage::plan::Plan;
@@ -26,7 +25,7 @@ pub struct ServedPools {
 fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error {
-        PoolError::Name { .. } => ManageError::Invalid(what),
+        PoolError::Name { .. } | PoolError::Size { .. } => ManageError::Invalid(what),
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
@@ -71,9 +70,8 @@ impl ServedPools {
         Ok(pool)
     }
 
+    /// Refuses a name that another export has; the rest the pool refuses itself.
     fn check_new(&self, new: &NewLogicalDisk) -> Result<(), ManageError> {
-        check_name(&new.name).map_err(error)?;
-        check_size(new.size_bytes).map_err(ManageError::Invalid)?;
         if self.exports.names().contains(&new.name) {
             return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
@@ -93,7 +91,6 @@ impl ServedPools {
         let pool = self.find_disk(pool, name)?;
         let mode = mode(change.mode.as_ref())?;
         if let Some(size_bytes) = change.size_bytes {
-            check_size(size_bytes).map_err(ManageError::Invalid)?;
             pool.grow_logical(name, size_bytes).map_err(error)?;
         }
         if let Some(mode) = mode {
@@ -163,9 +160,6 @@ impl Pools for ServedPools {
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                if let Some(size_bytes) = change.size_bytes {
-                    check_size(size_bytes).map_err(ManageError::Invalid)?;
-                }
                 pool.plan_change(name, change.size_bytes, change.cached, mode)
             }
             PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),
