@@ -107,7 +107,7 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the report could not be rendered: {0}")]
+#[error("the report could not be rendered")]
 pub struct ReportError(#[from] minijinja::Error);
 
 /// The report as an HTML page.

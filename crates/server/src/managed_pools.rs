@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
-use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
+use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
 use crate::front::Assignments;
 use crate::front::iscsi::names;
@@ -28,7 +27,7 @@ pub struct ServedPools {
 fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error {
-        PoolError::Name { .. } => ManageError::Invalid(what),
+        PoolError::Name { .. } | PoolError::Size { .. } => ManageError::Invalid(what),
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
@@ -73,9 +72,8 @@ impl ServedPools {
         Ok(pool)
     }
 
+    /// Refuses a name that another export has; the rest the pool refuses itself.
     fn check_new(&self, new: &NewLogicalDisk) -> Result<(), ManageError> {
-        check_name(&new.name).map_err(error)?;
-        check_size(new.size_bytes).map_err(ManageError::Invalid)?;
         if self.exports.names().contains(&new.name) {
             return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
@@ -95,7 +93,6 @@ impl ServedPools {
         let pool = self.find_disk(pool, name)?;
         let mode = mode(change.mode.as_ref())?;
         if let Some(size_bytes) = change.size_bytes {
-            check_size(size_bytes).map_err(ManageError::Invalid)?;
             pool.grow_logical(name, size_bytes).map_err(error)?;
         }
         if let Some(mode) = mode {
@@ -167,9 +164,6 @@ impl Pools for ServedPools {
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                if let Some(size_bytes) = change.size_bytes {
-                    check_size(size_bytes).map_err(ManageError::Invalid)?;
-                }
                 pool.plan_change(name, change.size_bytes, change.cached, mode)
             }
             PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),

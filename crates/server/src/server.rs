@@ -34,14 +34,14 @@ pub enum ServerError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Front(#[from] StartError),
-    #[error("the management API: {0}")]
+    #[error("the management API")]
     ApiAddress(#[from] AddressError),
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the token file {path} cannot be read: {source}")]
-    Token { path: PathBuf, source: io::Error },
-    #[error("the secret of CHAP in {path}: {source}")]
-    Secret { path: PathBuf, source: io::Error },
+    #[error("the token file {path} cannot be read: {error}")]
+    Token { path: PathBuf, error: io::Error },
+    #[error("the secret of CHAP in {path}: {error}")]
+    Secret { path: PathBuf, error: io::Error },
     #[error("the assignments of exports to iSCSI initiators: {0}")]
     Assignments(io::Error),
     #[error(transparent)]
@@ -60,11 +60,11 @@ impl ServerError {
             ServerError::Front(StartError::Listen(error)) => match error {
                 ListenError::InUse { .. } => false,
                 ListenError::NotASocket { .. } => true,
-                ListenError::Io { source, .. } => is_of_the_address(source),
+                ListenError::Io { error, .. } => is_of_the_address(error),
             },
             ServerError::Front(StartError::Io(_)) => false,
             ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken { .. } | ApiError::NoOtherToken) => true,
-            ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
+            ServerError::Api(ApiError::Listen { error, .. }) => is_of_the_address(error),
             ServerError::Api(ApiError::Threads { .. }) => false,
             ServerError::Record(error) => error.is_permanent(),
         }
@@ -256,7 +256,7 @@ fn serve(
 /// What the token files hold, as far as there are any.
 pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
     let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|error| ServerError::Token { path: path.clone(), error })?;
         Ok::<_, ServerError>(text.trim().to_owned())
     };
     let of = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();
@@ -276,7 +276,7 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     let iscsi = &config.iscsi;
     let credentials = |name: &Option<String>, path: &Option<PathBuf>| {
         let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
-        let refuse = |source| ServerError::Secret { path: path.clone(), source };
+        let refuse = |error| ServerError::Secret { path: path.clone(), error };
         let text = std::fs::read_to_string(path).map_err(refuse)?;
         let secret = text.trim().as_bytes().to_vec();
         if secret.len() < SECRET_BYTES_MIN {

@@ -78,11 +78,11 @@ const HISTORY: List = List(0);
 const EXAMPLES: usize = 3;
 /// Examples without which nothing is learned.
 const EXAMPLES_MIN: f64 = 100.0;
-/// The sums are halved when there are so many examples for each block of the cache.
+/// The sums are halved when there are this many examples for each block of the cache.
 const EXAMPLES_PER_BLOCK: f64 = 20.0;
-/// So many examples of the mean of all are added to those of each class.
+/// This many examples of the mean of all are added to those of each class.
 const PRIOR: f64 = 8.0;
-/// The eviction age is at most so many times what fills the cache.
+/// The eviction age is at most this many times what fills the cache.
 const AGE_MAX: f64 = 1000.0;
 /// The eviction age is that of the last admissions, twice as many at most as this share of the cache.
 const AGE_OF: f64 = 0.25;

@@ -58,7 +58,7 @@ use crate::disk::slow::{SlowDisk, Slowness};
 use crate::flash::Progress;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
-pub use self::control::{NewLogical, check_size};
+pub use self::control::NewLogical;
 pub use self::logical::LogicalDisk;
 pub use self::metadata::{Metadata, PoolError};
 

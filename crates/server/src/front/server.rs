@@ -28,7 +28,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The system gives it no thread, or nothing to wake one up with.
-    #[error("cannot start to serve: {0}")]
+    #[error("cannot start to serve")]
     Io(#[from] io::Error),
 }
 

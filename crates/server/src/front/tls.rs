@@ -45,14 +45,14 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.
-    #[error("{what} {path}: {source}")]
+    #[error("{what} {path}: {error}")]
     File {
         /// Which of the files.
         what: &'static str,
         /// Its name.
         path: PathBuf,
         /// What is wrong.
-        source: pem::Error,
+        error: pem::Error,
     },
     /// A file has none of what is looked for.
     #[error("{what} {path}: no certificate found; expected a block BEGIN CERTIFICATE in PEM format")]
@@ -63,14 +63,14 @@ pub enum TlsError {
         path: PathBuf,
     },
     /// The certificate and the key do not go together.
-    #[error("TLS certificate {certificate} with key {key}: {source}")]
+    #[error("TLS certificate {certificate} with key {key}: {error}")]
     Pair {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
         /// What is wrong.
-        source: rustls::Error,
+        error: rustls::Error,
     },
     /// The authorities cannot be used.
     #[error("TLS client authorities {path}: {reason}")]
@@ -86,12 +86,12 @@ impl TlsFiles {
     /// Reads the files.
     pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let certificates = certificates("TLS certificate", &self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::File {
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::File {
             what: "TLS key",
             path: self.key.clone(),
-            source,
+            error,
         })?;
-        let pair = |source| TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), source };
+        let pair = |error| TlsError::Pair { certificate: self.certificate.clone(), key: self.key.clone(), error };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -115,7 +115,7 @@ impl TlsFiles {
 }
 
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let file = |source| TlsError::File { what, path: path.to_owned(), source };
+    let file = |error| TlsError::File { what, path: path.to_owned(), error };
     let certificates: Vec<_> =
         CertificateDer::pem_file_iter(path).map_err(file)?.collect::<Result<_, _>>().map_err(file)?;
     if certificates.is_empty() {

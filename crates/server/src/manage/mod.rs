@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use utoipa::ToSchema;
 
-pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
+pub use address::{Address, AddressError, DEFAULT_ADDRESS, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
 pub use clients::Clients;
 pub use exposition::Exposition;
@@ -173,10 +173,10 @@ pub enum ApiError {
     BadToken { whose: &'static str },
     #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
     NoOtherToken,
-    #[error("the management API cannot listen on {address}: {source}")]
-    Listen { address: String, source: io::Error },
-    #[error("the management API cannot start its threads: {source}")]
-    Threads { source: io::Error },
+    #[error("the management API cannot listen on {address}: {error}")]
+    Listen { address: String, error: io::Error },
+    #[error("the management API cannot start its threads: {error}")]
+    Threads { error: io::Error },
 }
 
 /// The API while it runs; dropping it stops it at once.
@@ -239,7 +239,7 @@ impl Api {
     pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
         let Options { tokens, history } = options;
         tokens.check()?;
-        let listen_error = |source| ApiError::Listen { address: address.to_string(), source };
+        let listen_error = |error| ApiError::Listen { address: address.to_string(), error };
         let resolved = address.resolved().map_err(listen_error)?;
         if tokens.change.is_none()
             && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
@@ -257,14 +257,14 @@ impl Api {
         let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
-        let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
+        let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
         let live = Arc::new(Live::new(history.as_deref()));
         let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
         let router = routes::router(Arc::clone(&server), page);
         runtime.spawn(Arc::clone(&live).look(server));
         let context = runtime.enter();
-        let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
+        let accepting = connections::Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
         drop(context);
         let serving = runtime.spawn(connections::serve(accepting, router, stopped));
         Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })

@@ -152,7 +152,7 @@ impl ResultRow {
         ResultRow { sample: run.sample.clone(), ..row }
     }
 
-    /// The row of a policy of whatever kind that ran over `trace`, for a cache of so many blocks that the user called so.
+    /// The row of a policy of whatever kind that ran over `trace`, for a cache of this many blocks that the user called so.
     pub fn of_policy(
         trace: &Trace,
         policy: &str,
@@ -260,7 +260,7 @@ impl ResultRow {
         let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
         let counts = &ran.counted.counts;
         let ram = flash.is_none() && run.whole.is_none() && run.ram_blocks > 0;
-        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_hits: counts.ram_hits });
+        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_read_hits: counts.ram_hits });
         let whole = run.whole.as_ref().zip(counts.whole.as_ref());
         let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
         let array = run.setting.as_ref().map(|setting| array_figures(run, setting));
