@@ -41,6 +41,8 @@ pub struct Answer {
     pub steps: Option<Table>,
     /// How fast real drives wear out.
     pub drives: Option<Table>,
+    /// What else to know before buying.
+    pub cautions: Vec<String>,
     #[serde(skip)]
     pub recommended: Option<Recommended>,
 }
@@ -52,6 +54,8 @@ pub struct Picture {
     pub wide: String,
     pub narrow: String,
     pub legend: Vec<LegendKey>,
+    /// Whether the first figure of the evidence shows the same, and so is not printed.
+    pub again: bool,
 }
 
 /// What is recommended, as summaries of many traces need it.
@@ -117,6 +121,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         certainty: certainty::of(&section.info, &section.rows, section.rows.first(), section.checks.as_ref()),
         steps: None,
         drives: None,
+        cautions: Vec::new(),
         recommended: None,
     };
     if let Some(sentences) = sentences {
@@ -143,6 +148,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         certainty,
         steps: Some(reading.steps()),
         drives: reading.drives(),
+        cautions: Vec::new(),
         recommended: Some(reading.recommended()),
     }
 }
@@ -175,6 +181,7 @@ fn picture(subject: &Subject, choice: &Choice) -> Picture {
         wide: chart.inline_marked(Some(mark)),
         narrow: chart.inline_narrow(Some(mark)),
         legend: chart.legend(),
+        again: true,
     }
 }
 

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use flashwise_core::filter::Client;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustls::ServerConfig;
 
 use super::budget::Budget;
 use super::connection::{Connection, Control};
@@ -18,7 +17,7 @@ use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::options::Options;
 use super::protocol::{Endpoint, Service};
-use super::tls::Tls;
+use super::tls::{Config, Tls};
 use flashwise_engine::export::Exports;
 
 /// Why a server does not start.
@@ -153,7 +152,7 @@ impl Server {
     }
 
     /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
-    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+    pub fn set_tls(&self, config: Arc<Config>) {
         let mut options = self.shared.options.write().expect("no thread panics with the options");
         match &mut options.tls {
             Tls::Off => {}
