@@ -69,12 +69,4 @@ mod tests {
         // A header of other words tells nothing of what stands below.
         assert!(recognised(b"Zeit,Adresse,Bytes,Art\n0,4096,4096,R\n").unwrap_err().contains("not recognised"));
     }
-
-    #[test]
-    fn text_in_utf_16_is_named() {
-        let text: Vec<u8> =
-            "\u{feff}time_us,offset,length,op\n0,0,4096,R\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let expected = "trace: found text in UTF-16, expected UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)";
-        assert_eq!(recognised(&text), Err(expected.to_owned()));
-    }
 }
