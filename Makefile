@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel admission-table sampling-table
+.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table sampling-table
 
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
@@ -80,6 +80,10 @@ bench-wlfc:
 # FLASHWISE_TRACES. Takes an hour or more.
 bench-kernel:
 	benches/kernel/run
+
+# bcache in a guest of QEMU beside the model of it, --layout b-like: what both write on flash for the same requests, as in docs/wlfc.md.
+bench-b-like:
+	benches/kernel/b-like
 
 # Latency over lifetime by admission rule over the traces in FLASHWISE_TRACES: admission.html and admission.csv.
 admission-table:

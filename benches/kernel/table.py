@@ -2,7 +2,10 @@
 """Reads and writes what benches/kernel/run works with: a trace for fio, and the table of what the guests told."""
 
 import csv
+import itertools
+import json
 import sys
+from random import Random
 
 WORKLOADS = {
     "random": "random 4 KiB writes",
@@ -12,16 +15,57 @@ WORKLOADS = {
     "trace": "a database",
 }
 
+UNITS = {"k": 2**10, "M": 2**20, "G": 2**30}
+
 
 def iolog(requests_max):
-    """The first requests of a trace as an iolog of fio, for a device that is called DEVICE."""
+    """The first requests of a trace or a recording as an iolog of fio, for a device that is called DEVICE."""
     print("fio version 2 iolog\nDEVICE add\nDEVICE open")
-    for number, row in enumerate(csv.DictReader(sys.stdin)):
-        if number == requests_max:
-            break
-        operation = "read" if row["op"].lower().startswith("r") else "write"
-        print("DEVICE", operation, row["offset_bytes"], row["length_bytes"])
+    for row in itertools.islice(csv.DictReader(sys.stdin), requests_max):
+        operation = {"r": "read", "w": "write", "f": "sync"}[row["op"][0].lower()]
+        print("DEVICE", operation, row.get("offset_bytes") or row["offset"], row.get("length_bytes") or row["length"])
     print("DEVICE close")
+
+
+def recording(name):
+    """A recording of requests to 64 MiB: NAME or NAME-flushed, where each write is followed by a flush."""
+    workload, _, flushed = name.partition("-")
+    random = Random(1)
+    blocks, requests = 16384, {"random": 12000, "mixed": 8000}[workload]
+    print("time_us,volume,op,offset,length,flags")
+    for number in range(requests):
+        operation, block, length = "write", random.randrange(blocks), 1
+        if workload == "mixed":
+            # Six of ten write, 4 to 16 KiB; eight of ten go to a tenth of the blocks.
+            operation = "write" if random.random() < 0.6 else "read"
+            length = random.choice((1, 1, 2, 4))
+            block = min(block // 10 if random.random() < 0.8 else block, blocks - length)
+        print(f"{number * 1000},v,{operation},{block * 4096},{length * 4096},")
+        if flushed and operation == "write":
+            print(f"{number * 1000 + 500},v,flush,0,0,")
+
+
+def b_like(told, simulated, names):
+    """One row for each recording: what bcache wrote on flash, in the guest, and what its model says, by causes in bytes per byte of the user."""
+    print("| workload | requests | written by users, MiB | bcache: flash written per byte | of that, data | nodes of the B+ tree | journal and others "
+          "| b-like: flash written per byte | of that, data | copies | journal | b-like against bcache |")
+    print("|" + " --- |" * 12)
+    for name in names:
+        lines = [line.split() for line in open(f"{told}/bcache-writeback.recorded-{name}")]
+        done = next(line for line in lines if line[0] == "done")
+        disks = [int(number) for number in done[7:]]
+        counters = {line[3]: float(line[4][:-1]) * UNITS[line[4][-1]] for line in lines if line[0] == "counter"}
+        model = json.load(open(f"{simulated}/{name}.json"))
+        model = model[0] if isinstance(model, list) else model
+        user = model["writes"] * 4096
+        flash, tree, metadata = (disks[9] - disks[1]) * 512, counters["btree_written"], counters["metadata_written"]
+        blocks = lambda *keys: sum(model["flash_" + key + "_blocks"] for key in keys) * 4096
+        of_model = model["flash_bytes_written"]
+        # Its metadata is all that is no data, nodes included.
+        shares = [flash, flash - metadata, tree, metadata - tree, of_model, blocks("client", "admission"),
+                  blocks("copy_forward"), blocks("metadata")]
+        print("|", " | ".join([name.replace("-", ", "), str(model["requests"]), f"{user / 2**20:.1f}", *(f"{share / user:.2f}" for share in shares),
+                               f"{100 * (of_model / flash - 1):+.1f} %"]), "|")
 
 
 def per(bytes_done, user_bytes):
@@ -57,7 +101,12 @@ def table():
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "iolog":
-        iolog(int(sys.argv[2]))
+    command, *arguments = sys.argv[1:]
+    if command == "iolog":
+        iolog(int(arguments[0]) if arguments else None)
+    elif command == "recording":
+        recording(arguments[0])
+    elif command == "b-like":
+        b_like(arguments[0], arguments[1], arguments[2:])
     else:
         table()
