@@ -230,7 +230,7 @@ fn the_whole_cache_is_shown_in_every_form() {
     insta::assert_snapshot!("whole_cache_table", table);
     insta::assert_snapshot!("whole_cache_csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
     let html = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
-    for column in ["ram hits", "flash copy forward blocks", "host write amplification"] {
+    for column in ["ram read hits", "flash copy forward blocks", "host write amplification"] {
         assert!(html.contains(column), "{column}");
     }
     assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
