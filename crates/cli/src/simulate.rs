@@ -24,6 +24,7 @@ use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+use flashwise_trace::tools::workload::Workload;
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
@@ -300,7 +301,9 @@ impl Simulate {
         let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| {
             let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
             let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
-            anyhow::Ok(Section { info, reuse, rows: rows.clone(), checks })
+            // A sample does not tell how much is asked.
+            let workload = trace.sample().is_none().then(|| Workload::of(trace, &Silent));
+            anyhow::Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
         };
         let sections = traces.par_iter().zip(&done.rows).map(section).collect::<Result<_, _>>()?;
         let report = flashwise_report::render(&Report { command: command()?, counting, sections })?;
