@@ -52,6 +52,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         bound: Vec::new(),
         has_bound: false,
         reuse: None,
+        workload: Vec::new(),
         time: Vec::new(),
         counts: Table::default(),
     };

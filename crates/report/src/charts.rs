@@ -315,7 +315,7 @@ fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f
 }
 
 /// The beginning of a picture, with what a screen reader says of it.
-fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
+pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\" fill=\"currentColor\">\
@@ -462,6 +462,11 @@ fn label(scene: &mut Scene, (x, y): (f64, f64), anchor: TextAnchor, bold: bool, 
 /// The library reads `$...$` as mathematics and `\$` as a dollar.
 fn plain(text: &str) -> String {
     text.replace('$', "\\$")
+}
+
+/// Text of a picture that is drawn by hand, at its `anchor`: start, middle or end.
+pub(super) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
+    format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{TEXT_SIZE}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 
 /// Text as it stands in XML.

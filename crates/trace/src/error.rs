@@ -10,6 +10,10 @@ use flashwise_core::quantity::Share;
 pub enum TraceError {
     #[error("{path}")]
     Io { path: String, source: std::io::Error },
+    #[error(
+        "{path}: found {free} free in {directory}, expected about {needed} for a copy while it is open (TMPDIR names another directory)"
+    )]
+    Room { path: String, directory: String, needed: String, free: String },
     #[error("{path}: damaged {compression} data after byte {byte} of its contents")]
     Compression { path: String, compression: &'static str, byte: u64, source: std::io::Error },
     #[error("{path}, {place}: found {found}, expected {expected}")]

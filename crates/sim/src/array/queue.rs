@@ -35,7 +35,7 @@ const PENDING_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served<'a> {
     /// The number of its request. A request's accesses come one after the other.
-    pub request: u32,
+    pub request: u64,
     /// The time of the trace.
     pub time_us: u64,
     pub block: u32,
@@ -82,7 +82,7 @@ enum Work {
 /// The request whose accesses come.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    number: u32,
+    number: u64,
     arrival_ns: u64,
     done_ns: u64,
     counted: bool,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     /// An access of a request; blocks are numbered as requests are.
-    fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
+    fn access(request: u64, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
         Served { request, time_us, block: request, op, outcome: Some(outcome), written_back: None, counted: true }
     }
 

@@ -438,6 +438,17 @@ impl std::str::FromStr for FormatSpec {
     }
 }
 
+/// The format with all of its options, those that were not given too.
+impl fmt::Display for FormatSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.format.name)?;
+        for (at, Parameter { name, .. }) in self.format.parameters.iter().enumerate() {
+            write!(f, "{}{name}={}", if at == 0 { ':' } else { ',' }, self.options.text(name))?;
+        }
+        Ok(())
+    }
+}
+
 impl FormatSpec {
     /// The format that is meant.
     pub fn format(&self) -> &'static Format {
