@@ -202,8 +202,16 @@ mod tests {
     }
 
     /// An access of a request; blocks are numbered as requests are.
-    fn access(request: u64, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
-        Served { request, time_us, block: request, op, outcome: Some(outcome), written_back: None, counted: true }
+    fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
+        Served {
+            request: request.into(),
+            time_us,
+            block: request,
+            op,
+            outcome: Some(outcome),
+            written_back: None,
+            counted: true,
+        }
     }
 
     fn near(found: Option<f64>, expected: f64) {
