@@ -113,7 +113,7 @@ impl Queues {
         if served.counted {
             self.clients.counts(request.arrival_ns, &self.cache, &self.storage);
         }
-        let (number, arrival_ns) = (u64::from(request.number), request.arrival_ns);
+        let (number, arrival_ns) = (request.number, request.arrival_ns);
         let Served { block, op, .. } = *served;
         let done_ns = match (op, served.outcome) {
             (_, None) => arrival_ns,
