@@ -6,6 +6,7 @@
 //! | `devices.rs` | its devices, opened and paired |
 //! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
+//! | `mending.rs` | finding the cache again where something failed that it relies on |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
 //! | `requests.rs` | how requests pass through it |
@@ -21,6 +22,7 @@ mod engines;
 mod error;
 mod extents;
 mod guests;
+mod mending;
 mod pacer;
 mod requests;
 mod status;
@@ -506,6 +508,7 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         };
         let Some(volume) = volume.upgrade() else { break };
+        volume.mend();
         volume.go_on_without_flash();
         if asked {
             continue;
@@ -516,7 +519,13 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         if !inner.frozen {
             inner.engine.advance(Volume::now_us());
         }
+        let pause = inner.engine.pause();
         volume.dispatch(inner);
+        if let Some(place) = pause
+            && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, place))
+        {
+            tracing::warn!(volume = volume.config.name, %error, "the superblock could not be written");
+        }
         if let Some(what_if) = &volume.what_if {
             what_if.catch_up();
         }
