@@ -25,16 +25,25 @@ want_guest() {
     want nbd-client nbd-client
 }
 
-# The kernel's package, unpacked but not installed: this machine goes on with its own kernel.
+# Packages, unpacked but not installed: this machine stays as it is.
+unpack() { # directory, packages...
+    local directory=$1 deb
+    shift
+    echo "$NAME: unpacking $*" >&2
+    "${as_root[@]}" apt-get update -qq
+    mkdir -p "$directory/packages"
+    (cd "$directory/packages" && apt-get download -qq -o APT::Sandbox::User=root "$@")
+    for deb in "$directory"/packages/*.deb; do dpkg -x "$deb" "$directory"; done
+    rm -r "$directory/packages"
+}
+
+# The distribution's kernel.
 kernel() { # directory
     local package
     "${as_root[@]}" apt-get update -qq
     package=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2 }')
     [ -n "$package" ] || { echo "$NAME: apt knows no kernel linux-image-amd64; this needs Debian on amd64" >&2; exit 1; }
-    echo "$NAME: unpacking $package" >&2
-    mkdir -p "$1/package"
-    (cd "$1/package" && apt-get download -qq -o APT::Sandbox::User=root "$package")
-    dpkg -x "$1"/package/*.deb "$1"
+    unpack "$1" "$package"
     depmod -b "$1" "${package#linux-image-}"
     cp "$1/boot/vmlinuz-${package#linux-image-}" "$1/vmlinuz"
 }
@@ -66,8 +75,24 @@ libraries() { # program, directory
     done
 }
 
-# An archive of a directory, as kernels unpack them; one after the other, they are unpacked one over the other.
-archive() { (cd "$1" && find . -mindepth 1 | cpio --create --format=newc --owner=0:0 --quiet | gzip -1); }
+# The program under test, built from here or named by FLASHWISE_BINARY, which is set to it.
+built() { # profile
+    [ -z "${FLASHWISE_BINARY:-}" ] || return 0
+    cargo build --quiet --profile "$1" -p flashwise --bin flashwise
+    FLASHWISE_BINARY=target/${1/#dev/debug}/flashwise
+}
+
+# Copies it, with its libraries.
+flashwise() { # directory, profile
+    built "$2"
+    mkdir -p "$1/bin"
+    strip -o "$1/bin/flashwise" "$FLASHWISE_BINARY"
+    libraries "$FLASHWISE_BINARY" "$1"
+}
+
+# An archive of a directory, as kernels unpack them; one after the other, they are unpacked one over the other. An emulated processor takes long
+# for what is compressed.
+archive() { (cd "$1" && find . -mindepth 1 | cpio --create --format=newc --owner=0:0 --quiet); }
 
 # Makes vmlinuz and tools.img in a directory, unless they are there and newer than the scripts.
 guest() { # directory, scripts...

@@ -84,7 +84,7 @@ pub struct Simulate {
     /// Print the jobs that the options name, one a line in JSON, and run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
-    /// Use so many threads [default: one per core]
+    /// Use this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Print this help, or that of a topic (see below)
@@ -275,9 +275,9 @@ impl Simulate {
 struct Done {
     /// First those that others are compared with, then those that were asked for, then more for comparison.
     jobs: Vec<Job>,
-    /// How many stand before those that were asked for, ...
+    /// How many stand before those that were asked for.
     before: usize,
-    /// ... and how many of these there are.
+    /// How many were asked for.
     asked: usize,
     traces: Vec<Trace>,
     /// For each trace the rows of the jobs, in their order.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use flashwise_core::cache::settings::Settings;
-use flashwise_core::format::{Geometry, State, Superblock};
+use flashwise_core::format::{Geometry, Layout, State, Superblock};
 use flashwise_engine::check::check;
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::file::Options;
@@ -204,6 +204,47 @@ fn a_volume_on_zones_comes_back_after_each_end() {
     assert!(holding.may_be_dirty());
     wipe(&*flash, &holding, None).unwrap();
     assert!(flash.zoned().unwrap().device().report(0, 16).unwrap().iter().all(|zone| zone.written == 0));
+}
+
+/// Buckets that are zones have their write pointers where their headers say, after a start that follows a kill too; one that is elsewhere is told.
+#[test]
+fn write_pointers_of_buckets_are_where_their_headers_say() {
+    let directory = tempfile::tempdir().unwrap();
+    File::create(directory.path().join("disk.img")).unwrap().set_len(16 * MIB).unwrap();
+    let zoning = Zoning { size: 512 * KIB, capacity: 384 * KIB, max_active: 6, max_open: 5 };
+    let cache = Settings::of(&[("ram", "1MiB")]).unwrap();
+    let config = VolumeConfig { layout: Layout::Wlfc, flash_zones: Some(zoning), cache, ..config(directory.path()) };
+    for round in 0..4 {
+        let (volume, _) = open(&config);
+        for number in 0..400 {
+            ask(&volume, Operation::Write, (number * 7 + round) % 512 * 4096, 4096, pattern(number, round));
+        }
+        ask(&volume, Operation::Read, 12 * MIB, 4096, Vec::new());
+        if round % 2 == 1 {
+            volume.close().unwrap();
+            drop(volume);
+            let flash = open_flash(&config.flash, Options { read_only: true, ..Options::default() }).unwrap();
+            let report = check(&*flash, None, true, &|_| ()).unwrap();
+            assert!(report.is_sound(), "round {round}: {:?}", report.findings);
+        }
+    }
+    let flash = open_flash(&config.flash, Options::default()).unwrap();
+    let device = flash.zoned().unwrap().device();
+    let zones = device.report(0, device.zones()).unwrap();
+    // The first two hold superblocks, so that bucket 0 is zone 2.
+    let written = zones.iter().skip(2).position(|zone| zone.condition.is_active()).unwrap() + 2;
+    let Zone { written: end, .. } = zones[written];
+    assert!(append(device, written as u32, end, 4096));
+    flash.zoned().unwrap().look_again().unwrap();
+    let report = check(&*flash, None, true, &|_| ()).unwrap();
+    let expected = format!(
+        "Bucket {}: the device's write pointer is at page {}, what counts there ends at page {}.",
+        written - 2,
+        end / 4096 + 1,
+        end / 4096
+    );
+    assert!(report.findings.iter().any(|finding| finding.text == expected), "{expected} {:?}", report.findings);
+    assert!(!report.is_sound());
 }
 
 #[test]

@@ -100,6 +100,12 @@ pub struct LegendKey {
     pub colour: &'static str,
     /// Its SVG dash pattern.
     pub dash: &'static str,
+    /// Whether it is drawn as a line.
+    pub line: bool,
+    /// The SVG path of its marker around (14, 5); empty if it has none.
+    pub marker: &'static str,
+    /// Whether it is grey, one of many.
+    pub other: bool,
 }
 
 /// A place on the horizontal axis that is to be seen.
@@ -145,12 +151,16 @@ impl Chart {
         let mut keys: Vec<LegendKey> = Vec::new();
         for series in &self.series {
             if keys.iter().all(|key| key.name != series.name) {
-                let Look { colour, dash, .. } = series.look;
-                keys.push(LegendKey { name: series.name.clone(), colour, dash });
+                let Look { colour, dash, marker } = series.look;
+                let other = colour == look::OTHER.colour;
+                let line = self.series.iter().any(|of| of.name == series.name && of.points.len() > 1);
+                // A point by itself has its marker in every chart.
+                let marker = if (self.markers || !line) && !other { marker.path() } else { "" };
+                keys.push(LegendKey { name: series.name.clone(), colour, dash, line, marker, other });
             }
         }
         // What is recommended, which has the first colour, comes first.
-        keys.sort_by_key(|key| (key.colour == look::OTHER.colour, key.colour != look::FIRST));
+        keys.sort_by_key(|key| (key.other, key.colour != look::FIRST));
         keys
     }
 

@@ -107,7 +107,7 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the report could not be rendered: {0}")]
+#[error("the report could not be rendered")]
 pub struct ReportError(#[from] minijinja::Error);
 
 /// The report as an HTML page.
@@ -152,6 +152,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
+        heading: "Hit ratio by cache size",
         colours: look::css(":root"),
         switches: look::switches(),
         settings: settings.to_vec(),
@@ -180,6 +181,8 @@ pub use self::panels::{Panel, panels_chart};
 struct Page {
     version: &'static str,
     title: String,
+    /// What stands at the top.
+    heading: &'static str,
     colours: String,
     switches: String,
     settings: Vec<(&'static str, String)>,
@@ -254,6 +257,7 @@ impl Page {
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
+            heading: "Flash cache simulation",
             colours: look::css(":root"),
             switches: look::switches(),
             settings: settings(report),

@@ -37,9 +37,9 @@ pub(crate) struct Online<'a> {
     pub counting: Counting,
     /// Blocks of the read cache in RAM.
     pub ram_blocks: usize,
-    /// The flash, if one is simulated, ...
+    /// The flash, if one is simulated.
     pub flash: Option<&'a Geometry>,
-    /// ... and whether a conventional SSD is told what is evicted.
+    /// Whether a conventional SSD is told what is evicted.
     pub trim: bool,
     /// What requests wait for.
     pub queues: Option<Queues>,

@@ -19,7 +19,8 @@ pub enum TraceError {
     #[error("{path}: it holds no requests, and {malformed} malformed records were passed over")]
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
-        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}"
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; of other \
+         text name the columns, from 0, as in --format csv:time=0,op=1,offset=2,length=3"
     )]
     Unrecognised { path: String, found: String, formats: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]

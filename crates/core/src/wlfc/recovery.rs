@@ -162,11 +162,17 @@ fn recover_by(
     }
     copies_kept.iter().rev().for_each(|number| wlfc.queues.read_insert(*number));
     for (backend, base, writes) in apart {
-        if !wlfc.has_spare(1) {
-            let copy = wlfc
-                .clean_copy()
-                .ok_or(ConfigError::Buckets { found: scans.len() as u32, least: scans.len() as u32 + 1 })?;
+        if !wlfc.has_spare(1)
+            && let Some(copy) = wlfc.clean_copy()
+        {
             wlfc.retire(copy);
+        }
+        if !wlfc.has_spare(1) {
+            // The backend is the only place that is left: it is tried again.
+            wlfc.failing.remove(&backend);
+            wlfc.commit(backend, base, &writes, &mut steps);
+            base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
+            continue;
         }
         wlfc.merge(backend, base, &writes, &mut steps);
     }

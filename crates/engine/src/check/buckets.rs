@@ -4,10 +4,11 @@ use std::io;
 
 use flashwise_core::checksum;
 use flashwise_core::format::{BLOCK_BYTES, State, Superblock};
-use flashwise_core::wlfc::{Log, State as BucketState};
+use flashwise_core::wlfc::{Log, Scan, State as BucketState};
 
 use super::Report;
 use crate::disk::Disk;
+use crate::disk::zoned::ZonedFlash;
 use crate::flash::{FlashError, SCAN_THREADS};
 use crate::memory::Memory;
 use crate::wlfc::start::{self, Held};
@@ -54,6 +55,11 @@ pub(super) fn check_buckets(
     if superblock.state == State::Detached {
         return Ok(());
     }
+    if let Some(zoned) = flash.zoned()
+        && superblock.state == State::Clean
+    {
+        report.damages(check_write_pointers(zoned, superblock.geometry.unit_pages, &held));
+    }
     if data {
         check_data(flash, superblock, &held, report, progress)?;
     }
@@ -64,6 +70,24 @@ pub(super) fn check_buckets(
         report.counts.dirty_blocks
     ));
     Ok(())
+}
+
+/// After an orderly end, the device's write pointers are where the headers say: of a bucket of logs behind the last one, or at the end of a
+/// zone that was finished; of a copy at the end; of a bucket of which nothing counts at the start.
+fn check_write_pointers(zoned: &ZonedFlash, unit_pages: u32, held: &Held) -> Vec<String> {
+    let wrong = |(bucket, scan): (u32, &Scan)| {
+        let expected = match scan.found.first() {
+            None => 0,
+            Some((_, oob)) if oob.state == BucketState::Write => scan.end,
+            Some(_) => unit_pages,
+        };
+        let found = zoned.written_pages(bucket + 1);
+        let is_finished = expected > 0 && found == unit_pages;
+        (found != expected && !is_finished).then(|| {
+            format!("Bucket {bucket}: the device's write pointer is at page {found}, what counts there ends at page {expected}.")
+        })
+    };
+    (0..).zip(&held.scans).filter_map(wrong).collect()
 }
 
 /// Compares all data with its checksums.

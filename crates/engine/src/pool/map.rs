@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
 
+use super::entries::Entries;
 use super::record::{Change, Member, Run, Shape};
 use super::space::Space;
 use super::{CHUNK_BYTES, CHUNKS_MAX};
@@ -92,13 +93,14 @@ impl Entry {
 #[derive(Debug)]
 pub struct Logical {
     shape: RwLock<Shape>,
-    entries: RwLock<Vec<Entry>>,
+    entries: RwLock<Entries>,
 }
 
 impl Logical {
     fn new(shape: Shape) -> Logical {
-        let chunks = chunks_of(shape.size_bytes);
-        Logical { shape: RwLock::new(shape), entries: RwLock::new(vec![Entry::default(); chunks]) }
+        let mut entries = Entries::default();
+        entries.resize(chunks_of(shape.size_bytes));
+        Logical { shape: RwLock::new(shape), entries: RwLock::new(entries) }
     }
 
     /// What it is.
@@ -107,17 +109,17 @@ impl Logical {
     }
 
     /// Its chunks.
-    pub fn entries(&self) -> RwLockReadGuard<'_, Vec<Entry>> {
+    pub fn entries(&self) -> RwLockReadGuard<'_, Entries> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its chunks, to change them.
-    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Vec<Entry>> {
+    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reshape(&self, shape: Shape) {
-        self.entries_mut().resize(chunks_of(shape.size_bytes), Entry::default());
+        self.entries_mut().resize(chunks_of(shape.size_bytes));
         *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
     }
 }
@@ -233,8 +235,8 @@ impl Map {
         let mut entries = logical.entries_mut();
         let end = first.checked_add(count).filter(|end| *end as usize <= entries.len());
         let Some(end) = end else { return misfit(format!("logical disk {id} has no chunk {first} + {count}")) };
-        for entry in &mut entries[first as usize..end as usize] {
-            std::mem::replace(entry, now).chunk().into_iter().for_each(|chunk| self.space.free(chunk));
+        for at in first as usize..end as usize {
+            entries.set(at, now).chunk().into_iter().for_each(|chunk| self.space.free(chunk));
         }
         Ok(())
     }
@@ -265,17 +267,17 @@ impl Map {
         for k in 0..u64::from(run.count) {
             let at = u64::from(run.first) + k * u64::from(run.step);
             let chunk = u64::from(run.chunk) + k;
-            let Some(entry) = usize::try_from(at).ok().and_then(|at| entries.get_mut(at)) else {
+            let Some(at) = usize::try_from(at).ok().filter(|at| *at < entries.len()) else {
                 return misfit(format!("logical disk {id} has no chunk {at}"));
             };
-            let before = entry.chunk();
+            let before = entries[at].chunk();
             if before.map(u64::from) != Some(chunk) {
                 if !u32::try_from(chunk).is_ok_and(|chunk| self.space.take(chunk)) {
                     return misfit(format!("chunk {chunk} is not free for chunk {at} of logical disk {id}"));
                 }
                 before.into_iter().for_each(|before| self.space.free(before));
             }
-            *entry = Entry::at(chunk as u32, run.written);
+            entries.set(at, Entry::at(chunk as u32, run.written));
         }
         Ok(())
     }
@@ -325,6 +327,9 @@ impl Map {
         for (id, logical) in &self.logicals {
             if logical.entries().len() != chunks_of(logical.shape().size_bytes) {
                 return misfit(format!("logical disk {id} has another size than its chunks"));
+            }
+            if !logical.entries().is_counted() {
+                return misfit(format!("chunks of logical disk {id} are miscounted: {:?}", logical.entries().counts()));
             }
             for (at, entry) in logical.entries().iter().enumerate() {
                 let Some(chunk) = entry.chunk() else { continue };

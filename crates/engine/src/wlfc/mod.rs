@@ -33,10 +33,9 @@ use smallvec::SmallVec;
 
 use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::engine::hazard::StepId;
-use crate::engine::{Answered, Faults, Output};
+use crate::engine::{Answered, Clients, Faults, Output, insert};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
-use clients::Client;
 use memory::Regions;
 use order::{Entered, Order};
 use start::Started;
@@ -157,8 +156,7 @@ pub struct Engine<C = Wlfc> {
     free_steps: Vec<StepId>,
     plans: Vec<Option<Plan>>,
     free_plans: Vec<u32>,
-    clients: Vec<Option<Client>>,
-    free_clients: Vec<u32>,
+    clients: Clients,
     ready: VecDeque<StepId>,
     running: usize,
     /// Bytes that plans take.
@@ -218,8 +216,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             free_steps: Vec::new(),
             plans: Vec::new(),
             free_plans: Vec::new(),
-            clients: Vec::new(),
-            free_clients: Vec::new(),
+            clients: Clients::default(),
             ready: VecDeque::new(),
             running: 0,
             planned_bytes: 0,
@@ -274,7 +271,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Requests that are under way.
     pub fn requests(&self) -> usize {
-        self.clients.len() - self.free_clients.len()
+        self.clients.len()
     }
 
     /// Failures since the start.
@@ -446,7 +443,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.running += 1;
         self.plan(plan).unfinished += 1;
         if let Some(request) = request {
-            self.client(request).pending += 1;
+            self.clients.get_mut(request).pending += 1;
         }
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
@@ -530,19 +527,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (id, part) = self.transfers.remove(&tag).expect("a transfer ends once");
         self.part_completed(id, part, result);
         self.run_ready();
-    }
-}
-
-fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -> u32 {
-    match free.pop() {
-        Some(number) => {
-            all[number as usize] = Some(new);
-            number
-        }
-        None => {
-            all.push(Some(new));
-            (all.len() - 1) as u32
-        }
     }
 }
 

@@ -18,7 +18,7 @@ pub enum Arrivals {
     None,
     /// Open loop: at the times of the trace.
     Trace {
-        /// So many times as fast as the trace.
+        /// This many times as fast as the trace.
         speed: f64,
     },
     /// Closed loop: one after the other, as soon as others are answered.
