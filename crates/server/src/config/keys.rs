@@ -238,6 +238,13 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
             pool.degraded = value.boolean()?;
             Ok(())
         }),
+        key("layout", Some("log"), |_, value| match value.word(&LAYOUTS)? {
+            Layout::Log => Ok(()),
+            Layout::Wlfc => Err(
+                "found wlfc, expected log: a pool grows with its disks, and the size of what has layout wlfc is fixed"
+                    .to_owned(),
+            ),
+        }),
     ];
     let of_cache = VOLUME_KEYS.iter().filter(|key| !NOT_OF_POOLS.contains(&key.name)).map(|key| Key {
         name: key.name,

@@ -392,3 +392,12 @@ fn what_is_wrong_with_iscsi_is_said() {
     assert!(refusal(&named).contains("name: found 'Data_1', which has 'D'"), "{}", refusal(&named));
     assert!(parse(&LEAST.replace("'a'", "'Data_1'")).is_ok(), "NBD takes any name");
 }
+
+#[test]
+fn a_pool_is_told_why_it_has_no_buckets() {
+    let pool = "listen = 'nbd://localhost'\n[[pool]]\nname = 'a'\ndisks = 'disk.img'";
+    let with = |layout| refusal(&format!("{pool}\nlayout = '{layout}'\nram = true"));
+    let expected = "layout: found wlfc, expected log: a pool grows with its disks";
+    assert!(with("wlfc").contains(expected), "{}", with("wlfc"));
+    assert!(!with("log").contains("layout"), "{}", with("log"));
+}
