@@ -19,9 +19,11 @@ FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
 .PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table sampling-table
-# A policy and an admission rule that are a file and a row each, and a figure that is a row, planted by a feature: builds everything once more.
+
+# A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
+# of the project once more, in a folder of its own.
 planted:
-	cargo test -p flashwise --features planted --test planted
+	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test planted
 
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

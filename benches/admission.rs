@@ -86,13 +86,14 @@ impl Visitor<u32> for Replay<'_> {
         let mut counters = Counters::default();
         let start = thread_seconds();
         for columns in self.0.batches() {
-            let blocks = &columns.block[..];
+            let (blocks, ops, times) = (&columns.block[..], &columns.op[..], &columns.time_us[..]);
+            let lengths = &columns.request_blocks[..];
             let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
             for (at, &block) in blocks.iter().enumerate() {
                 policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
-                let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
-                let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
-                policy.tick(columns.time_us[at] as u64);
+                let op = if ops[at] == 0 { Op::Read } else { Op::Write };
+                let (block, request_blocks) = (block as u32, lengths[at]);
+                policy.tick(times[at] as u64);
                 let outcome = policy.access(Access { block, op, request_blocks, next_use: NEVER });
                 counters.record(op, &outcome);
             }

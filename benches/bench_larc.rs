@@ -1,11 +1,10 @@
 //! `make bench-larc`: Figures 10 and 11 of the paper on LARC, from `flashwise serve` before a slow disk.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
 use flashwise_benches::larc::{Experiment, Kind, MINUTES, Outcome, Problem, chart, run, table};
+use flashwise_benches::side_by_side;
 
 /// Runs webserver and netsfs before LRU and LARC, and prints operations and flash writes.
 #[derive(Parser)]
@@ -63,25 +62,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| -> Result<(), Problem> {
-        let work = || -> Result<(), Problem> {
-            while let Some((number, experiment)) = {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                experiments.get(number).map(|experiment| (number, experiment))
-            } {
-                let outcome = run(experiment, &arguments.flashwise, &arguments.directory)?;
-                tell(number + 1, experiments.len(), experiment, &outcome);
-                found.lock().expect("no thread panics with it").push((number, outcome));
-            }
-            Ok(())
-        };
-        let threads: Vec<_> = (0..arguments.side_by_side).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
+    let all = experiments.len();
+    let runs = side_by_side(experiments, arguments.side_by_side, |number, experiment| -> Result<Outcome, Problem> {
+        let outcome = run(experiment, &arguments.flashwise, &arguments.directory)?;
+        tell(number + 1, all, experiment, &outcome);
+        Ok(outcome)
     })?;
-    let mut found = found.into_inner().expect("no thread panics with it");
-    found.sort_by_key(|&(number, _)| number);
-    let runs: Vec<_> = experiments.into_iter().zip(found.into_iter().map(|(_, outcome)| outcome)).collect();
     print!("{}", table(&runs));
     if let Some(path) = arguments.svg {
         std::fs::write(path, chart(&runs))?;

@@ -1,11 +1,10 @@
 //! `make bench-ncache`: Figures 4 and 5 of the paper on NCache, and its write requests, from a pool before slow disks.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
-use flashwise_benches::ncache::{Experiment, Problem, Template, chart, run, table};
+use flashwise_benches::ncache::{Experiment, Outcome, Problem, Template, chart, run, table};
+use flashwise_benches::side_by_side;
 
 /// Makes transactions against a pool with RAM alone and with flash, and prints how many and what they wrote.
 #[derive(Parser)]
@@ -66,34 +65,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Programs in a folder of their own are found from everywhere.
     let program = std::path::absolute(&arguments.flashwise)?;
     let template = Template::make(&program, arguments.scale, &arguments.directory)?;
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| -> Result<(), Problem> {
-        let work = || -> Result<(), Problem> {
-            while let Some((number, experiment)) = {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                experiments.get(number).map(|experiment| (number, experiment))
-            } {
-                let outcome = run(experiment, &program, &template, &arguments.directory)?;
-                let Experiment { ram_mb, flash_mb, write_buffer_percent, .. } = experiment;
-                eprintln!(
-                    "{}/{} RAM {ram_mb} MB, SSD {flash_mb} MB, write buffer {write_buffer_percent} %: {:.0} transactions/s, \
-                     {:.2} write requests per transaction, {:.1} % of reads hit",
-                    number + 1,
-                    experiments.len(),
-                    outcome.tps(),
-                    outcome.write_requests(),
-                    100.0 * outcome.read_hit_ratio(),
-                );
-                found.lock().expect("no thread panics with it").push((number, outcome));
-            }
-            Ok(())
-        };
-        let threads: Vec<_> = (0..arguments.side_by_side).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no run panics"))
+    let all = experiments.len();
+    let runs = side_by_side(experiments, arguments.side_by_side, |number, experiment| -> Result<Outcome, Problem> {
+        let outcome = run(experiment, &program, &template, &arguments.directory)?;
+        let Experiment { ram_mb, flash_mb, write_buffer_percent, .. } = experiment;
+        eprintln!(
+            "{}/{all} RAM {ram_mb} MB, SSD {flash_mb} MB, write buffer {write_buffer_percent} %: {:.0} transactions/s, \
+             {:.2} write requests per transaction, {:.1} % of reads hit",
+            number + 1,
+            outcome.tps(),
+            outcome.write_requests(),
+            100.0 * outcome.read_hit_ratio(),
+        );
+        Ok(outcome)
     })?;
-    let mut found = found.into_inner().expect("no thread panics with it");
-    found.sort_by_key(|&(number, _)| number);
-    let runs: Vec<_> = experiments.into_iter().zip(found.into_iter().map(|(_, outcome)| outcome)).collect();
     print!("{}", table(&runs));
     if let Some(path) = arguments.svg {
         std::fs::write(path, chart(&runs))?;

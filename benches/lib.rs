@@ -16,6 +16,7 @@ use flashwise_trace::request::Request;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 /// Accesses of the Zipf workload.
 pub const ZIPF_ACCESSES: usize = 20_000_000;
@@ -85,4 +86,20 @@ pub fn memory_peak_bytes() -> u64 {
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// Runs `experiments`, this many at a time, and puts beside each what came of it.
+///
+/// # Errors
+/// What the first of them failed by that fails.
+pub fn side_by_side<E: Send + Sync, O: Send, P: Send>(
+    experiments: Vec<E>,
+    threads: usize,
+    run: impl Fn(usize, &E) -> Result<O, P> + Sync,
+) -> Result<Vec<(E, O)>, P> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("the system has threads");
+    let of_one = |(number, experiment): (usize, &E)| run(number, experiment);
+    let outcomes: Vec<O> =
+        pool.install(|| experiments.par_iter().enumerate().with_max_len(1).map(of_one).collect::<Result<_, P>>())?;
+    Ok(experiments.into_iter().zip(outcomes).collect())
 }

@@ -3,7 +3,7 @@
 //!
 //! What is allocated is the policy's table of blocks, which is the log's directory as well, with what the policy remembers of evicted
 //! blocks and whatever else it keeps; the log's bits of what is dirty and its units; and the segment that is being filled. There are
-//! no buffers of data.
+//! no buffers of data. `-- lru arc` measures these policies alone.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
@@ -43,7 +43,9 @@ fn main() {
     println!(
         "bytes of RAM per block on flash, 16 GiB of flash, full; the server's checksums (4 bytes a page) included"
     );
-    for policy in policy::online().map(|info| info.name) {
+    let all = policy::online().map(|info| info.name.to_owned()).chain(["w-tinylfu:climb=on".to_owned()]);
+    let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    for policy in if named.is_empty() { all.collect() } else { named } {
         let before = ALLOCATED.load(Ordering::Relaxed);
         let geometry = Geometry { units: 8192, unit_pages: 512 };
         let config = Config {
@@ -72,6 +74,6 @@ fn main() {
         }
         drop(steps);
         let bytes = ALLOCATED.load(Ordering::Relaxed) - before + geometry.pages() as usize * 4;
-        println!("{policy:10} {:6.1}  ({} blocks)", bytes as f64 / cache.log().len() as f64, cache.log().len());
+        println!("{policy:18} {:6.1}  ({} blocks)", bytes as f64 / cache.log().len() as f64, cache.log().len());
     }
 }

@@ -45,7 +45,7 @@ pub struct FileSet {
 const DIRECTORY_FILES: u32 = 20;
 
 impl FileSet {
-    /// A set of files with these sizes over the first blocks of the disk, of which so many in a hundred exist. They are made in a random
+    /// A set of files with these sizes over the first blocks of the disk, of which this many in a hundred exist. They are made in a random
     /// order, each as near as can be to the others of its directory.
     pub fn new(
         guest: &mut Guest<impl Disk>,

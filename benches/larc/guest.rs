@@ -17,9 +17,9 @@ const READ_AHEAD_MAX: u32 = 32;
 const WRITE_MAX: u32 = 128;
 /// Writes that writing back has under way. Linux has more, but an elevator that lets reads overtake them.
 const WRITES_MAX: usize = 8;
-/// Of the page cache, in percent: writing back begins with so many dirty pages, whatever their age.
+/// Of the page cache, in percent: writing back begins with this many dirty pages, whatever their age.
 const DIRTY_BACKGROUND: usize = 10;
-/// Of the page cache, in percent: writers wait with so many dirty pages.
+/// Of the page cache, in percent: writers wait with this many dirty pages.
 const DIRTY_MAX: usize = 20;
 /// A page that belongs to no block of the disk yet.
 const NOWHERE: u32 = u32::MAX;
@@ -45,7 +45,7 @@ impl FileId {
 /// What a client of the guest does.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Reads all of a file, so many pages at a time.
+    /// Reads all of a file, this many pages at a time.
     Read(FileId, u32),
     /// Adds bytes to the end of a file.
     Append(FileId, u64),
@@ -117,7 +117,7 @@ pub struct Guest<D> {
 }
 
 impl<D: Disk> Guest<D> {
-    /// A guest with an empty page cache, so many clients, and a disk of so many blocks.
+    /// A guest with an empty page cache, this many clients, and a disk of this many blocks.
     pub fn new(disk: D, disk_blocks: u32, cache_pages: usize, clients: usize, write_back: WriteBack) -> Self {
         Self {
             disk,
@@ -157,7 +157,7 @@ impl<D: Disk> Guest<D> {
         self.transfers.len()
     }
 
-    /// Makes a file of so many bytes, which are on the disk, as near to `goal` as can be.
+    /// Makes a file of this many bytes, which are on the disk, as near to `goal` as can be.
     pub fn make(&mut self, goal: u32, bytes: u64) -> FileId {
         let id = FileId(self.files.len() as u32);
         let mut blocks = Vec::new();
@@ -401,7 +401,7 @@ fn pages_of(bytes: u64) -> u32 {
     bytes.div_ceil(PAGE_BYTES) as u32
 }
 
-/// How many pages Linux reads at the beginning of a file for a request of so many.
+/// How many pages Linux reads at the beginning of a file for a request of this many.
 fn first_window(io_pages: u32) -> u32 {
     match io_pages.next_power_of_two() {
         pages if pages <= READ_AHEAD_MAX / 32 => pages * 4,

@@ -46,7 +46,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    /// An empty cache of so many pages.
+    /// An empty cache of this many pages.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, entries: HashMap::new(), idle: BTreeMap::new(), uses: 0, unwritten: 0 }
     }

@@ -10,7 +10,7 @@ pub struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// So many free blocks.
+    /// This many free blocks.
     pub fn new(blocks: u32) -> Self {
         Self { runs: BTreeMap::from([(0, blocks)]) }
     }
@@ -56,7 +56,7 @@ impl FreeSpace {
         self.runs.range(..=block).next_back().map_or(block, |(start, length)| start + length)
     }
 
-    /// The first run of so many free blocks at or behind `goal`, or else from the beginning.
+    /// The first run of this many free blocks at or behind `goal`, or else from the beginning.
     fn find(&self, goal: u32, blocks: u32) -> Option<Range<u32>> {
         if self.end_of(goal) >= goal.saturating_add(blocks) {
             return Some(goal..goal + blocks);

@@ -82,7 +82,7 @@ const WEB_APPEND_BYTES: u64 = 16 << 10;
 const WEB_READ_PAGES: u32 = 256;
 /// More than the log grows to.
 const LOG_BYTES_MAX: u64 = 128 << 30;
-/// Of the files of netsfs, so many in a hundred exist.
+/// Of the files of netsfs, this many in a hundred exist.
 const NETSFS_EXISTING: u64 = 60;
 /// Sizes of the files of netsfs.
 const FILE_SIZE: Table = &[
@@ -183,7 +183,7 @@ mod tests {
     use super::super::guest::tests::guest;
     use super::*;
 
-    /// The operations of so many steps of the first client, and how many of them read, write and delete.
+    /// The operations of this many steps of the first client, and how many of them read, write and delete.
     fn loops(kind: Kind, steps: usize) -> (u64, [usize; 3]) {
         let mut guest = guest(kind.clients());
         let mut workload = kind.set_up(&mut guest, 4000, 1);

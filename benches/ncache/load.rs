@@ -20,9 +20,9 @@ const PAGE_BYTES: u64 = 8192;
 const LOG_BLOCK_BYTES: u64 = 4096;
 /// Transactions whose records fit into a block of the log: about 300 bytes each.
 const LOG_RECORDS: u64 = 13;
-/// The log's part of the disk, in the end of which it begins anew: one of so many.
+/// The log's part of the disk, in the end of which it begins anew: one of this many.
 const LOG_SHARE: u64 = 32;
-/// The database is so many times as large as its hot data, which come first.
+/// The database is this many times as large as its hot data, which come first.
 pub const HOT_SHARE: u64 = 10;
 /// The share of transactions that are about hot data.
 pub const HOT_TRANSACTIONS: f64 = 0.9;

@@ -143,7 +143,7 @@ impl RandomWrites {
 }
 
 impl Mixed {
-    /// The same with the amount of data and the range so many times smaller.
+    /// The same with the amount of data and the range this many times smaller.
     pub fn scaled(self, scale: f64) -> Mixed {
         Mixed { total_gib: self.total_gib / scale, range_gib: self.range_gib / scale, ..self }
     }

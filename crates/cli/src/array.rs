@@ -28,7 +28,7 @@ pub struct ArrayOptions {
     /// What the storage holds: the volume, to simulate what a server recorded [default: twice the blocks of the trace]
     #[arg(long, value_name = "SIZE")]
     storage_size: Option<ByteSize>,
-    /// When requests come, and wait for devices: none: never; trace: at the trace's times, or trace:speed=2; closed:depth=16: so many are
+    /// When requests come, and wait for devices: none: never; trace: at the trace's times, or trace:speed=2; closed:depth=16: this many are
     /// under way at a time [default: none]
     #[arg(long, value_name = "ARRIVALS")]
     arrivals: Option<Arrivals>,

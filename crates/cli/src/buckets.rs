@@ -22,8 +22,8 @@ pub struct BucketOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     halving: Option<u32>,
     /// When wlfc brings read copies up to date: at each read, or when logs are evicted, which costs less [default: read]
-    #[arg(long, value_name = "WHEN", value_parser = ["read", "evict"])]
-    refresh: Option<String>,
+    #[arg(long, value_name = "WHEN")]
+    refresh: Option<Refresh>,
     /// Logs of b-like for each page of its journal [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     journal_logs: Option<u32>,
@@ -36,7 +36,7 @@ impl BucketOptions {
             bucket: self.bucket,
             write_queue: self.write_queue,
             halving: self.halving,
-            refresh: self.refresh.as_deref().map(|when| if when == "evict" { Refresh::Evict } else { Refresh::Read }),
+            refresh: self.refresh,
             journal_logs: self.journal_logs,
             ..std::mem::take(job)
         };

@@ -50,6 +50,15 @@ impl InputOptions {
         Settings { format: self.format.clone(), block_size_bytes: self.block_size, lenient: self.lenient, filter: None }
     }
 
+    /// What was said of how to read traces, if anything was.
+    pub fn said(&self) -> Option<String> {
+        let format = self.format.as_ref().map(|format| format!("--format {format}"));
+        let block_size = self.block_size.map(|bytes| format!("--block-size {bytes}"));
+        let lenient = self.lenient.then(|| "--lenient".to_owned());
+        let said: Vec<String> = format.into_iter().chain(block_size).chain(lenient).collect();
+        (!said.is_empty()).then(|| said.join(" "))
+    }
+
     /// Opens a trace of any kind, with a progress bar; `-` is standard input. Says on standard error what was passed over.
     pub fn open(&self, path: &Path) -> Result<Trace, TraceError> {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;

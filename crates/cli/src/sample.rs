@@ -15,7 +15,7 @@ use crate::help;
 const RATE_FIRST: f64 = 0.001;
 /// Samples that would be larger than this are all of the trace.
 const RATE_LAST: f64 = 0.5;
-/// A sample that was not accurate enough is followed by one that is at least and at most so many times as large.
+/// A sample that was not accurate enough is followed by one that is at least and at most this many times as large.
 const GROWTH: (f64, f64) = (2.0, 30.0);
 
 /// Whether a sample is taken, and which.

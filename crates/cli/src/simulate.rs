@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
@@ -10,24 +11,27 @@ use flashwise_core::quantity::Share;
 use flashwise_report::{Report, Section};
 use flashwise_sim::checks::{self, Checks};
 use flashwise_sim::experiment::{Cache, check};
-use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared};
+use flashwise_sim::job::lines::{Lines, LinesError, Origin, checksum};
+use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared, run_each};
 use flashwise_sim::results::{self, ResultRow};
 use flashwise_sim::sampling::SampleFigures;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
+use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+use flashwise_trace::tools::workload::Workload;
 use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::help::{self, Topic};
-use crate::input::InputOptions;
+use crate::input::{InputOptions, reading};
 use crate::list::List;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
@@ -67,6 +71,12 @@ pub struct Simulate {
     /// Print CSV, one line per trace, policy and size
     #[arg(long, conflicts_with = "epoch")]
     csv: bool,
+    /// Write each result to a file as soon as it is done, a line of JSON each; what the file has is not run again
+    ///
+    /// After a run that was ended, the same command goes on where it was. Lines have the trace's SHA-256 and the version besides, by which they
+    /// are known. - is standard output, where nothing is passed over.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "html", "parquet", "print_jobs"])]
+    jsonl: Option<PathBuf>,
     /// Write the results to a Parquet file
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
@@ -84,7 +94,7 @@ pub struct Simulate {
     /// Print the jobs that the options name, one a line in JSON, and run none
     #[arg(long, conflicts_with_all = ["job", "html", "parquet"])]
     print_jobs: bool,
-    /// Use so many threads [default: one per core]
+    /// Use this many threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Print this help, or that of a topic (see below)
@@ -147,7 +157,7 @@ impl Simulate {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
             pool.build_global().context("starting threads")?;
         }
-        for path in self.html.iter().chain(&self.parquet) {
+        for path in self.html.iter().chain(&self.parquet).chain(&self.jsonl) {
             check_writable(path, &self.traces)?;
         }
         if let (Some(option), true) = (self.sample.accuracy_given(), self.job.is_some() || self.print_jobs) {
@@ -158,6 +168,9 @@ impl Simulate {
         }
         if self.print_jobs {
             return print_jobs(&self.jobs(self.sample.share())?);
+        }
+        if let Some(path) = &self.jsonl {
+            return self.write_lines(path);
         }
         let work = |share| self.work(self.jobs(share)?);
         let done = self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))?;
@@ -189,6 +202,60 @@ impl Simulate {
             traces = opened;
         }
         Ok(Done { jobs, before, asked, traces, rows })
+    }
+
+    /// Runs what the file at `path` does not have yet, and adds each row to it as soon as it is done.
+    fn write_lines(&self, path: &Path) -> anyhow::Result<()> {
+        let refused = |what: &str, expected: &str| Misuse(format!("--jsonl: found {what}, expected {expected}"));
+        if let Some(option) = self.sample.accuracy_given() {
+            return Err(refused(option, "--sample, which says what is run").into());
+        }
+        let to_file = path != Path::new("-");
+        if to_file && self.traces.iter().any(|trace| trace == Path::new("-")) {
+            return Err(refused("standard input as a trace", "files, which can be read again").into());
+        }
+        let jobs = self.jobs(self.sample.share())?;
+        self.sample.check(&jobs)?;
+        let lines = Lines::open(path).map_err(|error| match error {
+            LinesError::Trace(error) => anyhow::Error::from(error),
+            error => Misuse(error.to_string()).into(),
+        })?;
+        let (mut written, mut known) = (0, 0);
+        let origins = if to_file { self.origins()? } else { Vec::new() };
+        for jobs in jobs.chunk_by(|job, other| job.reads().ok() == other.reads().ok()) {
+            let (traces, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
+            let unknown = Origin::default();
+            let origin = |trace: usize| match &origins[..] {
+                [one] => one,
+                each => each.get(trace).unwrap_or(&unknown),
+            };
+            let each = (0..traces.len()).flat_map(|trace| (0..jobs.len()).map(move |job| (trace, job)));
+            let is_new = |&(trace, job): &(usize, usize)| !lines.has(traces[trace].name(), origin(trace), &jobs[job]);
+            let new: Vec<(usize, usize)> = each.filter(is_new).collect();
+            let runs = Runs::of(&traces, Arc::default(), jobs, &new).map_err(misuse)?;
+            let bar = Bar::accesses(format!("{} runs", runs.count()), runs.accesses());
+            let done = |trace: usize, row: ResultRow| Ok(lines.write(&row, origin(trace))?);
+            run_each(&traces, &requests.into(), jobs, &new, &bar, &done).map_err(misuse)?;
+            written += new.len();
+            known += traces.len() * jobs.len() - new.len();
+        }
+        if to_file {
+            let mut out = std::io::stdout().lock();
+            let (rows, before) = (human::counted(written as u64, "row"), human::count(known as u64));
+            writeln!(out, "{}: {rows} written, {before} there before", path.display())?;
+        }
+        Ok(())
+    }
+
+    /// Where rows of each trace come from; of all of them together where those that are opened are others than those that are named.
+    fn origins(&self) -> anyhow::Result<Vec<Origin>> {
+        let bar = reading(&self.traces);
+        let as_named = !self.join && !self.per_volume;
+        let together = if as_named { 1 } else { self.traces.len() };
+        let origin = |traces: &[PathBuf]| -> anyhow::Result<Origin> {
+            Ok(Origin { trace_checksum: Some(checksum(traces, &bar)?), reading: self.input.said() })
+        };
+        self.traces.chunks(together).map(origin).collect()
     }
 
     /// What is to be run: what a file lists, or what options name.
@@ -234,7 +301,9 @@ impl Simulate {
         let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| {
             let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
             let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
-            anyhow::Ok(Section { info, reuse, rows: rows.clone(), checks })
+            // A sample does not tell how much is asked.
+            let workload = trace.sample().is_none().then(|| Workload::of(trace, &Silent));
+            anyhow::Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
         };
         let sections = traces.par_iter().zip(&done.rows).map(section).collect::<Result<_, _>>()?;
         let report = flashwise_report::render(&Report { command: command()?, counting, sections })?;
@@ -275,9 +344,9 @@ impl Simulate {
 struct Done {
     /// First those that others are compared with, then those that were asked for, then more for comparison.
     jobs: Vec<Job>,
-    /// How many stand before those that were asked for, ...
+    /// How many stand before those that were asked for.
     before: usize,
-    /// ... and how many of these there are.
+    /// How many were asked for.
     asked: usize,
     traces: Vec<Trace>,
     /// For each trace the rows of the jobs, in their order.

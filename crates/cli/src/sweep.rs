@@ -29,10 +29,10 @@ pub struct Sweep {
     /// The plan; docs/sweep.md has one
     #[arg(required_unless_present = "task", value_name = "PLAN.toml")]
     plan: Option<PathBuf>,
-    /// Run so many traces at a time, each in a process of its own: where one dies, the others go on [default: one after another in this one]
+    /// Run this many traces at a time, each in a process of its own: where one dies, the others go on [default: one after another in this one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: Option<u16>,
-    /// Use so many threads for each trace [default: one per core, shared by the workers]
+    /// Use this many threads for each trace [default: one per core, shared by the workers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
     /// Run the K-th of N parts of the traces only, one for each machine: 1/4

@@ -1,5 +1,7 @@
 //! Results as a table for people.
 
+mod screen;
+
 use std::collections::HashMap;
 
 use comfy_table::{CellAlignment, Table, presets};
@@ -10,6 +12,7 @@ use flashwise_sim::sampling::SampleFigures;
 use flashwise_trace::human;
 
 use crate::fit;
+use screen::Figures;
 
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -44,10 +47,7 @@ pub fn results(rows: &[ResultRow]) -> String {
         let cell = |(head, column): &(Head, Cells)| shown(&column.about, *head, &column.cells[at], row);
         lines.push(names.iter().chain(&numbers).map(cell).collect());
     }
-    let mut notes: Vec<String> = (names.iter().chain(&numbers))
-        .filter(|(head, _)| !head.note.is_empty())
-        .map(|(head, _)| format!("{}: {}", head.text, head.note))
-        .collect();
+    let mut notes: Vec<&str> = names.iter().chain(&numbers).map(|(head, _)| head.note).collect();
     let best = best_hits(rows);
     if !best.is_empty() {
         header.push("of best");
@@ -57,13 +57,14 @@ pub fn results(rows: &[ResultRow]) -> String {
                 _ => "-".to_owned(),
             });
         }
-        notes.push("of best: share of the hits that MIN, which knows the future and need not admit, has".to_owned());
+        notes.push("share of the hits that MIN, which knows the future and need not admit, has");
     }
-    if rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| larc::fills_freely(&policy))) {
-        notes.push(LARC_FILLS.to_owned());
-    }
-    let footnote = format!("{}.", notes.join("; "));
-    grouped(&header, text_columns, rows, lines, &footnote) + &overloaded(rows) + &caveats_of(rows)
+    let fills = rows.iter().any(|row| row.policy.parse::<Spec>().is_ok_and(|policy| larc::fills_freely(&policy)));
+    let more: &[&str] = if fills { &[LARC_FILLS] } else { &[] };
+    let another = |pair: &[ResultRow]| pair[0].trace != pair[1].trace || pair[0].policy != pair[1].policy;
+    let begins = rows.windows(2).enumerate().filter(|(_, pair)| another(pair)).map(|(before, _)| before + 1).collect();
+    let figures = Figures { header, names: text_columns, notes, rows: lines, begins };
+    figures.print(more, fit::width()) + &too_small(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
 /// The heading of a figure.
@@ -117,44 +118,6 @@ fn too_small(rows: &[ResultRow]) -> String {
         Some(format!("\n\n{}, size {}: {caveat}.", row.trace, row.size))
     };
     smallest.iter().filter_map(line).collect()
-}
-
-/// A table of lines, one for each row, with a gap where another trace or policy begins, and a footnote. The first three columns are names that stand
-/// beside every part of a table that is too wide.
-fn grouped(
-    header: &[&str],
-    text_columns: usize,
-    rows: &[ResultRow],
-    lines: Vec<Vec<String>>,
-    footnote: &str,
-) -> String {
-    let mut spaced: Vec<Vec<String>> = Vec::new();
-    let mut previous: Option<&ResultRow> = None;
-    for (line, row) in lines.into_iter().zip(rows) {
-        if previous.is_some_and(|previous| previous.trace != row.trace || previous.policy != row.policy) {
-            spaced.push(Vec::new());
-        }
-        spaced.push(line);
-        previous = Some(row);
-    }
-    let len = |text: &str| text.chars().count() + GAP;
-    let width_of = |(number, name): (usize, &&str)| {
-        spaced.iter().filter_map(|line| line.get(number)).map(|cell| len(cell)).fold(len(name), usize::max)
-    };
-    let widths: Vec<usize> = header.iter().enumerate().map(width_of).collect();
-    let width = fit::width();
-    let table = |columns: Vec<usize>| {
-        let mut table = plain(&columns.iter().map(|&column| header[column]).collect::<Vec<_>>(), text_columns);
-        for line in &spaced {
-            table.add_row(columns.iter().map(|&column| line.get(column).map_or("", String::as_str)));
-        }
-        table.trim_fmt()
-    };
-    // The last gap of a line is not printed.
-    let keys = text_columns;
-    let tables: Vec<String> =
-        fit::groups(&widths, keys, width.map(|width| width + GAP)).into_iter().map(table).collect();
-    format!("{}\n\n{}{}", tables.join("\n\n"), fit::sentences(footnote, 0, width), too_small(rows))
 }
 
 /// A little more than 1: what is asked for at the end is done after it.

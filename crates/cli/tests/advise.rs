@@ -48,9 +48,19 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
         assert_eq!(rows[0][key], cache[key], "{key}");
     }
     let page = std::fs::read_to_string(&html).unwrap();
-    for part in ["<title>Cache for traces", "Certainty: low", "What else to think of"] {
+    for part in [
+        "<title>Cache for traces",
+        "<h1>Which cache to buy",
+        "Certainty: low",
+        "Before you buy",
+        "What else to think of",
+    ] {
         assert!(page.contains(part), "{part}");
     }
+    // The first picture and the evidence are different ones: latency, wide and narrow, and lifetime.
+    let drawn = |label: &str| page.matches(&format!(">{label}<")).count();
+    let labels = ["Mean latency of a block access, in ms", "Lifetime of the flash, in years"];
+    assert_eq!(labels.map(drawn), [2, 1]);
 }
 
 /// What one pays is what the catalogue says: 480 GB at 0.16 and a quarter of a GiB of RAM at 5.

@@ -39,7 +39,7 @@ fn each_layout_tells_its_figures_and_they_add_up() {
         let of = |figure: &str| row[figure].as_f64().unwrap_or_else(|| panic!("{figure} of {row}"));
         assert_eq!(row["policy"], layout);
         assert_eq!((of("accesses"), of("requests"), of("reads")), (20_000.0, 20_000.0, 4000.0));
-        assert_eq!(of("hits"), of("ram_hits") + of("flash_hits") + of("write_hits"));
+        assert_eq!(of("hits"), of("ram_read_hits") + of("flash_read_hits") + of("write_hits"));
         let causes = ["client", "admission", "copy_forward", "metadata", "padding"];
         let written = causes.map(|cause| format!("flash_{cause}_blocks"));
         assert_eq!(of("flash_writes_blocks"), written.iter().map(|cause| of(cause)).sum::<f64>());
@@ -54,7 +54,7 @@ fn each_layout_tells_its_figures_and_they_add_up() {
         row
     };
     let (wlfc, wlfc_c, b_like) = (row("wlfc", &[]), row("wlfc_c", &[]), row("b-like", &[]));
-    assert!(wlfc["ram_hits"] == 0 && wlfc_c["ram_hits"].as_u64() > Some(0));
+    assert!(wlfc["ram_read_hits"] == 0 && wlfc_c["ram_read_hits"].as_u64() > Some(0));
     assert!(wlfc["flash_metadata_blocks"] == 0 && b_like["flash_metadata_blocks"].as_u64() > Some(0));
     let evict = row("wlfc", &["--refresh", "evict"]);
     // A stale copy is not written again for a read that finds it.

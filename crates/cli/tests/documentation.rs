@@ -6,6 +6,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use common::{parts, project};
 use tempfile::TempDir;
@@ -59,33 +61,43 @@ fn documents() -> Vec<String> {
     documents
 }
 
-/// Blocks marked `sh ci` are the README's two commands, which the project's CI runs; blocks marked `sh` are run here, in order and
-/// in one folder; a `text` block after one shows its output.
-#[test]
-fn every_command_in_the_documentation_runs_as_written() {
+/// Runs the commands of a document in a folder of their own and compares what they print; returns the number of blocks.
+fn run_document(name: &str) -> usize {
     let mut run = 0;
-    for name in documents() {
-        let folder = TempDir::new().unwrap();
-        for shared in ["docs", "traces"] {
-            std::os::unix::fs::symlink(project().join(shared), folder.path().join(shared)).unwrap();
-        }
-        let markdown = std::fs::read_to_string(project().join(&name)).unwrap();
-        let mut printed = None;
-        for block in blocks(&markdown) {
-            match block.language.as_str() {
-                "sh" => {
-                    printed = Some(shell(&folder, &block.text));
-                    run += 1;
-                }
-                "text" => {
-                    if let Some(printed) = printed.take() {
-                        assert_eq!(block.text, printed, "{name}");
-                    }
-                }
-                _ => {}
+    let folder = TempDir::new().unwrap();
+    for shared in ["docs", "traces"] {
+        std::os::unix::fs::symlink(project().join(shared), folder.path().join(shared)).unwrap();
+    }
+    let markdown = std::fs::read_to_string(project().join(name)).unwrap();
+    let mut printed = None;
+    for block in blocks(&markdown) {
+        match block.language.as_str() {
+            "sh" => {
+                printed = Some(shell(&folder, &block.text));
+                run += 1;
             }
+            "text" => {
+                if let Some(printed) = printed.take() {
+                    assert_eq!(block.text, printed, "{name}");
+                }
+            }
+            _ => {}
         }
     }
+    run
+}
+
+/// Blocks marked `sh ci` are the README's two commands, which the project's CI runs; blocks marked `sh` are run here, those of one document in
+/// order and in one folder, two documents side by side; a `text` block after one shows its output.
+#[test]
+fn every_command_in_the_documentation_runs_as_written() {
+    let documents = Mutex::new(documents().into_iter());
+    let next = || documents.lock().unwrap().next();
+    let run_all = || std::iter::from_fn(next).map(|name| run_document(&name)).sum::<usize>();
+    let run: usize = thread::scope(|scope| {
+        let other = scope.spawn(run_all);
+        run_all() + other.join().unwrap()
+    });
     assert!(run >= 6, "only {run} blocks of commands were found");
 }
 

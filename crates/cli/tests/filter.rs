@@ -128,7 +128,7 @@ fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
         for (key, figure) in [
             ("read_blocks", "reads"),
             ("filtered_blocks", "filtered_blocks"),
-            ("flash_read_hits", "flash_hits"),
+            ("flash_read_hits", "flash_read_hits"),
             ("flash_client_blocks", "flash_client_blocks"),
             ("flash_admission_blocks", "flash_admission_blocks"),
         ] {

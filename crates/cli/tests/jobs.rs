@@ -186,3 +186,99 @@ fn what_is_no_job_is_refused_and_nothing_is_run() {
         with_input(folder.path(), &["simulate", "one.csv", "--job", "-"], r#"{"policy": "lru", "size": 99999999999}"#);
     assert!(large.2 == 2 && large.1.contains("expected at most 2147483647 blocks"), "{large:?}");
 }
+
+/// The lines of a file of rows, sorted, without what the rows on standard output do not have.
+fn lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    let row = |line: &str| {
+        let mut row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let keys = row.as_object_mut().unwrap();
+        assert_eq!(keys.remove("version").unwrap(), env!("CARGO_PKG_VERSION"));
+        assert_eq!(keys.remove("trace_checksum").unwrap().as_str().unwrap().len(), 64);
+        row
+    };
+    sorted(text.lines().map(row).collect())
+}
+
+fn sorted(mut rows: Vec<serde_json::Value>) -> Vec<serde_json::Value> {
+    rows.sort_by_key(|row| (row["trace"].to_string(), row["job"].to_string()));
+    rows
+}
+
+/// Rows of several policies, of wear that is compared with M+, and of both over two traces.
+const ASKED: [&[&str]; 2] = [
+    &["--policy", "lru", "--policy", "larc", "--policy", "min", "--size", "1%..4%:1%"],
+    &["--policy", "lru", "--policy", "ripq+", "--size", "200,400", "--layout", "in-place", "--erase-unit", "16KiB"],
+];
+
+#[test]
+fn rows_are_lines_as_soon_as_they_are_done_and_are_not_run_again() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    for (number, asked) in ASKED.into_iter().enumerate() {
+        let traces = ["simulate", "one.csv", "two.csv"];
+        let expected = succeed(folder.path(), &[&traces, asked, &["--json"]].concat());
+        let expected = sorted(serde_json::from_str(&expected).unwrap());
+        let file = format!("rows{number}.jsonl");
+        let to_file = [&traces, asked, &["--jsonl", &file]].concat();
+        let said = succeed(folder.path(), &to_file);
+        assert_eq!(said, format!("{file}: {} rows written, 0 there before\n", expected.len()));
+        assert_eq!(lines(&at(&file)), expected);
+        // As a run leaves it that is killed while it writes the third line.
+        let whole = std::fs::read(at(&file)).unwrap();
+        let ends: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] == b'\n').collect();
+        std::fs::write(at(&file), &whole[..ends[1] + 30]).unwrap();
+        let said = succeed(folder.path(), &to_file);
+        assert_eq!(said, format!("{file}: {} rows written, 2 there before\n", expected.len() - 2));
+        assert_eq!(lines(&at(&file)), expected);
+        assert!(std::fs::read(at(&file)).unwrap().starts_with(&whole[..=ends[1]]), "what was there stays");
+        // One more policy runs alone.
+        succeed(folder.path(), &[&to_file[..], &["--policy", "fifo"]].concat());
+        assert!(lines(&at(&file)).len() > expected.len());
+        // Other contents under the same name are another trace.
+        std::fs::write(at("two.csv"), std::fs::read_to_string(at("two.csv")).unwrap() + "4000000,read,0,4096\n")
+            .unwrap();
+        let said = succeed(folder.path(), &to_file);
+        let half = expected.len() / 2;
+        assert_eq!(said, format!("{file}: {half} rows written, {half} there before\n"));
+    }
+    let out = succeed(folder.path(), &["simulate", "one.csv", "--policy", "lru", "--size", "1%,2%", "--jsonl", "-"]);
+    assert_eq!(out.lines().filter(|line| line.starts_with('{')).count(), 2);
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_where_it_was() {
+    let folder = folder();
+    let file = folder.path().join("rows.jsonl");
+    let arguments = ["simulate", "one.csv", "--size", "1%..9%:1%", "--threads", "1", "--jsonl", "rows.jsonl"];
+    let mut child = flashwise(folder.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = std::fs::read(&file).unwrap();
+    assert!(before.contains(&b'\n'), "a row is there before all are done");
+    succeed(folder.path(), &arguments);
+    let expected = succeed(folder.path(), &["simulate", "one.csv", "--size", "1%..9%:1%", "--json"]);
+    assert_eq!(lines(&file), sorted(serde_json::from_str(&expected).unwrap()));
+}
+
+#[test]
+fn lines_are_added_to_files_of_rows_alone() {
+    let folder = folder();
+    let refused = |more: &[&str], code: i32| {
+        fail(folder.path(), &[&["simulate", "one.csv", "--policy", "lru", "--size", "1%"], more].concat(), code)
+    };
+    std::fs::write(folder.path().join("notes.txt"), "{\"trace\": 1}\n").unwrap();
+    let found = refused(&["--jsonl", "notes.txt"], 2);
+    assert!(found.starts_with("flashwise: notes.txt, line 1: found no row ("), "{found}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "{\"trace\": 1}\n");
+    assert!(refused(&["--jsonl", "one.csv"], 2).contains("one.csv"), "it is the trace");
+    assert!(refused(&["--jsonl", "rows.jsonl", "-"], 2).contains("standard input"));
+    assert!(refused(&["--jsonl", "rows.jsonl", "--accuracy", "0.01"], 2).contains("--accuracy"));
+    let held = std::fs::File::create(folder.path().join("held.jsonl")).unwrap();
+    held.lock().unwrap();
+    assert!(refused(&["--jsonl", "held.jsonl"], 2).contains("found another run that writes to it"));
+}

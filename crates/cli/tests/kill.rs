@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use client::Client;
+use flashwise_core::random::next as random;
 use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_READ, NBD_CMD_WRITE};
 use flashwise_server::front::nbd::protocol::command_flag::NBD_CMD_FLAG_FUA;
 use serving::Setting;
@@ -24,15 +25,6 @@ const IN_FLIGHT: usize = 16;
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is '{text}', not a number")))
-}
-
-/// Splitmix64.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The versions that a block may have: numbers that only grow.

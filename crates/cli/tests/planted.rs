@@ -1,5 +1,5 @@
-//! A policy and an admission rule that are planted by a feature, each with a file and a row, and a figure with a row: they are listed, run and shown
-//! like any other.
+//! A policy and an admission rule that are planted by a feature, each with a file and a row, a figure and a setting with a row each: they are
+//! listed, run and shown like any other.
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
@@ -73,4 +73,43 @@ fn a_planted_figure_is_in_every_output() {
     }
     let api = serde_json::to_string(&flashwise_server::manage::openapi()).unwrap();
     assert!(api.contains(&format!("\"{name}\"")), "{api}");
+}
+
+/// Its row is in the table of settings, `crates/core/src/cache/settings/table.rs`.
+#[test]
+fn a_planted_setting_is_taken_and_described_everywhere() {
+    let (name, meaning) =
+        ("planted-age", "Planted by a test: an age at which blocks are written back, whatever dirty-age is");
+    let help = |command: &str, option: &str| {
+        let help = succeed(&project(), &[command, option]);
+        help.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let flag = format!("--{name} <DURATION> {meaning} [default: 1d]");
+    assert!(help("serve", "--help").contains(&flag));
+    assert!(help("simulate", "--help=all").contains(&flag));
+    assert!(help("set", "--help").contains(&format!("{name}=DURATION {meaning}")));
+
+    let simulate = |options: &[&str]| {
+        let run = ["simulate", "traces/netsfs.csv.zst", "--policy", "lru", "--size", "10%", "--layout", "log"];
+        succeed(&project(), &[&run[..], options].concat())
+    };
+    let row = |options: &[&str]| {
+        let rows: serde_json::Value = serde_json::from_str(&simulate(&[options, &["--json"]].concat())).unwrap();
+        rows[0].clone()
+    };
+    let (early, never) = (row(&["--planted-age", "1ms"]), row(&["--planted-age", "1d"]));
+    let written_back = |row: &serde_json::Value| row["destaged_blocks"].as_u64().unwrap();
+    assert!(written_back(&early) > written_back(&never), "{early} {never}");
+    let job = simulate(&["--planted-age", "1ms", "--print-jobs"]);
+    assert!(job.contains("\"planted-age\":\"1ms\""), "{job}");
+    assert!(early["job"].as_str().unwrap().contains("planted-age"), "{early}");
+
+    let document = format!("listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\n{name} = 'soon'\n");
+    let error = flashwise_server::config::ServerConfig::parse(std::path::Path::new("a.toml"), &document);
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("a.toml:4: [[volume]] 'a' planted-age: found 'soon', expected "), "{error}");
+    let changes = flashwise_server::manage::parse_changes(br#"{"planted-age": "30s"}"#).unwrap();
+    assert!(changes.names().eq([name]));
+    let api = serde_json::to_value(flashwise_server::manage::openapi()).unwrap();
+    assert_eq!(api["components"]["schemas"]["Settings"]["properties"][name]["description"], meaning);
 }

@@ -332,7 +332,7 @@ const STATUS: &str = r#"{"version": "0.1.0", "pid": 42, "connections": 3, "reque
  "ram_read_hits": 20000, "flash_read_hits": 100000, "ram_write_hits": 5000, "read_hit_ratio": 0.6, "flash_client_blocks": 45000, "flash_write_requests": 9000,
  "flash_admission_blocks": 30000, "flash_copy_forward_blocks": 2000, "flash_metadata_blocks": 1500,
  "flash_written_bytes": 321536000, "erasures": 153, "flash_written_bytes_per_day": 296221736.5, "drive_writes_per_day": 0.28,
- "drive_writes_per_day_rated": 1.0, "lifetime_years": 17.9, "backend_read_blocks": 80000, "backend_written_blocks": 10,
+ "drive_writes_per_day_rated": 1.0, "lifetime_years_rated": 17.9, "backend_read_blocks": 80000, "backend_written_blocks": 10,
  "destaged_blocks": 40000, "destaging_blocks": 512, "dropped_blocks": 9000, "refused_read_blocks": 40, "refused_write_blocks": 2,
  "throttled_seconds": 12.5, "queue_depth": 3, "sequential_blocks": 1024, "filtered_blocks": 2560, "bypassed_blocks": 30720, "flushes": 700, "flash_bytes": 1073741824, "capacity_blocks": 230000,
  "flash_room_blocks": 250000, "changed_settings": ["dirty-high", "policy"], "cached_blocks": 75000, "dirty_blocks": 5000, "dirty_bytes": 20971520, "buffered_blocks": 120, "lost_blocks": [7, 4711],

@@ -22,7 +22,7 @@ fn help(command: &str, option: &str) -> String {
 fn every_setting_is_a_key_a_flag_and_a_line_of_help_with_one_default() {
     let (serve, simulate, set) = (help("serve", "--help"), help("simulate", "--help=all"), help("set", "--help"));
     let example = std::fs::read_to_string(project().join("docs/flashwise.toml")).unwrap();
-    for setting in &SETTINGS {
+    for setting in SETTINGS {
         let Parameter { name, default, meaning, .. } = setting.parameter;
         let flag = format!("--{name} <{}>", setting.values);
         assert!(serve.contains(&format!("{flag} {meaning} [default: {default}]")), "{flag} in serve");
@@ -62,7 +62,7 @@ fn every_setting_is_refused_in_the_same_words_wherever_it_is_given() {
     std::fs::write(folder.path().join("disk.img"), [0; 4096]).unwrap();
     std::fs::write(folder.path().join("trace.csv"), "0,h,0,Read,12288,4096,0\n").unwrap();
     let serve = ["serve", "--backend", "disk.img", "--flash", "cache.img", "--listen", "nbd://localhost"];
-    for setting in &SETTINGS {
+    for setting in SETTINGS {
         let name = setting.name();
         assert_eq!(described.contains_key(name), setting.is_settable(), "{name} in the API's description");
         let problem = setting.read(&Given::Text("no such value")).unwrap_err().problem;

@@ -230,7 +230,7 @@ fn the_whole_cache_is_shown_in_every_form() {
     insta::assert_snapshot!("whole_cache_table", table);
     insta::assert_snapshot!("whole_cache_csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
     let html = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
-    for column in ["ram hits", "flash copy forward blocks", "host write amplification"] {
+    for column in ["ram read hits", "flash copy forward blocks", "host write amplification"] {
         assert!(html.contains(column), "{column}");
     }
     assert!(std::fs::read(folder.path().join("out.parquet")).unwrap().starts_with(b"PAR1"));
@@ -252,7 +252,7 @@ fn figures_of_the_whole_cache_add_up() {
         assert_eq!(count("reads") + count("writes"), count("accesses"));
         assert_eq!(count("warmup_accesses") + count("accesses"), 1_126_563);
         assert!((100_000..101_000).contains(&count("warmup_accesses")));
-        assert_eq!(count("ram_hits") + count("flash_hits"), count("read_hits"));
+        assert_eq!(count("ram_read_hits") + count("flash_read_hits"), count("read_hits"));
         // A read is served from RAM, from flash or from the backend; of writes in part, the rest is read as well.
         assert!(count("read_hits") + count("backend_read_blocks") >= count("reads"));
         let causes =
@@ -309,7 +309,11 @@ fn wear_is_simulated_in_every_form() {
         let causes = ["flash_client_blocks", "flash_admission_blocks", "flash_copy_forward_blocks"]
             .map(|key| count(policy, key));
         assert_eq!(causes.iter().sum::<u64>(), count(policy, "flash_writes_blocks"), "{policy}");
-        assert_eq!(count(policy, "ram_hits") + count(policy, "flash_hits"), count(policy, "read_hits"), "{policy}");
+        assert_eq!(
+            count(policy, "ram_read_hits") + count(policy, "flash_read_hits"),
+            count(policy, "read_hits"),
+            "{policy}"
+        );
         assert!(ratio(policy, "rhr") <= ratio("m", "rhr"), "{policy}");
     }
     assert_eq!(ratio("m", "rhr"), ratio("m+", "rhr"));

@@ -176,7 +176,10 @@ fn a_device_and_waiting_change_nothing_that_the_whole_cache_decides() {
     let copies = of("device_copies_pages");
     let in_memory = of("flash_writes_blocks") - (of("device_programs_pages") - copies);
     assert!(in_memory <= 252, "{in_memory} blocks are in memory");
-    assert!(of("host_read_pages") >= of("flash_hits") && of("host_discarded_pages") == 16 * of("resets"), "{both}");
+    assert!(
+        of("host_read_pages") >= of("flash_read_hits") && of("host_discarded_pages") == 16 * of("resets"),
+        "{both}"
+    );
     assert!(of("flash_flushes") > 0 && both["layout"] == "log", "{both}");
     // The whole cache answers writes from memory; a policy alone has none.
     assert!(both["latency_p50_us"].as_f64() <= both["latency_max_us"].as_f64(), "{both}");

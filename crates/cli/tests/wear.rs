@@ -42,11 +42,12 @@ fn wear_and_lifetime_are_those_of_the_time_after_the_warm_up() {
 
 /// A hit that a write buffer or an open erase unit in RAM has reads nothing from flash.
 #[test]
-fn reads_that_ram_had_on_the_way_to_flash_are_no_flash_hits() {
+fn reads_that_ram_had_on_the_way_to_flash_are_no_flash_read_hits() {
     for row in rows("--policy lru --policy ripq+ --policy pannier --policy m+ --policy c --policy h --size 5% --ram 0")
     {
         let policy = row["policy"].as_str().unwrap();
-        let (ram, buffers, flash) = (count(&row, "ram_hits"), count(&row, "buffer_hits"), count(&row, "flash_hits"));
+        let (ram, buffers, flash) =
+            (count(&row, "ram_read_hits"), count(&row, "buffer_hits"), count(&row, "flash_read_hits"));
         assert_eq!((ram + flash, ram), (count(&row, "read_hits"), buffers), "{policy}");
         assert_eq!(buffers > 0, ["ripq+", "pannier", "c"].contains(&policy), "{policy}: {buffers}");
         let fue = flash as f64 / count(&row, "device_programs_pages") as f64;
@@ -72,7 +73,7 @@ fn every_byte_of_ram_is_accounted_for() {
             let (cache, held) = (count(&row, "read_cache_bytes"), count(&row, "buffer_bytes"));
             assert_eq!((held, cache), (buffer(policy), ram.saturating_sub(buffer(policy))), "{policy}, {ram}");
             assert_eq!(count(&row, "ram_bytes"), cache + held, "{policy}, {ram}");
-            let hits = count(&row, "ram_hits") - count(&row, "buffer_hits");
+            let hits = count(&row, "ram_read_hits") - count(&row, "buffer_hits");
             assert!(cache > 0 || hits == 0, "{policy}: {hits} hits in a read cache of nothing");
             // The trace re-reads little: of those that do not know the future a small read cache has no hits either.
             assert!(cache == 0 || hits > 0 || !["m", "m+", "h"].contains(&policy), "{policy}, {ram}");

@@ -96,7 +96,7 @@ fn a_recorded_run_has_the_figures_of_its_simulation() {
     let padding = simulated("flash_padding_blocks");
     assert_eq!(live("flash_metadata_blocks"), simulated("flash_metadata_blocks") + padding);
     assert_eq!(live("erasures"), simulated("erasures"));
-    assert_eq!(live("flash_read_hits"), simulated("flash_hits"));
+    assert_eq!(live("flash_read_hits"), simulated("flash_read_hits"));
     let copies = live("flash_admission_blocks") + live("flash_copy_forward_blocks");
     assert!(live("erasures") > 10 && copies > 1000, "it did too little");
 }

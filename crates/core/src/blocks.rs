@@ -274,6 +274,12 @@ impl<I: Index, T> Blocks<I, T> {
         }
     }
 
+    /// The node of `key`, if its block is in the cache.
+    #[inline]
+    pub fn find_cached(&self, key: I::Key) -> Option<NodeId> {
+        self.find(key).filter(|&node| self.is_cached_node(node))
+    }
+
     /// The node of `key`, on a list or not, or 0.
     #[inline]
     fn indexed(&self, key: I::Key) -> u32 {

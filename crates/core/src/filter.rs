@@ -61,6 +61,8 @@ impl Caching {
 /// What is known of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
+    /// The number of its connection to the server; none where nobody counted.
+    pub connection: Option<u64>,
     /// The export that it opened, by the name that it was opened by.
     pub export: String,
     /// The protocol that it speaks, as URIs call it; empty where nobody said.
@@ -364,6 +366,7 @@ mod tests {
             export: "raw".to_owned(),
             protocol: "nbd",
             initiator: None,
+            connection: None,
             pid: Some(1),
             uid: Some(2),
             gid: Some(3),

@@ -7,6 +7,13 @@ use crate::sketch::mix;
 /// The golden ratio's bits, by which the state steps.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
+/// 64 random bits: the next of the sequence whose state this is, which begins with its seed.
+#[inline]
+pub fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(STEP);
+    mix(*state)
+}
+
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -22,8 +29,7 @@ impl Random {
     /// 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(STEP);
-        mix(self.state)
+        next(&mut self.state)
     }
 
     /// A number from 0 up to but not including 1.

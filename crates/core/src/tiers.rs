@@ -11,8 +11,10 @@
 //!   bytes, which gives the paper's 0.136 ms for its workload I. What follows the answer (filling the cache, writing back)
 //!   takes no time.
 
-/// Seconds of a year of 365 days, as the paper's lifetimes have it.
-pub const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
+/// Days of a year, as the paper's lifetimes have it, and vendors where they turn drive writes per day into bytes.
+pub const YEAR_DAYS: f64 = 365.0;
+/// Seconds of such a year.
+pub const YEAR_SECONDS: f64 = YEAR_DAYS * 86_400.0;
 
 /// One device, as its data sheet tells.
 #[derive(Clone, Copy, Debug, PartialEq)]

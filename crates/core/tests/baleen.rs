@@ -26,21 +26,31 @@ type Class = [usize; 5];
 struct Block {
     past: u64,
     last: u64,
-    /// The class of each access of the episode that goes on, and whether it writes.
-    episode: Vec<(Class, bool)>,
+    /// The class of each access of the episode that goes on.
+    episode: Vec<Class>,
 }
 
-/// An example: its class, its hits and its writes, and its weight.
-type Example = (Class, f64, f64, f64);
+/// What adds to the sums of a class: an example, a hit, a write, and the weight.
+type Entry = (Class, f64, f64, f64, f64);
+
+/// What there was in an interval.
+#[derive(Default)]
+struct Interval {
+    misses: BTreeMap<Class, f64>,
+    old_hits: f64,
+    admissions: f64,
+}
 
 struct Model {
+    reads_alone: bool,
     now: u64,
-    accesses: u64,
-    admissions: u64,
+    accesses: f64,
+    admissions: f64,
     age: u64,
     blocks: BTreeMap<u32, Block>,
-    examples: Vec<Example>,
-    misses: BTreeMap<Class, f64>,
+    entries: Vec<Entry>,
+    /// The last is the one that goes on.
+    intervals: Vec<Interval>,
     /// Of classes that are not in it all is admitted.
     admitted: BTreeMap<Class, f64>,
     rate: f64,
@@ -55,34 +65,23 @@ fn step(number: u64, steps: [u64; 3]) -> usize {
 }
 
 impl Model {
-    fn new(writes_per_day: f64, seed: u64) -> Model {
+    fn new(writes_per_day: f64, reads_alone: bool, seed: u64) -> Model {
         let rate = writes_per_day * CAPACITY as f64 / 86_400e6;
         Model {
+            reads_alone,
             now: 0,
-            accesses: 0,
-            admissions: 0,
+            accesses: 0.0,
+            admissions: 0.0,
             age: CAPACITY as u64,
             blocks: BTreeMap::new(),
-            examples: vec![],
-            misses: BTreeMap::new(),
+            entries: vec![],
+            intervals: vec![Interval::default()],
             admitted: BTreeMap::new(),
             rate,
             left: rate * INTERVAL_US as f64,
             at_us: 0,
             ended_us: 0,
             random: Random::new(seed),
-        }
-    }
-
-    fn end_episodes(&mut self) {
-        for block in self.blocks.values_mut().filter(|block| self.now - block.last > self.age) {
-            for (nth, (class, _)) in block.episode.iter().enumerate().take(3) {
-                let rest = &block.episode[nth + 1..];
-                let writes = rest.iter().filter(|(_, writes)| *writes).count();
-                self.examples.push((*class, rest.len() as f64, 1.0 + writes as f64, 1.0));
-            }
-            block.past += block.episode.len() as u64;
-            block.episode.clear();
         }
     }
 
@@ -93,68 +92,94 @@ impl Model {
             self.ended_us = now_us;
             let of_interval = self.rate * INTERVAL_US as f64;
             self.choose((of_interval + 0.5 * (self.left - of_interval)).max(0.0));
+            self.intervals.push(Interval::default());
         }
     }
 
+    /// A sum over all intervals, of which each counts for nine tenths of the next.
+    fn lately(&self, of: impl Fn(&Interval) -> f64) -> f64 {
+        self.intervals.iter().fold(0.0, |sum, interval| 0.9 * sum + of(interval))
+    }
+
     fn choose(&mut self, mut left: f64) {
-        if self.admissions > 0 {
-            let age = CAPACITY as f64 * self.accesses as f64 / self.admissions as f64;
+        if self.admissions > 0.0 {
+            let age = CAPACITY as f64 * self.accesses / self.admissions;
             self.age = age.clamp(CAPACITY as f64, 1000.0 * CAPACITY as f64) as u64;
+            if self.admissions > CAPACITY as f64 / 2.0 {
+                (self.accesses, self.admissions) = (self.accesses / 2.0, self.admissions / 2.0);
+            }
         }
-        (self.accesses, self.admissions) = (0, 0);
-        let sums = |examples: &[&Example]| {
-            let sum = |of: fn(&Example) -> f64| examples.iter().map(|example| of(example)).sum::<f64>();
-            (sum(|e| e.3), sum(|e| e.1 * e.3), sum(|e| e.2 * e.3))
-        };
-        let all = sums(&self.examples.iter().collect::<Vec<_>>());
+        let mut own: BTreeMap<Class, [f64; 3]> = BTreeMap::new();
+        let mut all = [0.0; 3];
+        for (class, example, hit, write, weight) in &self.entries {
+            for sums in [&mut all, own.entry(*class).or_default()] {
+                *sums = [sums[0] + example * weight, sums[1] + hit * weight, sums[2] + write * weight];
+            }
+        }
         let classes = (0..2 * 8 * 3 * 4 * 4).map(|n| [n / 384, n / 48 % 8, n / 16 % 3, n / 4 % 4, n % 4]);
-        let misses = std::mem::take(&mut self.misses);
-        if all.0 < 100.0 {
-            let missed: f64 = misses.values().sum();
+        let count = self.lately(|_| 1.0);
+        if all[0] < 100.0 {
+            let missed = self.lately(|interval| interval.misses.values().sum()) / count;
             let share = if missed > 0.0 { (left / missed).min(1.0) } else { 1.0 };
             self.admitted = classes.map(|class| (class, share)).collect();
             return;
         }
-        let by = 8.0 / all.0;
+        let (old_hits, admissions) = (self.lately(|i| i.old_hits), self.lately(|i| i.admissions));
+        let least = if old_hits > 0.0 { 0.5 * old_hits / (old_hits + admissions) } else { 0.0 };
+        let by = 8.0 / all[0];
         let mut order: Vec<_> = classes
             .map(|class| {
-                let own: Vec<_> = self.examples.iter().filter(|example| example.0 == class).collect();
-                let own = sums(&own);
-                let (examples, hits, writes) = (all.0 * by + own.0, all.1 * by + own.1, all.2 * by + own.2);
-                (class, hits / writes, writes / examples)
+                let own = own.get(&class).copied().unwrap_or_default();
+                let [examples, hits, writes] = std::array::from_fn(|at| all[at] * by + own[at]);
+                (class, hits / examples, writes / examples)
             })
             .collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1));
-        for (class, _, writes) in order {
-            let wanted = misses.get(&class).copied().unwrap_or(0.0) * writes;
+        order.sort_by(|a, b| (b.1 / b.2).total_cmp(&(a.1 / a.2)));
+        for (class, hits, writes) in order {
+            let misses = self.lately(|interval| interval.misses.get(&class).copied().unwrap_or(0.0));
+            let wanted = misses / count * writes;
             let share = if wanted <= left { f64::from(u8::from(left > 0.0)) } else { left / wanted };
+            let share = if hits < least { 0.0 } else { share };
             left -= wanted * share;
             self.admitted.insert(class, share);
         }
-        if all.0 > 20.0 * CAPACITY as f64 {
-            self.examples.iter_mut().for_each(|example| example.3 *= 0.5);
+        if all[0] > 20.0 * CAPACITY as f64 {
+            self.entries.iter_mut().for_each(|entry| entry.4 *= 0.5);
         }
     }
 
     fn admits(&mut self, access: &Access<u32>, cached: bool) -> bool {
         self.now += 1;
-        self.accesses += 1;
-        self.end_episodes();
+        self.accesses += 1.0;
         let (now, age) = (self.now, self.age);
         let block = self.blocks.entry(access.block).or_insert_with(|| Block { last: now, ..Block::default() });
-        let (nth, past, pause) = (block.episode.len(), step(block.past, [1, 2, 4]), now - block.last);
-        let pause = match (nth, past) {
+        let pause = now - block.last;
+        if pause > age {
+            block.past += block.episode.len() as u64;
+            block.episode.clear();
+        }
+        let (nth, past) = (block.episode.len(), step(block.past, [1, 2, 4]));
+        let paused = match (nth, past) {
             (0, 0) => 0,
             (0, _) => step(pause, [2 * age, 4 * age, 16 * age]),
             _ => step(pause, [age / 64, age / 16, age / 4]),
         };
-        let class = [access.op as usize, access.request_blocks.ilog2().min(7) as usize, nth.min(2), past, pause];
-        block.episode.push((class, access.op == Op::Write));
+        let class = [access.op as usize, access.request_blocks.ilog2().min(7) as usize, nth.min(2), past, paused];
+        let (is_write, counts) = (access.op == Op::Write, access.op == Op::Read || !self.reads_alone);
+        for earlier in block.episode.iter().take(3) {
+            self.entries.push((*earlier, 0.0, f64::from(u8::from(counts)), f64::from(u8::from(is_write)), 1.0));
+        }
+        if nth < 3 {
+            self.entries.push((class, 1.0, 0.0, 1.0, 1.0));
+        }
+        block.episode.push(class);
         block.last = now;
+        let interval = self.intervals.last_mut().unwrap();
         if cached {
+            interval.old_hits += f64::from(u8::from(counts && pause >= age / 2));
             return false;
         }
-        *self.misses.entry(class).or_default() += 1.0;
+        *interval.misses.entry(class).or_default() += 1.0;
         let share = self.admitted.get(&class).copied().unwrap_or(1.0);
         let mut draw = || self.random.share();
         self.left > 0.0 && (share >= 1.0 || share > 0.0 && draw() < share)
@@ -163,6 +188,7 @@ impl Model {
 
 struct Compare {
     writes_per_day: f64,
+    reads_alone: bool,
 }
 
 impl Visitor<u32> for Compare {
@@ -170,7 +196,7 @@ impl Visitor<u32> for Compare {
     type Output = (u64, f64);
 
     fn visit<P: Policy<Key = u32> + Send + 'static>(self, mut policy: P) -> Self::Output {
-        let mut model = Model::new(self.writes_per_day, 7);
+        let mut model = Model::new(self.writes_per_day, self.reads_alone, 7);
         let (mut admissions, mut refused, mut write_hits) = (0, 0, 0);
         let accesses = skewed(BLOCKS, 12_000);
         for (position, access) in accesses.iter().enumerate() {
@@ -187,7 +213,8 @@ impl Visitor<u32> for Compare {
             if admitted || write_hit {
                 model.left -= 1.0;
             }
-            model.admissions += u64::from(admitted);
+            model.admissions += f64::from(u8::from(admitted));
+            model.intervals.last_mut().unwrap().admissions += f64::from(u8::from(admitted));
             admissions += u64::from(admitted);
             write_hits += u64::from(write_hit);
             refused += u64::from(!held && !admitted);
@@ -200,19 +227,20 @@ impl Visitor<u32> for Compare {
 /// 20, 30 and 40 writes a second, of 100 accesses.
 #[test]
 fn it_does_what_its_model_does_and_keeps_its_budget() {
-    for per_second in [20.0, 30.0, 40.0] {
+    for (per_second, worth) in [(20.0, "hits"), (30.0, "hits"), (40.0, "hits"), (20.0, "reads")] {
         let writes_per_day = per_second * 86_400.0 / CAPACITY as f64;
-        let rule = format!("baleen:writes-per-day={writes_per_day},interval=1s,history=100000%,seed=7");
-        let (written, allowed) = run(&rule, writes_per_day, Dense::new(BLOCKS as usize));
-        assert_eq!(run(&rule, writes_per_day, Hashed::new()).0, written);
-        println!("{per_second} a second: {written} written of {allowed}");
+        let rule = format!("baleen:writes-per-day={writes_per_day},interval=1s,history=100000%,seed=7,worth={worth}");
+        let compare = || Compare { writes_per_day, reads_alone: worth == "reads" };
+        let (written, allowed) = run(&rule, compare(), Dense::new(BLOCKS as usize));
+        assert_eq!(run(&rule, compare(), Hashed::new()).0, written);
+        println!("{per_second} a second, {worth}: {written} written of {allowed}");
         // What write hits take is not refused; it is taken from what is admitted later.
         assert!((written as f64) < allowed + 1.0, "{per_second} a second: {written} of {allowed}");
         assert!(written as f64 > 0.9 * allowed, "{per_second} a second: {written} of {allowed}");
     }
 }
 
-fn run<I: Index<Key = u32> + Clone + Send + 'static>(rule: &str, writes_per_day: f64, index: I) -> (u64, f64) {
+fn run<I: Index<Key = u32> + Clone + Send + 'static>(rule: &str, compare: Compare, index: I) -> (u64, f64) {
     let lru = policy::Spec::parse("lru").unwrap();
-    Spec::parse(rule).unwrap().build(&lru, index, CAPACITY, &SETTING, Compare { writes_per_day })
+    Spec::parse(rule).unwrap().build(&lru, index, CAPACITY, &SETTING, compare)
 }

@@ -2,7 +2,7 @@
 //! front of, and RAM. Devices are described in the keys of every other file of devices; prices are whoever's who buys.
 
 use flashwise_core::quantity::ByteSize;
-use flashwise_core::tiers::Tier;
+use flashwise_core::tiers::{Tier, YEAR_DAYS};
 
 use crate::catalogue::{DRIVE_KEYS, text_of};
 use crate::keys::{ArrayError, Document, Keys, Range};
@@ -18,7 +18,7 @@ const RAM_KEYS: [&str; 2] = ["price-per-gib", "sizes"];
 /// What an offer has besides the keys of a device.
 const OFFER_KEYS: [&str; 5] = ["name", "price", "price-per-gb", "drive-writes-per-day", "warranty-years"];
 /// The years that drive writes per day are rated for where none are given.
-const WARRANTY_YEARS: f64 = 5.0;
+pub const WARRANTY_YEARS: f64 = 5.0;
 /// The most devices that are bought as one cache.
 const DEVICES_MAX: u32 = 64;
 /// The most sizes, numbers or offers of a list.
@@ -47,7 +47,7 @@ pub struct Catalogue {
     pub offers: Vec<Offer>,
 }
 
-/// One thing to buy: so many equal devices that make one cache.
+/// One thing to buy: this many equal devices that make one cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     /// What the catalogue calls the device.
@@ -204,7 +204,7 @@ fn endurance(device: Keys, keys: &Keys) -> Result<Keys, ArrayError> {
     if let Some(key) = ["endurance-cycles", "total-writes-tb"].into_iter().find(|key| keys.has(key)) {
         return Err(keys.refused(key, "one endurance: endurance-cycles, total-writes-tb or drive-writes-per-day"));
     }
-    Ok(device.with("endurance-cycles", (per_day * 365.0 * years.unwrap_or(WARRANTY_YEARS)).to_string()))
+    Ok(device.with("endurance-cycles", (per_day * YEAR_DAYS * years.unwrap_or(WARRANTY_YEARS)).to_string()))
 }
 
 #[cfg(test)]

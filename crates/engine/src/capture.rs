@@ -39,8 +39,8 @@ pub enum CaptureError {
     OnItself { folder: PathBuf, device: String },
     #[error("found no tracefs at {}, expected it: mount -t tracefs tracefs {}", TRACEFS.join(" or "), TRACEFS[0])]
     NoTracefs,
-    #[error("{}: {source}{}", path.display(), privilege(source))]
-    Trace { path: PathBuf, source: io::Error },
+    #[error("{}: {error}{}", path.display(), privilege(error))]
+    Trace { path: PathBuf, error: io::Error },
 }
 
 fn privilege(error: &io::Error) -> &'static str {
@@ -116,15 +116,15 @@ impl Capture {
         let instance = tracefs.join("instances").join(format!("flashwise-{}", std::process::id()));
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| CaptureError::Trace { path, source }
+            move |error| CaptureError::Trace { path, error }
         };
         fs::create_dir(&instance).map_err(failed(&instance))?;
         let pipe = instance.join("trace_pipe");
         let opened = OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(&pipe);
-        let opened = opened.map_err(|source| {
+        let opened = opened.map_err(|error| {
             // What failed is what is told.
             let _ = fs::remove_dir(&instance);
-            CaptureError::Trace { path: pipe, source }
+            CaptureError::Trace { path: pipe, error }
         })?;
         let capture = Capture { instance, pipe: opened, rest: Vec::new(), captured: Captured::default() };
         let event = format!("events/block/{EVENT}");
@@ -148,7 +148,7 @@ impl Capture {
             std::thread::sleep(PAUSE);
         }
         let enable = self.instance.join(format!("events/block/{EVENT}/enable"));
-        fs::write(&enable, "0").map_err(|source| CaptureError::Trace { path: enable, source })?;
+        fs::write(&enable, "0").map_err(|error| CaptureError::Trace { path: enable, error })?;
         self.read(recorder)?;
         Ok(self.captured)
     }
@@ -162,7 +162,7 @@ impl Capture {
                 Ok(count) => self.take(&chunk[..count], recorder),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(CaptureError::Trace { path: self.instance.join("trace_pipe"), source }),
+                Err(error) => return Err(CaptureError::Trace { path: self.instance.join("trace_pipe"), error }),
             }
         }
     }
@@ -205,7 +205,7 @@ impl Drop for Capture {
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Event(Event<'a>),
-    /// So many events had no room.
+    /// This many events had no room.
     Lost(u64),
     Other,
 }

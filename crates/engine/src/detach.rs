@@ -27,7 +27,7 @@ const RUN_BLOCKS: usize = 256;
 pub enum DetachError {
     #[error("flash {path}: {error}")]
     Cache { path: String, error: FlashError },
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     #[error("flash {path} and backend {backend}: {error}")]
     Pair { path: String, backend: String, error: AttachError },
@@ -74,7 +74,7 @@ fn listed(blocks: &[u32]) -> String {
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detached {
-    /// So many blocks were written back.
+    /// This many blocks were written back.
     Now {
         /// Their number.
         destaged_blocks: u64,

@@ -20,7 +20,7 @@ use crate::memory::Memory;
 #[allow(missing_docs)]
 pub enum FlashError {
     #[error("the flash device cannot be read or written: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     #[error("no superblock of a cache: {0}")]
     NoSuperblock(PageError),
     #[error("the superblock is damaged in both of its copies: {0}; the other: {1}{salvage}", salvage = SALVAGE)]
@@ -31,11 +31,30 @@ pub enum FlashError {
     )]
     TooSmall { found: u64, device: u64 },
     #[error("{0}{salvage}", salvage = if matches!(.0, ScanError::Read(_)) { "" } else { SALVAGE })]
-    Buckets(#[from] ScanError<io::Error>),
+    Buckets(ScanError<io::Error>),
     #[error("its buckets make no cache: {0}")]
     Config(ConfigError),
     #[error("{0}{salvage}", salvage = if matches!(.0, RecoveryError::Read(_)) { "" } else { SALVAGE })]
-    Recovery(#[from] RecoveryError<io::Error>),
+    Recovery(RecoveryError<io::Error>),
+}
+
+// Their texts have their causes.
+impl From<io::Error> for FlashError {
+    fn from(error: io::Error) -> FlashError {
+        FlashError::Io(error)
+    }
+}
+
+impl From<ScanError<io::Error>> for FlashError {
+    fn from(error: ScanError<io::Error>) -> FlashError {
+        FlashError::Buckets(error)
+    }
+}
+
+impl From<RecoveryError<io::Error>> for FlashError {
+    fn from(error: RecoveryError<io::Error>) -> FlashError {
+        FlashError::Recovery(error)
+    }
 }
 
 /// What helps where a cache is damaged.

@@ -41,12 +41,12 @@ pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RecordError {
-    #[error("cannot record to {}: {source}", path.display())]
-    Folder { path: PathBuf, source: io::Error },
+    #[error("cannot record to {}: {error}", path.display())]
+    Folder { path: PathBuf, error: io::Error },
     #[error("cannot record volume '{name}': found a comma, quote or control character in its name, expected none")]
     Name { name: String },
-    #[error("cannot record to {}: no thread: {source}", path.display())]
-    Thread { path: PathBuf, source: io::Error },
+    #[error("cannot record to {}: no thread: {error}", path.display())]
+    Thread { path: PathBuf, error: io::Error },
     #[error("the recording {path} ends early: {error}; {dropped} requests are missing")]
     Write { path: String, error: String, dropped: u64 },
 }
@@ -119,13 +119,13 @@ impl Recorder {
         if let Some(name) = volumes.iter().find(|name| name.contains(breaks_lines)) {
             return Err(RecordError::Name { name: name.clone() });
         }
-        let segments = segments.map_err(|source| RecordError::Folder { path: path.to_owned(), source })?;
+        let segments = segments.map_err(|error| RecordError::Folder { path: path.to_owned(), error })?;
         let shared = Arc::new(Shared::new(path, limits, volumes, QUEUE_REQUESTS));
         shared.tell(&segments);
         let for_thread = Arc::clone(&shared);
         let thread = thread::Builder::new().name("flashwise-record".to_owned());
         let writer = thread.spawn(move || for_thread.write_all(segments));
-        let writer = writer.map_err(|source| RecordError::Thread { path: path.to_owned(), source })?;
+        let writer = writer.map_err(|error| RecordError::Thread { path: path.to_owned(), error })?;
         Ok(Recorder { shared, writer: Mutex::new(Some(writer)) })
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use flashwise_core::cache::Figures;
 use flashwise_core::filter::{Caching, Client};
+use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -121,7 +122,7 @@ pub struct VolumeStatus {
     pub drive_writes_per_day_rated: Option<f64>,
     /// Years until the rated writes of a new device are used up at the rate so far, less what was written since the volume was
     /// opened; absent without a rating or without writes.
-    pub lifetime_years: Option<f64>,
+    pub lifetime_years_rated: Option<f64>,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
     pub bypassed_blocks: u64,
     /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
@@ -203,6 +204,9 @@ pub struct CacheFigure {
 /// A client that has a volume open: what is known of it, and what becomes of its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClientStatus {
+    /// The number of its connection, by which it can be disconnected.
+    #[serde(default)]
+    pub number: Option<u64>,
     /// The export that it opened.
     pub export: String,
     /// The protocol that it speaks: `nbd` or `iscsi`.
@@ -230,10 +234,12 @@ pub struct ClientStatus {
 impl ClientStatus {
     /// The status of a client of which the I/O filter says `caching`.
     pub fn of(client: &Client, caching: Caching) -> ClientStatus {
-        let Client { export, protocol, initiator, pid, uid, gid, program, address, tls_names } = client.clone();
+        let Client { connection, export, protocol, initiator, pid, uid, gid, program, address, tls_names } =
+            client.clone();
         let (protocol, address) = (protocol.to_owned(), address.map(|address| address.to_string()));
         let caching = caching.name().to_owned();
-        ClientStatus { export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
+        let number = connection;
+        ClientStatus { number, export, protocol, initiator, caching, address, pid, uid, gid, program, tls_names }
     }
 }
 
@@ -340,7 +346,6 @@ pub struct Rating {
 }
 
 const DAY_SECONDS: f64 = 86_400.0;
-const YEAR_DAYS: f64 = 365.0;
 
 impl VolumeStatus {
     /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
@@ -350,7 +355,7 @@ impl VolumeStatus {
         self.flash_written_bytes_per_day = bytes_per_day(self.flash_written_bytes, uptime_seconds);
         self.drive_writes_per_day = drive_writes_per_day(self.flash_written_bytes_per_day, self.flash_bytes);
         self.drive_writes_per_day_rated = rating.map(|rating| rating.drive_writes_per_day);
-        self.lifetime_years = rating.and_then(|rating| {
+        self.lifetime_years_rated = rating.and_then(|rating| {
             lifetime_years(rating, self.flash_bytes, self.flash_written_bytes, self.flash_written_bytes_per_day)
         });
     }
@@ -392,7 +397,7 @@ mod tests {
         assert!((volume.flash_written_bytes_per_day - 2.4e12).abs() < 1.0);
         assert!((volume.drive_writes_per_day - 2.4).abs() < 1e-12);
         assert_eq!(volume.drive_writes_per_day_rated, Some(1.0));
-        let years = volume.lifetime_years.unwrap();
+        let years = volume.lifetime_years_rated.unwrap();
         assert!((years - 2.082_648_4).abs() < 1e-6, "{years}");
     }
 
@@ -406,7 +411,7 @@ mod tests {
         let mut volume = VolumeStatus { flash_written_bytes: GB, flash_bytes: GB, ..VolumeStatus::default() };
         volume.set_wear(86_400.0, None);
         assert_eq!(
-            (volume.drive_writes_per_day, volume.drive_writes_per_day_rated, volume.lifetime_years),
+            (volume.drive_writes_per_day, volume.drive_writes_per_day_rated, volume.lifetime_years_rated),
             (1.0, None, None)
         );
     }

@@ -100,7 +100,7 @@ impl std::fmt::Debug for WhatIf {
 }
 
 impl WhatIf {
-    /// For a cache of so many blocks with this policy.
+    /// For a cache of this many blocks with this policy.
     pub fn new(policy: &Spec, capacity_blocks: u64) -> WhatIf {
         let rate = (BLOCKS_MIN / capacity_blocks as f64).clamp(RATE_MIN, 1.0);
         let small = |policy: &Spec, blocks: u64| {

@@ -29,7 +29,7 @@ pub enum WipeError {
     Foreign { path: String },
     #[error("flash {path} and backend {backend}: {error}; without --backend the flash alone is wiped")]
     Pair { path: String, backend: String, error: AttachError },
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
 }
 

@@ -111,7 +111,7 @@ struct Own {
 }
 
 impl Own {
-    /// The policy of `class` for a cache of `capacity` blocks of a trace that has so many.
+    /// The policy of `class` for a cache of `capacity` blocks of a trace that has this many.
     fn new(class: &Bound<'_, PyAny>, capacity: usize, unique_blocks: usize) -> PyResult<Own> {
         let made = class.call1((capacity,))?;
         let name = class.getattr("__name__").and_then(|name| name.extract()).unwrap_or_else(|_| "python".to_owned());

@@ -10,7 +10,7 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array};
+use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use flashwise_sim::job::Input;
 use flashwise_sim::size::parse_block_size;
@@ -144,7 +144,7 @@ impl Trace {
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        let batches = self.0.batches().iter().map(columns).collect::<Result<Vec<_>, _>>().map_err(exception)?;
+        let batches = self.0.batches().map(columns).collect::<Result<Vec<_>, _>>().map_err(exception)?;
         arrow::stream(py, schema(), batches)
     }
 }
@@ -154,18 +154,18 @@ fn schema() -> SchemaRef {
         Field::new("time_us", DataType::Int64, false),
         Field::new("op", DataType::UInt8, false),
         Field::new("block", DataType::Int32, false),
-        Field::new("request", DataType::UInt32, false),
+        Field::new("request", DataType::UInt64, false),
         Field::new("request_blocks", DataType::UInt32, false),
     ]))
 }
 
-fn columns(batch: &normalised::trace::Accesses) -> Result<RecordBatch, arrow_schema::ArrowError> {
+fn columns(batch: normalised::trace::Accesses) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let arrays: Vec<ArrayRef> = vec![
-        Arc::new(Int64Array::new(batch.time_us.clone(), None)),
-        Arc::new(UInt8Array::new(batch.op.clone(), None)),
-        Arc::new(Int32Array::new(batch.block.clone(), None)),
-        Arc::new(UInt32Array::new(batch.request.clone(), None)),
-        Arc::new(UInt32Array::new(batch.request_blocks.clone(), None)),
+        Arc::new(Int64Array::new(batch.time_us.buffer().clone(), None)),
+        Arc::new(UInt8Array::new(batch.op.buffer().clone(), None)),
+        Arc::new(Int32Array::new(batch.block.buffer().clone(), None)),
+        Arc::new(UInt64Array::new(batch.request.buffer().clone(), None)),
+        Arc::new(UInt32Array::new(batch.request_blocks.buffer().clone(), None)),
     ];
     RecordBatch::try_new(schema(), arrays)
 }

@@ -54,7 +54,7 @@ impl Watch {
     }
 }
 
-/// Runs `work` on so many `threads`, or one per core, without Python's lock. `callback` is called on this thread, with what is done so far:
+/// Runs `work` on this many `threads`, or one per core, without Python's lock. `callback` is called on this thread, with what is done so far:
 /// bytes that were read and block accesses that were run.
 ///
 /// # Errors

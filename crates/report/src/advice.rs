@@ -24,22 +24,20 @@ const ALONE: &str = "no cache";
 /// # Errors
 /// None that the advice could cause.
 pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
-    let chart = chart(advice);
-    let mut sentences = advice.sentences.clone();
-    if !advice.cautions.is_empty() {
-        sentences.push(format!("Before you buy: {}", advice.cautions.join(" ")));
-    }
+    let chart = latencies(advice);
     let answer = Answer {
-        sentences,
+        sentences: advice.sentences.clone(),
         picture: Some(Picture {
             caption: caption(advice),
             wide: chart.inline(),
             narrow: chart.inline_narrow(None),
             legend: chart.legend(),
+            again: false,
         }),
         certainty: Certainty { verdict: advice.certainty.verdict, reasons: advice.certainty.reasons.clone() },
         steps: advice.cache.as_ref().map(|cache| choices(advice, cache)),
         drives: None,
+        cautions: advice.cautions.clone(),
         recommended: None,
     };
     let section = SectionView {
@@ -50,10 +48,11 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
         info: summary::characteristics(info),
         heading: "All caches that were run",
         compared_with_bound: false,
-        results: vec![all(advice, &chart)],
+        results: vec![all(advice)],
         bound: Vec::new(),
         has_bound: false,
         reuse: None,
+        workload: Vec::new(),
         time: Vec::new(),
         counts: Table::default(),
     };
@@ -67,6 +66,7 @@ pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<Stri
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Cache for {}", info.trace),
+        heading: "Which cache to buy",
         colours: look::css(":root"),
         switches: look::switches(),
         settings: settings.to_vec(),
@@ -85,8 +85,33 @@ fn rule(run: &AdvisedCache) -> &str {
     if run.admission == "none" { "" } else { &run.admission }
 }
 
-/// Latency against cost: a point for each cache that was run.
-fn chart(advice: &Advice) -> Chart {
+/// Latency against cost.
+fn latencies(advice: &Advice) -> Chart {
+    let value = |run: &AdvisedCache| Some(run.latency_mean_us / 1000.0);
+    let axis = Of { id: "advice", title: "Latency against cost", label: "Mean latency of a block access, in ms" };
+    chart(advice, &axis, value, Some(advice.no_cache.latency_mean_us / 1000.0))
+}
+
+/// Lifetime against cost, or hits where no lifetime is known.
+fn lifetimes(advice: &Advice) -> Chart {
+    let years = |run: &AdvisedCache| run.cache_lifetime_years.filter(|years| years.is_finite());
+    if advice.runs.iter().any(|run| years(run).is_some()) {
+        let axis = Of { id: "advice-all", title: "Lifetime against cost", label: "Lifetime of the flash, in years" };
+        return chart(advice, &axis, years, None);
+    }
+    let axis = Of { id: "advice-all", title: "Hits against cost", label: "Hits, in percent of the accesses" };
+    chart(advice, &axis, |run| Some(100.0 * run.hit_ratio), None)
+}
+
+/// What is drawn against cost.
+struct Of {
+    id: &'static str,
+    title: &'static str,
+    label: &'static str,
+}
+
+/// A point for each cache that was run and has the value, and one for `alone`, the storage without a cache.
+fn chart(advice: &Advice, of: &Of, value: impl Fn(&AdvisedCache) -> Option<f64>, alone: Option<f64>) -> Chart {
     let is_buy = advice.cache.as_ref().is_some_and(|cache| cache.meets == 1);
     let first = if is_buy { THIS } else { NEAREST };
     let looks = Looks::new([first, MEETS, ALONE, MISSES]);
@@ -95,23 +120,23 @@ fn chart(advice: &Advice) -> Chart {
         _ if run.meets == 1 => MEETS,
         _ => MISSES,
     };
-    let point = |name: &str, cost: f64, latency_us: f64| Series {
+    let point = |name: &str, cost: f64, value: f64| Series {
         name: name.to_owned(),
         look: looks.of(name),
-        points: vec![(cost, latency_us / 1000.0)],
+        points: vec![(cost, value)],
     };
     let mut series: Vec<Series> =
-        advice.runs.iter().map(|run| point(kind(run), run.cost, run.latency_mean_us)).collect();
-    series.push(point(ALONE, advice.no_cache.cost, advice.no_cache.latency_mean_us));
+        advice.runs.iter().filter_map(|run| Some(point(kind(run), run.cost, value(run)?))).collect();
+    series.extend(alone.map(|alone| point(ALONE, advice.no_cache.cost, alone)));
     let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
     series.sort_by_key(|series| place(&series.name));
     let points = || series.iter().flat_map(|series| &series.points);
     Chart {
-        id: "advice".to_owned(),
-        title: "Latency against cost".to_owned(),
-        description: format!("A point for each cache that was run; the lower left is best. {NUMBERS_FOLLOW}"),
+        id: of.id.to_owned(),
+        title: of.title.to_owned(),
+        description: format!("A point for each cache that was run. {NUMBERS_FOLLOW}"),
         x: linear(format!("Cost, in {}", advice.currency), points().map(|point| point.0), ""),
-        y: linear("Mean latency of a block access, in ms", points().map(|point| point.1), ""),
+        y: linear(of.label, points().map(|point| point.1), ""),
         series,
         markers: true,
     }
@@ -175,12 +200,14 @@ fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
 }
 
 /// All that was run.
-fn all(advice: &Advice, chart: &Chart) -> Figure {
+fn all(advice: &Advice) -> Figure {
     let mut table = Table::new("All caches that were run, by cost", ["Device"].into_iter().chain(HEADS));
     for run in &advice.runs {
         table.push(device(run), cells(run));
     }
-    let chart = Chart { id: "advice-all".to_owned(), ..chart.clone() };
-    let caption = format!("{} of {} caches were run exactly.", advice.runs.len(), advice.caches);
-    Figure { caption, open: true, ..figure(&chart, table) }
+    let years = advice.targets.years;
+    let years = (years > 0.0).then(|| format!(" The target is {} years.", shortest(years, 2)));
+    let caption =
+        format!("{} of {} caches were run exactly.{}", advice.runs.len(), advice.caches, years.unwrap_or_default());
+    Figure { caption, open: true, ..figure(&lifetimes(advice), table) }
 }

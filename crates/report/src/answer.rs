@@ -1,6 +1,7 @@
 //! What to buy and why, in three sentences and a picture: what comes first in a report. Each statement follows from the rows alone, whatever
 //! policies and sizes there are; what knows the future is compared with, never recommended.
 
+use flashwise_core::tiers::YEAR_DAYS;
 use flashwise_device::Profile;
 use flashwise_device::flash::lifetime::{bytes_per_day, drive_writes_per_day};
 use flashwise_sim::checks::Checks;
@@ -22,9 +23,9 @@ const REACCESS_RATIO_MIN: f64 = 0.10;
 const HIT_RATIO_MIN: f64 = 0.05;
 /// The drives whose wear is told: one for each class of endurance. The first stands in the sentences.
 const DRIVES: [&str; 3] = ["p4500", "9200-max", "p4800x"];
-/// A rule that keeps this share of the hits, ...
+/// A rule that is recommended before a policy keeps this share of the hits.
 const RULE_HITS: f64 = 0.99;
-/// ... and writes at most this share, is recommended before a policy.
+/// Such a rule writes at most this share.
 const RULE_WRITES: f64 = 0.9;
 
 /// What to buy for one trace.
@@ -40,6 +41,8 @@ pub struct Answer {
     pub steps: Option<Table>,
     /// How fast real drives wear out.
     pub drives: Option<Table>,
+    /// What else to know before buying.
+    pub cautions: Vec<String>,
     #[serde(skip)]
     pub recommended: Option<Recommended>,
 }
@@ -51,6 +54,8 @@ pub struct Picture {
     pub wide: String,
     pub narrow: String,
     pub legend: Vec<LegendKey>,
+    /// Whether the first figure of the evidence shows the same, and so is not printed.
+    pub again: bool,
 }
 
 /// What is recommended, as summaries of many traces need it.
@@ -84,10 +89,10 @@ fn number_of(drive: &Profile, cache_bytes: u64) -> f64 {
     (cache_bytes as f64 / drive.device.capacity_bytes).ceil().max(1.0)
 }
 
-/// Years that so many drives last where so many bytes a day are written to them.
+/// Years that this many drives last where this many bytes a day are written to them.
 fn years(drive: &Profile, cache_bytes: u64, flash_bytes_per_day: f64) -> f64 {
     let bears = number_of(drive, cache_bytes) * drive.device.capacity_bytes * drive.device.endurance_cycles;
-    bears / flash_bytes_per_day / 365.0
+    bears / flash_bytes_per_day / YEAR_DAYS
 }
 
 /// A number of years as sentences have it.
@@ -116,6 +121,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         certainty: certainty::of(&section.info, &section.rows, section.rows.first(), section.checks.as_ref()),
         steps: None,
         drives: None,
+        cautions: Vec::new(),
         recommended: None,
     };
     if let Some(sentences) = sentences {
@@ -142,6 +148,7 @@ pub fn of(section: &Section, subject: &Subject, sentences: Option<Vec<String>>) 
         certainty,
         steps: Some(reading.steps()),
         drives: reading.drives(),
+        cautions: Vec::new(),
         recommended: Some(reading.recommended()),
     }
 }
@@ -174,6 +181,7 @@ fn picture(subject: &Subject, choice: &Choice) -> Picture {
         wide: chart.inline_marked(Some(mark)),
         narrow: chart.inline_narrow(Some(mark)),
         legend: chart.legend(),
+        again: true,
     }
 }
 

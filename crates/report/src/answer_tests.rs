@@ -63,7 +63,7 @@ fn row(&(policy, capacity_blocks, hits, flash_writes_blocks): &(&str, u64, u64, 
 fn answer_of(info: Info, rows: Vec<ResultRow>, checks: Option<Checks>) -> Answer {
     let reuse =
         ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() };
-    let section = Section { info, reuse, rows, checks };
+    let section = Section { info, reuse, workload: None, rows, checks };
     let grid = Grid::new(&section.rows);
     let looks = Looks::few(&["arc"], grid.policies.iter().map(|policy| policy.name));
     of(&section, &Subject { id: "t", grid: &grid, looks: &looks }, None)

@@ -102,7 +102,13 @@ pub fn picture(traces: &[(&Info, &Answer)]) -> Option<Picture> {
         markers: true,
     };
     let caption = "Share of the accesses that a cache of the recommended size serves, by trace.".to_owned();
-    Some(Picture { caption, wide: chart.inline(), narrow: chart.inline_narrow(None), legend: chart.legend() })
+    Some(Picture {
+        caption,
+        wide: chart.inline(),
+        narrow: chart.inline_narrow(None),
+        legend: chart.legend(),
+        again: false,
+    })
 }
 
 /// A column of the table: its head, and what stands in it for what is recommended; nothing if it is not known.

@@ -455,10 +455,10 @@ fn against(id: &str, option: &'static RuleOption, sweep: &Sweep, sections: &[&[R
     Some(Figure { caption, ..figure(&chart, table) })
 }
 
-/// Latency over lifetime is best where nothing is cached and nothing is worn. A rule counts as better than the policy alone if it keeps at least
-/// this share of its hits, ...
+/// Latency over lifetime is best where nothing is cached and nothing wears out. So a rule counts as better than the policy alone only if it keeps
+/// at least this share of its hits.
 const HITS_MIN: f64 = 0.5;
-/// ... and if accesses wait at most this many times as long: with the paper's rules they wait less than 40 % longer on average (section VI.E).
+/// A rule counts as better only if accesses wait at most this many times as long: with the paper's rules they wait less than 40 % longer on average (section VI.E).
 /// Both are asked for, because a cache with few hits hardly changes a latency that is the storage's anyway.
 const LATENCY_MAX: f64 = 1.4;
 

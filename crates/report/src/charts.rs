@@ -100,6 +100,12 @@ pub struct LegendKey {
     pub colour: &'static str,
     /// Its SVG dash pattern.
     pub dash: &'static str,
+    /// Whether it is drawn as a line.
+    pub line: bool,
+    /// The SVG path of its marker around (14, 5); empty if it has none.
+    pub marker: &'static str,
+    /// Whether it is grey, one of many.
+    pub other: bool,
 }
 
 /// A place on the horizontal axis that is to be seen.
@@ -145,12 +151,16 @@ impl Chart {
         let mut keys: Vec<LegendKey> = Vec::new();
         for series in &self.series {
             if keys.iter().all(|key| key.name != series.name) {
-                let Look { colour, dash, .. } = series.look;
-                keys.push(LegendKey { name: series.name.clone(), colour, dash });
+                let Look { colour, dash, marker } = series.look;
+                let other = colour == look::OTHER.colour;
+                let line = self.series.iter().any(|of| of.name == series.name && of.points.len() > 1);
+                // A point by itself has its marker in every chart.
+                let marker = if (self.markers || !line) && !other { marker.path() } else { "" };
+                keys.push(LegendKey { name: series.name.clone(), colour, dash, line, marker, other });
             }
         }
         // What is recommended, which has the first colour, comes first.
-        keys.sort_by_key(|key| (key.colour == look::OTHER.colour, key.colour != look::FIRST));
+        keys.sort_by_key(|key| (key.other, key.colour != look::FIRST));
         keys
     }
 
@@ -305,7 +315,7 @@ fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f
 }
 
 /// The beginning of a picture, with what a screen reader says of it.
-fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
+pub(super) fn head(id: &str, title: &str, description: &str, (width, height): (f64, f64), size: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\"{size} role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\" fill=\"currentColor\">\
@@ -452,6 +462,11 @@ fn label(scene: &mut Scene, (x, y): (f64, f64), anchor: TextAnchor, bold: bool, 
 /// The library reads `$...$` as mathematics and `\$` as a dollar.
 fn plain(text: &str) -> String {
     text.replace('$', "\\$")
+}
+
+/// Text of a picture that is drawn by hand, at its `anchor`: start, middle or end.
+pub(super) fn text_at(x: f64, y: f64, anchor: &str, text: &str) -> String {
+    format!("<text x=\"{x}\" y=\"{y}\" font-size=\"{TEXT_SIZE}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 
 /// Text as it stands in XML.

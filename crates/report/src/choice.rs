@@ -14,9 +14,9 @@ use flashwise_sim::results::ResultRow;
 const AS_GOOD: f64 = 0.99;
 /// Of those that are as good, one that writes at most this share of what the leader writes is taken in its place.
 const CLEARLY_FEWER_WRITES: f64 = 0.9;
-/// What hits at least this share of what is recommended, ...
+/// What is named beside what is recommended hits at least this share of it.
 const SPARING_HITS: f64 = 0.75;
-/// ... and writes at most this share, is named beside it.
+/// What is named beside it writes at most this share.
 const SPARING_WRITES: f64 = 0.5;
 
 /// What is recommended.

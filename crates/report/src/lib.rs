@@ -18,7 +18,7 @@
 //!
 //! // Of a trace alone; with the rows of a simulation their figures and charts follow.
 //! let reuse = ReuseDistances::of(&trace, Distance::Unique, &Silent);
-//! let section = Section { info: Info::of(&trace), reuse, rows: Vec::new(), checks: None };
+//! let section = Section { info: Info::of(&trace), reuse, workload: None, rows: Vec::new(), checks: None };
 //! let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
 //! let page = render(&Report { command: "flashwise simulate trace.csv".to_owned(), counting, sections: vec![section] })?;
 //! assert!(page.contains("Flash cache simulation of"));
@@ -51,6 +51,7 @@ mod timeline;
 mod wear;
 mod wear_measures;
 mod wear_parameters;
+mod workload;
 
 use flashwise_core::admission::RULES;
 use flashwise_core::policy::Spec;
@@ -71,6 +72,7 @@ use flashwise_sim::results::ResultRow;
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::ReuseDistances;
+use flashwise_trace::tools::workload::Workload;
 
 /// Results to report.
 #[derive(Clone, Debug)]
@@ -90,6 +92,8 @@ pub struct Section {
     pub info: Info,
     /// How soon its blocks are used again.
     pub reuse: ReuseDistances,
+    /// What is asked when and where, if that is to be drawn.
+    pub workload: Option<Workload>,
     /// Its results; the policies appear in the order of their first rows, the sizes by number of blocks.
     pub rows: Vec<ResultRow>,
     /// What came of it when what is [`recommended`] was run again, if it was.
@@ -107,7 +111,7 @@ pub fn recommended(rows: &[ResultRow]) -> Option<&ResultRow> {
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("the report could not be rendered: {0}")]
+#[error("the report could not be rendered")]
 pub struct ReportError(#[from] minijinja::Error);
 
 /// The report as an HTML page.
@@ -141,6 +145,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
         bound: Vec::new(),
         has_bound: false,
         reuse: None,
+        workload: Vec::new(),
         time: Vec::new(),
         counts: Table::default(),
     };
@@ -152,6 +157,7 @@ pub fn render_curves(command: &str, curves: &curve::Curves) -> Result<String, Re
     page(&Page {
         version: env!("CARGO_PKG_VERSION"),
         title: format!("Curves of {}", curves.info.trace),
+        heading: "Hit ratio by cache size",
         colours: look::css(":root"),
         switches: look::switches(),
         settings: settings.to_vec(),
@@ -180,6 +186,8 @@ pub use self::panels::{Panel, panels_chart};
 struct Page {
     version: &'static str,
     title: String,
+    /// What stands at the top.
+    heading: &'static str,
     colours: String,
     switches: String,
     settings: Vec<(&'static str, String)>,
@@ -208,6 +216,7 @@ struct SectionView {
     bound: Vec<Figure>,
     has_bound: bool,
     reuse: Option<Figure>,
+    workload: Vec<Figure>,
     time: Vec<TimeView>,
     counts: Table,
 }
@@ -254,6 +263,7 @@ impl Page {
         Page {
             version: env!("CARGO_PKG_VERSION"),
             title,
+            heading: "Flash cache simulation",
             colours: look::css(":root"),
             switches: look::switches(),
             settings: settings(report),
@@ -316,6 +326,7 @@ impl SectionView {
             bound: subject.distance_to_bound(),
             has_bound: grid.bound().is_some(),
             reuse,
+            workload: section.workload.iter().flat_map(|workload| workload::figures(&id, workload)).collect(),
             time,
             counts: subject.all_counts(),
             id,

@@ -24,6 +24,22 @@ pub enum Marker {
     Cross,
 }
 
+impl Marker {
+    /// The marker around (14, 5) as an SVG path, as large as in a chart; its outline is drawn too.
+    pub fn path(self) -> &'static str {
+        match self {
+            Marker::Circle => "M10 5a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
+            Marker::Square => "M10.4 1.4h7.2v7.2h-7.2z",
+            Marker::Triangle => "M14 1L18 8.6H10z",
+            Marker::Diamond => "M14 .8L18.2 5L14 9.2L9.8 5z",
+            Marker::TriangleDown => "M14 9L18 1.4H10z",
+            Marker::Star => "M14 .6L15.1 3.5L18.2 3.6L15.8 5.6L16.6 8.6L14 6.9L11.4 8.6L12.2 5.6L9.8 3.6L12.9 3.5z",
+            Marker::Hexagon => "M18 5L16 8.5H12L10 5L12 1.5H16z",
+            Marker::Cross => "M10.8 1.8L17.2 8.2M10.8 8.2L17.2 1.8",
+        }
+    }
+}
+
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use flashwise_core::policy::POLICIES;
 use flashwise_report::{hit_ratio_chart, render};
 use reports::{Runs, array_report, report, wear_report};
 use serde_json::Value;
@@ -251,6 +252,12 @@ fn a_report_is_printed_on_four_pages_at_most() {
         let pages = printed_pages(&render(&report(&traces, &runs)).unwrap());
         assert!((1..=4).contains(&pages), "{pages} pages for {} traces", traces.len());
     }
+    // With every policy, as simulate runs them if none is named.
+    let every: Vec<&str> = POLICIES.iter().map(|info| info.name).collect();
+    let runs = Runs { policies: &every, ..runs };
+    let pages =
+        printed_pages(&render(&report(&[("/a/path/of/some/length/traces/server.csv.zst", 3000)], &runs)).unwrap());
+    assert!((1..=4).contains(&pages), "{pages} pages for every policy");
 }
 
 #[test]

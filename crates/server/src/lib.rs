@@ -21,8 +21,10 @@
 
 pub mod config;
 pub mod front;
+mod kept;
 pub mod manage;
 pub mod managed;
+pub mod managed_clients;
 pub mod managed_pools;
 mod reload;
 pub mod scsi;

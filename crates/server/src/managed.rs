@@ -8,7 +8,8 @@ use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::{Live, Setting, Settings};
 use flashwise_core::options::{Kind, Parameter};
 
-use crate::manage::{DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
+use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
+use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
@@ -22,6 +23,7 @@ pub struct Volumes {
     load: Box<dyn Fn() -> Load + Send + Sync>,
     recorder: Option<Arc<Recorder>>,
     pools: ServedPools,
+    clients: ServedClients,
     /// By the volume's name.
     detaching: Mutex<HashMap<String, Arc<Detaching>>>,
     /// The settings that were changed since the start, by the volume's name.
@@ -53,8 +55,10 @@ impl Volumes {
         load: Box<dyn Fn() -> Load + Send + Sync>,
         recorder: Option<Arc<Recorder>>,
         pools: ServedPools,
+        clients: ServedClients,
     ) -> Volumes {
-        Volumes { volumes, listening, load, recorder, pools, detaching: Mutex::default(), changed: Mutex::default() }
+        let (detaching, changed) = Default::default();
+        Volumes { volumes, listening, load, recorder, pools, clients, detaching, changed }
     }
 
     fn find(&self, name: &str) -> Result<&Arc<Volume>, ManageError> {
@@ -111,6 +115,10 @@ impl Managed for Volumes {
 
     fn pools(&self) -> Option<&dyn Pools> {
         Some(&self.pools)
+    }
+
+    fn clients(&self) -> Option<&dyn Clients> {
+        Some(&self.clients)
     }
 
     fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError> {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
 use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
-use flashwise_engine::pool::metadata::check_name;
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
-use flashwise_engine::pool::{NewLogical, Pool, PoolError, check_size, prepare};
+use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
+use crate::front::Assignments;
 use crate::front::iscsi::names;
 use crate::manage::plan::Plan;
 use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, PoolChange, Pools};
@@ -19,6 +19,7 @@ use crate::manage::{DiskAdded, LogicalDiskChange, ManageError, NewLogicalDisk, P
 pub struct ServedPools {
     pools: Vec<Arc<Pool>>,
     exports: Exports,
+    assignments: Arc<Assignments>,
     /// One change of the table of exports at a time.
     changing: Mutex<()>,
 }
@@ -26,7 +27,7 @@ pub struct ServedPools {
 fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error {
-        PoolError::Name { .. } => ManageError::Invalid(what),
+        PoolError::Name { .. } | PoolError::Size { .. } => ManageError::Invalid(what),
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
@@ -52,9 +53,9 @@ fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
 }
 
 impl ServedPools {
-    /// Pools whose logical disks are among `exports`.
-    pub fn new(pools: Vec<Arc<Pool>>, exports: Exports) -> ServedPools {
-        ServedPools { pools, exports, changing: Mutex::new(()) }
+    /// Pools whose logical disks are among `exports`, and assigned to initiators by `assignments`.
+    pub fn new(pools: Vec<Arc<Pool>>, exports: Exports, assignments: Arc<Assignments>) -> ServedPools {
+        ServedPools { pools, exports, assignments, changing: Mutex::new(()) }
     }
 
     fn find(&self, name: &str) -> Result<&Pool, ManageError> {
@@ -71,9 +72,8 @@ impl ServedPools {
         Ok(pool)
     }
 
+    /// Refuses a name that another export has; the rest the pool refuses itself.
     fn check_new(&self, new: &NewLogicalDisk) -> Result<(), ManageError> {
-        check_name(&new.name).map_err(error)?;
-        check_size(new.size_bytes).map_err(ManageError::Invalid)?;
         if self.exports.names().contains(&new.name) {
             return Err(ManageError::Conflict(format!("there is an export '{}' already", new.name)));
         }
@@ -93,7 +93,6 @@ impl ServedPools {
         let pool = self.find_disk(pool, name)?;
         let mode = mode(change.mode.as_ref())?;
         if let Some(size_bytes) = change.size_bytes {
-            check_size(size_bytes).map_err(ManageError::Invalid)?;
             pool.grow_logical(name, size_bytes).map_err(error)?;
         }
         if let Some(mode) = mode {
@@ -112,7 +111,9 @@ impl ServedPools {
         if deleted.is_err() && pool.logical(name).is_ok() {
             self.exports.add(name, disk);
         }
-        deleted
+        deleted?;
+        // Another one of its name is for others.
+        self.assignments.set(name, None).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
     }
 
     /// Makes the maps durable, of one pool or of all.
@@ -163,9 +164,6 @@ impl Pools for ServedPools {
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                if let Some(size_bytes) = change.size_bytes {
-                    check_size(size_bytes).map_err(ManageError::Invalid)?;
-                }
                 pool.plan_change(name, change.size_bytes, change.cached, mode)
             }
             PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),

@@ -11,6 +11,7 @@ use crate::front::iscsi::chap::SECRET_BYTES_MIN;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
+use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
 use flashwise_engine::export::Exports;
 use flashwise_engine::pool::{OpenError, Pool};
@@ -33,14 +34,16 @@ pub enum ServerError {
     Tls(#[from] TlsError),
     #[error(transparent)]
     Front(#[from] StartError),
-    #[error("the management API: {0}")]
+    #[error("the management API")]
     ApiAddress(#[from] AddressError),
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the token file {path} cannot be read: {source}")]
-    Token { path: PathBuf, source: io::Error },
-    #[error("the secret of CHAP in {path}: {source}")]
-    Secret { path: PathBuf, source: io::Error },
+    #[error("the token file {path} cannot be read: {error}")]
+    Token { path: PathBuf, error: io::Error },
+    #[error("the secret of CHAP in {path}: {error}")]
+    Secret { path: PathBuf, error: io::Error },
+    #[error("the assignments of exports to iSCSI initiators: {0}")]
+    Assignments(io::Error),
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -53,15 +56,15 @@ impl ServerError {
             ServerError::Pool(error) => error.is_permanent(),
             ServerError::NameTaken { .. } => true,
             ServerError::Uri(_) | ServerError::Tls(_) | ServerError::ApiAddress(_) => true,
-            ServerError::Token { .. } | ServerError::Secret { .. } => true,
+            ServerError::Token { .. } | ServerError::Secret { .. } | ServerError::Assignments(_) => true,
             ServerError::Front(StartError::Listen(error)) => match error {
                 ListenError::InUse { .. } => false,
                 ListenError::NotASocket { .. } => true,
-                ListenError::Io { source, .. } => is_of_the_address(source),
+                ListenError::Io { error, .. } => is_of_the_address(error),
             },
             ServerError::Front(StartError::Io(_)) => false,
             ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken { .. } | ApiError::NoOtherToken) => true,
-            ServerError::Api(ApiError::Listen { source, .. }) => is_of_the_address(source),
+            ServerError::Api(ApiError::Listen { error, .. }) => is_of_the_address(error),
             ServerError::Api(ApiError::Threads { .. }) => false,
             ServerError::Record(error) => error.is_permanent(),
         }
@@ -220,6 +223,7 @@ fn serve(
             }
         }
     }
+    let access = options.iscsi.clone();
     let front = front::Server::start(&endpoints, exports.clone(), options)?;
     let api = match config.api.address() {
         Some(address) => {
@@ -232,9 +236,14 @@ fn serve(
             let listening = front.uris("");
             // The cache of a pool is a volume like others, but for its clients.
             let of_pools = pools.iter().map(|(pool, _)| pool.volume().clone());
-            let volumes = volumes.iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
-            let pools = ServedPools::new(pools.iter().map(|(pool, _)| pool.clone()).collect(), exports);
-            let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools);
+            let volumes: Vec<_> = volumes.iter().map(|(volume, _)| volume.clone()).chain(of_pools).collect();
+            let portals = front.endpoints().iter().filter(|endpoint| endpoint.protocol.guarded);
+            let portals = portals.map(|endpoint| endpoint.uri(false, "")).collect();
+            let assignments = Arc::clone(&access.assignments);
+            let clients = ServedClients::new(volumes.clone(), exports.clone(), front.connections(), access, portals);
+            let pools = pools.iter().map(|(pool, _)| pool.clone()).collect();
+            let pools = ServedPools::new(pools, exports, assignments);
+            let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools, clients);
             // Who has no such directory has no use for what outlives the process.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
             Some(Api::start(&address.parse()?, manage::Options { tokens, history }, Arc::new(volumes))?)
@@ -247,7 +256,7 @@ fn serve(
 /// What the token files hold, as far as there are any.
 pub(crate) fn tokens(config: &ServerConfig) -> Result<Tokens, ServerError> {
     let read = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).map_err(|source| ServerError::Token { path: path.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|error| ServerError::Token { path: path.clone(), error })?;
         Ok::<_, ServerError>(text.trim().to_owned())
     };
     let of = |path: &Option<PathBuf>| path.as_ref().map(read).transpose();
@@ -267,7 +276,7 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     let iscsi = &config.iscsi;
     let credentials = |name: &Option<String>, path: &Option<PathBuf>| {
         let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
-        let refuse = |source| ServerError::Secret { path: path.clone(), source };
+        let refuse = |error| ServerError::Secret { path: path.clone(), error };
         let text = std::fs::read_to_string(path).map_err(refuse)?;
         let secret = text.trim().as_bytes().to_vec();
         if secret.len() < SECRET_BYTES_MIN {
@@ -276,10 +285,17 @@ fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
         }
         Ok(Some(Credentials { name: name.clone(), secret }))
     };
+    let assigned = iscsi.assignments.clone();
+    let is_served = config.listen.iter().any(|uri| uri.parse().is_ok_and(|uri: Uri| uri.endpoint.protocol.guarded));
+    let assignments = match is_served {
+        true => front::Assignments::open(assigned, config.state_directory.join("assignments.json")),
+        false => Ok(assigned.into()),
+    };
+    let assignments = assignments.map_err(ServerError::Assignments)?;
     Ok(front::Iscsi {
         initiators: iscsi.initiators.clone(),
         read_only_initiators: iscsi.read_only_initiators.clone(),
-        assignments: iscsi.assignments.clone(),
+        assignments: Arc::new(assignments),
         chap: credentials(&iscsi.chap_name, &iscsi.chap_secret_file)?,
         mutual_chap: credentials(&iscsi.mutual_chap_name, &iscsi.mutual_chap_secret_file)?,
         state_directory: Some(config.state_directory.clone()),

@@ -317,7 +317,10 @@ fn an_export_that_is_assigned_is_for_its_initiators_alone_by_whatever_name() {
     assert!(exports.add("other", Arc::new(Memory::new(SIZE))));
     let assign = |text: &str| text.parse().unwrap();
     let assignments = vec![assign(&format!("disk {NAME}")), assign("disk iqn.2026-11.org.example:reader read-only")];
-    let options = Options { iscsi: Iscsi { assignments, ..Iscsi::default() }, ..Options::default() };
+    let options = Options {
+        iscsi: Iscsi { assignments: Arc::new(assignments.into()), ..Iscsi::default() },
+        ..Options::default()
+    };
     let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
     let server = Server::start(&[iscsi::PROTOCOL.at(address)], exports, options).unwrap();
     let address = server.endpoints()[0].address.to_string();

@@ -9,7 +9,7 @@ use flashwise_core::quantity::{ByteSize, Share};
 /// RAM in front of the flash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ram {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
     /// A share of the flash, 0 to 1.
     Share(f64),

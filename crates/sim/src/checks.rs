@@ -12,7 +12,7 @@ use crate::experiment::{self, Case, Devices, Experiment, ExperimentError, Layout
 use crate::results::{ResultRow, WearLimits};
 use crate::simulate::{Counting, Warmup};
 
-/// Into so many parts a trace is cut.
+/// Into this many parts a trace is cut.
 pub const PARTS: u64 = 20;
 
 /// The rules that are tried before what is recommended: CacheLib's, and that which is nowhere worse than the policy alone.

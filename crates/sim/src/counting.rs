@@ -5,7 +5,7 @@ use flashwise_core::quantity::Share;
 /// Which accesses are run but not counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
-    /// So many at the start of the trace.
+    /// This many at the start of the trace.
     Accesses(u64),
     /// A share of the trace, 0 to 1, rounded down.
     Share(f64),

@@ -57,9 +57,9 @@ figures! {
     }
 }
 
-/// At a knee, a block of cache before it brings at least so many times the hits of one behind it, ...
+/// At a knee, a block of cache before it brings at least this many times the hits of one behind it.
 const KNEE_FACTOR: f64 = 2.0;
-/// ... and the hit ratio rises by this or more from the knee before it, or from an empty cache.
+/// At a knee, the hit ratio is higher by this or more than at the knee before it, or than with no cache.
 const KNEE_RISE: f64 = 0.01;
 
 impl CurvePoint {

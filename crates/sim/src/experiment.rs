@@ -280,9 +280,9 @@ struct Prepared {
     whole: Option<Config>,
     geometry: Option<Geometry>,
     setting: Option<Setting>,
-    /// Blocks of RAM, ...
+    /// Blocks of RAM.
     ram_blocks: u64,
-    /// ... and of the read cache there, where it is not the whole cache that has it.
+    /// Blocks of the read cache in RAM, where it is not the whole cache that has it.
     read_cache_blocks: usize,
 }
 

@@ -37,9 +37,9 @@ pub(crate) struct Online<'a> {
     pub counting: Counting,
     /// Blocks of the read cache in RAM.
     pub ram_blocks: usize,
-    /// The flash, if one is simulated, ...
+    /// The flash, if one is simulated.
     pub flash: Option<&'a Geometry>,
-    /// ... and whether a conventional SSD is told what is evicted.
+    /// Whether a conventional SSD is told what is evicted.
     pub trim: bool,
     /// What requests wait for.
     pub queues: Option<Queues>,
@@ -105,22 +105,23 @@ impl Online<'_> {
         let (mut counters, mut ram_hits, mut steps) = (Counters::default(), 0, Vec::new());
         let mut stretches = Stretches::new(self.counting, self.trace.len());
         let on_flash = self.flash.is_some();
-        let first_us = self.trace.batches()[0].time_us[0];
+        let first_us = self.trace.first_us();
         // A trace's times may go back; the time of a cache does not.
         let (mut time_us, mut position) = (0, 0);
         for columns in self.trace.batches() {
-            let blocks = &columns.block[..];
+            let (blocks, ops, times) = (&columns.block[..], &columns.op[..], &columns.time_us[..]);
+            let (requests, lengths) = (&columns.request[..], &columns.request_blocks[..]);
             let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
             for (at, &block) in blocks.iter().enumerate() {
                 cache.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
-                time_us = time_us.max(columns.time_us[at].saturating_sub(first_us).max(0) as u64);
+                time_us = time_us.max(times[at].saturating_sub(first_us).max(0) as u64);
                 let counts = || counts(ram_hits, &counters, account.counts(), &cache, &device);
                 let erased = || on_flash.then(|| device.erasures_by_unit());
                 let counted = stretches.at(position, time_us, counts, erased);
-                let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
-                let (block, request_blocks) = (block as u32, columns.request_blocks[at]);
+                let op = if ops[at] == 0 { Op::Read } else { Op::Write };
+                let (block, request_blocks) = (block as u32, lengths[at]);
                 let access = Access { block, op, request_blocks, next_use: NEVER };
-                let request = columns.request[at];
+                let request = requests[at];
                 let in_ram = ram.answers(position, access);
                 position += 1;
                 let (outcome, written_back) = if in_ram {

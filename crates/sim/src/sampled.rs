@@ -215,7 +215,7 @@ impl Scaling {
         }
     }
 
-    /// What flash counted, on a device of so many units.
+    /// What flash counted, on a device of this many units.
     fn flash(&self, found: &endurance::Counts, units: u32) -> endurance::Counts {
         let read_hits = found.read_hits();
         let op = |hits: u64, inserted: u64, accesses: u64| OpCounters {

@@ -114,7 +114,7 @@ impl Visitor<u32> for Replay<'_> {
                 }
                 let range = (position - batch_start) as usize..(end - batch_start) as usize;
                 let next_uses = self.next_uses.map(|next_uses| &next_uses[position as usize..end as usize]);
-                let segment = replay(&mut policy, columns, range, next_uses);
+                let segment = replay(&mut policy, &columns, range, next_uses);
                 if position >= warmup {
                     counted += segment;
                 }
@@ -142,13 +142,13 @@ fn replay<P: Policy<Key = u32>>(
     next_uses: Option<&[u32]>,
 ) -> Counters {
     let mut counters = Counters::default();
-    let blocks = &columns.block[..];
+    let (blocks, ops, request_blocks) = (&columns.block[..], &columns.op[..], &columns.request_blocks[..]);
     let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
     for (in_range, at) in range.enumerate() {
         policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
-        let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
+        let op = if ops[at] == 0 { Op::Read } else { Op::Write };
         let next_use = next_uses.map_or(NEVER, |next_uses| next_uses[in_range]);
-        let access = Access { block: blocks[at] as u32, op, request_blocks: columns.request_blocks[at], next_use };
+        let access = Access { block: blocks[at] as u32, op, request_blocks: request_blocks[at], next_use };
         let outcome = policy.access(access);
         counters.record(op, &outcome);
     }

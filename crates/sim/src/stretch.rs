@@ -76,7 +76,7 @@ impl Counts {
         self.accesses() - self.answered.accesses()
     }
 
-    /// What the devices of an array had to do, with blocks of so many bytes. Of the whole cache all that it wrote counts, metadata and what
+    /// What the devices of an array had to do, with blocks of this many bytes. Of the whole cache all that it wrote counts, metadata and what
     /// it copied forward too.
     pub fn traffic(&self, block_bytes: u64) -> Traffic {
         let traffic = self.answered.traffic(block_bytes);

@@ -27,9 +27,9 @@ pub(crate) struct WholeRun<'a> {
     pub requests: &'a RequestFile,
     pub counting: Counting,
     pub config: &'a Config,
-    /// The SSD that the log lies on, if one is simulated, ...
+    /// The SSD that the log lies on, if one is simulated.
     pub ssd: Option<Ftl>,
-    /// ... and whether it is told what is reset.
+    /// Whether the SSD is told what is reset.
     pub trim: bool,
     /// What requests wait for.
     pub plans: Option<Plans>,

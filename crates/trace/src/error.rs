@@ -10,6 +10,10 @@ use flashwise_core::quantity::Share;
 pub enum TraceError {
     #[error("{path}")]
     Io { path: String, source: std::io::Error },
+    #[error(
+        "{path}: found {free} free in {directory}, expected about {needed} for a copy while it is open (TMPDIR names another directory)"
+    )]
+    Room { path: String, directory: String, needed: String, free: String },
     #[error("{path}: damaged {compression} data after byte {byte} of its contents")]
     Compression { path: String, compression: &'static str, byte: u64, source: std::io::Error },
     #[error("{path}, {place}: found {found}, expected {expected}")]
@@ -19,7 +23,8 @@ pub enum TraceError {
     #[error("{path}: it holds no requests, and {malformed} malformed records were passed over")]
     OnlyMalformed { path: String, malformed: u64 },
     #[error(
-        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}"
+        "{path}: its format is not recognised; its first bytes are {found}; name the format with --format, one of: {formats}; of other \
+         text name the columns, from 0, as in --format csv:time=0,op=1,offset=2,length=3"
     )]
     Unrecognised { path: String, found: String, formats: String },
     #[error("{path}: its contents fit more than one format: {formats}; name the right one with --format")]

@@ -6,6 +6,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::archive::tar::{self, TarFile};
 use crate::archive::zip::ZipFile;
@@ -13,7 +15,7 @@ use crate::archive::{ArchiveError, Member};
 use crate::error::TraceError;
 use crate::lz4;
 use crate::output::name_of;
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 
 /// How many layers of compression and archives are taken off; the published Systor'17 samples come as gzip within zstd.
 const LAYERS_MAX: usize = 6;
@@ -32,6 +34,9 @@ pub struct Input<'a> {
     /// Whether carriage returns alone end lines.
     returns_end_lines: bool,
     progress: &'a (dyn Progress + 'a),
+    read_bytes: Arc<AtomicU64>,
+    /// Length of the file, if it is one.
+    file_bytes: Option<u64>,
 }
 
 impl<'a> Input<'a> {
@@ -48,10 +53,14 @@ impl<'a> Input<'a> {
             }
             (file, _) => (file.map_err(io)?, None),
         };
-        if file.metadata().map_err(io)?.is_dir() {
+        let about = file.metadata().map_err(io)?;
+        if about.is_dir() {
             return Err(io(io::ErrorKind::IsADirectory.into()));
         }
-        Self::of(&name, Box::new(file), Member::new(member.as_deref()), progress)
+        // How much of an archive one of its files takes, nobody knows before.
+        let file_bytes = (about.is_file() && member.is_none()).then_some(about.len());
+        let input = Self::of(&name, Box::new(file), Member::new(member.as_deref()), progress)?;
+        Ok(Input { file_bytes, ..input })
     }
 
     /// Reads `source`, which errors call `path`.
@@ -69,7 +78,8 @@ impl<'a> Input<'a> {
         mut member: Member,
         progress: &'a (dyn Progress + 'a),
     ) -> Result<Self, TraceError> {
-        let counted = Counted { source, progress };
+        let read_bytes = Arc::<AtomicU64>::default();
+        let counted = Counted { source, progress, read_bytes: read_bytes.clone() };
         let mut reader: Box<dyn BufRead + Send + 'a> = Box::new(BufReader::with_capacity(BUFFER_BYTES, counted));
         for _ in 0..LAYERS_MAX {
             let is_layer;
@@ -82,7 +92,13 @@ impl<'a> Input<'a> {
             // The path went on behind a file that is no archive.
             return Err(TraceError::Io { path: path.to_owned(), source: io::ErrorKind::NotADirectory.into() });
         }
-        Ok(Input { path: path.to_owned(), reader, cut: None, returns_end_lines: false, progress })
+        let path = path.to_owned();
+        Ok(Input { path, reader, cut: None, returns_end_lines: false, progress, read_bytes, file_bytes: None })
+    }
+
+    /// How much of the file is read, which goes on counting, and how long it is, if it is a file.
+    pub(crate) fn read_of(&self) -> Option<(Arc<AtomicU64>, u64)> {
+        self.file_bytes.map(|bytes| (self.read_bytes.clone(), bytes))
     }
 
     /// What errors call this input.
@@ -134,13 +150,36 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The names of the files in the archive at `path`, in its order.
+///
+/// # Errors
+/// What is no archive, and what cannot be read.
+pub(crate) fn members(path: &Path) -> Result<Vec<String>, TraceError> {
+    let name = name_of(path);
+    let file = File::open(path).map_err(|source| TraceError::Io { path: name.clone(), source })?;
+    let counted = Counted { source: Box::new(file), progress: &Silent, read_bytes: Arc::default() };
+    let mut reader: Box<dyn BufRead + Send> = Box::new(BufReader::with_capacity(BUFFER_BYTES, counted));
+    for _ in 0..LAYERS_MAX {
+        match unwrapped(reader, &mut Member::Listed) {
+            Ok((within, true)) => reader = within,
+            Ok((_, false)) => break,
+            Err(source) => match source.downcast::<ArchiveError>() {
+                Ok(ArchiveError::NotFound { names }) => return Ok(names),
+                Ok(problem) => return Err(TraceError::Archive { path: name, problem: problem.to_string() }),
+                Err(source) => return Err(error(&name, source)),
+            },
+        }
+    }
+    Err(TraceError::Io { path: name, source: io::ErrorKind::NotADirectory.into() })
+}
+
 /// Puts newlines where carriage returns stand.
 pub(crate) fn newlines_for_returns(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
 }
 
 /// The file that `path` goes on behind, and how it does.
-fn split_at_archive(path: &Path) -> Option<(&Path, PathBuf)> {
+pub(crate) fn split_at_archive(path: &Path) -> Option<(&Path, PathBuf)> {
     let archive = path.ancestors().skip(1).find(|ancestor| ancestor.is_file())?;
     Some((archive, path.strip_prefix(archive).ok()?.to_owned()))
 }
@@ -211,6 +250,7 @@ impl<R: Read> Read for Layer<R> {
 struct Counted<'a> {
     source: Box<dyn Read + Send + 'a>,
     progress: &'a (dyn Progress + 'a),
+    read_bytes: Arc<AtomicU64>,
 }
 
 impl Read for Counted<'_> {
@@ -219,6 +259,7 @@ impl Read for Counted<'_> {
             match self.source.read(buffer) {
                 Ok(read) => {
                     self.progress.advance(read as u64);
+                    self.read_bytes.fetch_add(read as u64, Ordering::Relaxed);
                     return Ok(read);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

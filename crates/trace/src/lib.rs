@@ -43,6 +43,7 @@ pub mod recording;
 pub mod request;
 pub mod request_file;
 pub mod requests;
+mod room;
 pub mod sampling;
 mod settings;
 pub mod sources;

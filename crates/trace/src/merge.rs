@@ -119,9 +119,9 @@ struct Trace {
     name: String,
     receiver: Receiver<Result<Batch, TraceError>>,
     batch: Batch,
-    /// The next of the batch's requests, ...
+    /// The next of the batch's requests.
     next: usize,
-    /// ... and of its recorded ones.
+    /// The next of its recorded requests.
     next_recorded: usize,
     /// The volumes of the batch among those of all traces.
     volumes: Vec<u32>,

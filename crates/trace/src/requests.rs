@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use flashwise_core::access::Op;
 use flashwise_core::quantity::ByteSize;
@@ -18,7 +20,7 @@ use crate::input::Input;
 use crate::merge::{Source, merge};
 use crate::normalised::numbering::BlockAddress;
 use crate::normalised::trace::{Accesses, Description, Trace};
-use crate::normalised::trace_file::{ROW_BYTES, is_arrow};
+use crate::normalised::trace_file::is_arrow;
 use crate::original::{Original, head};
 use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
@@ -92,6 +94,20 @@ impl<'a> Requests<'a> {
             Requests::Original(input, _) => input.path(),
             Requests::Normalised(trace, _) => trace.name(),
             Requests::Merged(_, name, _) => name,
+        }
+    }
+
+    /// How much of their files is read, each of which goes on counting, and how long they are together; nothing where that is not known, and of
+    /// what is normalised.
+    pub(crate) fn read_of(&self) -> Option<(Vec<Arc<AtomicU64>>, u64)> {
+        match self {
+            Requests::Original(input, _) => input.read_of().map(|(read, bytes)| (vec![read], bytes)),
+            Requests::Normalised(..) => None,
+            Requests::Merged(all, ..) => {
+                let each = all.iter().map(Requests::read_of).collect::<Option<Vec<_>>>()?;
+                let bytes = each.iter().map(|(_, bytes)| bytes).sum();
+                Some((each.into_iter().flat_map(|(read, _)| read).collect(), bytes))
+            }
         }
     }
 
@@ -268,7 +284,7 @@ struct Rebuilding<'a> {
 }
 
 struct OpenRequest {
-    number: u32,
+    number: u64,
     time_us: i64,
     op: u8,
     first: BlockAddress,
@@ -295,21 +311,22 @@ impl<'a> Rebuilding<'a> {
         consume: &mut dyn FnMut(Batch) -> Result<ControlFlow<()>, TraceError>,
     ) -> Result<(), TraceError> {
         for columns in self.trace.batches() {
-            self.rows(columns)?;
+            self.rows(&columns)?;
             let next = Batch { volumes: self.volumes.clone(), ..Batch::default() };
             if consume(std::mem::replace(&mut self.batch, next))?.is_break() {
                 return Ok(());
             }
-            progress.advance((columns.block.len() * ROW_BYTES) as u64);
+            progress.advance(columns.bytes);
         }
         self.close()?;
         consume(self.batch).map(|_| ())
     }
 
     fn rows(&mut self, columns: &Accesses) -> Result<(), TraceError> {
-        for row in 0..columns.block.len() {
-            let number = columns.request[row];
-            let address = BlockAddress(self.trace.addresses()[columns.block[row] as usize]);
+        let (requests, blocks) = (&columns.request[..], &columns.block[..]);
+        for row in 0..columns.rows {
+            let number = requests[row];
+            let address = BlockAddress(self.trace.addresses()[blocks[row] as usize]);
             match &mut self.open {
                 Some(open) if open.number == number => {
                     if open.first.0.checked_add(open.accesses.into()) != Some(address.0) {
@@ -368,11 +385,11 @@ fn refused(trace: &Trace, found: String, expected: impl ToString) -> TraceError 
 mod tests {
     use super::*;
     use crate::normalised::checksum::Kept;
-    use crate::normalised::trace_file::{Rows, TraceWriter};
+    use crate::normalised::writer::{Rows, TraceWriter};
     use crate::progress::Silent;
 
     /// A normalised trace of one op and time with these rows (block, request, request_blocks) in record batches.
-    fn trace(batches: &[&[(i32, u32, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
+    fn trace(batches: &[&[(i32, u64, u32)]], addresses: &[u64], volumes: &[&str]) -> Trace {
         let mut writer = TraceWriter::new(tempfile::tempfile().unwrap(), 4096, Kept::ForOthers).unwrap();
         for batch in batches {
             let mut rows = Rows { time_us: vec![7; batch.len()], op: vec![1; batch.len()], ..Rows::default() };
@@ -415,7 +432,7 @@ mod tests {
 
     #[test]
     fn rows_that_make_no_requests_are_refused() {
-        let refused = |batch: &[(i32, u32, u32)], addresses: &[u64], volumes: &[&str]| {
+        let refused = |batch: &[(i32, u64, u32)], addresses: &[u64], volumes: &[&str]| {
             requests(trace(&[batch], addresses, volumes)).unwrap_err().to_string()
         };
         let errors = [

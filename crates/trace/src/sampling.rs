@@ -41,7 +41,7 @@ impl Sampling {
         Sampling { by_groups: true, ..self }
     }
 
-    /// Bytes that are kept or left out together, of a trace with blocks of so many bytes.
+    /// Bytes that are kept or left out together, of a trace with blocks of this many bytes.
     pub fn group_bytes(&self, block_size_bytes: u64) -> u64 {
         block_size_bytes << self.filter(block_size_bytes).shift
     }
@@ -56,7 +56,7 @@ impl Sampling {
         self.seed
     }
 
-    /// The filter of a trace with blocks of so many bytes.
+    /// The filter of a trace with blocks of this many bytes.
     pub fn filter(&self, block_size_bytes: u64) -> Filter {
         let group_blocks = if self.by_groups { (GROUP_BYTES / block_size_bytes.max(1)).max(1) } else { 1 };
         // Of 2^64 hashes, as many as the share says; a real number of 1 becomes the greatest.
@@ -115,11 +115,11 @@ impl Filter {
 /// Reads and writes up to an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
-    /// Accesses of the whole trace, ...
+    /// Accesses of the whole trace.
     accesses: u64,
-    /// ... those of them that read, ...
+    /// Those of the whole trace that read.
     reads: u64,
-    /// ... and those that the sample has.
+    /// Those that the sample has.
     sampled: u64,
 }
 
@@ -176,12 +176,12 @@ impl Sample {
         }
     }
 
-    /// Groups of blocks that fit in a cache of so many sampled blocks.
+    /// Groups of blocks that fit in a cache of this many sampled blocks.
     pub fn groups_of(&self, sampled_blocks: usize) -> f64 {
         sampled_blocks as f64 / self.group_blocks
     }
 
-    /// By how much the size of a cache of so many sampled blocks errs, as a share of it: the standard deviation of how many blocks of the
+    /// By how much the size of a cache of this many sampled blocks errs, as a share of it: the standard deviation of how many blocks of the
     /// whole trace it stands for, if each group is in the sample or not independently of the others.
     pub fn size_error(&self, sampled_blocks: usize) -> f64 {
         ((1.0 - self.sampling.rate) / self.groups_of(sampled_blocks.max(1))).sqrt()
@@ -222,13 +222,13 @@ impl SampleNotes {
         SampleNotes { sampling, filter, now: Mark::default(), marks: Vec::new() }
     }
 
-    /// So many accesses of one kind came, of which so many are in the sample.
+    /// This many accesses of one kind came, of which this many are in the sample.
     #[inline]
     pub fn note(&mut self, op: Op, accesses: u64, sampled: u64) {
         self.note_mixed(accesses, if op == Op::Read { accesses } else { 0 }, sampled);
     }
 
-    /// So many accesses came, of which so many read and so many are in the sample.
+    /// This many accesses came, of which this many read and this many are in the sample.
     #[inline]
     pub fn note_mixed(&mut self, accesses: u64, reads: u64, sampled: u64) {
         self.now.accesses += accesses;

@@ -1,11 +1,13 @@
 //! The files that a trace is of: one, or several that are merged by time.
 //!
 //! `disk0.csv + disk1.csv` names two files, and a pattern such as `msr/*.csv` all that it fits, in order of their names: as one trace, whose
-//! requests come in the order of their times. A file that is there under the whole name is that file.
+//! requests come in the order of their times. A file that is there under the whole name is that file. Behind an archive the pattern is of the
+//! files in it: `msr.tar.gz/*.csv`.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
+use crate::input::{members, split_at_archive};
 
 /// What stands between the names of files that are merged.
 const AND: &str = " + ";
@@ -44,6 +46,20 @@ fn fitting(pattern: &str) -> Result<Vec<PathBuf>, TraceError> {
         found,
         expected: "files that fit the pattern".to_owned(),
     };
+    if let Some((archive, pattern)) = split_at_archive(Path::new(pattern)) {
+        let pattern = pattern.to_string_lossy();
+        let fits =
+            glob::Pattern::new(&pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
+        // As between folders.
+        let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+        let mut found = members(archive)?;
+        found.retain(|name| fits.matches_with(name.trim_start_matches("./"), options));
+        found.sort();
+        return match found.is_empty() {
+            true => Err(refused("none in the archive".to_owned())),
+            false => Ok(found.into_iter().map(|name| archive.join(name)).collect()),
+        };
+    }
     let paths = glob::glob(pattern).map_err(|error| refused(format!("a pattern that cannot be ({error})")))?;
     let found: Result<Vec<PathBuf>, _> = paths.collect();
     let mut files =
@@ -78,6 +94,20 @@ mod tests {
         let refused = |name: &str| sources(&at(name)).unwrap_err().to_string();
         assert!(refused("g*").ends_with("/g*: found none, expected files that fit the pattern"), "{}", refused("g*"));
         assert!(refused("a[").contains("found a pattern that cannot be"), "{}", refused("a["));
+        let mut archive = tar::Builder::new(std::fs::File::create(at("all.tar")).unwrap());
+        for name in ["msr/b.csv", "msr/a.csv", "msr/old/c.csv", "notes.txt"] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(3);
+            archive.append_data(&mut header, name, "1,2".as_bytes()).unwrap();
+        }
+        archive.finish().unwrap();
+        assert_eq!(found("all.tar/msr/*.csv"), ["a.csv", "b.csv"], "in order of their names");
+        assert_eq!(found("all.tar/**/*.csv + b.csv"), ["a.csv", "b.csv", "c.csv", "b.csv"]);
+        assert!(
+            refused("all.tar/*.csv")
+                .ends_with("all.tar/*.csv: found none in the archive, expected files that fit the pattern")
+        );
+        assert!(refused("b.csv/*").contains("b.csv"), "{}", refused("b.csv/*"));
         let many = vec!["a.csv"; SOURCES_MAX + 1].join(AND);
         assert!(refused(&many).ends_with("found 257 files, expected at most 256 to merge at once"));
     }

@@ -297,3 +297,28 @@ fn a_failure_to_read_is_not_called_damage() {
     assert_eq!(fixtures::chain(&error), "trace: the disk is gone");
     assert!(self::input(Vec::new()).is_ok());
 }
+
+/// `version-1.arrow` was written by `flashwise trace convert version-1.csv` when the version was 1.
+#[test]
+fn a_normalised_trace_of_the_version_before_is_read() {
+    let file = |name: &str| std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files").join(name);
+    let [old, new] = ["version-1.arrow", "version-1.csv"]
+        .map(|name| normalised::open(file(name), &Settings::default(), &Silent).unwrap());
+    assert_eq!((old.addresses(), old.description()), (new.addresses(), new.description()));
+    assert!(old.accesses().eq(new.accesses()));
+    for (old, new) in old.batches().zip(new.batches()) {
+        assert_eq!((&old.request[..], &old.request_blocks[..]), (&new.request[..], &new.request_blocks[..]));
+        assert_eq!(old.time_us[..], new.time_us[..]);
+    }
+    // One that was cut and filled up is refused in words.
+    let mut bytes = std::fs::read(file("version-1.arrow")).unwrap();
+    bytes[4000..].fill(0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.arrow");
+    std::fs::write(&path, &bytes).unwrap();
+    let error = normalised::open(&path, &Settings::default(), &Silent).unwrap_err().to_string();
+    assert!(
+        error.ends_with("found 4890 bytes without a whole Arrow footer, expected a whole Arrow IPC file"),
+        "{error}"
+    );
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use flashwise_server::manage::DEFAULT_ADDRESS;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use ureq::Agent;
@@ -19,7 +20,7 @@ use crate::failure::Misuse;
 #[derive(Clone, Debug, Args)]
 pub struct ApiOptions {
     /// The server's API: HOST:PORT or unix:PATH
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9470")]
+    #[arg(long, value_name = "ADDRESS", default_value = DEFAULT_ADDRESS)]
     api: String,
     /// The file that holds the token that the API asks for
     #[arg(long, value_name = "FILE")]

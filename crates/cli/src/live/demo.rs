@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use flashwise_core::cache::settings::Setting;
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::front::nbd::protocol::{
     NBD_OPTS_MAGIC, NBD_REQUEST_MAGIC, NBD_SIMPLE_REPLY_MAGIC, command, option,
@@ -31,7 +32,7 @@ pub struct Demo {
     #[arg(long, value_name = "N", default_value = "50000", value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
     /// A policy of `flashwise policies` that can run
-    #[arg(long, value_name = "POLICY", default_value = "larc")]
+    #[arg(long, value_name = "POLICY", default_value = Setting::named("policy").parameter.default)]
     policy: String,
 }
 

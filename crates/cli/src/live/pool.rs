@@ -170,8 +170,8 @@ fn page(pool: &PoolStatus) -> String {
 }
 
 fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
-    let header =
-        ["logical disk", "kind", "cached", "size", "allocated", "missing", "lost", "clients", "read", "written"];
+    let of_space = ["logical disk", "kind", "cached", "size", "allocated", "missing", "lost"];
+    let header = [&of_space[..], &["clients", "read", "hits", "written"]].concat();
     let mut table = table::plain(&header, 3);
     for disk in disks {
         let kind =
@@ -186,6 +186,7 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
             bytes(disk.lost_bytes),
             disk.clients.to_string(),
             bytes(disk.read_bytes),
+            if disk.read_blocks == 0 { "none".to_owned() } else { format!("{:.1}%", disk.read_hit_ratio * 100.0) },
             bytes(disk.written_bytes),
         ]);
     }

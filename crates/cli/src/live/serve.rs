@@ -10,8 +10,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Arg, Args};
 use flashwise_engine::volume::{Opened, Volume};
+use flashwise_server::config::keys::{API_KEYS, Key, SERVER_KEYS, VOLUME_KEYS};
 use flashwise_server::config::{Flags, ServerConfig};
 use flashwise_server::server::Server;
 use flashwise_trace::human;
@@ -45,8 +46,9 @@ pub struct Serve {
     discard_cache: Vec<String>,
 }
 
-/// One volume by flags, and where it is served. All are read like the keys of a configuration.
+/// One volume by flags, and where it is served. All are read like the keys of a configuration, and have their defaults.
 #[derive(Debug, Args)]
+#[command(mut_args(with_default))]
 #[group(id = VOLUME_GROUP, multiple = true)]
 pub struct VolumeFlags {
     /// The slow storage: a regular file or a block device
@@ -70,21 +72,21 @@ pub struct VolumeFlags {
     /// Divide a new file of the flash into zones that are written in order: size=4MiB,capacity=3MiB,max-active=14,max-open=14
     #[arg(long, value_name = "ZONES")]
     flash_zones: Option<String>,
-    /// How the cache is laid out on the flash: log, or wlfc, whose buckets are written in the order in which writes come [default: log]
+    /// How the cache is laid out on the flash: log, or wlfc, whose buckets are written in the order in which writes come
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<String>,
-    /// Share of wlfc's buckets that is for writing [default: 50%]
+    /// Share of wlfc's buckets that is for writing
     #[arg(long, value_name = "SHARE")]
     write_queue: Option<String>,
-    /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted [default: read]
+    /// When wlfc brings read copies up to date: read, at each read, or evict, when logs are evicted
     #[arg(long, value_name = "WHEN")]
     refresh: Option<String>,
     #[command(flatten)]
     settings: ServeSettings,
-    /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file [default: slc]
+    /// What a rule that adapts takes the flash for: a name of `flashwise lifetime --devices` or a TOML file
     #[arg(long, value_name = "DEVICE")]
     cache_device: Option<String>,
-    /// What it takes the backend for [default: mlc]
+    /// What it takes the backend for
     #[arg(long, value_name = "DEVICE")]
     storage_device: Option<String>,
     /// The same as --write-mode write-back
@@ -105,13 +107,13 @@ pub struct VolumeFlags {
     /// Drive writes per day that the flash is rated for
     #[arg(long, value_name = "NUMBER")]
     drive_writes_per_day: Option<String>,
-    /// The years of that warranty [default: 5]
+    /// The years of that warranty
     #[arg(long, value_name = "YEARS")]
     warranty_years: Option<String>,
     /// Where clients connect: nbd+unix:///?socket=PATH, nbd://HOST:PORT or iscsi://HOST:PORT; can be given many times
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
-    /// Where the management API listens: HOST:PORT, unix:PATH or off [default: 127.0.0.1:9470]
+    /// Where the management API listens: HOST:PORT, unix:PATH or off
     #[arg(long, value_name = "ADDRESS")]
     api: Option<String>,
     /// The file that holds the token that clients of the API must show
@@ -120,12 +122,33 @@ pub struct VolumeFlags {
     /// Record every request for `flashwise simulate`: FILE.csv.zst stands for FILE.000001.csv.zst and so on, a new one for each start
     #[arg(long, value_name = "FILE")]
     record: Option<String>,
-    /// A file of the recording that would become larger than this is followed by another [default: 1GiB]
+    /// A file of the recording that would become larger than this is followed by another
     #[arg(long, value_name = "SIZE")]
     record_segment_size: Option<String>,
-    /// Recording stops when its files, those of earlier starts included, take this [default: 10GiB]
+    /// Recording stops when its files, those of earlier starts included, take this
     #[arg(long, value_name = "SIZE")]
     record_size_max: Option<String>,
+}
+
+/// A flag with the default of its key in its help. Those of settings have it there.
+fn with_default(flag: Arg) -> Arg {
+    let (Some(name), Some(help)) = (flag.get_long(), flag.get_help().map(ToString::to_string)) else { return flag };
+    match default_of(name) {
+        Some(default) if !help.contains("[default: ") => flag.help(format!("{help} [default: {default}]")),
+        _ => flag,
+    }
+}
+
+/// The default of the key that a flag stands for.
+fn default_of(flag: &str) -> Option<&'static str> {
+    fn find<T>(keys: &'static [Key<T>], name: &str) -> Option<&'static str> {
+        keys.iter().find(|key| key.name == name)?.default.as_deref()
+    }
+    let of_api = if flag == "api" { Some("listen") } else { flag.strip_prefix("api-") };
+    match of_api {
+        Some(name) => find(API_KEYS, name),
+        None => find(SERVER_KEYS, flag).or_else(|| find(&VOLUME_KEYS, flag)),
+    }
 }
 
 impl VolumeFlags {
@@ -385,40 +408,29 @@ impl Drop for Watchdog {
 
 #[cfg(test)]
 mod tests {
-    use flashwise_server::config::keys::{API_KEYS, SERVER_KEYS, VOLUME_KEYS};
-
     use super::*;
 
     /// The flags that stand for values of one key.
     const WRITE_MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
 
-    fn default_of(flag: &str) -> Option<Option<&'static str>> {
-        let of_api = match flag {
-            "api" => Some("listen"),
-            flag => flag.strip_prefix("api-"),
-        };
-        if let Some(name) = of_api {
-            return API_KEYS.iter().find(|key| key.name == name).map(|key| key.default);
-        }
-        let server = SERVER_KEYS.iter().map(|key| (key.name, key.default));
-        let mut keys = server.chain(VOLUME_KEYS.iter().map(|key| (key.name, key.default)));
-        keys.find(|(name, _)| *name == flag).map(|(_, default)| default)
-    }
-
     #[test]
     fn every_flag_is_a_key_and_shows_its_default() {
         let command = VolumeFlags::augment_args(clap::Command::new("serve"));
         let flags: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let of_server = SERVER_KEYS.iter().map(|key| key.name.to_owned());
+        let of_volume = VOLUME_KEYS.iter().map(|key| key.name.to_owned());
+        let of_api = API_KEYS.iter().map(|key| format!("api-{}", key.name).replace("api-listen", "api"));
+        let keys: Vec<String> = of_server.chain(of_volume).chain(of_api).collect();
         for argument in command.get_arguments() {
             let flag = argument.get_long().unwrap();
             if WRITE_MODES.contains(&flag) {
                 continue;
             }
-            let default = default_of(flag).unwrap_or_else(|| panic!("--{flag} is no key"));
+            assert!(keys.iter().any(|key| key == flag), "--{flag} is no key");
             let help = argument.get_help().unwrap().to_string();
             let shown = help.split_once("[default: ").map(|(_, rest)| rest.trim_end_matches(']'));
-            if default.is_some() {
-                assert_eq!(shown, default, "--{flag}");
+            if let Some(default) = default_of(flag) {
+                assert_eq!(shown, Some(default), "--{flag}");
             }
         }
         // Those that a volume from flags has to do without are few and known.

@@ -205,7 +205,7 @@ fn wear(volume: &VolumeStatus) -> String {
         }
         None => text += "; its rating is not configured (drive-writes-per-day)",
     }
-    if let Some(years) = volume.lifetime_years {
+    if let Some(years) = volume.lifetime_years_rated {
         let _ = write!(text, "; {years:.1} years until the rated writes are used up");
     }
     if let Some(caveat) = caveat::of_rates(volume.uptime_seconds) {

@@ -25,7 +25,7 @@ pub struct Generate {
     /// Write CSV instead of a normalised trace, to standard output if no file is named
     #[arg(long)]
     csv: bool,
-    /// Generate a week that is like that of a known server, listed below, in place of a pattern: with so many --accesses, of which a quarter are
+    /// Generate a week that is like that of a known server, listed below, in place of a pattern: with this many --accesses, of which a quarter are
     /// different blocks [default: 2000000 accesses]
     #[arg(long, value_name = "SERVER", value_parser = Server::named, conflicts_with_all = ["pattern", "blocks", "requests", "read_share", "request_blocks", "rate", "arrivals"])]
     like: Option<&'static Server>,

@@ -89,20 +89,30 @@ class Nbd:
         self.socket.close()
 
 
-def iscsi(export):
-    """An initiator that logs in, in one exchange, and stays."""
+DRIVER = "iqn.2026-11.org.example:driver"
+
+
+def login(export, initiator):
+    """An initiator that logs in, in one exchange, and what it is answered: class and detail of the status."""
     keys = {
-        "InitiatorName": "iqn.2026-11.org.example:driver",
+        "InitiatorName": initiator,
         "TargetName": f"iqn.2026-11.org.flashwise:{export}",
         "SessionType": "Normal",
         "AuthMethod": "None",
     }
     text = "".join(f"{key}={value}\0" for key, value in keys.items()).encode()
     header = struct.pack(">BBBBI6sHIHHII16x", 0x43, 0x87, 0, 0, len(text), b"\x80\0\0\0\0\1", 0, 1, 0, 0, 1, 0)
-    connection = socket.create_connection(("127.0.0.1", ISCSI_PORT))
+    connection = socket.create_connection(("127.0.0.1", ISCSI_PORT), PATIENCE_MS / 1000)
     connection.sendall(header + text + b"\0" * (-len(text) % 4))
     answer = connection.recv(4096)
-    assert answer[0] == 0x23 and answer[36:38] == b"\0\0", answer[:48].hex()
+    assert answer[0] == 0x23, answer[:48].hex()
+    return connection, answer[36:38]
+
+
+def iscsi(export):
+    """An initiator that logs in, and stays."""
+    connection, status = login(export, DRIVER)
+    assert status == b"\0\0", status.hex()
     return connection
 
 
@@ -210,6 +220,7 @@ def make_logical_disks(hand, name):
     hand.select(wizard.get_by_label("Unit"), "MiB")
     hand.choose(wizard.get_by_role("group", name="3. Space"), "Thick")
     hand.choose(wizard.get_by_role("group", name="4. Place"), "Linear")
+    hand.select(wizard.get_by_label("5. Mode"), "write-through")
     hand.tick(wizard.get_by_role("checkbox"))
     hand.press(wizard.get_by_role("button", name="Review the logical disk"))
     assert logical(name) is None, "nothing happens before it was confirmed"
@@ -217,7 +228,7 @@ def make_logical_disks(hand, name):
     hand.told(f"The logical disk {name} is there.")
     made = logical(name)
     assert (made["size_bytes"], made["allocated_bytes"]) == (12 * MIB, 12 * MIB), made
-    assert made["thick"] and not made["striped"] and not made["cached"], made
+    assert made["thick"] and not made["striped"] and not made["cached"] and made["mode"] == "write-through", made
     # What a client writes there lies where the page says.
     client = Nbd(name)
     client.write(0, bytes([0xA5]) * 65536)
@@ -232,19 +243,27 @@ def make_logical_disks(hand, name):
         assert disk.read(65536) == bytes([0xA5]) * 65536
     hand.press(page.get_by_role("button", name="Close the map"))
 
-    hand.press(page.get_by_role("button", name=f"Grow {name}", exact=True))
-    form = page.get_by_role("form", name=f"Make {name} larger")
-    hand.type(form.get_by_label("New size"), "13")
-    hand.select(form.get_by_label("Unit"), "MiB")
-    hand.press(form.get_by_role("button", name="Review the size"))
+    def form():
+        hand.press(page.get_by_role("button", name=f"Change {name}", exact=True))
+        return page.get_by_role("form", name=f"Change {name}")
+
+    change = form()
+    expect(change.get_by_label("Size")).to_have_value("12")
+    hand.press(change.get_by_role("button", name="Review the change"))
+    hand.told("Nothing is another than it was.")
+    hand.type(change.get_by_label("Size"), "13")
+    hand.select(change.get_by_label("Mode"), "write-around")
+    hand.tick(change.get_by_role("checkbox"))
+    hand.press(change.get_by_role("button", name="Review the change"))
     hand.confirm(None, f"{name} grows from 12MiB to 13MiB.")
-    assert logical(name)["size_bytes"] == 13 * MIB
-    hand.press(page.get_by_role("button", name=f"Cache {name}", exact=True))
-    hand.confirm(None, "go through the pool's cache")
-    assert logical(name)["cached"]
+    hand.told(f"{name} is changed.")
+    now = logical(name)
+    assert (now["size_bytes"], now["mode"], now["cached"]) == (13 * MIB, "write-around", True), now
     # What was changed by somebody else meanwhile is not changed blindly.
-    hand.press(page.get_by_role("button", name=f"Do not cache {name}", exact=True))
-    expect(page.get_by_role("dialog")).to_be_visible()
+    change = form()
+    hand.tick(change.get_by_role("checkbox"))
+    hand.press(change.get_by_role("button", name="Review the change"))
+    expect(page.get_by_role("dialog")).to_contain_text(f"{name}")
     assert api("PATCH", f"/v1/pools/tank/logical-disks/{name}", {"size_bytes": 14 * MIB})[0] == 200
     hand.press(page.get_by_role("dialog").locator("button[type=submit]"))
     expect(page.get_by_role("dialog")).to_contain_text("it was changed meanwhile")
@@ -330,17 +349,62 @@ def use_a_cache(hand, name):
 
 
 def see_clients(hand):
+    """Looks at clients, assigns an export to one of two initiators, which ends the other's session, and disconnects those who stay."""
     page = hand.page
     nbd, other = Nbd("mail"), iscsi("web")
     hand.go("Clients")
     table = page.get_by_role("table", name="Clients that have a volume or a logical disk open")
     expect(table.get_by_role("row").filter(has_text="NBD")).to_contain_text("mail")
-    expect(table.get_by_role("row").filter(has_text="iSCSI")).to_contain_text("iqn.2026-11.org.example:driver")
+    expect(table.get_by_role("row").filter(has_text="iSCSI")).to_contain_text(DRIVER)
     status, refused = api("DELETE", "/v1/pools/tank/logical-disks/mail?dry-run=true")
     assert (status, "in use" in refused["error"]) == (409, True), refused
-    nbd.close()
-    other.close()
+
+    access = page.get_by_role("table", name="Who may open what over iSCSI")
+    row = access.get_by_role("row").filter(has_text="flashwise:web")
+    expect(row).to_contain_text("all that may log in")
+    hand.press(row.get_by_role("button", name="Assign web"))
+    form = page.get_by_role("form", name="Assign web")
+    hand.type(form.get_by_label("Initiator 1", exact=True), "nobody")
+    hand.press(form.get_by_role("button", name="Review the assignment"))
+    hand.told("found 'nobody', expected the name of an initiator")
+    hand.type(form.get_by_label("Initiator 1", exact=True), f"{DRIVER}-2")
+    hand.tick(form.get_by_label("Initiator 1 may only read"))
+    hand.press(form.get_by_role("button", name="Review the assignment"))
+    hand.confirm(None, f"{DRIVER} has it open, and is disconnected.")
+    hand.told("web is assigned.")
+    expect(row).to_contain_text(f"{DRIVER}-2 (may only read)")
+    assert other.recv(1) == b"", "its session has ended"
+    expect(table.get_by_role("row").filter(has_text="iSCSI")).to_have_count(0)
+    # Status 0x0202: it may not log in to this target.
+    assert login("web", DRIVER)[1] == b"\x02\x02" and login("web", f"{DRIVER}-2")[1] == b"\0\0"
+    kept = json.loads((FOLDER / "assignments.json").read_text())
+    assert kept == {"web": [{"initiator": f"{DRIVER}-2", "read_only": True}]}, kept
+    hand.press(row.get_by_role("button", name="Assign web"))
+    hand.press(page.get_by_role("button", name="As the configuration says"))
+    hand.confirm(None, "Over iSCSI, web is for all initiators that may log in.")
+    expect(row).to_contain_text("all that may log in")
+
+    other = iscsi("web")
+    for export, connection in (("mail", nbd.socket), ("web", other)):
+        hand.press(table.get_by_role("row").filter(has_text=export).get_by_role("button", name="Disconnect"))
+        hand.confirm(None, f"to {export} ends, once what it has sent is answered.")
+        hand.told(f"is disconnected from {export}.")
+        assert connection.recv(1) == b"", f"the connection to {export} has ended"
+        connection.close()
     expect(page.get_by_text("No client has a volume or a logical disk open.")).to_be_visible()
+
+
+def give_up_a_disk(hand, path):
+    """Goes on without a disk that is missing."""
+    page = hand.page
+    hand.go("Pool old")
+    disks = page.get_by_role("table", name="Disks of the pool")
+    expect(disks.get_by_role("row").filter(has_text=path)).to_contain_text("missing")
+    hand.press(page.get_by_role("button", name=f"Give up {path}"))
+    hand.confirm(path, "lost")
+    hand.told(f"{path} is given up.")
+    expect(disks).not_to_contain_text(path)
+    assert path not in [disk["path"] for disk in api("GET", "/v1/pools/old")[1]["disks"]]
 
 
 def see_events(hand, *texts):
@@ -412,13 +476,14 @@ def main():
         for keyboard, width, name in ((False, 1280, "one"), (True, 360, "two")):
             hand = Hand(browser.page(width, 800), keyboard)
             sign_in(hand, "sesame")
-            state = hand.page.get_by_text("All is well" if name == "one" else "one is detached")
+            state = hand.page.get_by_text("a disk is missing" if name == "two" else "2 disks are missing")
             expect(state).to_be_visible()
             make_logical_disks(hand, f"disk-{name}")
             move_disks(hand, f"extra-{name}.img")
             use_a_cache(hand, name)
             see_clients(hand)
-            see_events(hand, f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
+            give_up_a_disk(hand, f"lost-{name}.img")
+            see_events(hand, f"Over iSCSI, web is for {DRIVER}-2 (may only read) alone", "was disconnected from mail", f"The logical disk disk-{name} was deleted", "The disk c.img was wiped", "Settings were changed: policy = lru")
             hand.press(hand.page.get_by_role("button", name="Sign out"))
             expect(hand.page.get_by_label("Token")).to_be_visible()
             check_view(hand.page, f"sign-in-{width}")

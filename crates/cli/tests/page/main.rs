@@ -27,7 +27,7 @@ fn port() -> u16 {
 fn everything_can_be_done_by_mouse_and_by_keyboard() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    for name in ["a.img", "b.img", "c.img", "one.img", "two.img"] {
+    for name in ["a.img", "b.img", "c.img", "d.img", "lost-one.img", "lost-two.img", "one.img", "two.img"] {
         File::create(path.join(name)).unwrap().set_len(32 * MIB).unwrap();
     }
     std::fs::write(path.join("token"), "sesame\n").unwrap();
@@ -42,12 +42,17 @@ fn everything_can_be_done_by_mouse_and_by_keyboard() {
         "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
          [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n\
          [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
-         flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n{}{}",
+         flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n\
+         [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",
         volume("one"),
         volume("two")
     );
     std::fs::write(path.join("tank.toml"), config).unwrap();
     succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    succeed(path, &["pool", "create", "old", "d.img", "lost-one.img", "lost-two.img"]);
+    for name in ["lost-one.img", "lost-two.img"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
     let server = Server::start(path, &["serve", "tank.toml"]);
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut driver = Command::new(project.join("../../.venv/bin/python"));

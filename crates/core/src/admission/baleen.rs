@@ -10,18 +10,26 @@
 //! whether it reads, the length of its request, which access of its episode it is, how many there were in earlier episodes, and how long
 //! ago the last one was. Each is cut into a few classes, and all examples of the same classes have their sums of hits and of writes.
 //! At the end of each interval the classes are put in order of hits for a write, and admitted from the best on up to the budget. What more comes in the
-//! next interval than in the last is refused when the budget is used up: the rule never writes more than the budget brought, but for write hits.
+//! next interval than in the last ones is refused when the budget is used up: the rule never writes more than the budget brought, but for write hits.
+//!
+//! A budget that is large is no reason to fill the cache with what is hardly used: what is admitted drives out what would have been hit. The cache
+//! tells how often that is, by hits of blocks that were not used for half of the eviction age or longer, and what leaves it unused: a class that has not
+//! half as many hits for an admission as those have is refused, whatever the budget.
 //!
 //! Departures from the paper:
 //! - It learns boosted trees (LightGBM) from a day of the past, once, or in its online version every six hours; here are tables of sums, which
 //!   is the first of its "Bayes optimal" comparisons: the score of an example is the mean of all that share its features. The sums
 //!   are halved when there are many, so that the old counts for less.
+//! - An example counts from its access on, and its hits as they come, where the paper waits until the episode has ended: in a cache that writes little
+//!   blocks stay long, and episodes would end after hours.
 //! - What is saved are hits, not disk-head time, and what has to be written are all writes to the flash: the paper's cache takes reads of
-//!   what is never overwritten. Features of Meta's storage, users and namespaces, are not in a trace of blocks, nor does a rule know neighbours:
+//!   what is never overwritten. With `worth=reads` hits are reads alone, as those of its label and of M+ are. Features of Meta's storage, users and
+//!   namespaces, are not in a trace of blocks, nor does a rule know neighbours:
 //!   the paper's counts for a whole block of 8 MiB are missing, and it does not prefetch.
 //! - The first three accesses of an episode are examples, where the paper has six. The eviction age follows the cache: the blocks it has
-//!   over the blocks it admits in an access.
+//!   over the blocks it admits in an access, over the last quarter to half of its blocks.
 //! - Until there are examples, it admits by chance what the budget allows; the paper's online version admits everything.
+//! - The paper's cache is as good with more writes as with fewer; it has no bound besides the budget.
 
 use super::budget::{Allowance, WRITES_PER_DAY};
 use super::{Info, Judge, SEED, WRITES};
@@ -50,6 +58,12 @@ pub static INFO: Info = Info {
             default: "400%",
             meaning: "blocks of which past accesses are remembered, as a share of the cache size",
         },
+        Parameter {
+            name: "worth",
+            kind: Kind::Choice(&["hits", "reads"]),
+            default: "hits",
+            meaning: "what a write is to bring most of: hits, or hits that are reads, as M+ counts them",
+        },
         WRITES,
         SEED,
     ],
@@ -57,21 +71,25 @@ pub static INFO: Info = Info {
     decides: None,
 };
 
-/// Blocks in an episode, most recently accessed first.
-const GOING: List = List(0);
-/// Blocks whose episodes have ended, the last first.
-const ENDED: List = List(1);
+/// Blocks of which past accesses are remembered, most recently accessed first.
+const HISTORY: List = List(0);
 
 /// Accesses of an episode that are examples.
 const EXAMPLES: usize = 3;
 /// Examples without which nothing is learned.
 const EXAMPLES_MIN: f64 = 100.0;
-/// The sums are halved when there are so many examples for each block of the cache.
+/// The sums are halved when there are this many examples for each block of the cache.
 const EXAMPLES_PER_BLOCK: f64 = 20.0;
-/// So many examples of the mean of all are added to those of each class.
+/// This many examples of the mean of all are added to those of each class.
 const PRIOR: f64 = 8.0;
-/// The eviction age is at most so many times what fills the cache.
+/// The eviction age is at most this many times what fills the cache.
 const AGE_MAX: f64 = 1000.0;
+/// The eviction age is that of the last admissions, twice as many at most as this share of the cache.
+const AGE_OF: f64 = 0.25;
+/// What counts of the misses of an interval, and of the hits and evictions of old blocks, in the next.
+const KEPT: f64 = 0.9;
+/// How many hits an admission brings at least, of those that an old block has.
+const OF_OLD: f64 = 0.5;
 
 const SIZES: usize = 8;
 const PASTS: usize = 4;
@@ -82,12 +100,10 @@ const CLASSES: usize = 2 * SIZES * EXAMPLES * PASTS * AGES;
 #[derive(Clone, Copy, Debug, Default, bytemuck::Zeroable)]
 struct Seen {
     last: u64,
-    /// Accesses of its episode, and writes among them.
+    /// Accesses of its episode.
     accesses: u16,
-    writes: u16,
-    /// The classes of its examples, and the writes of the episode up to each.
+    /// The classes of its examples.
     classes: [u16; EXAMPLES],
-    writes_then: [u8; EXAMPLES],
     /// Accesses in earlier episodes.
     past: u8,
 }
@@ -96,7 +112,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
     examples: f64,
-    /// Accesses in the rest of their episodes.
+    /// Accesses in the rest of their episodes that are worth a write.
     hits: f64,
     /// What was to be written: each example, and writes in the rest of its episode.
     writes: f64,
@@ -118,10 +134,20 @@ impl Sums {
 #[derive(Clone, Copy, Debug)]
 struct Class {
     sums: Sums,
-    /// Misses in this interval.
+    /// Misses, of which those of an interval ago count for [`KEPT`].
     misses: f64,
     /// The share of them that is admitted.
     admitted: f64,
+}
+
+/// Sums over the last intervals, the older ones for less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lately {
+    /// Intervals.
+    intervals: f64,
+    /// Hits of blocks that were not accessed for half of the eviction age or longer, and admissions, each of which drove one out.
+    old_hits: f64,
+    admissions: f64,
 }
 
 /// Admits what was worth most before.
@@ -129,14 +155,17 @@ struct Class {
 pub struct Baleen<I: Index> {
     c: usize,
     budget: Allowance,
+    reads_alone: bool,
     history_max: usize,
     random: Random,
-    /// Accesses so far, and since the interval began.
+    /// Accesses so far.
     now: u64,
-    accesses_since: u64,
-    admissions_since: u64,
+    /// Accesses, and admissions in them, from which the eviction age is reckoned.
+    accesses: f64,
+    admissions: f64,
     /// Accesses for which an admitted block stays.
     eviction_age: u64,
+    lately: Lately,
     all: Sums,
     classes: Vec<Class>,
     blocks: Blocks<I, Seen>,
@@ -163,113 +192,117 @@ impl<I: Index> Baleen<I> {
         ((((op as usize * SIZES + size) * EXAMPLES + nth) * PASTS + past) * AGES + age) as u16
     }
 
-    /// Ends the episode of the block at the back of `GOING`, which stays.
-    fn end_episode(&mut self, node: NodeId) {
-        let seen = self.blocks.data_mut(node);
-        let Seen { accesses, writes, classes, writes_then, .. } = *seen;
-        seen.past = seen.past.saturating_add(accesses.min(u16::from(u8::MAX)) as u8);
-        (seen.accesses, seen.writes) = (0, 0);
-        self.blocks.move_front(node, ENDED);
-        for nth in 0..EXAMPLES.min(accesses.into()) {
-            let example = Sums {
-                examples: 1.0,
-                hits: f64::from(accesses) - 1.0 - nth as f64,
-                writes: 1.0 + f64::from(writes) - f64::from(writes_then[nth]),
-            };
-            self.all.add(example);
-            self.classes[usize::from(classes[nth])].sums.add(example);
-        }
-    }
-
-    /// Ends the episodes of blocks that would have left the cache.
-    #[inline]
-    fn end_episodes(&mut self) {
-        while let Some(back) = self.blocks.back(GOING)
-            && self.now - self.blocks.data(back).last > self.eviction_age
-        {
-            self.end_episode(back);
-        }
-    }
-
     /// The node of `block`, which comes into the history if need be.
     #[inline]
     fn node(&mut self, block: I::Key) -> NodeId {
         if let Some(node) = self.blocks.find(block) {
             return node;
         }
-        if self.blocks.len(GOING) + self.blocks.len(ENDED) == self.history_max {
-            if let Some(oldest) = self.blocks.back(GOING).filter(|_| self.blocks.is_empty(ENDED)) {
-                self.end_episode(oldest);
-            }
-            self.blocks.pop_back(ENDED);
+        if self.blocks.len(HISTORY) == self.history_max {
+            self.blocks.pop_back(HISTORY);
         }
-        self.blocks.insert_front(GOING, block, Seen { last: self.now, ..Seen::default() })
+        self.blocks.insert_front(HISTORY, block, Seen { last: self.now, ..Seen::default() })
     }
 
-    /// Notes an access, and returns its class.
+    fn add(&mut self, class: u16, sums: Sums) {
+        self.all.add(sums);
+        self.classes[usize::from(class)].sums.add(sums);
+    }
+
+    fn counts(&self, op: Op) -> bool {
+        op == Op::Read || !self.reads_alone
+    }
+
+    /// Notes an access, and returns its class and how long ago the last one to the block was.
     #[inline]
-    fn note(&mut self, block: I::Key, op: Op, request_blocks: u32) -> u16 {
+    fn note(&mut self, block: I::Key, op: Op, request_blocks: u32) -> (u16, u64) {
         self.now += 1;
-        self.accesses_since += 1;
+        self.accesses += 1.0;
         if self.history_max == 0 {
-            return self.class(op, request_blocks, &Seen { last: self.now, ..Seen::default() }, 0);
+            return (self.class(op, request_blocks, &Seen { last: self.now, ..Seen::default() }, 0), 0);
         }
-        self.end_episodes();
         let node = self.node(block);
         let mut seen = *self.blocks.data(node);
+        let pause = self.now - seen.last;
+        if pause > self.eviction_age {
+            seen.past = seen.past.saturating_add(seen.accesses.min(u16::from(u8::MAX)) as u8);
+            seen.accesses = 0;
+        }
         let nth = usize::from(seen.accesses);
         let class = self.class(op, request_blocks, &seen, nth);
-        seen.accesses = seen.accesses.saturating_add(1);
-        seen.writes = seen.writes.saturating_add(u16::from(op == Op::Write));
-        seen.last = self.now;
-        if nth < EXAMPLES {
-            (seen.classes[nth], seen.writes_then[nth]) = (class, seen.writes as u8);
+        let (hit, write) = (f64::from(u8::from(self.counts(op))), f64::from(u8::from(op == Op::Write)));
+        for &example in &seen.classes[..nth.min(EXAMPLES)] {
+            self.add(example, Sums { examples: 0.0, hits: hit, writes: write });
         }
+        if nth < EXAMPLES {
+            seen.classes[nth] = class;
+            self.add(class, Sums { examples: 1.0, hits: 0.0, writes: 1.0 });
+        }
+        seen.accesses = seen.accesses.saturating_add(1);
+        seen.last = self.now;
         *self.blocks.data_mut(node) = seen;
-        self.blocks.move_front(node, GOING);
-        class
+        self.blocks.move_front(node, HISTORY);
+        (class, pause)
     }
 
-    /// Hits for a write of a class of blocks, and writes for one of them.
-    fn worth(&self, class: &Class) -> (f64, f64) {
+    /// Hits of an admission of a class of blocks, and writes.
+    fn expected(&self, class: &Class) -> (f64, f64) {
         let mut sums = self.all.scaled(PRIOR / self.all.examples);
         sums.add(class.sums);
-        (sums.hits / sums.writes, sums.writes / sums.examples)
+        (sums.hits / sums.examples, sums.writes / sums.examples)
+    }
+
+    /// What an admission has to bring, since it drives out an old block: a share of the hits that one of these has.
+    fn least_hits(&self) -> f64 {
+        let Lately { old_hits, admissions, .. } = self.lately;
+        if old_hits > 0.0 { OF_OLD * old_hits / (old_hits + admissions) } else { 0.0 }
     }
 
     /// Chooses what is admitted from now on, of which `left` blocks may be written in the next interval.
     #[cold]
-    fn choose(&mut self, mut left: f64) {
-        if self.admissions_since > 0 {
-            let age = self.c as f64 * self.accesses_since as f64 / self.admissions_since as f64;
-            self.eviction_age = age.clamp(self.c as f64, AGE_MAX * self.c as f64) as u64;
+    fn choose(&mut self, left: f64) {
+        if self.admissions > 0.0 {
+            let c = self.c as f64;
+            self.eviction_age = (c * self.accesses / self.admissions).clamp(c, AGE_MAX * c) as u64;
+            if self.admissions > 2.0 * AGE_OF * c {
+                (self.accesses, self.admissions) = (self.accesses / 2.0, self.admissions / 2.0);
+            }
         }
-        (self.accesses_since, self.admissions_since) = (0, 0);
+        self.lately.intervals += 1.0;
         if self.all.examples < EXAMPLES_MIN {
-            let misses: f64 = self.classes.iter().map(|class| class.misses).sum();
+            let misses = self.classes.iter().map(|class| class.misses).sum::<f64>() / self.lately.intervals;
             let share = if misses > 0.0 { (left / misses).min(1.0) } else { 1.0 };
-            self.classes.iter_mut().for_each(|class| (class.misses, class.admitted) = (0.0, share));
-            return;
+            self.classes.iter_mut().for_each(|class| class.admitted = share);
+        } else {
+            self.admit_the_best(left);
         }
+        self.classes.iter_mut().for_each(|class| class.misses *= KEPT);
+        let Lately { intervals, old_hits, admissions } = self.lately;
+        self.lately = Lately { intervals: KEPT * intervals, old_hits: KEPT * old_hits, admissions: KEPT * admissions };
+        if self.all.examples > EXAMPLES_PER_BLOCK * self.c as f64 {
+            self.all = self.all.scaled(0.5);
+            self.classes.iter_mut().for_each(|class| class.sums = class.sums.scaled(0.5));
+        }
+    }
+
+    /// Admits the classes with the most hits for a write, of which `left` blocks may be written.
+    fn admit_the_best(&mut self, mut left: f64) {
+        let least = self.least_hits();
         let mut order: Vec<(usize, f64, f64)> = Vec::with_capacity(CLASSES);
         order.extend(self.classes.iter().enumerate().map(|(at, class)| {
-            let (worth, writes) = self.worth(class);
-            (at, worth, writes)
+            let (hits, writes) = self.expected(class);
+            (at, hits, writes)
         }));
-        order.sort_by(|a, b| b.1.total_cmp(&a.1));
-        for (at, _, writes) in order {
+        order.sort_by(|a, b| (b.1 / b.2).total_cmp(&(a.1 / a.2)));
+        for (at, hits, writes) in order {
             let class = &mut self.classes[at];
-            let wanted = class.misses * writes;
+            let wanted = class.misses / self.lately.intervals * writes;
             class.admitted = match wanted <= left {
+                _ if hits < least => 0.0,
                 true => f64::from(u8::from(left > 0.0)),
                 false => left / wanted,
             };
             left -= wanted * class.admitted;
-            class.misses = 0.0;
-        }
-        if self.all.examples > EXAMPLES_PER_BLOCK * self.c as f64 {
-            self.all = self.all.scaled(0.5);
-            self.classes.iter_mut().for_each(|class| class.sums = class.sums.scaled(0.5));
         }
     }
 }
@@ -282,13 +315,15 @@ impl<I: Index> Judge<I> for Baleen<I> {
             budget: Allowance::new(options, capacity),
             history_max: (options.number("history") * capacity as f64) as usize,
             random: Random::new(options.count(SEED.name)),
+            reads_alone: options.text("worth") == "reads",
             now: 0,
-            accesses_since: 0,
-            admissions_since: 0,
+            accesses: 0.0,
+            admissions: 0.0,
             eviction_age: capacity as u64,
+            lately: Lately::default(),
             all: Sums::default(),
             classes: vec![class; CLASSES],
-            blocks: Blocks::new(index, 0, 2),
+            blocks: Blocks::new(index, 0, 1),
         }
     }
 
@@ -298,10 +333,14 @@ impl<I: Index> Judge<I> for Baleen<I> {
 
     #[inline]
     fn judge(&mut self, access: &Access<I::Key>, is_cached: impl Fn() -> bool) -> bool {
-        let class = usize::from(self.note(access.block, access.op, access.request_blocks));
+        let (class, pause) = self.note(access.block, access.op, access.request_blocks);
         if is_cached() {
+            if pause >= self.eviction_age / 2 && self.counts(access.op) {
+                self.lately.old_hits += 1.0;
+            }
             return true;
         }
+        let class = usize::from(class);
         self.classes[class].misses += 1.0;
         let admitted = if self.budget.is_used_up() { 0.0 } else { self.classes[class].admitted };
         admitted >= 1.0 || admitted > 0.0 && self.random.share() < admitted
@@ -325,7 +364,10 @@ impl<I: Index> Judge<I> for Baleen<I> {
 
     #[inline]
     fn note_len(&mut self, _len: usize, admitted: Option<I::Key>) {
-        self.admissions_since += u64::from(admitted.is_some());
+        if admitted.is_some() {
+            self.admissions += 1.0;
+            self.lately.admissions += 1.0;
+        }
     }
 
     fn remembers(&self, block: I::Key) -> bool {
@@ -344,8 +386,12 @@ impl<I: Index> Judge<I> for Baleen<I> {
 
     fn check(&self) {
         self.blocks.check(self.history_max);
-        let ended: f64 = self.classes.iter().map(|class| class.sums.examples).sum();
-        assert!((ended - self.all.examples).abs() < 1e-6 * (1.0 + ended), "{ended} and {} examples", self.all.examples);
+        let examples: f64 = self.classes.iter().map(|class| class.sums.examples).sum();
+        assert!(
+            (examples - self.all.examples).abs() < 1e-6 * (1.0 + examples),
+            "{examples} and {} examples",
+            self.all.examples
+        );
         assert!(self.classes.iter().all(|class| (0.0..=1.0).contains(&class.admitted)));
     }
 }
@@ -367,32 +413,61 @@ mod tests {
     }
 
     /// Two blocks, so that an episode ends with a pause of more than two accesses. That of block 1 is read, written, read, with nothing
-    /// else between; three accesses to other blocks later it has ended:
+    /// else between:
     ///
-    ///     example   then left: hits, writes of it and of the rest
-    ///     read      2          1 + 1
-    ///     write     1          1 + 0
-    ///     read      0          1 + 0
+    ///     example   then left: hits, of these reads   writes of it and of the rest
+    ///     read      2                1                1 + 1
+    ///     write     1                1                1 + 0
+    ///     read      0                0                1 + 0
     ///
-    /// Block 2 was read once: no hits for a write.
+    /// Block 2 was read once: no hits for a write. Block 1 comes back after a pause of two, in the same episode, as a hit of all three; it comes back after
+    /// a pause of three in another.
     #[test]
     fn an_episode_gives_an_example_for_each_of_its_first_accesses() {
-        let mut rule = rule("history=1000%", 2);
-        for (block, op) in [(1, Op::Read), (1, Op::Write), (1, Op::Read), (2, Op::Read), (3, Op::Read)] {
-            rule.judge(&access(block, op, 1), || false);
+        for (worth, hits) in [("hits", [3.0, 6.0]), ("reads", [2.0, 5.0])] {
+            let mut rule = rule(&format!("history=1000%,worth={worth}"), 2);
+            let mut access_to = |block, op| {
+                rule.judge(&access(block, op, 1), || false);
+                (rule.all, *rule.blocks.data(rule.blocks.find(block).unwrap()))
+            };
+            for (block, op) in [(1, Op::Read), (1, Op::Write), (1, Op::Read)] {
+                access_to(block, op);
+            }
+            let (sums, _) = access_to(2, Op::Read);
+            assert_eq!(sums, Sums { examples: 4.0, hits: hits[0], writes: 5.0 }, "{worth}");
+            let (sums, seen) = access_to(1, Op::Read);
+            assert_eq!(sums, Sums { examples: 4.0, hits: hits[1], writes: 5.0 }, "{worth}");
+            assert_eq!((seen.past, seen.accesses), (0, 4));
+            access_to(2, Op::Read);
+            access_to(3, Op::Read);
+            let (sums, seen) = access_to(1, Op::Read);
+            assert_eq!((seen.past, seen.accesses), (4, 1), "it is known that it was accessed four times");
+            assert_eq!((sums.examples, sums.hits), (7.0, hits[1] + 1.0), "block 2 was hit once, and 3 and 1 begin");
+            let first_reads = rule.class(Op::Read, 1, &Seen { last: rule.now, ..Seen::default() }, 0);
+            assert_eq!(rule.classes[usize::from(first_reads)].sums.examples, 3.0);
+            assert_ne!(rule.class(Op::Read, 1, &seen, 0), first_reads);
+            Judge::check(&rule);
         }
-        assert_eq!(rule.all, Sums::default(), "a pause of two");
-        rule.judge(&access(4, Op::Read, 1), || false);
-        assert_eq!(rule.all, Sums { examples: 3.0, hits: 3.0, writes: 4.0 });
-        rule.judge(&access(5, Op::Read, 1), || false);
-        assert_eq!(rule.all, Sums { examples: 4.0, hits: 3.0, writes: 5.0 });
-        let first_reads = usize::from(rule.class(Op::Read, 1, &Seen { last: rule.now, ..Seen::default() }, 0));
-        assert_eq!(rule.classes[first_reads].sums, Sums { examples: 2.0, hits: 2.0, writes: 3.0 });
-        // Block 1 comes back: it is known that it was accessed three times.
-        let seen = *rule.blocks.data(rule.blocks.find(1).unwrap());
-        assert_eq!((seen.past, rule.blocks.list(rule.blocks.find(1).unwrap())), (3, ENDED));
-        assert_ne!(usize::from(rule.class(Op::Read, 1, &seen, 0)), first_reads);
-        Judge::check(&rule);
+    }
+
+    /// As long as old blocks are hit, what is hardly hit is refused, however large the budget.
+    #[test]
+    fn what_is_never_hit_does_not_drive_out_what_is() {
+        let mut rule = rule("writes-per-day=1000000,interval=1s", 100);
+        rule.all = Sums { examples: 1000.0, hits: 100.0, writes: 1000.0 };
+        for class in &mut rule.classes {
+            class.sums = Sums { examples: 1000.0, hits: 0.0, writes: 1000.0 };
+        }
+        rule.lately.intervals = 1.0;
+        rule.admit_the_best(1e9);
+        assert!(rule.classes.iter().all(|class| class.admitted == 1.0));
+        // Of 20 old blocks 4 were hit, and 16 left: a tenth of a hit is what another has to bring. The classes have 0.0008.
+        rule.lately = Lately { intervals: 1.0, old_hits: 4.0, admissions: 16.0 };
+        assert!((rule.least_hits() - 0.1).abs() < 1e-12);
+        rule.classes[7].sums.hits = 101.0;
+        rule.admit_the_best(1e9);
+        let admitted: Vec<usize> = (0..CLASSES).filter(|&at| rule.classes[at].admitted > 0.0).collect();
+        assert_eq!(admitted, [7]);
     }
 
     /// Each second 20 blocks are read twice in requests of one block, and 60 once in requests of eight. Of 1,000,000 blocks 0.432 times a day are

@@ -4,7 +4,7 @@
 //! of blocks in the order of their first misses as in Wong et al.: Baleen: ML admission and prefetching for flash caches. FAST 2024.
 //!
 //! It differs from [`hotness`](super::hotness): there a miss brings a block to the front of the history again, and what is admitted
-//! leaves it. Here a block leaves so many other blocks after its first miss, and all misses in between are admitted from the x + 1st
+//! leaves it. Here a block leaves this many other blocks after its first miss, and all misses in between are admitted from the x + 1st
 //! on.
 //!
 //! Departures from the papers:

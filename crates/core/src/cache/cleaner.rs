@@ -100,7 +100,7 @@ impl LogCache {
         1 + u32::from(used as f64 > f64::from(data_pages) * USED_SHARE_MAX)
     }
 
-    /// Whether a clean block is to be copied forward if there is space for it; one that was used, from so many uses on.
+    /// Whether a clean block is to be copied forward if there is space for it; one that was used, from this many uses on.
     fn is_worth_copying(&self, block: u32, slot: u32, uses_min: u32) -> bool {
         let policy = self.log.policy();
         match self.config.copy_forward {

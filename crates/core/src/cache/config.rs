@@ -106,7 +106,7 @@ pub struct Regions {
     pub blocks: u32,
     /// A region is sure again when nothing of it was overwritten for so long.
     pub sure_after_us: u64,
-    /// So many are unsure at a time, at most; then the one that was overwritten longest ago is sure again.
+    /// This many are unsure at a time, at most; then the one that was overwritten longest ago is sure again.
     pub unsure_max: u32,
 }
 
@@ -116,7 +116,7 @@ impl Default for Regions {
     }
 }
 
-/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of so many bytes.
+/// `rule` for a cache on a flash of `geometry`, with devices as those of `array` and storage of this many bytes.
 pub fn admission(rule: admission::Spec, array: &Array, geometry: &Geometry, storage_bytes: u64) -> Admission {
     let block_bytes = BLOCK_BYTES as u64;
     let flash_bytes = u64::from(geometry.pages()) * block_bytes;
@@ -144,9 +144,9 @@ pub struct Config {
     pub over_provision: f64,
     /// What is copied forward of a unit that is to be reset.
     pub copy_forward: CopyForward,
-    /// The cleaner begins when more than this share of the log's data pages is dirty, ...
+    /// The cleaner begins when more than this share of the log's data pages is dirty.
     pub dirty_high: f64,
-    /// ... and stops at this share.
+    /// The cleaner stops at this share.
     pub dirty_low: f64,
     /// The cleaner writes back what has been dirty for longer than this.
     pub dirty_age_us: u64,

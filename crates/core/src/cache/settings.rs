@@ -165,7 +165,7 @@ impl Config {
             sequential_blocks: 0,
             regions: Regions::default(),
         };
-        for setting in &SETTINGS {
+        for setting in SETTINGS {
             if let Place::Config(put) = setting.place {
                 put(&mut config, setting.default());
             }

@@ -28,12 +28,12 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// What users call it.
+    /// The layouts by the names that users know them by.
+    pub const NAMES: [(&str, Layout); 2] = [("log", Layout::Log), ("wlfc", Layout::Wlfc)];
+
+    /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Layout::Log => "log",
-            Layout::Wlfc => "wlfc",
-        }
+        Self::NAMES[self as usize].0
     }
 }
 

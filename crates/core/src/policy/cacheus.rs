@@ -89,7 +89,7 @@ struct LearningRate {
 
 impl LearningRate {
     const MIN: f64 = 0.001;
-    /// So many windows without success, and it begins again.
+    /// This many windows without success, and it begins again.
     const PATIENCE: u32 = 10;
 
     fn new(window: usize) -> LearningRate {

@@ -252,9 +252,7 @@ impl<I: Index> Policy for ClockPro<I> {
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
         let block = access.block;
-        if let Some(x) = self.blocks.find(block)
-            && self.blocks.list(x) != NON_RESIDENT
-        {
+        if let Some(x) = self.blocks.find_cached(block) {
             self.blocks.data_mut(x).referenced = true;
             return Outcome::Hit;
         }

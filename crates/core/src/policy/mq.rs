@@ -200,7 +200,7 @@ impl<I: Index> Policy for Mq<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        let hit = self.blocks.find(access.block).filter(|&b| self.blocks.list(b) != self.q_out());
+        let hit = self.blocks.find_cached(access.block);
         let (outcome, b) = if hit.is_some() {
             (Outcome::Hit, hit)
         } else {

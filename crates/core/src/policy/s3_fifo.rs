@@ -177,9 +177,7 @@ impl<I: Index> Policy for S3Fifo<I> {
 
     #[inline]
     fn access(&mut self, access: Access<I::Key>) -> Outcome<I::Key> {
-        if let Some(x) = self.blocks.find(access.block)
-            && self.blocks.list(x) != G
-        {
+        if let Some(x) = self.blocks.find_cached(access.block) {
             let freq = self.blocks.data_mut(x);
             *freq = (*freq + 1).min(FREQ_MAX);
             return Outcome::Hit;

@@ -13,7 +13,7 @@
 //! - A cache block of dm-cache is one block here, of 4 KiB, where it has at least 32 KiB. A hotspot block is one block, too, as the code
 //!   does it for a small disk, and not 16 cache blocks: a policy knows blocks by name, and not which are neighbours. So that the hotspot queue
 //!   knows as much of the disk, it has by default 16 times as many blocks as the code: `hotspots`. With `hotspots=25%` it is the code's.
-//! - Its periods of 1, 10 and 60 seconds are those of so many accesses: `rate`. Each access is a tick, as it is there where one request is
+//! - Its periods of 1, 10 and 60 seconds are those of this many accesses: `rate`. Each access is a tick, as it is there where one request is
 //!   under way at a time.
 //! - A policy does not know what is dirty: all blocks are on the queue of clean ones. Linux writes back what is dirty and old, and does
 //!   not evict before.
@@ -88,7 +88,7 @@ impl Stats {
         }
     }
 
-    /// Hits in so many accesses, rounded down.
+    /// Hits in this many accesses, rounded down.
     #[inline]
     fn hits_in(&self, accesses: u64) -> u64 {
         (u64::from(self.hits) * accesses).checked_div(u64::from(self.hits) + u64::from(self.misses)).unwrap_or(0)
@@ -306,7 +306,7 @@ impl<I: Index> Smq<I> {
 
     /// Takes a cached block out; whether it was one. It stays a hotspot.
     fn take_out(&mut self, block: I::Key) -> bool {
-        let Some(node) = self.blocks.find(block).filter(|&node| self.blocks.list(node) == CACHED) else {
+        let Some(node) = self.blocks.find_cached(block) else {
             return false;
         };
         let entry = std::mem::take(&mut self.blocks.data_mut(node).cache);
@@ -343,8 +343,7 @@ impl<I: Index> Policy for Smq<I> {
         let read_level = self.promote_level();
         self.end_periods();
         let hotspot_level = self.note_hotspot(access.block);
-        let cached = self.blocks.find(access.block).filter(|&node| self.blocks.list(node) == CACHED);
-        if let Some(node) = cached {
+        if let Some(node) = self.blocks.find_cached(access.block) {
             let entry = self.blocks.data(node).cache;
             self.cache_stats.note(Some(self.cache.level(entry)));
             self.blocks.move_front(node, CACHED);

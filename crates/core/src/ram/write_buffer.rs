@@ -316,6 +316,7 @@ fn unit(block: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::next as random;
     use std::cmp::Reverse;
     use std::collections::{BTreeMap, BTreeSet};
     use std::num::NonZeroU32;
@@ -498,15 +499,6 @@ mod tests {
         fn pop_oldest(&mut self) -> Option<Blocks> {
             self.pop_least(|chunk| chunk.since_us)
         }
-    }
-
-    /// Splitmix64: the next of a sequence of random numbers.
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = *state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
     }
 
     fn compare(capacity_blocks: usize, state: &mut u64) {

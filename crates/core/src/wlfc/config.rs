@@ -1,7 +1,10 @@
 //! What a WLFC is like, and what it refuses to be.
 
+use std::str::FromStr;
+
 use super::bucket::{Log, Oob};
 use crate::format::BLOCK_BYTES;
+use crate::options::word;
 
 /// When a read copy is brought up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +14,24 @@ pub enum Refresh {
     Read,
     /// When the bucket of the logs is evicted. A read takes from the logs what it asks for.
     Evict,
+}
+
+impl Refresh {
+    /// Both by the names that users know them by.
+    pub const NAMES: [(&str, Refresh); 2] = [("read", Refresh::Read), ("evict", Refresh::Evict)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+}
+
+impl FromStr for Refresh {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Refresh, String> {
+        word(name, &Refresh::NAMES)
+    }
 }
 
 /// What a WLFC is like.

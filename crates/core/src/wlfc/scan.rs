@@ -163,12 +163,16 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
     let (mut at, mut previous, mut epoch) = (0, 0, None);
     while at < written {
         let ahead = if at == 0 { 1 } else { READ_PAGES };
-        let Some((header, crc)) = Header::decode(pages.page(at, ahead)?) else { break };
+        let page = pages.page(at, ahead)?;
+        let Some(header) = Header::of_sector(page) else { break };
         let goes_on = (header.page, header.part, header.previous) == (at, 0, previous);
         let like_first = epoch.is_none_or(|epoch| epoch == (header.oob.epoch, header.oob.backend, header.oob.state));
         if !of_cache(&header) || !goes_on || !like_first || header.end() > config.bucket_pages() {
             break;
         }
+        // Unless all of it is there nothing is written in its place: a power failure then could leave such parts of both as make it whole.
+        found.torn = true;
+        let Some((_, crc)) = Header::decode(page) else { break };
         let mut checksums = Vec::new();
         for part in 0..header.parts() {
             if at + part >= written {
@@ -183,6 +187,7 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         if checksums.len() != blocks || header.end() > written {
             break;
         }
+        found.torn = false;
         (at, previous) = (header.end(), crc);
         epoch = Some((header.oob.epoch, header.oob.backend, header.oob.state));
         found.programs.push(Program { header, crc, checksums });
@@ -202,21 +207,23 @@ fn look_behind<B: Buckets>(
     found: &mut Walk,
     pages: &mut Pages<'_, B>,
 ) -> Result<(), ScanError<B::Error>> {
-    let Some(Program { header: first, .. }) = found.programs.first() else {
+    let Some(Program { header: last, .. }) = found.programs.last() else {
         // The headers of a copy were torn, or what was durable of it is damaged.
         found.torn = true;
         let (header, _) = Header::decode(pages.page(0, 1)?).expect("it was read before");
         found.torn_first = (header.oob.state != State::Read).then_some((header.run, header.sequence));
         return Ok(());
     };
-    if first.oob.state != State::Write {
+    if last.oob.state != State::Write {
         return Ok(());
     }
-    let epoch = first.oob.epoch;
-    found.torn = pages.buckets.in_order() && at < written;
+    // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
+    let (epoch, run) = (last.oob.epoch, last.run);
+    found.torn |= pages.buckets.in_order() && at < written;
     for page in at..written {
         if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
             && (header.cache, header.oob.epoch, header.page) == (cache, epoch, page)
+            && header.run >= run
             && header.durable_end > at
         {
             found.damaged = Some(at);
@@ -295,4 +302,79 @@ fn is_whole<B: Buckets>(
         page += crcs.len() as u32;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wlfc::bucket::Oob;
+
+    /// The pages of one bucket that is not written front to back.
+    struct Bucket(Vec<[u8; BLOCK_BYTES]>);
+
+    impl Buckets for Bucket {
+        type Error = std::convert::Infallible;
+
+        fn read(&self, _: u32, page: u32, bytes: &mut [u8]) -> Result<(), Self::Error> {
+            let pages = &self.0[page as usize..page as usize + bytes.len() / BLOCK_BYTES];
+            bytes.copy_from_slice(pages.as_flattened());
+            Ok(())
+        }
+
+        fn in_order(&self) -> bool {
+            false
+        }
+
+        fn written_pages(&self, _: u32) -> Result<u32, Self::Error> {
+            Ok(self.0.len() as u32)
+        }
+    }
+
+    /// A bucket of 8 pages, and a header of one page that says that one block is zeroes.
+    fn bucket() -> (Config, Bucket, Header) {
+        let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
+        let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
+        let header =
+            Header { cache: 1, oob, run: 3, sequence: 0, durable: 0, page: 0, durable_end: 0, previous: 0, part: 0 };
+        let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
+        (config, Bucket(pages), header)
+    }
+
+    fn judged(config: &Config, bucket: &Bucket) -> Result<Scan, ScanError<std::convert::Infallible>> {
+        let walk = walk(config, 1, 0, bucket)?;
+        let mut durable = Durable::default();
+        durable.add_walk(&walk);
+        judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
+    }
+
+    #[test]
+    fn headers_of_an_earlier_use_of_an_epoch_do_not_make_the_later_one_damaged() {
+        let (config, mut bucket, header) = bucket();
+        header.encode(&[], &mut bucket.0[0]);
+        let mut left_over = Header { run: 2, page: 4, durable_end: 4, ..header };
+        left_over.encode(&[], &mut bucket.0[4]);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn), (1, false));
+        left_over.run = 3;
+        left_over.encode(&[], &mut bucket.0[4]);
+        assert_eq!(judged(&config, &bucket), Err(ScanError::Damaged { bucket: 0, page: 1 }), "it was durable");
+    }
+
+    /// The first sector of the next header came, others are still what they were before.
+    #[test]
+    fn nothing_is_written_over_a_header_that_came_in_part() {
+        let (config, mut bucket, header) = bucket();
+        header.encode(&[], &mut bucket.0[0]);
+        let (_, previous) = Header::decode(&bucket.0[0]).unwrap();
+        let next = Header { page: 1, sequence: 1, previous, ..header };
+        next.encode(&[], &mut bucket.0[1]);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (2, false, 2));
+        bucket.0[1][2048..2560].fill(0xA5);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, true, 1));
+        bucket.0[1][..512].fill(0);
+        let scan = judged(&config, &bucket).unwrap();
+        assert_eq!((scan.end, scan.torn, scan.found.len()), (1, false, 1), "nothing of it can come back");
+    }
 }

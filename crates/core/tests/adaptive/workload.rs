@@ -6,16 +6,8 @@ use flashwise_core::admission::adaptive::Decision;
 use flashwise_core::admission::{Setting, Spec};
 use flashwise_core::index::Dense;
 use flashwise_core::policy::{self, Outcome, Policy, Visitor};
+pub use flashwise_core::random::next as random;
 use flashwise_core::tiers::{Array, Device, Tier};
-
-/// Splitmix64: the next of a sequence of random numbers.
-pub fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
 
 /// A random number from 0 to 1.
 pub fn share(state: &mut u64) -> f64 {

@@ -1,5 +1,5 @@
 //! The house is tidy: no circles of files, no file too long, every file declared where editors and rustfmt look, no list of policies
-//! beside their table, and every path that the documentation names exists.
+//! beside their table, no error that says its cause twice, and every path that the documentation names exists.
 //!
 //! What is not so yet is listed in `TO_BE_MENDED` of each test. These lists only shrink: a test also fails where an entry is not needed
 //! any more.
@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
 mod circles;
+mod errors;
 mod source;
 
 use std::collections::BTreeSet;
@@ -109,6 +110,19 @@ fn no_list_has_the_names_of_all_policies() {
     let lists =
         sources.iter().filter(|source| source.path != MODELS && lists_all(source)).map(|source| source.path.clone());
     assert_mended("lists of policies beside policy::POLICIES", &lists.collect(), TO_BE_MENDED);
+}
+
+/// Whoever shows an error shows its causes, so that a text that has its cause would say it twice.
+#[test]
+fn no_error_says_its_cause_twice() {
+    const TO_BE_MENDED: &[&str] = &[];
+    let of = |path: &String| {
+        let text = std::fs::read_to_string(project().join(path)).unwrap();
+        let twice = errors::said_twice(&text).into_iter();
+        twice.map(|said| format!("{path}: {said}")).collect::<Vec<_>>()
+    };
+    let files = files().into_iter().filter(|path| path.contains("/src/") && path.ends_with(".rs"));
+    assert_mended("errors that say their cause twice", &files.flat_map(|path| of(&path)).collect(), TO_BE_MENDED);
 }
 
 /// Of what the documentation names in backquotes or links to, whatever looks like a path of the project.

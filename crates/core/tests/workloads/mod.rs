@@ -1,6 +1,7 @@
 //! Seeded workloads of five kinds.
 
 use flashwise_core::access::{Access, NEVER, Op};
+pub use flashwise_core::random::next as random;
 
 /// Blocks are numbered below this.
 pub const BLOCKS: u32 = 300;
@@ -9,15 +10,6 @@ pub const ACCESSES: usize = 6_000;
 
 /// The kinds of workloads.
 pub const WORKLOADS: [&str; 5] = ["uniform", "zipf", "loop", "scans", "phases"];
-
-/// Splitmix64: the next of a sequence of random numbers.
-pub fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
 
 /// A number below `BLOCKS` that is the likelier the smaller it is, roughly as 1/n.
 fn skewed(state: &mut u64) -> u32 {

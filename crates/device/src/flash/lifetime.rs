@@ -3,8 +3,9 @@
 //! A year has 365 days, as where vendors turn drive writes per day (DWPD) into bytes (TBW = capacity * DWPD * 365 * years).
 //! Each figure is none where it has no meaning: no time passed, or nothing was worn.
 
+use flashwise_core::tiers::YEAR_DAYS;
+
 const DAY_US: f64 = 86_400e6;
-const DAYS_OF_A_YEAR: f64 = 365.0;
 
 fn days(duration_us: u64) -> Option<f64> {
     (duration_us > 0).then(|| duration_us as f64 / DAY_US)
@@ -14,7 +15,7 @@ fn days(duration_us: u64) -> Option<f64> {
 /// for flash whose wear is levelled, the most for flash that is given up with its first unit.
 pub fn lifetime_years(erasures_per_unit: f64, pe_cycles: u32, duration_us: u64) -> Option<f64> {
     let erasures_per_day = erasures_per_unit / days(duration_us)?;
-    (erasures_per_day > 0.0).then(|| f64::from(pe_cycles) / erasures_per_day / DAYS_OF_A_YEAR)
+    (erasures_per_day > 0.0).then(|| f64::from(pe_cycles) / erasures_per_day / YEAR_DAYS)
 }
 
 /// Bytes per day.
@@ -43,7 +44,7 @@ pub fn budget_dwpd(
     write_amplification: f64,
     years: f64,
 ) -> Option<f64> {
-    let days = years * DAYS_OF_A_YEAR;
+    let days = years * YEAR_DAYS;
     let bytes = f64::from(pe_cycles) * physical_bytes as f64 / write_amplification;
     (capacity_bytes > 0 && days > 0.0 && write_amplification > 0.0).then(|| bytes / capacity_bytes as f64 / days)
 }

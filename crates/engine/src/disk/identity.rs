@@ -48,7 +48,7 @@ impl Identity {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum IdentityError {
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     #[error(
         "{path}: nothing tells it from another: {what}; give it a name of its own by backend-id, and keep that as long as it has a cache"

@@ -1,29 +1,97 @@
 //! Clients' requests: planned piece by piece as they come, and answered once all steps that they wait for are done.
 
 use flashwise_core::cache::{self, Cache, Event};
-use flashwise_core::filter::Caching;
 use flashwise_core::step::Step;
 
 use super::Engine;
 use crate::export::{Done, Error, Operation, Request};
 
 /// A request that is under way.
-pub(super) struct Client {
-    pub data: Vec<u8>,
+pub(crate) struct Client {
+    /// What was asked. Its data are bytes to write.
+    pub request: Request,
+    /// The bytes to read.
     pub reply: Vec<u8>,
-    pub done: Option<Done>,
+    done: Done,
+    /// Steps that it waits for.
     pub pending: u32,
-    /// All pieces are planned.
+    /// All of it is planned.
     pub planned: bool,
     pub error: Option<Error>,
-    pub started_us: u64,
-    pub operation: Operation,
-    pub offset: u64,
-    pub length: u64,
-    pub force_unit_access: bool,
+    started_us: u64,
     /// It is not answered before this time.
     pub until_us: u64,
-    pub caching: Caching,
+}
+
+/// The requests that are under way, by number, in the engine of any cache.
+#[derive(Default)]
+pub(crate) struct Clients {
+    all: Vec<Option<Client>>,
+    free: Vec<u32>,
+}
+
+impl Clients {
+    /// Takes a request that came at a time.
+    pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
+        let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
+        let (pending, planned, error, until_us) = (0, false, None, 0);
+        let client = Client { request, reply, done, pending, planned, error, started_us, until_us };
+        insert(&mut self.all, &mut self.free, client)
+    }
+
+    /// Requests that are under way.
+    pub fn len(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    pub fn get(&self, number: u32) -> &Client {
+        self.all[number as usize].as_ref().expect("a request is there until it is answered")
+    }
+
+    pub fn get_mut(&mut self, number: u32) -> &mut Client {
+        self.all[number as usize].as_mut().expect("a request is there until it is answered")
+    }
+
+    /// Takes out the request, if all that it waits for is done.
+    pub fn take_complete(&mut self, number: u32) -> Option<Client> {
+        let client = self.all[number as usize].take_if(|client| client.pending == 0 && client.planned)?;
+        self.free.push(number);
+        Some(client)
+    }
+}
+
+impl Client {
+    /// What became of it, for latencies, and the answer.
+    pub fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>) {
+        let Client { request, started_us, error, .. } = &self;
+        let answered = Answered { operation: request.operation, started_us: *started_us, failed: error.is_some() };
+        (answered, self.done, self.error.map_or(Ok(self.reply), Err))
+    }
+
+    /// What was asked, and who is to be told, as if it had not been begun.
+    fn hand_back(self) -> (Request, Done) {
+        (self.request, self.done)
+    }
+}
+
+/// Makes of `request` what it is where flushes are answered and not done. Whether nothing is left of it.
+pub(crate) fn leave_out_flushes(request: &mut Request) -> bool {
+    request.force_unit_access = false;
+    request.operation == Operation::Flush
+}
+
+/// Puts `new` where one is free, and says where.
+pub(crate) fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -> u32 {
+    match free.pop() {
+        Some(number) => {
+            all[number as usize] = Some(new);
+            number
+        }
+        None => {
+            all.push(Some(new));
+            (all.len() - 1) as u32
+        }
+    }
 }
 
 /// An answered request, for latencies.
@@ -51,43 +119,15 @@ pub struct Paused {
 
 impl<C: Cache<Step = Step>> Engine<C> {
     /// Starts a request at a time; its range lies within the volume. Ticks that are due come first.
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
+    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
         self.now_us = self.now_us.max(now_us);
         self.advance(now_us);
-        let Request { operation, offset, length, mut force_unit_access, data, caching } = request;
-        if self.settings.answers_flushes_at_once {
-            force_unit_access = false;
-            if operation == Operation::Flush {
-                self.answers.push((done, Ok(Vec::new())));
-                return;
-            }
+        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
+            self.answers.push((done, Ok(Vec::new())));
+            return;
         }
-        let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
-        let client = Client {
-            data,
-            reply,
-            done: Some(done),
-            pending: 0,
-            planned: false,
-            error: None,
-            started_us: now_us,
-            operation,
-            offset,
-            length,
-            force_unit_access,
-            until_us: 0,
-            caching,
-        };
-        let number = match self.free_clients.pop() {
-            Some(number) => {
-                self.clients[number as usize] = Some(client);
-                number
-            }
-            None => {
-                self.clients.push(Some(client));
-                (self.clients.len() - 1) as u32
-            }
-        };
+        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let number = self.clients.insert(request, done, now_us);
         let pieces = cache::Request::pieces(kind(operation), offset, length, force_unit_access);
         for piece in pieces.of_client(caching) {
             let mut steps = std::mem::take(&mut self.planned);
@@ -95,34 +135,20 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.enqueue_plan(&mut steps, Some(number), (piece.offset - offset) as u32);
             self.planned = steps;
         }
-        let client = self.client(number);
-        client.planned = true;
+        self.clients.get_mut(number).planned = true;
         self.run_ready();
         self.go_on();
         self.answer_if_complete(number);
     }
 
-    pub(super) fn client(&mut self, number: u32) -> &mut Client {
-        self.clients[number as usize].as_mut().expect("a request is there until it is answered")
-    }
-
     pub(super) fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = &mut self.clients[number as usize] else { return };
-        if client.pending > 0 || !client.planned {
+        let Some(client) = self.clients.take_complete(number) else { return };
+        let until_us = client.until_us;
+        if client.error.is_some() && self.settings.holds_failed && self.flash_failed {
+            self.held.push(client.hand_back());
             return;
         }
-        let mut client = self.clients[number as usize].take().expect("checked above");
-        self.free_clients.push(number);
-        let done = client.done.take().expect("a request is answered once");
-        let Client { operation, offset, length, force_unit_access, caching, data, .. } = client;
-        let Client { started_us, error, reply, until_us, .. } = client;
-        if error.is_some() && self.settings.holds_failed && self.flash_failed {
-            let request = Request { operation, offset, length, force_unit_access, data, caching };
-            self.held.push((request, done));
-            return;
-        }
-        let answered = Answered { operation, started_us, failed: error.is_some() };
-        let result = error.map_or(Ok(reply), Err);
+        let (answered, done, result) = client.answer();
         if until_us > self.now_us && result.is_ok() {
             self.paused.push(Paused { until_us, answered, done, result });
             return;

@@ -27,9 +27,8 @@ use crate::disk::{Buffer, Operation as DiskOperation, Transfer};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
-use clients::Client;
-pub(crate) use clients::kind;
 pub use clients::{Answered, Paused};
+pub(crate) use clients::{Clients, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
 use order::Bond;
 use places::Places;
@@ -151,8 +150,7 @@ pub struct Engine<C = LogCache> {
     frames: Vec<FrameState>,
     steps: Vec<Option<Running>>,
     free_steps: Vec<StepId>,
-    clients: Vec<Option<Client>>,
-    free_clients: Vec<u32>,
+    clients: Clients,
     ready: VecDeque<StepId>,
     backend: HashMap<u32, Hazard, FxBuildHasher>,
     /// Writes of the backend that are of no batch.
@@ -238,8 +236,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             places,
             steps: Vec::new(),
             free_steps: Vec::new(),
-            clients: Vec::new(),
-            free_clients: Vec::new(),
+            clients: Clients::default(),
             ready: VecDeque::new(),
             backend: HashMap::default(),
             backend_writes: FxHashSet::default(),
@@ -311,7 +308,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Requests that are under way.
     pub fn requests(&self) -> usize {
-        self.clients.len() - self.free_clients.len()
+        self.clients.len()
     }
 
     /// Makes the ticks that are due up to a time. What they do does not depend on when this is called, as long as it is called before
@@ -377,7 +374,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     if let Some(client) = client
                         && self.settings.pauses
                     {
-                        let client = self.client(client);
+                        let client = self.clients.get_mut(client);
                         client.until_us = client.until_us.max(*until_us);
                     }
                     continue;
@@ -408,19 +405,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             patience: self.settings.patience,
             errors_before: self.errors_reported,
         };
-        let id = match self.free_steps.pop() {
-            Some(id) => {
-                self.steps[id as usize] = Some(running);
-                id
-            }
-            None => {
-                self.steps.push(Some(running));
-                (self.steps.len() - 1) as StepId
-            }
-        };
+        let id = insert(&mut self.steps, &mut self.free_steps, running);
         self.running += 1;
         if let Some(request) = request {
-            self.client(request).pending += 1;
+            self.clients.get_mut(request).pending += 1;
         }
         let mut waits = std::mem::take(&mut self.waits);
         self.register(id, &mut waits);

@@ -51,8 +51,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 } else if state.bad {
                     return false;
                 }
-                let client = request.and_then(|request| self.clients[request as usize].as_ref());
-                let data = &client.expect("a request waits for its own bytes").data;
+                let request = request.expect("a request waits for its own bytes");
+                let data = &self.clients.get(request).request.data;
                 let bytes = &data[from as usize..from as usize + usize::from(length)];
                 self.memory.page_mut(frame.number)[at.into()..][..bytes.len()].copy_from_slice(bytes);
             }
@@ -60,8 +60,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 if self.frames[frame.number as usize].bad {
                     return false;
                 }
-                let client = request.and_then(|request| self.clients[request as usize].as_mut());
-                let reply = &mut client.expect("a request waits for its own bytes").reply;
+                let request = request.expect("a request waits for its own bytes");
+                let reply = &mut self.clients.get_mut(request).reply;
                 let bytes = &self.memory.page(frame.number)[at.into()..][..length.into()];
                 reply[to as usize..to as usize + usize::from(length)].copy_from_slice(bytes);
             }
@@ -89,7 +89,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn fail_request(&mut self, request: Option<u32>, error: Error) {
         if let Some(request) = request {
-            let client = self.client(request);
+            let client = self.clients.get_mut(request);
             client.error = client.error.or(Some(error));
         }
     }
@@ -390,7 +390,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
         }
         if let Some(request) = running.request {
-            let client = self.client(request);
+            let client = self.clients.get_mut(request);
             client.pending -= 1;
             client.error = client.error.or(result.err());
             self.answer_if_complete(request);

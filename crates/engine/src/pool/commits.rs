@@ -65,13 +65,14 @@ fn settle(state: &State, changes: &[Change], durable: bool) {
         let Some(logical) = state.metadata.map.logicals.get(id) else { continue };
         let mut entries = logical.entries_mut();
         for k in 0..run.count {
-            let entry = &mut entries[(run.first + k * run.step) as usize];
+            let at = (run.first + k * run.step) as usize;
+            let entry = entries[at];
             let (chunk, has) = (run.chunk + k, entry.chunk());
             if entry.written() == Some(chunk) {
-                *entry = entry.pending(!durable);
+                entries.set(at, entry.pending(!durable));
             } else if entry.is_held() && !entry.is_pending() && has.is_some() && has != Some(chunk) && durable {
                 // It moves from one disk to another.
-                *entry = Entry::at(chunk, run.written).held(true);
+                entries.set(at, Entry::at(chunk, run.written).held(true));
             }
             // What has changed since is another change's affair.
         }
@@ -159,7 +160,9 @@ impl Shared {
             Ok(()) => state.committing = false,
             Err(_) => {
                 settle(&state, batch, false);
-                moved.into_iter().for_each(|(logical, at, before)| logical.entries_mut()[at] = before);
+                for (logical, at, before) in moved {
+                    logical.entries_mut().set(at, before);
+                }
             }
         }
         written

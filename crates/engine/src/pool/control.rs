@@ -7,14 +7,11 @@ use flashwise_core::cache::Mode;
 use uuid::Uuid;
 
 use super::map::{Entry, Logical, Map, chunks_of};
-use super::metadata::check_name;
+use super::metadata::{check_name, check_size};
 use super::prepare::prepare;
 use super::record::{Change, Shape};
 use super::{CHUNK_BYTES, LogicalDisk, Pool, PoolError, Shared};
 use crate::export::Export;
-
-/// Largest logical disk: its chunks take 256 MiB of memory.
-const LOGICAL_BYTES_MAX: u64 = 64 << 40;
 
 /// A logical disk that is wanted.
 #[derive(Clone, Debug)]
@@ -31,16 +28,6 @@ pub struct NewLogical {
     pub cached: bool,
     /// When what is written reaches its disks, at the latest; the stricter of this and the pool's mode counts.
     pub mode: Mode,
-}
-
-/// Refuses a size that no logical disk can have, in words.
-pub fn check_size(size_bytes: u64) -> Result<(), String> {
-    if size_bytes == 0 || size_bytes > LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(4096) {
-        return Err(format!(
-            "found a size of {size_bytes} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}"
-        ));
-    }
-    Ok(())
 }
 
 impl Pool {
@@ -66,7 +53,7 @@ impl Pool {
     /// Refuses a logical disk that cannot be made, but for want of space.
     pub(super) fn check_new(&self, new: &NewLogical) -> Result<(), PoolError> {
         check_name(&new.name)?;
-        check_size(new.size_bytes).map_err(|what| self.refuse(what))?;
+        check_size(new.size_bytes)?;
         if self.shared.state().metadata.map.named(&new.name).is_some() {
             return Err(self.refuse(format!("there is a logical disk '{}' already", new.name)));
         }
@@ -75,7 +62,7 @@ impl Pool {
 
     /// Refuses a size that a logical disk of another cannot be given.
     pub(super) fn check_growth(&self, name: &str, before: u64, size_bytes: u64) -> Result<(), PoolError> {
-        check_size(size_bytes).map_err(|what| self.refuse(what))?;
+        check_size(size_bytes)?;
         if size_bytes <= before {
             let what = format!("'{name}' has {before} bytes, found {size_bytes}, expected more: it can only grow");
             return Err(self.refuse(what));
@@ -157,9 +144,9 @@ impl Pool {
         self.check_space(map, chunks_of(shape.size_bytes) - first)?;
         let mut entries = logical.entries_mut();
         let mut before = first.checked_sub(1).and_then(|before| entries[before].chunk());
-        for (at, entry) in entries.iter_mut().enumerate().skip(first) {
+        for at in first..entries.len() {
             let chunk = map.space.allocate(at as u32, before, shape.striped).expect("there are enough free chunks");
-            *entry = Entry::at(chunk, false);
+            entries.set(at, Entry::at(chunk, false));
             before = Some(chunk);
         }
         let mut runs = map.runs(&entries[first..]);

@@ -141,8 +141,9 @@ impl Shared {
         let moved = self.move_all(&moving);
         // Whatever became of it, requests go on.
         for Moving { disk, at, .. } in &moving {
-            if let Some(entry) = disk.logical.entries_mut().get_mut(*at) {
-                *entry = entry.held(false);
+            let mut entries = disk.logical.entries_mut();
+            if let Some(now) = entries.get(*at).map(|entry| entry.held(false)) {
+                entries.set(*at, now);
             }
         }
         moving.iter().for_each(|moving| moving.disk.release_waiting());
@@ -164,15 +165,15 @@ impl Shared {
         let mut moving = Vec::new();
         for disk in self.exports.read().unwrap_or_else(std::sync::PoisonError::into_inner).values() {
             let mut entries = disk.logical.entries_mut();
-            for (at, entry) in entries.iter_mut().enumerate() {
-                let old = *entry;
+            for at in 0..entries.len() {
+                let old = entries[at];
                 if moving.len() == BATCH {
                     break;
                 }
                 // A chunk that is not written down yet is moved later.
                 let moves = old.chunk().is_some_and(|chunk| chunks.contains(&chunk));
                 if moves && !old.is_held() && !old.is_pending() {
-                    *entry = old.held(true);
+                    entries.set(at, old.held(true));
                     moving.push(Moving { disk: disk.clone(), at, old });
                 }
             }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::CHUNK_BYTES;
 use super::commits::Job;
+use super::entries::Entries;
 use super::join::Join;
 use super::logical::LogicalDisk;
 use super::map::Entry;
@@ -27,8 +28,8 @@ struct New {
 
 impl New {
     /// What is to be given back where nothing was written after all.
-    fn undo(self, entries: &mut [Entry]) -> Option<u32> {
-        entries[self.at] = self.before;
+    fn undo(self, entries: &mut Entries) -> Option<u32> {
+        entries.set(self.at, self.before);
         self.before.chunk().is_none().then_some(self.chunk)
     }
 }
@@ -121,7 +122,7 @@ impl LogicalDisk {
     }
 
     /// Finds places for the chunks that have none, all or nothing, and holds them.
-    fn place(&self, space: &mut Space, entries: &mut [Entry], request: &Request) -> Result<Vec<New>, Error> {
+    fn place(&self, space: &mut Space, entries: &mut Entries, request: &Request) -> Result<Vec<New>, Error> {
         let mut new: Vec<New> = Vec::new();
         for at in LogicalDisk::chunks(request) {
             let entry = entries[at];
@@ -138,7 +139,7 @@ impl LogicalDisk {
             };
             match chunk {
                 Ok(chunk) => {
-                    entries[at] = entry.replaced_by(chunk);
+                    entries.set(at, entry.replaced_by(chunk));
                     new.push(New { at, chunk, before: entry });
                 }
                 Err(error) => {
@@ -162,7 +163,8 @@ impl LogicalDisk {
                 let mut released = Vec::new();
                 for new in new {
                     if written {
-                        entries[new.at] = entries[new.at].held(false);
+                        let now = entries[new.at].held(false);
+                        entries.set(new.at, now);
                         add_run(&mut changes, self.id, new.at as u32, new.chunk, true);
                     } else {
                         released.extend(new.undo(&mut entries));
@@ -194,16 +196,16 @@ impl LogicalDisk {
             let written = entry.written().filter(|_| !entry.is_held() && request.operation == Operation::Trim);
             let Some(chunk) = written else {
                 if entry.is_lost() {
-                    entries[at] = Entry::default();
+                    entries.set(at, Entry::default());
                     add_unmapped(&mut changes, self.id, at as u32);
                 }
                 continue;
             };
             if self.thick {
-                entries[at] = Entry::at(chunk, false);
+                entries.set(at, Entry::at(chunk, false));
                 add_run(&mut changes, self.id, at as u32, chunk, false);
             } else {
-                entries[at] = Entry::default();
+                entries.set(at, Entry::default());
                 released.push(chunk);
                 add_unmapped(&mut changes, self.id, at as u32);
             }

@@ -13,6 +13,7 @@ use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
+use crate::volume::ReadFigures;
 
 /// A logical disk of an open pool.
 pub struct LogicalDisk {
@@ -41,6 +42,8 @@ pub(super) struct Figures {
     pub written_bytes: AtomicU64,
     pub flushes: AtomicU64,
     pub refused: AtomicU64,
+    /// What became of reads in the cache.
+    pub cache: Arc<ReadFigures>,
 }
 
 impl LogicalDisk {
@@ -233,12 +236,7 @@ impl LogicalDisk {
         let volume = self.shared.volume();
         if let [Piece { place: Some(place), .. }] = pieces {
             request.offset = *place;
-            return if may_wait {
-                volume.submit_and_wait(request, done)
-            } else {
-                volume.submit(request, done);
-                false
-            };
+            return volume.submit_for(&self.figures.cache, request, done, may_wait);
         }
         let placed = pieces.iter().filter(|piece| piece.place.is_some()).count();
         let bytes = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
@@ -248,7 +246,8 @@ impl LogicalDisk {
         }
         let join = Join::new(placed, bytes, done);
         for (place, piece) in pieces.iter().filter_map(|piece| Some((piece.place?, piece))) {
-            volume.submit(part(&request, place, piece), join.piece(piece.at as usize));
+            let piece_done = join.piece(piece.at as usize);
+            volume.submit_for(&self.figures.cache, part(&request, place, piece), piece_done, false);
         }
         false
     }

@@ -8,97 +8,24 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use uuid::Uuid;
 
+use super::entries::Entries;
+pub use super::entries::Entry;
 use super::record::{Change, Member, Run, Shape};
 use super::space::Space;
 use super::{CHUNK_BYTES, CHUNKS_MAX};
-
-/// A chunk of a logical disk: its place in the pool, and what is to be known of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry(u32);
-
-impl Entry {
-    const UNWRITTEN: u32 = 1 << 31;
-    const PENDING: u32 = 1 << 30;
-    const HELD: u32 = 1 << 29;
-    /// Without a place: what it held is lost. With one: it was, until that place is written down.
-    const WAS_LOST: u32 = 1 << 28;
-    const CHUNK: u32 = CHUNKS_MAX - 1;
-
-    /// A chunk whose disk was given up: it answers with an error until all of it is written anew, or is trimmed.
-    pub const LOST: Entry = Entry(Entry::WAS_LOST);
-
-    /// A place; `written`: whether the chunk is more than zeroes.
-    pub fn at(chunk: u32, written: bool) -> Entry {
-        assert!(chunk > 0 && chunk < CHUNKS_MAX, "chunk {chunk} is for data");
-        Entry(if written { chunk } else { chunk | Entry::UNWRITTEN })
-    }
-
-    /// Its place in the pool, if it has one.
-    pub fn chunk(self) -> Option<u32> {
-        (self.0 & Entry::CHUNK != 0).then_some(self.0 & Entry::CHUNK)
-    }
-
-    /// The place, if something was written there.
-    pub fn written(self) -> Option<u32> {
-        self.chunk().filter(|_| self.0 & Entry::UNWRITTEN == 0)
-    }
-
-    /// Whether what it held is lost.
-    pub fn is_lost(self) -> bool {
-        self.chunk().is_none() && self.0 & Entry::WAS_LOST != 0
-    }
-
-    /// The first place of a chunk that was this before, not written down yet; requests for it wait.
-    pub fn replaced_by(self, chunk: u32) -> Entry {
-        Entry(Entry::at(chunk, true).0 | Entry::PENDING | Entry::HELD | self.0 & Entry::WAS_LOST)
-    }
-
-    /// Whether its place is not written down durably yet.
-    pub fn is_pending(self) -> bool {
-        self.0 & Entry::PENDING != 0
-    }
-
-    /// Whether requests for it wait.
-    pub fn is_held(self) -> bool {
-        self.0 & Entry::HELD != 0
-    }
-
-    /// The same, with requests waiting or not.
-    pub fn held(self, held: bool) -> Entry {
-        Entry(if held { self.0 | Entry::HELD } else { self.0 & !Entry::HELD })
-    }
-
-    /// The same, written down or not.
-    pub fn pending(self, pending: bool) -> Entry {
-        Entry(if pending { self.0 | Entry::PENDING } else { self.0 & !Entry::PENDING })
-    }
-
-    /// As the durable map has it.
-    fn durable(self, thick: bool) -> Entry {
-        let flags = Entry::HELD | Entry::PENDING | Entry::WAS_LOST;
-        if self.is_lost() || (self.is_pending() && self.0 & Entry::WAS_LOST != 0) {
-            return Entry::LOST;
-        }
-        let plain = Entry(self.0 & !flags);
-        match (self.is_pending(), thick) {
-            (false, _) => plain,
-            (true, false) => Entry::default(),
-            (true, true) => Entry(plain.0 | Entry::UNWRITTEN),
-        }
-    }
-}
 
 /// A logical disk: its shape and its chunks.
 #[derive(Debug)]
 pub struct Logical {
     shape: RwLock<Shape>,
-    entries: RwLock<Vec<Entry>>,
+    entries: RwLock<Entries>,
 }
 
 impl Logical {
     fn new(shape: Shape) -> Logical {
-        let chunks = chunks_of(shape.size_bytes);
-        Logical { shape: RwLock::new(shape), entries: RwLock::new(vec![Entry::default(); chunks]) }
+        let mut entries = Entries::default();
+        entries.resize(chunks_of(shape.size_bytes));
+        Logical { shape: RwLock::new(shape), entries: RwLock::new(entries) }
     }
 
     /// What it is.
@@ -107,17 +34,17 @@ impl Logical {
     }
 
     /// Its chunks.
-    pub fn entries(&self) -> RwLockReadGuard<'_, Vec<Entry>> {
+    pub fn entries(&self) -> RwLockReadGuard<'_, Entries> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its chunks, to change them.
-    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Vec<Entry>> {
+    pub fn entries_mut(&self) -> RwLockWriteGuard<'_, Entries> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reshape(&self, shape: Shape) {
-        self.entries_mut().resize(chunks_of(shape.size_bytes), Entry::default());
+        self.entries_mut().resize(chunks_of(shape.size_bytes));
         *self.shape.write().unwrap_or_else(PoisonError::into_inner) = shape;
     }
 }
@@ -233,8 +160,8 @@ impl Map {
         let mut entries = logical.entries_mut();
         let end = first.checked_add(count).filter(|end| *end as usize <= entries.len());
         let Some(end) = end else { return misfit(format!("logical disk {id} has no chunk {first} + {count}")) };
-        for entry in &mut entries[first as usize..end as usize] {
-            std::mem::replace(entry, now).chunk().into_iter().for_each(|chunk| self.space.free(chunk));
+        for at in first as usize..end as usize {
+            entries.set(at, now).chunk().into_iter().for_each(|chunk| self.space.free(chunk));
         }
         Ok(())
     }
@@ -265,17 +192,17 @@ impl Map {
         for k in 0..u64::from(run.count) {
             let at = u64::from(run.first) + k * u64::from(run.step);
             let chunk = u64::from(run.chunk) + k;
-            let Some(entry) = usize::try_from(at).ok().and_then(|at| entries.get_mut(at)) else {
+            let Some(at) = usize::try_from(at).ok().filter(|at| *at < entries.len()) else {
                 return misfit(format!("logical disk {id} has no chunk {at}"));
             };
-            let before = entry.chunk();
+            let before = entries[at].chunk();
             if before.map(u64::from) != Some(chunk) {
                 if !u32::try_from(chunk).is_ok_and(|chunk| self.space.take(chunk)) {
                     return misfit(format!("chunk {chunk} is not free for chunk {at} of logical disk {id}"));
                 }
                 before.into_iter().for_each(|before| self.space.free(before));
             }
-            *entry = Entry::at(chunk as u32, run.written);
+            entries.set(at, Entry::at(chunk as u32, run.written));
         }
         Ok(())
     }
@@ -325,6 +252,9 @@ impl Map {
         for (id, logical) in &self.logicals {
             if logical.entries().len() != chunks_of(logical.shape().size_bytes) {
                 return misfit(format!("logical disk {id} has another size than its chunks"));
+            }
+            if !logical.entries().is_counted() {
+                return misfit(format!("chunks of logical disk {id} are miscounted: {:?}", logical.entries().counts()));
             }
             for (at, entry) in logical.entries().iter().enumerate() {
                 let Some(chunk) = entry.chunk() else { continue };

@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
+use flashwise_core::format::BLOCK_BYTES;
 use uuid::Uuid;
 
 use super::journal::{self, Found, Position};
@@ -15,13 +16,16 @@ use super::map::{Map, Misfit};
 use super::record::{Change, Member};
 use crate::disk::Disk;
 
+/// Largest logical disk: its chunks take 256 MiB of memory.
+const LOGICAL_BYTES_MAX: u64 = 64 << 40;
+
 /// Why a pool is refused.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PoolError {
-    #[error("{path}: {source}")]
-    Disk { path: String, source: io::Error },
-    #[error("{source}")]
+    #[error("{path}: {error}")]
+    Disk { path: String, error: io::Error },
+    #[error(transparent)]
     Open { source: io::Error },
     #[error("{path}: {error}")]
     Label { path: String, error: LabelError },
@@ -57,6 +61,8 @@ pub enum PoolError {
     TooSmall { path: String, found: u64 },
     #[error("found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.'")]
     Name { name: String },
+    #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
+    Size { found: u64 },
     #[error("the pool would have more than 16 TiB, which its cache cannot address")]
     TooLarge,
     #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
@@ -124,8 +130,16 @@ pub fn check_name(name: &str) -> Result<(), PoolError> {
     Err(PoolError::Name { name: name.to_owned() })
 }
 
-fn at(disk: &dyn Disk, source: io::Error) -> PoolError {
-    PoolError::Disk { path: disk.description(), source }
+/// A size that a logical disk can have.
+pub(super) fn check_size(size_bytes: u64) -> Result<(), PoolError> {
+    if size_bytes == 0 || size_bytes > LOGICAL_BYTES_MAX || !size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+        return Err(PoolError::Size { found: size_bytes });
+    }
+    Ok(())
+}
+
+fn at(disk: &dyn Disk, error: io::Error) -> PoolError {
+    PoolError::Disk { path: disk.description(), error }
 }
 
 /// A disk with its label and what it has of the map.
@@ -307,8 +321,8 @@ impl Metadata {
             Err(error)
         };
         let present = self.present.last().expect("it was taken in");
-        if let Err(source) = present.label.write(&*present.disk) {
-            let error = at(&*present.disk, source);
+        if let Err(error) = present.label.write(&*present.disk) {
+            let error = at(&*present.disk, error);
             return undo(self, error);
         }
         // The disk itself has no snapshot yet.
@@ -365,7 +379,7 @@ impl Metadata {
     fn write_labels(&mut self) -> Result<(), PoolError> {
         for present in self.present.iter_mut().filter(|present| !present.stale) {
             (present.label.generation, present.label.start) = (self.position.generation, self.start);
-            present.label.write(&*present.disk).map_err(|source| at(&*present.disk, source))?;
+            present.label.write(&*present.disk).map_err(|error| at(&*present.disk, error))?;
         }
         Ok(())
     }
@@ -376,7 +390,7 @@ fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Candidate>, P
     let mut candidates: Vec<Candidate> = Vec::new();
     for disk in disks {
         let path = disk.description();
-        let label = Label::read(&*disk).map_err(|source| at(&*disk, source))?;
+        let label = Label::read(&*disk).map_err(|error| at(&*disk, error))?;
         let label = label.map_err(|error| PoolError::Label { path: path.clone(), error })?;
         if label.pool_name != name {
             return Err(PoolError::OtherPool { path, found: label.pool_name, expected: name.to_owned() });
@@ -392,7 +406,7 @@ fn candidates(name: &str, disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Candidate>, P
         if let Some(other) = candidates.iter().find(|other| other.label.disk == label.disk) {
             return Err(PoolError::Duplicate { first: other.disk.description(), second: path, disk: label.disk });
         }
-        let found = journal::read(&*disk, &label).map_err(|source| at(&*disk, source))?;
+        let found = journal::read(&*disk, &label).map_err(|error| at(&*disk, error))?;
         candidates.push(Candidate { disk, label, found });
     }
     if candidates.is_empty() {

@@ -10,7 +10,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `label.rs`, `record.rs`, `journal.rs` | what is on the disks |
-//! | `space.rs`, `map.rs` | what is known of it: free chunks, places |
+//! | `space.rs`, `entries.rs`, `map.rs` | what is known of it: free chunks, places |
 //! | `metadata.rs` | both together, found and checked at the start |
 //! | `backend.rs` | the disks as one |
 //! | `gate.rs`, `commits.rs` | who waits for whom |
@@ -23,6 +23,7 @@
 mod backend;
 mod commits;
 mod control;
+mod entries;
 mod evacuate;
 mod first_writes;
 mod gate;
@@ -57,7 +58,7 @@ use crate::disk::slow::{SlowDisk, Slowness};
 use crate::flash::Progress;
 use crate::volume::{Opened, Storage, Volume, VolumeConfig, VolumeError};
 
-pub use self::control::{NewLogical, check_size};
+pub use self::control::NewLogical;
 pub use self::logical::LogicalDisk;
 pub use self::metadata::{Metadata, PoolError};
 

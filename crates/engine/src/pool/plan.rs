@@ -47,7 +47,7 @@ pub fn lost(disk: &DiskInfo) -> String {
 }
 
 impl Pool {
-    /// How full the pool would be with so many more bytes in use, where that is worth a word.
+    /// How full the pool would be with this many more bytes in use, where that is worth a word.
     fn fills(&self, more_bytes: u64, provisioned_bytes: u64) -> Vec<String> {
         let status = self.status();
         let percent = ((status.used_bytes + more_bytes) * 100).checked_div(status.size_bytes).unwrap_or(0);

@@ -48,7 +48,7 @@ pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>
     let disk = disk.map_err(|source| PoolError::Open { source })?;
     // Now that no one else can, once more.
     if check(path, wipe)?.refused.is_some() {
-        clear(&disk).map_err(|source| PoolError::Disk { path: path.display().to_string(), source })?;
+        clear(&disk).map_err(|error| PoolError::Disk { path: path.display().to_string(), error })?;
     }
     Ok(Arc::new(disk))
 }

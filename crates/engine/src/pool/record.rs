@@ -69,11 +69,11 @@ pub enum Change {
     LogicalDeleted(u32),
     /// Chunks of a logical disk have these places.
     Mapped(u32, Run),
-    /// Chunks of a logical disk, from the first on, so many, have none, and read as zeroes.
+    /// Chunks of a logical disk, from the first on, this many, have none, and read as zeroes.
     Unmapped(u32, u32, u32),
     /// What the pool knows of its cache.
     Cache(Vec<u8>),
-    /// Chunks of a logical disk, from the first on, so many, were on a disk that was given up, and answer with an error.
+    /// Chunks of a logical disk, from the first on, this many, were on a disk that was given up, and answer with an error.
     Lost(u32, u32, u32),
 }
 

@@ -31,7 +31,7 @@ pub struct PoolDiskStatus {
 }
 
 /// A logical disk of a pool. Counts are since the pool was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogicalDiskStatus {
     /// Its name: its NBD export, and a part of its iSCSI target's.
     pub name: String,
@@ -65,12 +65,24 @@ pub struct LogicalDiskStatus {
     pub written_bytes: u64,
     /// Flushes that were asked for.
     pub flushes: u64,
+    /// Blocks of 4,096 bytes that were read of chunks that have a place: what the cache was asked for.
+    #[serde(default)]
+    pub read_blocks: u64,
+    /// Of these, from RAM.
+    #[serde(default)]
+    pub ram_read_hits: u64,
+    /// Of these, that had a copy on flash.
+    #[serde(default)]
+    pub flash_read_hits: u64,
+    /// Of these, the share that was read from RAM or flash, 0 to 1.
+    #[serde(default)]
+    pub read_hit_ratio: f64,
     /// Requests that failed because the pool had no space, or because what they ask for is missing or lost.
     pub refused_requests: u64,
 }
 
 /// A pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
     /// Its name. Its cache is the volume of this name.
     pub name: String,
@@ -122,8 +134,9 @@ pub struct MapRun {
 impl Pool {
     /// What there is to know of it.
     pub fn status(&self) -> PoolStatus {
-        let mut logical_disks: Vec<_> = self.logical_disks().values().map(|disk| self.logical_status(disk)).collect();
-        logical_disks.sort_by(|one, other| one.name.cmp(&other.name));
+        let lacks_disks = !self.shared.state().metadata.missing().is_empty();
+        let disks = self.logical_disks();
+        let logical_disks: Vec<_> = disks.values().map(|disk| self.logical_status(disk, lacks_disks)).collect();
         let state = self.shared.state();
         let (metadata, missing) = (&state.metadata, state.metadata.missing());
         let counts = metadata.map.space.counts();
@@ -169,26 +182,26 @@ impl Pool {
         }
     }
 
-    fn logical_status(&self, disk: &super::LogicalDisk) -> LogicalDiskStatus {
+    fn logical_status(&self, disk: &super::LogicalDisk, lacks_disks: bool) -> LogicalDiskStatus {
         let shape = disk.logical.shape();
-        let (mut places, mut missing, mut lost) = (0, 0, 0);
-        for entry in disk.logical.entries().iter() {
-            match entry.chunk() {
-                Some(chunk) => {
-                    places += 1;
-                    missing += u64::from(self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES));
-                }
-                None => lost += u64::from(entry.is_lost()),
-            }
-        }
+        let entries = disk.logical.entries();
+        let counts = entries.counts();
+        // Only a pool that lacks a disk is asked about each of its chunks.
+        let is_missing = |chunk: u32| self.shared.is_missing(u64::from(chunk) * CHUNK_BYTES);
+        let missing = match lacks_disks {
+            true => entries.iter().filter(|entry| entry.chunk().is_some_and(is_missing)).count(),
+            false => 0,
+        };
+        drop(entries);
+        let reads = disk.figures.cache.now();
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         LogicalDiskStatus {
             name: shape.name,
             uuid: shape.uuid.to_string(),
             size_bytes: disk.size(),
-            allocated_bytes: places * CHUNK_BYTES,
-            missing_bytes: missing * CHUNK_BYTES,
-            lost_bytes: lost * CHUNK_BYTES,
+            allocated_bytes: counts.placed as u64 * CHUNK_BYTES,
+            missing_bytes: missing as u64 * CHUNK_BYTES,
+            lost_bytes: counts.lost as u64 * CHUNK_BYTES,
             thick: shape.thick,
             striped: shape.striped,
             cached: shape.cached,
@@ -199,6 +212,10 @@ impl Pool {
             writes: figure(&disk.figures.writes),
             written_bytes: figure(&disk.figures.written_bytes),
             flushes: figure(&disk.figures.flushes),
+            read_blocks: reads.blocks,
+            ram_read_hits: reads.ram_hits,
+            flash_read_hits: reads.flash_hits,
+            read_hit_ratio: reads.hit_ratio(),
             refused_requests: figure(&disk.figures.refused),
         }
     }

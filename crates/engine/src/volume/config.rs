@@ -75,7 +75,7 @@ impl VolumeConfig {
             discard: false,
             direct_io: true,
             drive_writes_per_day: None,
-            warranty_years: 5.0,
+            warranty_years: flashwise_device::offers::WARRANTY_YEARS,
             backend_id: None,
             state_directory: default_state_directory(),
             discard_cache: false,

@@ -10,6 +10,7 @@ use flashwise_core::layout::containers::Log;
 use super::config::cache_config;
 use super::devices::geometry_without_flash;
 use super::driver::Driver;
+use super::requests::Waiting;
 use super::{Inner, SPARE_FRAMES, Volume, VolumeConfig, VolumeError};
 use crate::engine::{Engine, Settings};
 use crate::export::{Error, Export};
@@ -46,7 +47,8 @@ impl Volume {
         match gone_on {
             Some(Ok(())) => {
                 tracing::error!(volume, "the flash failed; nothing was only there, and the volume goes on without it");
-                held.into_iter().rev().for_each(|held| inner.waiting.push_front(held));
+                let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
+                held.for_each(|held| inner.waiting.push_front(held));
                 self.admit_waiting(&mut inner);
                 self.dispatch(inner);
                 return;

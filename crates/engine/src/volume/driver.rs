@@ -3,6 +3,7 @@
 use flashwise_core::cache::{Cache, LogCache};
 use flashwise_core::format::Place;
 
+use super::reads::Reads;
 use crate::disk;
 use crate::engine::{BACKEND, Engine, FLASH, Faults, Output};
 use crate::export::{Done, Error, Request};
@@ -34,6 +35,18 @@ impl Driver {
         match self {
             Driver::Log(engine) => Some(engine.cache_mut()),
             Driver::Wlfc(_) => None,
+        }
+    }
+
+    /// What became of reads so far.
+    pub fn reads(&self) -> Reads {
+        match self {
+            Driver::Log(engine) => Reads::of_log(&engine.cache().figures()),
+            Driver::Wlfc(engine) => {
+                let figures = engine.cache().figures();
+                let (ram_hits, flash_hits) = (figures.ram_hits, figures.read_hits);
+                Reads { blocks: figures.read_blocks, ram_hits, flash_hits }
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `detaching.rs` | giving the flash up |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
+//! | `reads.rs` | what became of reads of a part of it |
 //! | `requests.rs` | how requests pass through it |
 //! | `status.rs` | what it says of itself |
 //! | `engines.rs` | that engine, made of what a start found |
@@ -22,6 +23,7 @@ mod error;
 mod extents;
 mod guests;
 mod pacer;
+mod reads;
 mod requests;
 mod status;
 
@@ -54,6 +56,7 @@ use crate::wlfc::start::check_flash;
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
+pub use self::reads::{ReadFigures, Reads};
 
 use self::config::devices;
 use self::detaching::engine_without_flash;
@@ -62,6 +65,7 @@ use self::driver::Driver;
 use self::engines::{log_engine, wlfc_engine};
 use self::extents::overlay;
 use self::pacer::Pacer;
+use self::requests::Waiting;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// 8 MiB: for a hundred clients that wait for eight blocks each of a slow backend, and as many blocks that are being admitted.
@@ -75,7 +79,7 @@ const EXTENT_BLOCKS: u64 = 65_536;
 
 struct Inner {
     engine: Driver,
-    waiting: VecDeque<(Request, Done)>,
+    waiting: VecDeque<Waiting>,
     /// Requests wait, because the engine is about to be replaced or stopped.
     frozen: bool,
     closed: bool,
@@ -366,8 +370,9 @@ impl Volume {
         if std::mem::replace(&mut inner.closed, true) {
             return Ok(());
         }
-        let mut refused = std::mem::take(&mut inner.waiting);
-        refused.extend(std::mem::take(&mut inner.held));
+        let waiting =
+            std::mem::take(&mut inner.waiting).into_iter().map(|Waiting { request, done, .. }| (request, done));
+        let refused: Vec<_> = waiting.chain(std::mem::take(&mut inner.held)).collect();
         let detached = inner.state.is_without_flash();
         if flushed.is_ok() && !detached {
             inner.engine.close(Volume::now_us());
@@ -476,11 +481,11 @@ impl Export for Volume {
     }
 
     fn submit(&self, request: Request, done: Done) {
-        self.start_request(request, done, false);
+        self.start_request(Waiting::new(request, done), false);
     }
 
     fn submit_and_wait(&self, request: Request, done: Done) -> bool {
-        self.start_request(request, done, true)
+        self.start_request(Waiting::new(request, done), true)
     }
 
     fn extents(&self, offset: u64, length: u64, extents_max: usize) -> Result<Vec<Extent>, Error> {

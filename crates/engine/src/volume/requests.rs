@@ -1,10 +1,10 @@
 //! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without it.
 
 use std::cell::Cell;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use super::{Inner, Volume};
+use super::{Inner, ReadFigures, Volume};
 use crate::disk::health::Change;
 use crate::disk::{self, Completion, Disk, Transfer};
 use crate::engine::{BACKEND, FLASH, Output};
@@ -20,7 +20,28 @@ thread_local! {
     static LISTS: Cell<(Output, Vec<u64>)> = Cell::default();
 }
 
+/// A request, from when it comes until it is planned.
+pub(super) struct Waiting {
+    pub request: Request,
+    pub done: Done,
+    /// Who wants to know what became of it, if it reads.
+    reads: Option<Arc<ReadFigures>>,
+}
+
+impl Waiting {
+    pub fn new(request: Request, done: Done) -> Waiting {
+        Waiting { request, done, reads: None }
+    }
+}
+
 impl Volume {
+    /// Starts a request of which `reads` takes account; `may_wait` and what is returned as for
+    /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
+    pub fn submit_for(&self, reads: &Arc<ReadFigures>, request: Request, done: Done, may_wait: bool) -> bool {
+        let reads = (request.operation == Operation::Read).then(|| reads.clone());
+        self.start_request(Waiting { request, done, reads }, may_wait)
+    }
+
     /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
     pub(super) fn dispatch(&self, inner: MutexGuard<'_, Inner>) {
         self.dispatch_by(inner, false);
@@ -125,44 +146,44 @@ impl Volume {
 
     pub(super) fn admit_waiting(&self, inner: &mut Inner) {
         while !inner.frozen && !inner.engine.is_full(STEPS_MAX) {
-            let Some((request, done)) = inner.waiting.pop_front() else { break };
-            self.plan(inner, request, done);
+            let Some(next) = inner.waiting.pop_front() else { break };
+            self.plan(inner, next);
         }
     }
 
     /// Starts a request, or lets it wait; `may_wait` and what is returned as for `dispatch_by`.
-    pub(super) fn start_request(&self, request: Request, done: Done, may_wait: bool) -> bool {
+    pub(super) fn start_request(&self, waiting: Waiting, may_wait: bool) -> bool {
+        let request = &waiting.request;
         if request.length == 0 && request.operation != Operation::Flush {
-            done(Ok(Vec::new()));
+            (waiting.done)(Ok(Vec::new()));
             return false;
         }
         if let Operation::WriteZeroes { only_if_fast: true, .. } = request.operation {
-            done(Err(Error::NotSupported));
+            (waiting.done)(Err(Error::NotSupported));
             return false;
         }
         let mut inner = self.lock();
         if inner.closed {
             drop(inner);
-            done(Err(Error::ShuttingDown));
+            (waiting.done)(Err(Error::ShuttingDown));
             return false;
         }
         // A read may pass others, which wait until there is room for more steps: they may have to wait for the backend. It does not pass
         // those that change what it reads.
-        let reads = request.operation == Operation::Read;
-        let (behind, steps_max) = if reads {
-            (inner.waiting.iter().any(|(waiting, _)| waiting.changes_part_of(&request)), 2 * STEPS_MAX)
+        let (behind, steps_max) = if request.operation == Operation::Read {
+            (inner.waiting.iter().any(|other| other.request.changes_part_of(request)), 2 * STEPS_MAX)
         } else {
             (!inner.waiting.is_empty(), STEPS_MAX)
         };
         if inner.frozen || behind || inner.engine.is_full(steps_max) {
-            inner.waiting.push_back((request, done));
+            inner.waiting.push_back(waiting);
             return false;
         }
-        self.plan(&mut inner, request, done);
+        self.plan(&mut inner, waiting);
         self.dispatch_by(inner, may_wait)
     }
 
-    fn plan(&self, inner: &mut Inner, request: Request, done: Done) {
+    fn plan(&self, inner: &mut Inner, Waiting { request, done, reads }: Waiting) {
         let now_us = Volume::now_us();
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
@@ -170,7 +191,11 @@ impl Volume {
         if let Some(what_if) = &self.what_if {
             what_if.note(&request);
         }
+        let before = reads.is_some().then(|| inner.engine.reads()).unwrap_or_default();
         inner.engine.submit(request, done, now_us);
+        if let Some(reads) = reads {
+            reads.add(before, inner.engine.reads());
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::engine::hazard::StepId;
-use crate::engine::{Answered, Faults, Output};
+use crate::engine::{Answered, Clients, Faults, Output, insert, kind, leave_out_flushes};
 use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
 use memory::Regions;
@@ -93,18 +93,6 @@ struct Plan {
     bytes: u64,
 }
 
-struct Client {
-    data: Vec<u8>,
-    reply: Vec<u8>,
-    done: Option<Done>,
-    pending: u32,
-    planned: bool,
-    error: Option<Error>,
-    started_us: u64,
-    operation: Operation,
-    offset: u64,
-}
-
 /// A piece of a step that is transferred.
 #[derive(Clone, Debug)]
 struct Part {
@@ -142,8 +130,7 @@ pub struct Engine<C = Wlfc> {
     free_steps: Vec<StepId>,
     plans: Vec<Option<Plan>>,
     free_plans: Vec<u32>,
-    clients: Vec<Option<Client>>,
-    free_clients: Vec<u32>,
+    clients: Clients,
     ready: VecDeque<StepId>,
     running: usize,
     /// Bytes that plans take.
@@ -195,8 +182,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             free_steps: Vec::new(),
             plans: Vec::new(),
             free_plans: Vec::new(),
-            clients: Vec::new(),
-            free_clients: Vec::new(),
+            clients: Clients::default(),
             ready: VecDeque::new(),
             running: 0,
             planned_bytes: 0,
@@ -245,7 +231,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// Requests that are under way.
     pub fn requests(&self) -> usize {
-        self.clients.len() - self.free_clients.len()
+        self.clients.len()
     }
 
     /// Failures since the start.
@@ -294,42 +280,23 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Starts a request at a time; its range lies within the volume.
-    pub fn submit(&mut self, request: Request, done: Done, now_us: u64) {
-        let Request { operation, offset, length, mut force_unit_access, data, caching } = request;
-        if self.settings.answers_flushes_at_once {
-            force_unit_access = false;
-            if operation == Operation::Flush {
-                self.answers.push((done, Ok(Vec::new())));
-                return;
-            }
+    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
+        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
+            self.answers.push((done, Ok(Vec::new())));
+            return;
         }
-        let reply = if operation == Operation::Read { vec![0; length as usize] } else { Vec::new() };
-        let client = Client {
-            data,
-            reply,
-            done: Some(done),
-            pending: 0,
-            planned: false,
-            error: None,
-            started_us: now_us,
-            operation,
-            offset,
-        };
-        let number = insert(&mut self.clients, &mut self.free_clients, client);
-        let kind = crate::engine::kind(operation);
-        let whole = cache::Request { caching, ..cache::Request::whole(kind, offset, length, force_unit_access) };
+        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let number = self.clients.insert(request, done, now_us);
+        let whole =
+            cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
         let mut steps = std::mem::take(&mut self.planned);
         self.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
         let durable = operation == Operation::Flush || force_unit_access && operation != Operation::Read;
         self.enqueue_plan(&mut steps, Some(number), durable);
         self.planned = steps;
-        self.client(number).planned = true;
+        self.clients.get_mut(number).planned = true;
         self.run_ready();
         self.answer_if_complete(number);
-    }
-
-    fn client(&mut self, number: u32) -> &mut Client {
-        self.clients[number as usize].as_mut().expect("a request is there until it is answered")
     }
 
     fn plan(&mut self, number: u32) -> &mut Plan {
@@ -406,7 +373,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.running += 1;
         self.plan(plan).unfinished += 1;
         if let Some(request) = request {
-            self.client(request).pending += 1;
+            self.clients.get_mut(request).pending += 1;
         }
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));
@@ -457,17 +424,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = &self.clients[number as usize] else { return };
-        if client.pending > 0 || !client.planned {
-            return;
-        }
-        let mut client = self.clients[number as usize].take().expect("checked above");
-        self.free_clients.push(number);
-        let done = client.done.take().expect("a request is answered once");
-        let answered =
-            Answered { operation: client.operation, started_us: client.started_us, failed: client.error.is_some() };
+        let Some(client) = self.clients.take_complete(number) else { return };
+        let (answered, done, result) = client.answer();
         self.answered.push(answered);
-        self.answers.push((done, client.error.map_or(Ok(client.reply), Err)));
+        self.answers.push((done, result));
     }
 
     /// The disk and the operation of a transfer that has not ended.
@@ -500,19 +460,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let (id, part) = self.transfers.remove(&tag).expect("a transfer ends once");
         self.part_completed(id, part, result);
         self.run_ready();
-    }
-}
-
-fn insert<T>(all: &mut Vec<Option<T>>, free: &mut Vec<u32>, new: T) -> u32 {
-    match free.pop() {
-        Some(number) => {
-            all[number as usize] = Some(new);
-            number
-        }
-        None => {
-            all.push(Some(new));
-            (all.len() - 1) as u32
-        }
     }
 }
 

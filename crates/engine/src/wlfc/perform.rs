@@ -126,10 +126,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     fn receive(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let number = self.step(id).request.expect("a client waits for what it sends");
-        let client = self.clients[number as usize].as_ref().expect("the request is not answered");
-        let from = (offset - client.offset) as usize;
+        let client = self.clients.get(number);
+        let from = (offset - client.request.offset) as usize;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
-        region.bytes(offset, length as usize).copy_from_slice(&client.data[from..from + length as usize]);
+        region.bytes(offset, length as usize).copy_from_slice(&client.request.data[from..from + length as usize]);
         let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
         for block in first..end {
             region.set_bad(block, false);
@@ -138,20 +138,20 @@ impl<C: Cache<Step = Step>> Engine<C> {
         // Of a block whose rest never came, the request fails.
         let (block, blocks) = blocks_of(&Step::Receive { offset, length }, 1).expect("it has bytes");
         if region.has_bad(block, blocks) {
-            self.client(number).error = Some(Error::Io);
+            self.clients.get_mut(number).error = Some(Error::Io);
         }
     }
 
     fn send(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
         let number = self.step(id).request.expect("a client waits for what it reads");
-        let client = self.clients[number as usize].as_mut().expect("the request is not answered");
+        let client = self.clients.get_mut(number);
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         let (block, blocks) = blocks_of(&Step::Send { offset, length }, 1).expect("it has bytes");
         if region.has_bad(block, blocks) {
             client.error = Some(Error::Io);
             return;
         }
-        let to = (offset - client.offset) as usize;
+        let to = (offset - client.request.offset) as usize;
         client.reply[to..to + length as usize].copy_from_slice(region.bytes(offset, length as usize));
     }
 
@@ -306,7 +306,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
-                self.client(request).error.get_or_insert(error);
+                self.clients.get_mut(request).error.get_or_insert(error);
             }
             return self.finish(id, false);
         }
@@ -415,7 +415,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         self.end_of_plan(running.plan);
         if let Some(request) = running.request {
-            let client = self.client(request);
+            let client = self.clients.get_mut(request);
             client.pending -= 1;
             if dooms {
                 client.error.get_or_insert(Error::Io);

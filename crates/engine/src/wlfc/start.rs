@@ -63,7 +63,7 @@ pub fn check_flash(flash: &dyn Disk, geometry: Geometry) -> io::Result<()> {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { write_share: Config::WRITE_SHARE, refresh: Refresh::Read, ram_bytes: 0, written_max: None }
+        Options { write_share: Config::WRITE_SHARE, refresh: Refresh::default(), ram_bytes: 0, written_max: None }
     }
 }
 

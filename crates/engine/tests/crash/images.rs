@@ -29,7 +29,7 @@ fn reopened(world: &World, change: impl FnOnce(&crate::fake_disk::FakeDisk)) -> 
     let devices = Devices { disks: world.disks.each_ref().map(|disk| disk.fork()), record: world.record.fork() };
     devices.disks.iter().for_each(|disk| disk.crash(Loss::Everything, &mut Random(1)));
     change(&devices.disks[FLASH]);
-    let mut model = world.model.lock().unwrap().clone();
+    let mut model = world.clients.model.lock().unwrap().clone();
     model.crashed();
     model.set_faults(true);
     World::open(world.setup.clone(), devices, model, Random(5), 1 << 40)

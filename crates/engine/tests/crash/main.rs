@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
 
+mod clients;
 mod fake_disk;
 mod fake_side;
 mod fake_zones;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use flashwise_core::cache::{Cache, Event};
+use flashwise_core::filter::Caching;
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Layout};
 use flashwise_core::wlfc::{Config, Figures, Log, Refresh, Scan, Step, Wlfc};
 use flashwise_engine::attach::{Attached, Attachment, Held, Pairing, Wanted, attach};
@@ -16,12 +17,12 @@ use flashwise_engine::flash::cache_tag;
 use flashwise_engine::wlfc::start::{self, Options};
 use flashwise_engine::wlfc::{Engine, Settings};
 
-use crate::fake_disk::{FakeDisk, Loss};
+use crate::clients::{Clients, Outcome, fail, random_range};
+use crate::fake_disk::FakeDisk;
 use crate::fake_side::{FakeRecord, FakeSide};
-use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
+use crate::model::{Content, Model, SECTORS, decode};
 use crate::random::Random;
 use crate::setting;
-use crate::world::check_read;
 
 /// A bug that is planted, which the tests must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ const BUGS: [Bug; 6] = [
 struct Setup {
     geometry: Geometry,
     config: Config,
-    depth: u64,
+    depth: usize,
     zoned: bool,
     sector: usize,
     bug: Option<Bug>,
@@ -159,22 +160,17 @@ fn highest_epoch(scans: &mut [Scan]) {
     }
 }
 
-type Outcome<T> = Result<T, String>;
-
 struct World {
     setup: Setup,
     disks: [FakeDisk; 2],
     record: FakeRecord,
     attachment: Attachment,
     engine: Engine<Planted>,
-    model: Shared,
+    clients: Clients,
     random: Random,
     /// Transfers with the last write that a flush covers.
     in_flight: Vec<(Transfer, u64)>,
-    outstanding: Arc<Mutex<u64>>,
-    violations: Arc<Mutex<Vec<String>>>,
     output: Output,
-    next_tag: u64,
     /// Only the process died.
     killed: bool,
 }
@@ -232,13 +228,10 @@ impl World {
             record,
             attachment,
             engine,
-            model: Arc::new(Mutex::new(model)),
+            clients: Clients::new(model, next_tag),
             random,
             in_flight: Vec::new(),
-            outstanding: Arc::default(),
-            violations: Arc::default(),
             output: Output::default(),
-            next_tag,
             killed: false,
         };
         world.collect();
@@ -246,53 +239,8 @@ impl World {
     }
 
     fn submit(&mut self, operation: Operation, offset: usize, length: usize, durable: bool) {
-        let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
-        let (mut data, mut written) = (Vec::new(), Vec::new());
-        let mut model = self.model.lock().unwrap();
-        let zeroes = matches!(operation, Operation::Trim | Operation::WriteZeroes { .. });
-        if zeroes || operation == Operation::Write {
-            for block in blocks.clone() {
-                let mut content: Content = model.newest(block);
-                let start = offset.max(block * BLOCK_BYTES) - block * BLOCK_BYTES;
-                let stop = (offset + length).min((block + 1) * BLOCK_BYTES) - block * BLOCK_BYTES;
-                if operation == Operation::Trim && stop - start < BLOCK_BYTES {
-                    continue;
-                }
-                let sectors = start / SECTOR_BYTES..stop / SECTOR_BYTES;
-                content[sectors.clone()].fill(if zeroes { 0 } else { self.next_tag });
-                self.next_tag += 1;
-                if operation == Operation::Write {
-                    data.extend(&encode(&content)[start..stop]);
-                }
-                written.push((block, model.written(block, content, sectors)));
-            }
-        }
-        let earliest: Vec<usize> = blocks.map(|block| model.earliest(block)).collect();
-        let answered = model.answered();
-        drop(model);
-        *self.outstanding.lock().unwrap() += 1;
-        let (shared, outstanding, violations) = (self.model.clone(), self.outstanding.clone(), self.violations.clone());
-        let done = move |result: Result<Vec<u8>, _>| {
-            *outstanding.lock().unwrap() -= 1;
-            let mut model = shared.lock().unwrap();
-            let result = match (operation, result) {
-                (_, Err(error)) => Err(format!("{operation:?} failed: {error}")),
-                (Operation::Read, Ok(bytes)) => check_read(&mut model, offset, &bytes, &earliest),
-                (Operation::Flush, Ok(_)) => {
-                    model.flushed(&answered);
-                    Ok(())
-                }
-                (_, Ok(_)) => {
-                    written.iter().for_each(|&(block, version)| model.acknowledged(block, version, durable));
-                    Ok(())
-                }
-            };
-            violations.lock().unwrap().extend(result.err());
-        };
-        let (offset, length) = (offset as u64, length as u64);
-        let force_unit_access = durable;
-        let request = Request { operation, offset, length, force_unit_access, data, caching: Default::default() };
-        self.engine.submit(request, Box::new(done), 0);
+        let (request, done) = self.clients.ask(operation, offset, length, durable, Caching::default());
+        self.engine.submit(request, done, 0);
         self.collect();
     }
 
@@ -310,15 +258,8 @@ impl World {
 
     fn submit_random(&mut self) {
         let (volume_blocks, random) = (self.setup.volume_blocks(), &mut self.random);
-        let limit = if random.chance(2) { volume_blocks / 4 } else { volume_blocks };
-        let block = random.below(limit as u64) as usize;
-        let blocks = random.pick(&[1, 1, 1, 1, 2, 3, 5, 20]).min(volume_blocks - block);
-        let (mut offset, mut length) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
-        if random.chance(5) {
-            offset += random.below(SECTORS as u64) as usize * SECTOR_BYTES;
-            let left = block * BLOCK_BYTES + length - offset;
-            length = SECTOR_BYTES * (1 + random.below((left / SECTOR_BYTES) as u64) as usize);
-        }
+        let lengths = [1, 1, 1, 1, 2, 3, 5, 20];
+        let (offset, length) = random_range(random, volume_blocks, volume_blocks / 4, &lengths, 5);
         let durable = random.chance(12);
         match random.below(40) {
             0..=7 => self.submit(Operation::Read, offset, length, false),
@@ -353,7 +294,7 @@ impl World {
 
     /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
     fn step(&mut self, at_transfer: &mut dyn FnMut(&World) -> Outcome<()>) -> Outcome<()> {
-        let may_submit = *self.outstanding.lock().unwrap() < self.setup.depth;
+        let may_submit = self.clients.outstanding() < self.setup.depth;
         if may_submit && (self.in_flight.is_empty() || self.random.chance(3)) {
             self.submit_random();
         } else if !self.in_flight.is_empty() {
@@ -364,10 +305,10 @@ impl World {
     }
 
     fn check(&self) -> Outcome<()> {
-        match (self.violations.lock().unwrap().first(), self.disks[FLASH].refusals()) {
-            (Some(violation), _) => Err(violation.clone()),
-            (None, 0) => Ok(()),
-            (None, refusals) => Err(format!("a zoned device refuses {refusals} operations")),
+        self.clients.check()?;
+        match self.disks[FLASH].refusals() {
+            0 => Ok(()),
+            refusals => Err(format!("a zoned device refuses {refusals} operations")),
         }
     }
 
@@ -376,7 +317,7 @@ impl World {
         while !self.in_flight.is_empty() {
             self.complete_one();
         }
-        if self.engine.running() > 0 || *self.outstanding.lock().unwrap() > 0 {
+        if self.engine.running() > 0 || self.clients.outstanding() > 0 {
             return Err(format!("{} steps hang", self.engine.running()));
         }
         if self.engine.planned_bytes() > 0 {
@@ -392,17 +333,8 @@ impl World {
     fn crashed(&self, random: &mut Random) -> Outcome<World> {
         let killed = random.chance(7);
         let disks = self.disks.each_ref().map(FakeDisk::fork);
-        for (transfer, _) in &self.in_flight {
-            let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
-            if changes && random.chance(2) {
-                transfer.perform(&disks[transfer.disk]).unwrap();
-            }
-        }
-        let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
-        for disk in &disks {
-            disk.crash(if killed { Loss::Process } else { random.pick(&losses) }, random);
-        }
-        let mut model = self.model.lock().unwrap().clone();
+        fail(&disks, self.in_flight.iter().map(|(transfer, _)| transfer), killed, random);
+        let mut model = self.clients.model.lock().unwrap().clone();
         model.crashed();
         let (seed, next_tag) = (Random(random.next()), random.next() >> 16);
         let mut world = World::open(self.setup.clone(), disks, self.record.fork(), model, seed, next_tag)?;
@@ -437,7 +369,7 @@ impl World {
     /// Reads every block after a crash; from then on each is what it was found to be.
     fn verify_recovered(&mut self) -> Outcome<()> {
         let found = self.read_all()?;
-        let mut model = self.model.lock().unwrap();
+        let mut model = self.clients.model.lock().unwrap();
         for (block, content) in found.iter().enumerate() {
             model.settled(block, content, self.killed)?;
         }
@@ -454,7 +386,7 @@ impl World {
         if dirty > 0 {
             return Err(format!("{dirty} blocks stay dirty"));
         }
-        let mut model = self.model.lock().unwrap();
+        let mut model = self.clients.model.lock().unwrap();
         for block in 0..self.setup.volume_blocks() {
             let content: Content = decode(&self.disks[BACKEND].page(block)).try_into().unwrap();
             let earliest = model.earliest(block);
@@ -470,13 +402,13 @@ impl World {
         self.collect();
         self.settle()?;
         let end = start::end(self.engine.durable());
-        let World { setup, disks, record, mut attachment, model, random, next_tag, .. } = self;
+        let World { setup, disks, record, mut attachment, clients, random, .. } = self;
         let side = FakeSide { record: &record, backend: &disks[BACKEND], flash: &disks[FLASH] };
         attachment.close(&disks[FLASH], &side, end, true).map_err(|error| error.to_string())?;
-        let model = model.lock().unwrap().clone();
-        let mut world = World::open(setup, disks, record, model, random, next_tag)?;
+        let model = clients.model.lock().unwrap().clone();
+        let mut world = World::open(setup, disks, record, model, random, clients.next_tag)?;
         let found = world.read_all()?;
-        let mut model = world.model.lock().unwrap();
+        let mut model = world.clients.model.lock().unwrap();
         for (block, content) in found.iter().enumerate() {
             let earliest = model.earliest(block);
             model.read(block, earliest, content, 0..SECTORS).map_err(|error| format!("once reopened: {error}"))?;
@@ -534,7 +466,7 @@ fn run(setup: Setup, seed: u64, points: &AtomicU64) -> Outcome<()> {
 /// `FLASHWISE_CRASH_POINTS` asks for more of them, and `FLASHWISE_SEED` for others.
 #[test]
 fn what_wlfc_flushed_survives_power_failures_at_any_operation() {
-    let (wanted, first_seed) = (setting("FLASHWISE_CRASH_POINTS", 3_000), setting("FLASHWISE_SEED", 1));
+    let (wanted, first_seed) = (setting("FLASHWISE_CRASH_POINTS", 20_000), setting("FLASHWISE_SEED", 1));
     let (started, points, next_seed) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(first_seed));
     std::thread::scope(|scope| {
         for _ in 0..2 {

@@ -6,7 +6,6 @@ mod verify;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use flashwise_core::cache::{Cache, LogCache, Mode};
 use flashwise_core::filter::Caching;
@@ -15,18 +14,20 @@ use flashwise_core::policy::Spec;
 use flashwise_engine::attach::{AttachError, Attached, Attachment, Held, Pairing, Wanted, attach};
 use flashwise_engine::disk::{Operation as DiskOperation, Transfer};
 use flashwise_engine::engine::{BACKEND, Engine, FLASH, Output, Settings};
-use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::export::Operation;
 use flashwise_engine::flash::cache_tag;
 
-use crate::fake_disk::{FakeDisk, Loss};
+use crate::clients::{Clients, fail, random_range};
+use crate::fake_disk::FakeDisk;
 use crate::fake_side::{FakeRecord, FakeSide};
-use crate::model::{Content, Model, SECTOR_BYTES, SECTORS, Shared, decode, encode};
+use crate::model::{Model, SECTOR_BYTES};
 use crate::planted::{
     Planted, Stays, distort, drop_dirty_filter, forget_filter, region_filter, stays_filter, uncounted_filter,
     unsaid_filter, witness_filter,
 };
 use crate::random::Random;
 
+pub use crate::clients::Outcome;
 pub use setup::{ADMISSIONS, CLASSES, Class, Effect, Fault, Setup, VOLUME_BLOCKS, pick_policy, random_corruption};
 
 struct InFlight {
@@ -82,16 +83,13 @@ pub struct World {
     pub record: FakeRecord,
     pub attachment: Attachment,
     pub engine: Engine,
-    pub model: Shared,
+    pub clients: Clients,
     pub random: Random,
     in_flight: Vec<InFlight>,
-    outstanding: Arc<Mutex<usize>>,
-    violations: Arc<Mutex<Vec<String>>>,
     output: Output,
     pub now_us: u64,
     /// What the I/O filter says of the client of the requests that come.
     pub caching: Caching,
-    next_tag: u64,
     pub operations: u64,
     /// Transfers so far, by disk and kind.
     pub seen: [[u64; 3]; 2],
@@ -105,7 +103,6 @@ pub struct World {
     stays: Stays,
 }
 
-pub type Outcome<T> = Result<T, String>;
 pub type AtTransfer<'a> = &'a mut dyn FnMut(&World) -> Outcome<()>;
 
 pub fn no_crash(_: &World) -> Outcome<()> {
@@ -171,15 +168,12 @@ impl World {
             record,
             attachment,
             engine,
-            model: Arc::new(Mutex::new(model)),
+            clients: Clients::new(model, next_tag),
             random,
             in_flight: Vec::new(),
-            outstanding: Arc::default(),
-            violations: Arc::default(),
             output: Output::default(),
             now_us: 0,
             caching: Caching::Usual,
-            next_tag,
             operations: 0,
             seen: [[0; 3]; 2],
             killed: false,
@@ -190,64 +184,12 @@ impl World {
     }
 
     pub fn submit(&mut self, operation: Operation, offset: usize, length: usize, force_unit_access: bool) {
-        let mut data = Vec::new();
         let caching = self.caching;
         let blocks = offset / BLOCK_BYTES..(offset + length).div_ceil(BLOCK_BYTES);
-        let mut written: Vec<(usize, usize)> = Vec::new();
-        let mut model = self.model.lock().unwrap();
-        let zeroes = matches!(operation, Operation::Trim | Operation::WriteZeroes { .. });
-        if zeroes || operation == Operation::Write {
-            for block in blocks.clone() {
-                let mut content: Content = model.newest(block);
-                let start = offset.max(block * BLOCK_BYTES) - block * BLOCK_BYTES;
-                let stop = (offset + length).min((block + 1) * BLOCK_BYTES) - block * BLOCK_BYTES;
-                if operation == Operation::Trim && stop - start < BLOCK_BYTES {
-                    continue;
-                }
-                for tag in &mut content[start / SECTOR_BYTES..stop / SECTOR_BYTES] {
-                    *tag = if zeroes { 0 } else { self.next_tag };
-                }
-                self.next_tag += 1;
-                if operation == Operation::Write {
-                    data.extend(&encode(&content)[start..stop]);
-                }
-                let sectors = start / SECTOR_BYTES..stop / SECTOR_BYTES;
-                written.push((block, model.written(block, content, sectors)));
-            }
-        }
-        let earliest: Vec<usize> = blocks.clone().map(|block| model.earliest(block)).collect();
-        let answered = model.answered();
-        drop(model);
-        *self.outstanding.lock().unwrap() += 1;
-        let (shared, outstanding, violations) = (self.model.clone(), self.outstanding.clone(), self.violations.clone());
-        let done = move |result: Result<Vec<u8>, _>| {
-            *outstanding.lock().unwrap() -= 1;
-            let mut model = shared.lock().unwrap();
-            let result = match (operation, result) {
-                (Operation::Read, Ok(bytes)) => check_read(&mut model, offset, &bytes, &earliest),
-                (Operation::Flush, Ok(_)) => {
-                    model.flushed(&answered);
-                    Ok(())
-                }
-                (_, Ok(_)) => {
-                    for (block, version) in written {
-                        model.acknowledged(block, version, force_unit_access);
-                    }
-                    Ok(())
-                }
-                (Operation::Read | Operation::Flush, Err(_)) => model.failed(operation),
-                (_, Err(_)) => {
-                    written.iter().for_each(|&(block, version)| model.write_failed(block, version));
-                    model.failed(operation)
-                }
-            };
-            violations.lock().unwrap().extend(result.err());
-        };
-        let request =
-            Request { operation, offset: offset as u64, length: length as u64, force_unit_access, data, caching };
+        let (request, done) = self.clients.ask(operation, offset, length, force_unit_access, caching);
         let refused = |world: &World| world.engine.cache().figures().refused_write_blocks;
         let (was, refused_before) = (self.cached(blocks.clone()), refused(self));
-        self.engine.submit(request, Box::new(done), self.now_us);
+        self.engine.submit(request, done, self.now_us);
         let stays = match self.setup.planted {
             Some(Planted::RefusedStays) => refused(self) > refused_before,
             Some(Planted::FilteredStays) => caching == Caching::Never && operation == Operation::Write,
@@ -293,16 +235,7 @@ impl World {
 
     fn submit_random(&mut self) {
         let random = &mut self.random;
-        // Half of all accesses go to a sixth of the blocks.
-        let limit = if random.chance(2) { VOLUME_BLOCKS / 6 } else { VOLUME_BLOCKS };
-        let block = random.below(limit as u64) as usize;
-        let blocks = random.pick(&[1, 1, 1, 2, 5, 20]).min(VOLUME_BLOCKS - block);
-        let (mut offset, mut length) = (block * BLOCK_BYTES, blocks * BLOCK_BYTES);
-        if random.chance(4) {
-            offset += random.below(SECTORS as u64) as usize * SECTOR_BYTES;
-            let left = block * BLOCK_BYTES + length - offset;
-            length = SECTOR_BYTES * (1 + random.below((left / SECTOR_BYTES) as u64) as usize);
-        }
+        let (offset, length) = random_range(random, VOLUME_BLOCKS, VOLUME_BLOCKS / 6, &[1, 1, 1, 2, 5, 20], 4);
         let durable = random.chance(12);
         self.caching = match random.below(self.setup.filtered_odds) {
             0 => Caching::Never,
@@ -324,7 +257,7 @@ impl World {
     /// Does one thing that can happen next. `at_transfer` is called before a transfer takes place.
     pub fn step(&mut self, at_transfer: AtTransfer) -> Outcome<()> {
         self.now_us += self.random.below(3_000);
-        let may_submit = *self.outstanding.lock().unwrap() < self.setup.depth;
+        let may_submit = self.clients.outstanding() < self.setup.depth;
         if may_submit && (self.running() == 0 || self.random.chance(3)) {
             match self.random.below(120) {
                 0..=3 => {
@@ -364,10 +297,10 @@ impl World {
 
     /// Everything was written back: gives the flash up.
     pub fn give_up(self) -> Outcome<(Devices, Model)> {
-        let World { disks, record, mut attachment, model, .. } = self;
+        let World { disks, record, mut attachment, clients, .. } = self;
         let devices = Devices { disks, record };
         attachment.detach(&devices.disks[FLASH], &devices.side()).map_err(|error| error.to_string())?;
-        let model = model.lock().unwrap().clone();
+        let model = clients.model.lock().unwrap().clone();
         Ok((devices, model))
     }
 
@@ -404,7 +337,7 @@ impl World {
         if !failed {
             self.attachment.close(&devices.disks[FLASH], &devices.side(), end, may_be_dirty).unwrap();
         }
-        let model = self.model.lock().unwrap().clone();
+        let model = self.clients.model.lock().unwrap().clone();
         Ok((devices, model))
     }
 
@@ -419,15 +352,12 @@ impl World {
         if refusals > 0 && self.setup.faults.is_empty() {
             return Err(format!("a zoned device refuses {refusals} operations"));
         }
-        match self.violations.lock().unwrap().first() {
-            Some(violation) => Err(violation.clone()),
-            None => Ok(()),
-        }
+        self.clients.check()
     }
 
     /// Lets requests end until only so many are outstanding.
     pub fn settle_down_to(&mut self, outstanding: usize, at_transfer: AtTransfer) -> Outcome<()> {
-        while *self.outstanding.lock().unwrap() > outstanding {
+        while self.clients.outstanding() > outstanding {
             if self.running() == 0 {
                 self.end_stalls();
             }
@@ -444,7 +374,7 @@ impl World {
     fn read_again(&mut self) -> Outcome<()> {
         self.engine.read_again();
         self.collect();
-        let outstanding = *self.outstanding.lock().unwrap();
+        let outstanding = self.clients.outstanding();
         if self.in_flight.is_empty() && (outstanding > 0 || self.engine.running() > 0) {
             return Err(format!("{outstanding} requests and {} steps hang", self.engine.running()));
         }
@@ -468,7 +398,7 @@ impl World {
             at_transfer(self)?;
             self.complete_one();
         }
-        if self.engine.running() > 0 || *self.outstanding.lock().unwrap() > 0 {
+        if self.engine.running() > 0 || self.clients.outstanding() > 0 {
             return Err(format!("{} steps hang", self.engine.running()));
         }
         self.engine.cache().check();
@@ -483,18 +413,8 @@ impl World {
     pub fn devices_after_crash(&self, killed: bool, random: &mut Random) -> (Devices, Model) {
         let devices = self.devices();
         let disks = &devices.disks;
-        for InFlight { transfer, .. } in &self.in_flight {
-            let changes = !matches!(transfer.operation, DiskOperation::Read | DiskOperation::Sync);
-            if changes && random.chance(2) {
-                // One that reaches past the end fails.
-                let _ = transfer.perform(&disks[transfer.disk]);
-            }
-        }
-        let losses = [Loss::Nothing, Loss::Everything, Loss::Sectors, Loss::Sectors, Loss::Writes, Loss::Writes];
-        for disk in disks {
-            disk.crash(if killed { Loss::Process } else { random.pick(&losses) }, random);
-        }
-        let mut model = self.model.lock().unwrap().clone();
+        fail(disks, self.in_flight.iter().map(|flight| &flight.transfer), killed, random);
+        let mut model = self.clients.model.lock().unwrap().clone();
         model.crashed();
         if let Some(planted) = self.setup.planted {
             let Geometry { unit_pages, .. } = self.setup.geometry;
@@ -513,21 +433,4 @@ impl World {
         world.killed = killed;
         Ok(world)
     }
-}
-
-pub fn check_read(model: &mut Model, offset: usize, bytes: &[u8], earliest: &[usize]) -> Outcome<()> {
-    let mut tags = decode(bytes).into_iter();
-    let first = offset / BLOCK_BYTES;
-    let end = offset + bytes.len();
-    for (block, &earliest) in (first..).zip(earliest) {
-        let start = offset.max(block * BLOCK_BYTES) - block * BLOCK_BYTES;
-        let stop = end.min((block + 1) * BLOCK_BYTES) - block * BLOCK_BYTES;
-        let sectors = start / SECTOR_BYTES..stop / SECTOR_BYTES;
-        let mut content: Content = [0; SECTORS];
-        for sector in sectors.clone() {
-            content[sector] = tags.next().unwrap();
-        }
-        model.read(block, earliest, &content, sectors)?;
-    }
-    Ok(())
 }

@@ -31,7 +31,7 @@ fn seen(metadata: &Metadata) -> Seen {
     metadata.map.check().unwrap();
     let of = |logical: &flashwise_engine::pool::map::Logical| {
         let shape = logical.shape();
-        (shape.name, (shape.size_bytes, logical.entries().clone()))
+        (shape.name, (shape.size_bytes, logical.entries().to_vec()))
     };
     metadata.map.logicals.values().map(|logical| of(logical)).collect()
 }

@@ -17,6 +17,7 @@ use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Silent;
 use flashwise_trace::tools::info::Info;
 use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::workload::Workload;
 
 /// What to simulate.
 pub struct Runs<'a> {
@@ -66,7 +67,8 @@ pub fn section(path: &Path, runs: &Runs) -> Section {
     let results = simulate(&traces, cases, counting(runs), &Silent).unwrap();
     let rows = results.iter().map(|run| ResultRow::new(&traces[0], run)).collect();
     let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
-    Section { info: Info::of(&traces[0]), reuse, rows, checks: None }
+    let workload = Some(Workload::of(&traces[0], &Silent));
+    Section { info: Info::of(&traces[0]), reuse, workload, rows, checks: None }
 }
 
 /// A report of wear over traces of these names and numbers of requests, once with each over-provisioning.
@@ -107,7 +109,7 @@ pub fn wear_report(traces: &[(&str, u64)], algorithms: &[&str], sizes: &str, ove
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);
         info.trace = (*name).to_owned();
-        Section { info, reuse, rows, checks: None }
+        Section { info, reuse, workload: None, rows, checks: None }
     };
     let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
     Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
@@ -170,7 +172,7 @@ pub fn array_report(traces: &[(&str, u64)], rules: &[&str], sizes: &str, epoch: 
         let reuse = ReuseDistances::of(&traces[0], Distance::Unique, &Silent);
         let mut info = Info::of(&traces[0]);
         info.trace = (*name).to_owned();
-        Section { info, reuse, rows, checks: None }
+        Section { info, reuse, workload: None, rows, checks: None }
     };
     Report { command: "flashwise simulate".to_owned(), counting, sections: traces.iter().map(section).collect() }
 }

@@ -220,7 +220,7 @@ fn check_layout(section: Section, volume: &VolumeConfig, origin: &Origin<'_>) ->
     Ok(())
 }
 
-/// Whether a file of so many zones can hold a cache, of which two have superblocks.
+/// Whether a file of this many zones can hold a cache, of which two have superblocks.
 fn check_zones(bytes: u64, zone_bytes: u64) -> Result<(), String> {
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let (zones, zones_min) = (bytes / zone_bytes, u64::from(Geometry::UNITS_MIN) + 1);

@@ -2,11 +2,13 @@
 // A row of the table is one line: what it sets.
 #![allow(clippy::unit_arg)]
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use flashwise_core::cache::settings::{SETTINGS, Setting, Settings};
 use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_core::quantity::{Duration, Share};
 use flashwise_core::wlfc::Refresh;
 
 use tracing::level_filters::LevelFilter;
@@ -14,6 +16,7 @@ use tracing::level_filters::LevelFilter;
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::iscsi::names;
+use crate::manage::DEFAULT_ADDRESS;
 use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::pool::metadata::check_name;
@@ -25,7 +28,7 @@ pub struct Key<T> {
     /// Its name.
     pub name: &'static str,
     /// The value that it has where none is given, as in TOML without quotes; none for a key that may be absent or must be given.
-    pub default: Option<&'static str>,
+    pub default: Option<Cow<'static, str>>,
     set: Set<T>,
 }
 
@@ -65,7 +68,21 @@ const fn key<T>(
     default: Option<&'static str>,
     set: fn(&mut T, &Value) -> Result<(), Problem>,
 ) -> Key<T> {
+    let default = match default {
+        Some(default) => Some(Cow::Borrowed(default)),
+        None => None,
+    };
     Key { name, default, set: Set::By(set) }
+}
+
+/// A key of a volume, whose default is what a volume is [made](VolumeConfig::of) with, in the words of `shown`.
+fn made(
+    name: &'static str,
+    shown: fn(&VolumeConfig) -> String,
+    set: fn(&mut VolumeConfig, &Value) -> Result<(), Problem>,
+) -> Key<VolumeConfig> {
+    let default = shown(&VolumeConfig::of("", Path::new(""), Path::new("")));
+    Key { name, default: Some(Cow::Owned(default)), set: Set::By(set) }
 }
 
 /// Largest volume: its blocks have numbers of 32 bits.
@@ -111,7 +128,7 @@ const LOG_LEVELS: [(&str, LevelFilter); 5] = [
 
 /// Keys of `[api]`.
 pub const API_KEYS: &[Key<ServerConfig>] = &[
-    key("listen", Some("127.0.0.1:9470"), |server, value| {
+    key("listen", Some(DEFAULT_ADDRESS), |server, value| {
         server.api.listen = value.text()?;
         Ok(())
     }),
@@ -195,10 +212,10 @@ fn check_initiators<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(
 pub static VOLUME_KEYS: LazyLock<Vec<Key<VolumeConfig>>> = LazyLock::new(|| {
     let of_setting = |setting: &'static Setting| Key {
         name: setting.name(),
-        default: Some(setting.parameter.default),
+        default: Some(Cow::Borrowed(setting.parameter.default)),
         set: Set::Setting(setting, |volume: &mut VolumeConfig| &mut volume.cache),
     };
-    DEVICE_KEYS.into_iter().chain(SETTINGS.iter().map(of_setting)).chain(OTHER_KEYS).collect()
+    device_keys().into_iter().chain(SETTINGS.iter().map(of_setting)).chain(other_keys()).collect()
 });
 
 /// What a pool has in the place of these keys of a volume.
@@ -224,7 +241,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     ];
     let of_cache = VOLUME_KEYS.iter().filter(|key| !NOT_OF_POOLS.contains(&key.name)).map(|key| Key {
         name: key.name,
-        default: key.default,
+        default: key.default.clone(),
         set: match &key.set {
             Set::By(set) => Set::Inside(*set, |pool: &mut PoolConfig| &mut pool.cache),
             Set::Setting(setting, _) => Set::Setting(setting, |pool: &mut PoolConfig| &mut pool.cache.cache),
@@ -234,78 +251,115 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
     own.into_iter().chain(of_cache).collect()
 });
 
-const DEVICE_KEYS: [Key<VolumeConfig>; 13] = [
-    key("name", None, |volume, value| {
-        volume.name = export_name(&value.text()?)?;
-        Ok(())
-    }),
-    key("aliases", None, |volume, value| {
-        volume.aliases = value.texts()?.iter().map(|name| export_name(name)).collect::<Result<_, _>>()?;
-        Ok(())
-    }),
-    key("backend", None, |volume, value| {
-        volume.backend = value.path()?;
-        Ok(())
-    }),
-    key("backend-id", None, |volume, value| Ok(volume.backend_id = Some(value.text()?))),
-    key("size", None, |volume, value| Ok(volume.size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
-    key("flash", None, |volume, value| {
-        volume.flash = value.path()?;
-        Ok(())
-    }),
-    key("flash-size", None, |volume, value| Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
-    key("flash-zones", None, |volume, value| {
-        let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
-        Ok(volume.flash_zones = Some(zoning))
-    }),
-    key("layout", Some("log"), |volume, value| {
-        volume.layout = value.word(&LAYOUTS)?;
-        Ok(())
-    }),
-    key("write-queue", Some("50%"), |volume, value| {
-        volume.buckets.write_share = value.part()?;
-        Ok(())
-    }),
-    key("refresh", Some("read"), |volume, value| {
-        volume.buckets.refresh = value.word(&[("read", Refresh::Read), ("evict", Refresh::Evict)])?;
-        Ok(())
-    }),
-    key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
-        volume.array.cache = value.device()?;
-        Ok(())
-    }),
-    key("storage-device", Some(flashwise_device::STORAGE_DEVICE), |volume, value| {
-        volume.array.storage = value.device()?;
-        Ok(())
-    }),
-];
+fn device_keys() -> [Key<VolumeConfig>; 13] {
+    [
+        key("name", None, |volume, value| {
+            volume.name = export_name(&value.text()?)?;
+            Ok(())
+        }),
+        key("aliases", None, |volume, value| {
+            volume.aliases = value.texts()?.iter().map(|name| export_name(name)).collect::<Result<_, _>>()?;
+            Ok(())
+        }),
+        key("backend", None, |volume, value| {
+            volume.backend = value.path()?;
+            Ok(())
+        }),
+        key("backend-id", None, |volume, value| Ok(volume.backend_id = Some(value.text()?))),
+        key("size", None, |volume, value| Ok(volume.size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))),
+        key("flash", None, |volume, value| {
+            volume.flash = value.path()?;
+            Ok(())
+        }),
+        key("flash-size", None, |volume, value| {
+            Ok(volume.flash_size_bytes = Some(value.size(BLOCK, VOLUME_BYTES_MAX)?))
+        }),
+        key("flash-zones", None, |volume, value| {
+            let zoning = Zoning::parse("flash-zones", &value.text()?).map_err(|error| error.to_string())?;
+            Ok(volume.flash_zones = Some(zoning))
+        }),
+        made(
+            "layout",
+            |volume| volume.layout.name().to_owned(),
+            |volume, value| {
+                volume.layout = value.word(&Layout::NAMES)?;
+                Ok(())
+            },
+        ),
+        made(
+            "write-queue",
+            |volume| shown_share(volume.buckets.write_share),
+            |volume, value| {
+                volume.buckets.write_share = value.part()?;
+                Ok(())
+            },
+        ),
+        made(
+            "refresh",
+            |volume| volume.buckets.refresh.name().to_owned(),
+            |volume, value| {
+                volume.buckets.refresh = value.word(&Refresh::NAMES)?;
+                Ok(())
+            },
+        ),
+        key("cache-device", Some(flashwise_device::CACHE_DEVICE), |volume, value| {
+            volume.array.cache = value.device()?;
+            Ok(())
+        }),
+        key("storage-device", Some(flashwise_device::STORAGE_DEVICE), |volume, value| {
+            volume.array.storage = value.device()?;
+            Ok(())
+        }),
+    ]
+}
 
-/// The words of the key `layout`.
-const LAYOUTS: [(&str, Layout); 2] = [("log", Layout::Log), ("wlfc", Layout::Wlfc)];
+fn shown_share(of_one: f64) -> String {
+    Share::new(of_one).unwrap_or_default().to_string()
+}
 
-const OTHER_KEYS: [Key<VolumeConfig>; 6] = [
-    key("discard", None, |volume, value| {
-        volume.discard = value.boolean()?;
-        Ok(())
-    }),
-    key("direct-io", Some("true"), |volume, value| {
-        volume.direct_io = value.boolean()?;
-        Ok(())
-    }),
-    key("drive-writes-per-day", None, |volume, value| Ok(volume.drive_writes_per_day = Some(value.positive(1000.0)?))),
-    key("warranty-years", Some("5"), |volume, value| {
-        volume.warranty_years = value.positive(100.0)?;
-        Ok(())
-    }),
-    key("unsafe-ignore-flushes", Some("false"), |volume, value| {
-        volume.unsafe_ignore_flushes = value.boolean()?;
-        Ok(())
-    }),
-    key("backend-delay", Some("0s"), |volume, value| {
-        volume.backend_delay_us = value.duration_us()?;
-        Ok(())
-    }),
-];
+fn other_keys() -> [Key<VolumeConfig>; 6] {
+    [
+        key("discard", None, |volume, value| {
+            volume.discard = value.boolean()?;
+            Ok(())
+        }),
+        made(
+            "direct-io",
+            |volume| volume.direct_io.to_string(),
+            |volume, value| {
+                volume.direct_io = value.boolean()?;
+                Ok(())
+            },
+        ),
+        key("drive-writes-per-day", None, |volume, value| {
+            Ok(volume.drive_writes_per_day = Some(value.positive(1000.0)?))
+        }),
+        made(
+            "warranty-years",
+            |volume| volume.warranty_years.to_string(),
+            |volume, value| {
+                volume.warranty_years = value.positive(100.0)?;
+                Ok(())
+            },
+        ),
+        made(
+            "unsafe-ignore-flushes",
+            |volume| volume.unsafe_ignore_flushes.to_string(),
+            |volume, value| {
+                volume.unsafe_ignore_flushes = value.boolean()?;
+                Ok(())
+            },
+        ),
+        made(
+            "backend-delay",
+            |volume| Duration::from_us(volume.backend_delay_us).to_string(),
+            |volume, value| {
+                volume.backend_delay_us = value.duration_us()?;
+                Ok(())
+            },
+        ),
+    ]
+}
 
 fn export_name(name: &str) -> Result<String, Problem> {
     if name.len() > 255 || name.chars().any(|letter| letter.is_control() || letter == '/') {

@@ -265,8 +265,8 @@ impl Origin<'_> {
     /// Sets the defaults of `keys`, then what the table gives.
     fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T) -> Result<(), ConfigError> {
         for key in keys {
-            if let Some(default) = key.default {
-                let result = key.set(target, &Value::Plain(default.to_owned()));
+            if let Some(default) = &key.default {
+                let result = key.set(target, &Value::Plain(default.to_string()));
                 assert_eq!(result, Ok(()), "the default of {} is valid", key.name);
             }
         }

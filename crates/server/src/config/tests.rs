@@ -46,9 +46,9 @@ fn example_keys() -> Vec<(String, String, String)> {
     keys
 }
 
-fn known_keys() -> Vec<(&'static str, &'static str, Option<&'static str>)> {
-    fn of<T>(table: &'static str, keys: &[Key<T>]) -> Vec<(&'static str, &'static str, Option<&'static str>)> {
-        keys.iter().map(|key| (table, key.name, key.default)).collect()
+fn known_keys() -> Vec<(&'static str, &'static str, Option<String>)> {
+    fn of<T>(table: &'static str, keys: &[Key<T>]) -> Vec<(&'static str, &'static str, Option<String>)> {
+        keys.iter().map(|key| (table, key.name, key.default.as_ref().map(ToString::to_string))).collect()
     }
     [
         of("", SERVER_KEYS),
@@ -82,7 +82,7 @@ fn the_example_has_every_key_with_its_default_and_no_other() {
     assert_eq!(found_names, known_names);
     for (table, key, value) in &found {
         let name = key.trim_start_matches('#');
-        let default = known.iter().find(|known| known.0 == table && known.1 == name).unwrap().2;
+        let default = known.iter().find(|known| known.0 == table && known.1 == name).unwrap().2.as_deref();
         if required.contains(&(table, name)) {
             assert!(!key.starts_with('#') && default.is_none(), "{name} is required");
         } else {
@@ -336,7 +336,7 @@ fn a_file_used_by_two_volumes_or_for_the_record_is_refused() {
 /// Each setting of the cache is a key of the file, with its value in the words of the table.
 #[test]
 fn every_setting_of_the_cache_is_a_key_of_a_volume() {
-    for setting in &SETTINGS {
+    for setting in SETTINGS {
         let (name, default) = (setting.name(), setting.parameter.default);
         let config = parse(&format!("{LEAST}{name} = '{default}'\n")).unwrap();
         assert_eq!(config.volumes[0].cache.given(setting), Some(&setting.default()), "{name}");

@@ -4,11 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustls::ServerConfig;
-
 use super::connection::Control;
 use super::input::Input;
 use super::output::Output;
+use super::tls::Config;
 use super::transport::{Patience, Transport};
 
 /// A client that is not served yet.
@@ -29,7 +28,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Goes on over TLS.
-    pub fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
+    pub fn start_tls(&mut self, config: &Arc<Config>) -> io::Result<()> {
         self.transport.start_tls(config)
     }
 

@@ -32,12 +32,12 @@ pub enum ListenError {
         path: PathBuf,
     },
     /// The system refuses.
-    #[error("{address}: cannot listen: {source}")]
+    #[error("{address}: cannot listen: {error}")]
     Io {
         /// Where.
         address: String,
         /// What it says.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -116,9 +116,9 @@ impl Drop for Listener {
 
 fn failed(address: &dyn ToString) -> impl Fn(io::Error) -> ListenError + use<> {
     let address = address.to_string();
-    move |source| match source.kind() {
+    move |error| match error.kind() {
         io::ErrorKind::AddrInUse => ListenError::InUse { address: address.clone() },
-        _ => ListenError::Io { address: address.clone(), source },
+        _ => ListenError::Io { address: address.clone(), error },
     }
 }
 

@@ -50,10 +50,11 @@ pub use address::Address;
 pub use budget::Budget;
 pub use connection::{Connection, Control};
 pub use counters::Counters;
+pub use iscsi::assignments::{Assigned, Assignment, Assignments};
 pub use listener::ListenError;
-pub use options::{Assignment, Credentials, Iscsi, Options};
+pub use options::{Credentials, Iscsi, Options, Right};
 pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
-pub use server::{Server, StartError};
+pub use server::{Connections, Server, StartError};
 pub use tls::{Tls, TlsError, TlsFiles};
 
 /// The protocols that are served, one row each.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::iscsi::assignments::{Assigned, Assignments};
 use super::tls::Tls;
 
 /// What a server allows.
@@ -28,6 +29,15 @@ pub struct Options {
     pub iscsi: Iscsi,
 }
 
+/// What an initiator may do with an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Read it.
+    Read,
+    /// Read and write it.
+    Write,
+}
+
 /// Who may come over iSCSI, and what is kept of them.
 #[derive(Clone, Debug, Default)]
 pub struct Iscsi {
@@ -36,7 +46,7 @@ pub struct Iscsi {
     /// Names of those that may read only; none where all may write, too.
     pub read_only_initiators: Vec<String>,
     /// Exports that are for the initiators alone that they are assigned to.
-    pub assignments: Vec<Assignment>,
+    pub assignments: Arc<Assignments>,
     /// What initiators prove that they know by CHAP.
     pub chap: Option<Credentials>,
     /// What the target proves that it knows, to initiators that ask for it.
@@ -46,51 +56,19 @@ pub struct Iscsi {
 }
 
 impl Iscsi {
-    fn assigned(&self, export: &str) -> impl Iterator<Item = &Assignment> {
-        self.assignments.iter().filter(move |assignment| assignment.export == export)
+    /// What an initiator that may log in may do with an export, if it may open it: one that is not assigned is for all.
+    pub fn right(&self, initiator: &str, export: &str) -> Option<Right> {
+        self.right_of(initiator, self.assignments.of(export).as_deref())
     }
 
-    /// Whether an initiator that may log in may open an export: one that is assigned to nobody is for all.
-    pub fn may_open(&self, initiator: &str, export: &str) -> bool {
-        let mut assigned = self.assigned(export).peekable();
-        assigned.peek().is_none() || assigned.any(|assignment| assignment.initiator == initiator)
-    }
-
-    /// Whether an initiator may only read an export.
-    pub fn reads_only(&self, initiator: &str, export: &str) -> bool {
-        self.read_only_initiators.iter().any(|own| own == initiator)
-            || self.assigned(export).any(|assignment| assignment.initiator == initiator && assignment.read_only)
-    }
-}
-
-/// An export that an initiator may open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    /// The export's name, not one of its aliases.
-    pub export: String,
-    /// The initiator's name.
-    pub initiator: String,
-    /// Whether it may read only.
-    pub read_only: bool,
-}
-
-impl FromStr for Assignment {
-    type Err = String;
-
-    /// `EXPORT INITIATOR`, and `read-only` behind them.
-    fn from_str(text: &str) -> Result<Assignment, String> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let assigned = |export: &str, initiator: &str, read_only| {
-            Ok(Assignment { export: export.to_owned(), initiator: initiator.to_owned(), read_only })
+    /// The same of an export that is assigned so.
+    pub fn right_of(&self, initiator: &str, assigned: Option<&[Assigned]>) -> Option<Right> {
+        let read_only = match assigned {
+            None => false,
+            Some(assigned) => assigned.iter().find(|own| own.initiator == initiator)?.read_only,
         };
-        match words[..] {
-            [export, initiator] => assigned(export, initiator, false),
-            [export, initiator, "read-only"] => assigned(export, initiator, true),
-            _ => Err(format!(
-                "found '{text}', expected an export, an initiator and perhaps read-only, such as 'mail \
-                 iqn.1993-08.org.debian:01:abc read-only'"
-            )),
-        }
+        let reads = read_only || self.read_only_initiators.iter().any(|own| own == initiator);
+        Some(if reads { Right::Read } else { Right::Write })
     }
 }
 

@@ -74,6 +74,7 @@ impl Output {
     }
 
     /// The first piece that is not sent yet.
+    #[cfg(any(feature = "tls", test))]
     pub fn front(&self) -> &[u8] {
         &self.closed.front().unwrap_or(&self.gathered)[self.sent..]
     }

@@ -1,14 +1,10 @@
-//! Who is at the other end of a connection: a process of this machine, or the names in a certificate.
-//!
-//! Source: unix(7), SO_PEERCRED; proc(5), /proc/PID/comm; RFC 5280, sections 4.1.2.6 (subject) and 4.2.1.6 (subject alternative names),
-//! by x509-parser.
+//! Who is at the other end of a connection on this machine: its process. Source: unix(7), SO_PEERCRED; proc(5), /proc/PID/comm.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use flashwise_core::filter::Client;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// The process that connected, as it was then. A socket that is handed on, as nbd-client does to the kernel, stays that of the process
 /// that made it. What the system does not tell stays unknown: the pid of a process in a namespace that is not seen from here.
@@ -33,26 +29,6 @@ fn credentials(socket: &UnixStream) -> io::Result<libc::ucred> {
     if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The names in a certificate in DER: the common names of its subject, and the alternative names that are DNS names, mail addresses or
-/// URIs. None if it is no certificate.
-pub fn certificate_names(der: &[u8]) -> Vec<String> {
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Vec::new() };
-    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-    let mut names: Vec<String> = common.map(str::to_owned).collect();
-    if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
-        for name in &alternative.value.general_names {
-            match name {
-                GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
-                    names.push((*name).to_owned());
-                }
-                _ => {}
-            }
-        }
-    }
-    names.dedup();
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,16 +43,5 @@ mod tests {
         let own = std::fs::read_to_string("/proc/self/comm").unwrap();
         assert_eq!(found.program.as_deref(), Some(own.trim_end()));
         assert_eq!((found.address, found.tls_names.len()), (None, 0));
-    }
-
-    #[test]
-    fn names_are_those_of_the_subject_and_of_its_alternatives() {
-        let mut params = rcgen::CertificateParams::new(vec!["db.example".to_owned(), "10.0.0.1".to_owned()]).unwrap();
-        params.distinguished_name.push(rcgen::DnType::CommonName, "the database");
-        params.subject_alt_names.push(rcgen::SanType::Rfc822Name("db@example".try_into().unwrap()));
-        let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        assert_eq!(certificate_names(certificate.der()), ["the database", "db.example", "db@example"]);
-        assert!(certificate_names(b"").is_empty() && certificate_names(&certificate.der()[1..]).is_empty());
     }
 }

@@ -16,7 +16,7 @@ pub const POLL_TIME_MAX: Duration = Duration::from_micros(50);
 static TURNS_LEFT: LazyLock<AtomicUsize> =
     LazyLock::new(|| AtomicUsize::new(std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1)));
 
-/// So many requests in a row that came alone show a client that waits for each answer.
+/// This many requests in a row that came alone show a client that waits for each answer.
 const ALONE_MIN: u32 = 8;
 
 /// Whether a client makes one request at a time. What such a client asks for next is not held up by a connection that waits for a

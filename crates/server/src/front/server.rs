@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flashwise_core::filter::Client;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustls::ServerConfig;
 
 use super::budget::Budget;
 use super::connection::{Connection, Control};
@@ -18,7 +17,7 @@ use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::options::Options;
 use super::protocol::{Endpoint, Service};
-use super::tls::Tls;
+use super::tls::{Config, Tls};
 use flashwise_engine::export::Exports;
 
 /// Why a server does not start.
@@ -28,7 +27,7 @@ pub enum StartError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The system gives it no thread, or nothing to wake one up with.
-    #[error("cannot start to serve: {0}")]
+    #[error("cannot start to serve")]
     Io(#[from] io::Error),
 }
 
@@ -64,6 +63,32 @@ impl Shared {
     /// What it allows now.
     fn options(&self) -> Options {
         self.options.read().expect("no thread panics with the options").clone()
+    }
+}
+
+/// The connections of a server, for as long as it runs.
+#[derive(Clone)]
+pub struct Connections(Weak<Shared>);
+
+impl Connections {
+    /// Ends the connection of this number: what it has sent is answered, unless that takes longer than `patience`. Returns whether it was
+    /// there.
+    pub fn end(&self, number: u64, patience: Duration) -> bool {
+        let Some(shared) = self.0.upgrade() else { return false };
+        let deadline = Instant::now() + patience;
+        let mut registry = shared.registry();
+        let Some((control, _)) = registry.connections.get(&number) else { return false };
+        control.stop();
+        while let Some((control, _)) = registry.connections.get(&number) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                control.abandon();
+                break;
+            }
+            (registry, _) =
+                shared.changed.wait_timeout(registry, left).expect("no thread panics with the table of connections");
+        }
+        true
     }
 }
 
@@ -127,12 +152,17 @@ impl Server {
     }
 
     /// Takes other certificates, for connections that begin from now on. Whether there is TLS stays as it is.
-    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+    pub fn set_tls(&self, config: Arc<Config>) {
         let mut options = self.shared.options.write().expect("no thread panics with the options");
         match &mut options.tls {
             Tls::Off => {}
             Tls::Allowed(current) | Tls::Required(current) => *current = config,
         }
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> Connections {
+        Connections(Arc::downgrade(&self.shared))
     }
 
     /// What it has done so far.
@@ -247,8 +277,9 @@ fn admit(
         return Ok(());
     }
     let control = Arc::new(Control::new(socket)?);
-    let id = registry.next;
     registry.next += 1;
+    let id = registry.next;
+    let client = Client { connection: Some(id), ..client };
     let thread = {
         let (shared, control, service) = (Arc::clone(shared), Arc::clone(&control), Arc::clone(service));
         let builder = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES);

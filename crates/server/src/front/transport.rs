@@ -1,7 +1,7 @@
 //! A client's socket, plain or under TLS, and waiting for it.
 
-use std::io::{self, BufRead, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
-use rustls::{ServerConfig, ServerConnection};
 
 use super::output::Output;
-use super::peer::certificate_names;
+use super::tls::{Config, Session};
 
 /// Whether receiving waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub struct Ready {
 /// A connection that bytes go over.
 pub struct Transport {
     socket: Arc<OwnedFd>,
-    tls: Option<Box<ServerConnection>>,
+    tls: Option<Box<Session>>,
 }
 
 impl Transport {
@@ -46,10 +45,9 @@ impl Transport {
     }
 
     /// Goes on over TLS: the next bytes that are received are those of the client's first TLS message.
-    pub fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
+    pub fn start_tls(&mut self, config: &Arc<Config>) -> io::Result<()> {
         assert!(self.tls.is_none(), "TLS is started once");
-        let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-        self.tls = Some(Box::new(tls));
+        self.tls = Some(Box::new(Session::new(config)?));
         Ok(())
     }
 
@@ -65,8 +63,7 @@ impl Transport {
 
     /// The names in the certificate that the client showed, if it showed one.
     pub fn tls_names(&self) -> Vec<String> {
-        let shown = self.tls.as_ref().and_then(|tls| tls.peer_certificates()?.first());
-        shown.map(|certificate| certificate_names(certificate)).unwrap_or_default()
+        self.tls.as_ref().map(|tls| tls.names()).unwrap_or_default()
     }
 
     /// Receives into the spare capacity of `into`, which there is. Returns how many bytes came; 0 is the end.
@@ -75,7 +72,7 @@ impl Transport {
         match &mut self.tls {
             Some(tls) => {
                 assert_eq!(patience, Patience::Now, "TLS has messages of its own to wait for");
-                receive_tls(tls, &self.socket, into)
+                tls.receive(&self.socket, into)
             }
             None => {
                 let flags = if patience == Patience::Now { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
@@ -89,7 +86,7 @@ impl Transport {
     /// Sends as much of `output` as the socket takes at once.
     pub fn send(&mut self, output: &mut Output) -> io::Result<()> {
         let sent = match &mut self.tls {
-            Some(tls) => send_tls(tls, &self.socket, output),
+            Some(tls) => tls.send(&self.socket, output),
             None => send_plain(&self.socket, output),
         };
         sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })
@@ -97,7 +94,7 @@ impl Transport {
 
     /// Whether there is more to send: `output`, or messages of TLS.
     pub fn has_more(&self, output: &Output) -> bool {
-        !output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        !output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_more())
     }
 
     /// Waits until the socket can be read, or written, or `bell` rings, or the time is up. Errors of the socket are told by the
@@ -132,9 +129,7 @@ impl Transport {
     /// Says goodbye, if the socket takes it at once.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
-            // The connection ends either way.
-            let _ = send_tls(tls, &self.socket, &mut Output::default());
+            tls.close(&self.socket);
         }
     }
 }
@@ -149,63 +144,6 @@ fn send_plain(socket: &OwnedFd, output: &mut Output) -> io::Result<()> {
         output.consume(sent?);
     }
     Ok(())
-}
-
-fn send_tls(tls: &mut ServerConnection, socket: &OwnedFd, output: &mut Output) -> io::Result<()> {
-    loop {
-        while tls.wants_write() {
-            tls.write_tls(&mut Now(socket.as_fd()))?;
-        }
-        if output.is_empty() || tls.is_handshaking() {
-            return Ok(());
-        }
-        let taken = tls.writer().write(output.front())?;
-        output.consume(taken);
-    }
-}
-
-fn receive_tls(tls: &mut ServerConnection, socket: &OwnedFd, into: &mut Vec<u8>) -> io::Result<usize> {
-    loop {
-        let mut reader = tls.reader();
-        match reader.fill_buf() {
-            Ok(plain) => {
-                let count = plain.len().min(into.capacity() - into.len());
-                into.extend_from_slice(&plain[..count]);
-                reader.consume(count);
-                return Ok(count);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-        if tls.read_tls(&mut Now(socket.as_fd()))? == 0 {
-            return Ok(0);
-        }
-        let processed = tls.process_new_packets();
-        // Answers of the handshake, or an alert that says what was wrong.
-        let sent = send_tls(tls, socket, &mut Output::default());
-        processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        sent.or_else(|error| if error.kind() == io::ErrorKind::WouldBlock { Ok(()) } else { Err(error) })?;
-    }
-}
-
-/// The socket as the TLS library uses it.
-struct Now<'a>(BorrowedFd<'a>);
-
-impl Read for Now<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let received = retry_on_intr(|| recv(self.0, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count));
-        Ok(received?)
-    }
-}
-
-impl Write for Now<'_> {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        Ok(retry_on_intr(|| send(self.0, buffer, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))?)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

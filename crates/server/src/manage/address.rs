@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 /// The TCP port where none is given.
 pub const DEFAULT_PORT: u16 = 9470;
+/// The address where none is given.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9470";
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,12 +27,6 @@ pub enum Address {
 #[error("found '{found}', expected an address such as 127.0.0.1:9470, [::1]:9470 or unix:/run/flashwise.sock")]
 pub struct AddressError {
     found: String,
-}
-
-impl Default for Address {
-    fn default() -> Self {
-        Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT)
-    }
 }
 
 impl FromStr for Address {
@@ -133,7 +129,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
         }
-        assert_eq!(Address::default().to_string(), "127.0.0.1:9470");
+        assert_eq!(DEFAULT_ADDRESS.parse(), Ok(Address::Tcp("127.0.0.1".to_owned(), DEFAULT_PORT)));
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! What the figures of each volume were lately: by the second, the minute and the half hour, in bounded memory, and in a file.
+//! What the figures of each volume were lately, by the second, the minute and the half hour, and what happened: in bounded memory, and in
+//! a file.
 //!
 //! Each series keeps its last look at the counters and takes a point where its step is over, so that a rate or a percentile of a minute
 //! is of that minute and no mean of means.
 
+mod events;
 mod store;
 
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +15,10 @@ use flashwise_engine::status::{LatencyBucket, VolumeStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use self::store::{Store, StoreError};
+pub use self::events::Event;
+
+use self::events::Events;
+use self::store::{Reader, Store, StoreError};
 
 /// How far back the history is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -200,10 +205,28 @@ impl Series {
 /// By the volume's name, one for each range.
 type Volumes = HashMap<String, [Series; Range::ALL.len()]>;
 
+/// What a file holds, as it is read.
+#[derive(Default)]
+struct Kept {
+    volumes: Volumes,
+    events: Events,
+}
+
+impl Reader for Kept {
+    fn point(&mut self, volume: &str, range: Range, point: Point) {
+        self.volumes.entry(volume.to_owned()).or_default()[range as usize].push(point, range.extent().1);
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push(event);
+    }
+}
+
 /// The history of all volumes.
 #[derive(Default)]
 pub struct History {
     volumes: Mutex<Volumes>,
+    events: Mutex<Events>,
     /// Where it is kept, if it is.
     store: Mutex<Option<Store>>,
 }
@@ -217,7 +240,6 @@ impl History {
         let error = match history.open(path, now_seconds) {
             Ok(()) => return (history, None),
             Err(StoreError::Damaged(what)) => {
-                history.volumes().clear();
                 let begun = store::set_aside(path).map_err(|error| StoreError::Failed(error.to_string()));
                 match begun.and_then(|aside| history.open(path, now_seconds).map(|()| aside)) {
                     Ok(aside) => {
@@ -234,13 +256,30 @@ impl History {
     }
 
     fn open(&self, path: &Path, now_seconds: u64) -> Result<(), StoreError> {
-        let mut volumes = self.volumes();
-        let store = Store::open(path, now_seconds, |volume, range, point| {
-            let series = &mut volumes.entry(volume.to_owned()).or_default()[range as usize];
-            series.push(point, range.extent().1);
-        })?;
+        let mut kept = Kept::default();
+        let store = Store::open(path, now_seconds, &mut kept)?;
+        (*self.volumes(), *self.events()) = (kept.volumes, kept.events);
         *self.store() = Some(store);
         Ok(())
+    }
+
+    fn events(&self) -> MutexGuard<'_, Events> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes down what happened.
+    pub fn happened(&self, time_seconds: u64, volume: Option<&str>, text: String) {
+        self.events().add(time_seconds, volume, text);
+    }
+
+    /// What happened after the event of that number, oldest first.
+    pub fn events_after(&self, number: u64) -> Vec<Event> {
+        self.events().after(number)
+    }
+
+    /// Whether something happened that is not in the file yet, where there is one.
+    pub fn has_new_events(&self) -> bool {
+        self.events().has_new() && self.store().is_some()
     }
 
     fn volumes(&self) -> MutexGuard<'_, Volumes> {
@@ -262,7 +301,8 @@ impl History {
                 new.extend(series.points.range(known..).map(|point| (volume.clone(), range, *point)));
             }
         }
-        if let Err(error) = open.keep(&new, now_seconds) {
+        let new_events = self.events().take_new();
+        if let Err(error) = open.keep(&new, &new_events, now_seconds) {
             tracing::warn!("the history is not kept any more: {error}");
             *store = None;
         }
@@ -406,6 +446,31 @@ mod tests {
         drop(history);
         let (history, _) = History::kept_in(&path, 10_302 + 899);
         assert_eq!((times(&history, Range::Minutes), times(&history, Range::Day).len()), (vec![10_302], 2));
+    }
+
+    #[test]
+    fn events_come_back_and_their_numbers_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.redb");
+        for start in 0..3 {
+            let (history, told) = History::kept_in(&path, 0);
+            assert_eq!((told, history.events_after(0).len()), (None, (start * 600).min(1000)));
+            (0..600).for_each(|event| history.happened(7, Some("one"), format!("start {start}, event {event}")));
+            assert!(history.has_new_events());
+            history.keep(8);
+            assert!(!history.has_new_events());
+            // What came after the last look is lost with a process that is killed.
+            history.happened(9, None, "never kept".to_owned());
+        }
+        let (history, _) = History::kept_in(&path, 0);
+        let events = history.events_after(0);
+        let last = Event {
+            number: 1800,
+            time_seconds: 7,
+            volume: Some("one".to_owned()),
+            text: "start 2, event 599".to_owned(),
+        };
+        assert_eq!((events.len(), events[0].number, events.last()), (1000, 801, Some(&last)));
     }
 
     #[test]

@@ -1,47 +1,29 @@
 //! What a page that is open sees: the status of each second and what happened, as a stream of events.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flashwise_engine::status::{ServerStatus, VolumeState};
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
-use utoipa::ToSchema;
 
 use super::Managed;
-use super::history::History;
+use super::history::{Event, History};
 use super::news::News;
 
 /// How often the volumes are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often disks are looked at, and pools now and then.
 const NEWS_PERIOD: Duration = Duration::from_secs(5);
-/// How often the history is written to its file: who is killed loses so much of it.
+/// How often the history is written to its file, unless something happened: who is killed loses so much of it.
 const KEPT_SECONDS: u64 = 60;
-/// Most events that are kept; the oldest leave.
-const EVENTS_MAX: usize = 1000;
-
-/// Something that happened, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Event {
-    /// Rises by one from event to event.
-    pub number: u64,
-    /// When, in seconds since 1970.
-    pub time_seconds: u64,
-    /// The volume that it happened to; absent for the server as a whole.
-    pub volume: Option<String>,
-    /// What happened.
-    pub text: String,
-}
 
 /// What is known of the last days.
 pub struct Live {
-    /// The figures of each volume over time.
+    /// The figures of each volume over time, and what happened.
     pub history: History,
-    events: Mutex<VecDeque<Event>>,
     now: watch::Sender<Arc<ServerStatus>>,
 }
 
@@ -53,7 +35,7 @@ impl std::fmt::Debug for Live {
 
 impl Default for Live {
     fn default() -> Live {
-        Live { history: History::default(), events: Mutex::default(), now: watch::Sender::new(Arc::default()) }
+        Live { history: History::default(), now: watch::Sender::new(Arc::default()) }
     }
 }
 
@@ -67,28 +49,19 @@ impl Live {
             tracing::warn!("{told}");
             live.happened(None, told);
         }
+        // What is told of earlier runs as well needs to be told apart.
+        live.happened(None, "The server was started");
         live
     }
 
     /// Takes down what happened.
     pub fn happened(&self, volume: Option<&str>, text: impl Into<String>) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = events.back().map_or(1, |event| event.number + 1);
-        if events.len() == EVENTS_MAX {
-            events.pop_front();
-        }
-        events.push_back(Event {
-            number,
-            time_seconds: seconds(),
-            volume: volume.map(str::to_owned),
-            text: text.into(),
-        });
+        self.history.happened(seconds(), volume, text.into());
     }
 
     /// What happened after the event of that number, oldest first.
     pub fn events_after(&self, number: u64) -> Vec<Event> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.iter().filter(|event| event.number > number).cloned().collect()
+        self.history.events_after(number)
     }
 
     /// The status once a second.
@@ -128,7 +101,7 @@ impl Live {
                 }
             }
             self.now.send_replace(Arc::new(status));
-            if seconds() >= kept_at + KEPT_SECONDS {
+            if seconds() >= kept_at + KEPT_SECONDS || self.history.has_new_events() {
                 kept_at = seconds();
                 let live = Arc::clone(&self);
                 // Whether this second's figures are kept does not change the next one's.
@@ -141,19 +114,4 @@ impl Live {
 /// Now, since 1970.
 pub fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_numbered_and_the_oldest_leave() {
-        let live = Live::default();
-        (0..EVENTS_MAX + 2).for_each(|event| live.happened(Some("one"), format!("event {event}")));
-        let all = live.events_after(0);
-        assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (EVENTS_MAX, 3, "event 2"));
-        let last = live.events_after(EVENTS_MAX as u64 + 1);
-        assert_eq!((last.len(), last[0].number), (1, EVENTS_MAX as u64 + 2));
-    }
 }

@@ -7,6 +7,7 @@ mod pools;
 use std::fmt;
 
 use flashwise_core::filter::Caching;
+use flashwise_core::tiers::YEAR_SECONDS;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -17,7 +18,6 @@ use flashwise_engine::status::{CacheFigure, CacheStatus, LatencyStatus, ServerSt
 
 const PREFIX: &str = "flashwise";
 const BLOCK_BYTES: u64 = flashwise_core::format::BLOCK_BYTES as u64;
-const YEAR_SECONDS: f64 = 365.0 * 86_400.0;
 
 /// A metric that each volume has.
 pub struct Metric {
@@ -91,7 +91,7 @@ const METRICS: &[Metric] = &[
         v.drive_writes_per_day_rated
     }),
     gauge!("flash_lifetime", Some(Unit::Seconds), "Time until the rated writes are used up at the rate so far", |v| {
-        v.lifetime_years.map(|years| years * YEAR_SECONDS)
+        v.lifetime_years_rated.map(|years| years * YEAR_SECONDS)
     }),
     gauge!("clients", None, "Clients that have the volume open", |v| Some(v.clients.len() as f64)),
     gauge!("uncached_clients", None, "Those whom the I/O filter keeps from the flash", |v| {

@@ -4,6 +4,7 @@
 
 mod address;
 mod changes;
+pub mod clients;
 mod connections;
 mod exposition;
 mod guard;
@@ -31,8 +32,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use utoipa::ToSchema;
 
-pub use address::{Address, AddressError, DEFAULT_PORT, Listener};
+pub use address::{Address, AddressError, DEFAULT_ADDRESS, DEFAULT_PORT, Listener};
 pub use changes::{Changes, parse as parse_changes};
+pub use clients::Clients;
 pub use exposition::Exposition;
 pub use metrics::{encode as encode_metrics, names as metric_names};
 pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
@@ -70,6 +72,11 @@ pub trait Managed: Send + Sync + 'static {
 
     /// The pools, if it can have any.
     fn pools(&self) -> Option<&dyn Pools> {
+        None
+    }
+
+    /// The clients, if it can have any.
+    fn clients(&self) -> Option<&dyn Clients> {
         None
     }
 
@@ -166,10 +173,10 @@ pub enum ApiError {
     BadToken { whose: &'static str },
     #[error("the management API has a token for looking, and the same one or none for changes: expected one for each")]
     NoOtherToken,
-    #[error("the management API cannot listen on {address}: {source}")]
-    Listen { address: String, source: io::Error },
-    #[error("the management API cannot start its threads: {source}")]
-    Threads { source: io::Error },
+    #[error("the management API cannot listen on {address}: {error}")]
+    Listen { address: String, error: io::Error },
+    #[error("the management API cannot start its threads: {error}")]
+    Threads { error: io::Error },
 }
 
 /// The API while it runs; dropping it stops it at once.
@@ -232,7 +239,7 @@ impl Api {
     pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
         let Options { tokens, history } = options;
         tokens.check()?;
-        let listen_error = |source| ApiError::Listen { address: address.to_string(), source };
+        let listen_error = |error| ApiError::Listen { address: address.to_string(), error };
         let resolved = address.resolved().map_err(listen_error)?;
         if tokens.change.is_none()
             && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
@@ -250,14 +257,14 @@ impl Api {
         let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
-        let runtime = runtime().map_err(|source| ApiError::Threads { source })?;
+        let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
         let (stopping, stopped) = watch::channel(false);
         let live = Arc::new(Live::new(history.as_deref()));
         let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
         let router = routes::router(Arc::clone(&server), page);
         runtime.spawn(Arc::clone(&live).look(server));
         let context = runtime.enter();
-        let accepting = connections::Accepting::new(listener).map_err(|source| ApiError::Threads { source })?;
+        let accepting = connections::Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
         drop(context);
         let serving = runtime.spawn(connections::serve(accepting, router, stopped));
         Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
@@ -287,6 +294,7 @@ impl Api {
             // Who is not done by then is cut off.
             let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
         }
+        self.live.happened(None, "The server was stopped");
         self.live.history.keep(live::seconds());
     }
 }

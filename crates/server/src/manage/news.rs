@@ -8,7 +8,7 @@ use flashwise_engine::pool::status::{PoolDiskStatus, PoolStatus};
 
 use super::Pools;
 
-/// Pools are looked at with every so many looks at disks: their figures are counted over all of their chunks.
+/// Pools are looked at once in this many looks at disks: their figures are counted over all of their chunks.
 const POOLS_EVERY: u64 = 6;
 
 /// What was there at the last look; nothing before the first.

@@ -1,5 +1,6 @@
 //! The routes of the management API, and their description in OpenAPI 3.1.
 
+mod clients;
 mod following;
 mod pools;
 
@@ -16,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
@@ -275,6 +277,12 @@ async fn body(body: Body) -> Answer<Bytes> {
     read.map_err(late)?.map_err(large)
 }
 
+/// The body of a request as what it should be.
+async fn json<T: DeserializeOwned>(request: Request) -> Answer<T> {
+    let body = body(request.into_body()).await?;
+    serde_json::from_slice(&body).map_err(|error| bad(format!("the body is not what was expected: {error}")))
+}
+
 /// Makes what was written to all volumes durable.
 #[utoipa::path(
     post,
@@ -444,6 +452,7 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         .route("/v1/volumes/{name}/flush", post(flush))
         .route("/v1/volumes/{name}/detach", get(detach_progress).post(detach))
         .merge(pools::router())
+        .merge(clients::router())
         .route("/metrics", get(all_metrics))
         .route("/openapi.json", get(description))
         .route("/healthz", get(health))
@@ -485,6 +494,11 @@ pub fn router(server: Arc<dyn Managed>, page: Page) -> Router {
         pools::change_logical_disk,
         pools::delete_logical_disk,
         pools::map_of_logical_disk,
+        clients::all_clients,
+        clients::disconnect,
+        clients::iscsi,
+        clients::assign,
+        clients::assign_as_configured,
         all_metrics,
         description,
         health,

@@ -9,6 +9,7 @@ use flashwise_engine::pool::status::PoolStatus;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::clients::IscsiStatus;
 use super::{ManageError, SettingStatus};
 
 /// The tag of a volume with these settings.
@@ -16,11 +17,17 @@ pub fn of_settings(settings: &[SettingStatus]) -> String {
     of(&settings.iter().map(|setting| (&setting.name, &setting.value)).collect::<Vec<_>>())
 }
 
+/// The tag of who may open what over iSCSI.
+pub fn of_iscsi(iscsi: &IscsiStatus) -> String {
+    of(&iscsi.exports)
+}
+
 /// The tag of a pool.
 pub fn of_pool(pool: &PoolStatus) -> String {
     let disks = pool.disks.iter().map(|disk| (disk.number, &disk.uuid, &disk.path, disk.state == "leaving"));
     let logical = pool.logical_disks.iter();
-    let logical = logical.map(|disk| (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped, disk.cached));
+    let logical = logical
+        .map(|disk| (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped, disk.cached, &disk.mode));
     of(&(&pool.uuid, disks.collect::<Vec<_>>(), logical.collect::<Vec<_>>()))
 }
 

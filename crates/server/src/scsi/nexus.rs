@@ -30,7 +30,7 @@ impl CopyState {
         (status, self.segments.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// So many bytes more are copied, with or without the end of a segment.
+    /// This many bytes more are copied, with or without the end of a segment.
     pub fn copied(&self, bytes: u64, ends_segment: bool) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.segments.fetch_add(ends_segment.into(), Ordering::Relaxed);

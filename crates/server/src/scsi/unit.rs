@@ -1,7 +1,7 @@
 //! A logical unit: an export, and what its initiators share of it.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,6 +11,7 @@ use super::BLOCK_BYTES;
 use super::nexus::{InitiatorPort, Nexus};
 use super::reservations::Reservations;
 use super::status::code;
+use crate::kept;
 
 /// A logical unit.
 pub struct Unit {
@@ -35,7 +36,7 @@ impl Unit {
     /// The unit of an export; `reservations_file` is where reservations are kept that last over restarts.
     pub fn open(name: &str, export: Arc<Claimable>, reservations_file: Option<PathBuf>) -> io::Result<Unit> {
         let reservations = match &reservations_file {
-            Some(path) => read_reservations(path)?,
+            Some(path) => kept::read(path, "reservations")?.unwrap_or_default(),
             None => Reservations::default(),
         };
         Ok(Unit {
@@ -142,7 +143,7 @@ impl Unit {
     pub fn keep_reservations(&self, reservations: &Reservations) -> io::Result<()> {
         let Some(path) = &self.reservations_file else { return Ok(()) };
         if reservations.lasts() {
-            return write_reservations(path, reservations);
+            return kept::write(path, reservations);
         }
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -168,32 +169,4 @@ impl Unit {
         self.stopped.store(false, Ordering::Relaxed);
         self.attend(code::BUS_DEVICE_RESET, |_| true);
     }
-}
-
-fn read_reservations(path: &Path) -> io::Result<Reservations> {
-    match std::fs::read(path) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!(
-                    "{}: found {error}, expected reservations as JSON; remove the file to start without",
-                    path.display()
-                ),
-            )
-        }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Reservations::default()),
-        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-    }
-}
-
-/// Writes another file and puts it in the place of the old one, so that there is always a whole one.
-fn write_reservations(path: &Path, reservations: &Reservations) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let new = path.with_extension("new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(&serde_json::to_vec_pretty(reservations)?)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    std::fs::File::open(folder)?.sync_all()
 }

@@ -46,7 +46,7 @@ pub fn volume(name: &str, seed: u64) -> VolumeStatus {
         read_blocks: seed + 10,
         flash_read_hits: seed + 3,
         cache: CacheStatus { flash_copy_forward_blocks: seed + 2, ..CacheStatus::default() },
-        lifetime_years: (seed > 0).then_some(1.0),
+        lifetime_years_rated: (seed > 0).then_some(1.0),
         latencies: vec![latency],
         faults: FaultsStatus { failed_requests: seed, ..FaultsStatus::default() },
         ..VolumeStatus::default()

@@ -10,17 +10,17 @@ use super::search::{Found, Guess, Search};
 use super::words::{latency, money, years};
 use super::{Advice, AdviseError, AdvisedCache, Alternative, Verdict, Without, shown};
 
-/// A cache is called faster if it takes at most this share of the latency, ...
+/// A cache is called faster if it takes at most this share of the latency.
 const FASTER: f64 = 0.9;
-/// ... and is looked for among those that cost up to so many times as much.
+/// A faster cache is looked for among those that cost up to this many times as much.
 const DEARER_MAX: f64 = 10.0;
-/// A cache is called longer-lived if it lasts so many times as long.
+/// A cache is called longer-lived if it lasts this many times as long.
 const LONGER: f64 = 1.25;
 /// What does not make the storage faster by this share is not worth money.
 const GAIN_MIN: f64 = 0.1;
 /// Caches that are run to see which comes nearest.
 const NEAREST_RUNS: usize = 4;
-/// What is no more than so many times as far off is as good, if it is cheaper.
+/// What is no more than this many times as far off is as good, if it is cheaper.
 const HARDLY_MORE: f64 = 1.05;
 /// What the caches are called that meet one target where none meets both.
 const FASTEST: &str = "fastest that lasts";

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use flashwise_core::quantity::{ByteSize, Share};
-use flashwise_device::offers::Catalogue;
+use flashwise_core::tiers::YEAR_DAYS;
+use flashwise_device::offers::{Catalogue, WARRANTY_YEARS};
 
 use super::AdvisedCache;
 
@@ -51,8 +52,8 @@ pub fn configuration(command: &str, cache: &AdvisedCache, catalogue: &Catalogue,
         let cycles = offer.model.tier.device.endurance_cycles;
         if cycles.is_finite() {
             // As many drive writes per day as use up its endurance in the years of the warranty.
-            let years = 5.0;
-            let _ = writeln!(text, "drive-writes-per-day = {:?}\nwarranty-years = {years}", cycles / 365.0 / years);
+            let per_day = cycles / YEAR_DAYS / WARRANTY_YEARS;
+            let _ = writeln!(text, "drive-writes-per-day = {per_day:?}\nwarranty-years = {WARRANTY_YEARS}");
         }
     }
     text

@@ -27,7 +27,7 @@ pub(super) struct Estimate {
 
 impl Estimate {
     pub fn of(row: &ResultRow) -> Estimate {
-        let ram_hits = row.ram.as_ref().map_or(0, |ram| ram.ram_hits);
+        let ram_hits = row.ram.as_ref().map_or(0, |ram| ram.ram_read_hits);
         let cached_writes = row.write_hits + row.write_admissions;
         Estimate {
             reads: row.reads as f64,

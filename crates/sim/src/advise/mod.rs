@@ -164,7 +164,7 @@ pub enum AdviseError {
 
 /// Told what is being done.
 pub trait Stages {
-    /// Work of so many block accesses begins; what is returned is told of them, and dropped when it is done.
+    /// Work of this many block accesses begins; what is returned is told of them, and dropped when it is done.
     fn begin(&self, what: String, accesses: u64) -> Box<dyn Progress + '_>;
 }
 

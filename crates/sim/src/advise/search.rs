@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use flashwise_core::tiers::YEAR_SECONDS;
+use flashwise_core::tiers::{YEAR_DAYS, YEAR_SECONDS};
 use flashwise_device::offers::Offer;
 
 use super::cache::{AdvisedCache, Purchase, Way};
@@ -77,10 +77,11 @@ impl<'a> Search<'a> {
             return Err(crate::job::JobError::Warmup { trace, warmup, accesses }.into());
         }
         let waits_cost = catalogue.waiting_price_per_hour > 0.0;
-        match () {
-            () if targets.latency_us.is_none() && !waits_cost => return Err(AdviseError::NoTarget),
-            () if targets.years == 0.0 && waits_cost => return Err(AdviseError::NoYears),
-            () => {}
+        if targets.latency_us.is_none() && !waits_cost {
+            return Err(AdviseError::NoTarget);
+        }
+        if targets.years == 0.0 && waits_cost {
+            return Err(AdviseError::NoYears);
         }
         let days = days(trace, skipped);
         if days.is_none() && (targets.years > 0.0 || waits_cost) {
@@ -229,7 +230,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Years that the flash of an offer lasts where so many bytes are written to it in the time of the trace.
+    /// Years that the flash of an offer lasts where this many bytes are written to it in the time of the trace.
     pub fn years(&self, offer: &Offer, written_bytes: f64) -> Option<f64> {
         let seconds = self.days? * 86_400.0;
         let per_cell = offer.model.tier.writes_per_cell(written_bytes) / seconds;
@@ -242,7 +243,7 @@ impl<'a> Search<'a> {
         let Some(days) = self.days.filter(|_| price > 0.0) else { return 0.0 };
         let trace = self.workload.trace();
         let counted = trace.len() as u64 - self.question.warmup.accesses(trace.len());
-        let per_year = counted as f64 / days * 365.0;
+        let per_year = counted as f64 / days * YEAR_DAYS;
         latency_us / 3600e6 * per_year * self.targets().years * price
     }
 

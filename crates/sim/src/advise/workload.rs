@@ -7,9 +7,9 @@ use flashwise_trace::Trace;
 use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
 
-/// Estimates run over about as many accesses, ...
+/// Estimates run over about this many accesses.
 const SAMPLE_ACCESSES: f64 = 500_000.0;
-/// ... and over so many different blocks at least.
+/// Estimates run over at least this many different blocks.
 const SAMPLE_BLOCKS: f64 = 50_000.0;
 /// A sample that would be larger than this is all of the trace.
 const SHARE_MAX: f64 = 0.5;

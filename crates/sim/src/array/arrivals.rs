@@ -9,6 +9,7 @@ use flashwise_core::options::{Kind, OptionError, Options, Parameter, named};
 use flashwise_device::ArrayError;
 
 use flashwise_trace::Trace;
+use flashwise_trace::normalised::trace::Accesses;
 
 /// When requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,7 +19,7 @@ pub enum Arrivals {
     None,
     /// Open loop: at the times of the trace.
     Trace {
-        /// So many times as fast as the trace.
+        /// This many times as fast as the trace.
         speed: f64,
     },
     /// Closed loop: one after the other, as soon as others are answered.
@@ -68,10 +69,10 @@ impl fmt::Display for Arrivals {
 impl Arrivals {
     /// Refuses a trace without the times that requests are to come at.
     pub fn check(self, trace: &Trace) -> Result<(), ArrayError> {
-        let first_us = trace.batches()[0].time_us[0];
-        let mut times = trace.batches().iter().flat_map(|columns| columns.time_us.iter());
+        let first_us = trace.first_us();
+        let is_over = |columns: Accesses| columns.time_us.iter().all(|&time_us| time_us <= first_us);
         match self {
-            Arrivals::Trace { .. } if times.all(|&time_us| time_us <= first_us) => {
+            Arrivals::Trace { .. } if trace.batches().all(is_over) => {
                 Err(ArrayError::NoTimes { trace: trace.name().to_owned() })
             }
             _ => Ok(()),

@@ -49,7 +49,7 @@ figures! {
 }
 
 impl ArrayFigures {
-    /// What `counts` of a stretch of so many seconds do to the array of `setting`.
+    /// What `counts` of a stretch of this many seconds do to the array of `setting`.
     pub fn of(setting: &Setting, counts: &Counts, seconds: f64) -> ArrayFigures {
         let traffic = counts.traffic(setting.block_bytes);
         let wear = setting.array.wear(&traffic, seconds);

@@ -19,20 +19,20 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 pub struct Latencies {
     /// On average; exact.
     pub mean_us: f64,
-    /// What half does not exceed, ...
+    /// What half does not exceed.
     pub p50_us: f64,
-    /// ... 95 %, ...
+    /// What 95 % do not exceed.
     pub p95_us: f64,
-    /// ... 99 % ...
+    /// What 99 % do not exceed.
     pub p99_us: f64,
-    /// ... and 99.9 %.
+    /// What 99.9 % do not exceed.
     pub p999_us: f64,
     /// The greatest; exact.
     pub max_us: f64,
 }
 
 impl Latencies {
-    /// Those of accesses to blocks of so many bytes that take their device's latency and wait for nothing. All are exact.
+    /// Those of accesses to blocks of this many bytes that take their device's latency and wait for nothing. All are exact.
     /// `ram_hits` more were answered from RAM, at once.
     pub fn of_devices(array: &Array, counts: &Counts, ram_hits: u64, block_bytes: u64) -> Latencies {
         let (cache, storage) = (&array.cache.device, &array.storage.device);

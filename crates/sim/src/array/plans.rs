@@ -70,9 +70,9 @@ enum Event {
 #[derive(Debug)]
 struct Task {
     work: Work,
-    /// Those that it waits for and that are not done yet, ...
+    /// How many it waits for that are not done yet.
     waits_for: u32,
-    /// ... and those that wait for it.
+    /// Those that wait for it.
     then: Vec<u64>,
     /// It does not begin before.
     earliest_ns: u64,

@@ -35,7 +35,7 @@ const PENDING_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served<'a> {
     /// The number of its request. A request's accesses come one after the other.
-    pub request: u32,
+    pub request: u64,
     /// The time of the trace.
     pub time_us: u64,
     pub block: u32,
@@ -82,7 +82,7 @@ enum Work {
 /// The request whose accesses come.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    number: u32,
+    number: u64,
     arrival_ns: u64,
     done_ns: u64,
     counted: bool,
@@ -113,7 +113,7 @@ impl Queues {
         if served.counted {
             self.clients.counts(request.arrival_ns, &self.cache, &self.storage);
         }
-        let (number, arrival_ns) = (u64::from(request.number), request.arrival_ns);
+        let (number, arrival_ns) = (request.number, request.arrival_ns);
         let Served { block, op, .. } = *served;
         let done_ns = match (op, served.outcome) {
             (_, None) => arrival_ns,
@@ -203,7 +203,15 @@ mod tests {
 
     /// An access of a request; blocks are numbered as requests are.
     fn access(request: u32, time_us: u64, op: Op, outcome: &Outcome<u32>) -> Served<'_> {
-        Served { request, time_us, block: request, op, outcome: Some(outcome), written_back: None, counted: true }
+        Served {
+            request: request.into(),
+            time_us,
+            block: request,
+            op,
+            outcome: Some(outcome),
+            written_back: None,
+            counted: true,
+        }
     }
 
     fn near(found: Option<f64>, expected: f64) {

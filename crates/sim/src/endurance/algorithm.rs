@@ -124,7 +124,7 @@ pub enum Placement {
 /// Which blocks are not copied forward, although they are in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyForwardReduction {
-    /// Those that one of so many earlier rounds copied for nothing.
+    /// Those that one of this many earlier rounds copied for nothing.
     Rounds(u32),
     /// All that are not read again before they leave.
     Exact,
@@ -151,7 +151,7 @@ pub enum Limit {
 /// How many erasures may be had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Budget {
-    /// So many per erase unit and day.
+    /// This many per erase unit and day.
     Epbpd(f64),
     /// As a share of those that the algorithm has without a budget.
     Share(f64),

@@ -14,7 +14,7 @@ const CLOSE: f64 = 0.98;
 
 /// What a limit to the erasures left of an algorithm.
 pub(super) struct Within<'a> {
-    /// How often the algorithm erases that leaves out so many insertions.
+    /// How often the algorithm erases that leaves out this many insertions.
     pub erasures: &'a dyn Fn(u64) -> u64,
     /// How many insertions there are to leave out.
     pub insertions: u64,
@@ -28,7 +28,7 @@ impl Within<'_> {
         if all as f64 <= budget {
             return 0;
         }
-        // So many left out are too few, with so many erasures; and so many are enough.
+        // This many left out are too few, with this many erasures; and this many are enough.
         let (mut few, mut few_erasures) = (0, all as f64);
         let (mut enough, mut enough_erasures) = (self.insertions, 0.0);
         // The best number so far, and its erasures.

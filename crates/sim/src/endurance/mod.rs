@@ -123,9 +123,13 @@ pub(crate) fn days(trace: &Trace, warmup: u64) -> Option<f64> {
         return None;
     }
     let times = trace.times();
-    let all = trace.batches().iter().flat_map(|columns| columns.time_us.iter().copied());
-    let counted = all.skip(usize::try_from(warmup).unwrap_or(usize::MAX));
-    let first_us = counted.into_iter().find(|&time_us| times.hold(time_us))?;
+    let mut skipped = usize::try_from(warmup).unwrap_or(usize::MAX);
+    let first_us = trace.batches().find_map(|columns| {
+        let in_batch = skipped.min(columns.rows);
+        skipped -= in_batch;
+        let counted = if in_batch < columns.rows { &columns.time_us[in_batch..] } else { &[] };
+        counted.iter().copied().find(|&time_us| times.hold(time_us))
+    })?;
     // Traces are not always sorted, so that the latest time may come before.
     let days = times.latest_us.saturating_sub(first_us) as f64 / DAY_US;
     (days > 0.0).then_some(days)

@@ -19,9 +19,9 @@ pub(crate) struct OfflineRun {
     pub number: usize,
     /// What it does.
     pub method: Offline,
-    /// How the user called it, ...
+    /// How the user called it.
     pub algorithm: String,
-    /// ... and its size.
+    /// How the user called its size.
     pub size: String,
     /// The cache.
     pub geometry: Geometry,
@@ -32,7 +32,7 @@ type Performed<'a> = &'a (dyn Fn(&OfflineRun, &FlashStream, &Plan) -> Ran + Sync
 /// A run's number and what came of it.
 type Done = (usize, Ran);
 
-/// Makes a plan for each of `runs` over `trace`, of which `warmup` accesses are not counted and the others take so many `days`, and has it
+/// Makes a plan for each of `runs` over `trace`, of which `warmup` accesses are not counted and the others take this many `days`, and has it
 /// performed.
 pub(crate) fn run_offline(
     trace: &Trace,

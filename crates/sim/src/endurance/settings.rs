@@ -10,7 +10,7 @@ use super::EnduranceError;
 use crate::cache_settings::Ram;
 use flashwise_device::flash::{DeviceError, FtlConfig, GcPlacement, Victim};
 
-/// Erase units of a write buffer, where so many fit.
+/// Erase units of a write buffer, where this many fit.
 pub const WRITE_BUFFERS: u32 = 4;
 
 /// What every run shares.
@@ -62,7 +62,7 @@ impl Default for Settings {
 pub enum Buffers {
     /// Nothing: each block is written at once.
     None,
-    /// A write buffer of so many erase units; where no number is given, those of the settings.
+    /// A write buffer of this many erase units; where no number is given, those of the settings.
     Units(Option<u32>),
 }
 
@@ -88,7 +88,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The same with a buffer of so many blocks, which leaves the rest of the RAM to the read cache.
+    /// The same with a buffer of this many blocks, which leaves the rest of the RAM to the read cache.
     pub(super) fn with_buffer(self, buffer_blocks: u64) -> Geometry {
         let read_cache_blocks = self.ram_blocks.saturating_sub(buffer_blocks);
         Geometry { buffer_blocks, read_cache_blocks: usize::try_from(read_cache_blocks).unwrap_or(usize::MAX), ..self }
@@ -164,7 +164,7 @@ impl Settings {
         })
     }
 
-    /// A conventional SSD of so many pages of a block.
+    /// A conventional SSD of this many pages of a block.
     fn ssd(&self, size: &str, pages: usize, unit_pages: u32) -> Result<FtlConfig, EnduranceError> {
         let most = u64::from(u32::MAX) - 1;
         let too_large = |_| EnduranceError::Device {

@@ -52,7 +52,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// So many, all of them empty.
+    /// This many, all of them empty.
     pub(super) fn new(places: usize) -> Places {
         Places { places: places as u64, counters: DeviceCounters::default() }
     }

@@ -5,9 +5,8 @@ use std::str::FromStr;
 
 use flashwise_core::cache::settings::{Given, SETTINGS, Setting, Settings, Value};
 use flashwise_core::filter::Rule;
-use flashwise_core::options::{nearest, word};
+use flashwise_core::options::nearest;
 use flashwise_core::quantity::Share;
-use flashwise_core::wlfc::Refresh;
 use flashwise_device::flash::{GcPlacement, Profile, Victim};
 use flashwise_device::{TierModel, tier_model_of_option};
 
@@ -79,15 +78,12 @@ static FIELDS: &[Field] = fields! {
     "bucket", bucket, parsed, ToString::to_string;
     "write-queue", write_queue, parsed, show_share;
     "halving", halving, |text| whole(text, 1, u32::MAX.into()), ToString::to_string;
-    "refresh", refresh, |text| word(text, &REFRESH), show_refresh;
+    "refresh", refresh, parsed, |refresh| refresh.name().to_owned();
     "journal-logs", journal_logs, |text| whole(text, 1, 65_536), ToString::to_string;
 };
 
 /// Settings of the whole cache that have a field: they mean more in a simulation.
 const WITH_FIELDS: [&str; 5] = ["erase-unit", "ram", "over-provision", "policy", "admission"];
-
-/// When wlfc brings read copies up to date.
-const REFRESH: [(&str, Refresh); 2] = [("read", Refresh::Read), ("evict", Refresh::Evict)];
 
 impl Key {
     /// All words, in the order in which they are written.
@@ -193,9 +189,4 @@ fn show_warmup(warmup: &Warmup) -> String {
         Warmup::Accesses(accesses) => accesses.to_string(),
         Warmup::Share(of_one) => percent(*of_one),
     }
-}
-
-fn show_refresh(refresh: &Refresh) -> String {
-    let named = REFRESH.iter().find(|(_, value)| value == refresh);
-    named.map_or_else(String::new, |(name, _)| (*name).to_owned())
 }

@@ -272,7 +272,7 @@ impl Job {
         let given = simulated(&given);
         given.check().map_err(refuse)?;
         let mut all = Settings::default();
-        for setting in &SETTINGS {
+        for setting in SETTINGS {
             all.set(setting, given.given(setting).cloned().unwrap_or_else(|| setting.default()));
         }
         Ok(all)

@@ -24,6 +24,7 @@ mod choice;
 mod form;
 mod inputs;
 mod keys;
+pub mod lines;
 mod many;
 mod meaning;
 mod run;
@@ -42,7 +43,7 @@ pub use inputs::{Input, Rows, run};
 pub use keys::{Key, read_setting};
 pub use many::{Comparison, Many, SIZES, compared};
 pub use meaning::{Meaning, Place, Reads};
-pub use run::Runs;
+pub use run::{Runs, run_each};
 pub use words::{Admission, LayoutName, LayoutRow, OnOff, SampleBy, Written, sample_share};
 
 use crate::array::Arrivals;

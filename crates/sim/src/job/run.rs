@@ -1,10 +1,12 @@
 //! Runs jobs over traces: jobs of one meaning together, each row named by its job.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::request_file::RequestFile;
+use rayon::prelude::*;
 
 use super::{Choice, Job, JobError, Meaning, Place};
 use crate::experiment::{self, Case, Layout, reference, with_references};
@@ -57,19 +59,39 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// What cannot be run, in whatever trace.
     pub fn new(traces: &'a [Trace], requests: Arc<[RequestFile]>, jobs: &'a [Job]) -> Result<Runs<'a>, JobError> {
-        let mut groups: Vec<(Meaning, Vec<usize>)> = Vec::new();
-        for (number, job) in jobs.iter().enumerate() {
-            job.check()?;
-            let meaning = job.meaning()?;
-            match groups.iter_mut().find(|(other, _)| *other == meaning) {
-                Some((_, of_meaning)) => of_meaning.push(number),
-                None => groups.push((meaning, vec![number])),
+        let each = (0..traces.len()).flat_map(|trace| (0..jobs.len()).map(move |number| (trace, number)));
+        Self::of(traces, requests, jobs, &each.collect::<Vec<_>>())
+    }
+
+    /// Some of the jobs over some of the traces: the numbers of both, trace by trace.
+    ///
+    /// # Errors
+    /// What cannot be run.
+    pub fn of(
+        traces: &'a [Trace],
+        requests: Arc<[RequestFile]>,
+        jobs: &'a [Job],
+        some: &[(usize, usize)],
+    ) -> Result<Runs<'a>, JobError> {
+        let mut groups: Vec<(Meaning, Vec<(usize, usize)>)> = Vec::new();
+        let mut known: HashMap<usize, usize> = HashMap::new();
+        for &(trace, number) in some {
+            if let Some(&group) = known.get(&number) {
+                groups[group].1.push((trace, number));
+                continue;
+            }
+            jobs[number].check()?;
+            let meaning = jobs[number].meaning()?;
+            let group = groups.iter().position(|(other, _)| *other == meaning).unwrap_or(groups.len());
+            known.insert(number, group);
+            match groups.get_mut(group) {
+                Some((_, of_meaning)) => of_meaning.push((trace, number)),
+                None => groups.push((meaning, vec![(trace, number)])),
             }
         }
-        let group = |(meaning, numbers): (Meaning, Vec<usize>)| -> Result<Group, JobError> {
-            let each = (0..traces.len()).flat_map(|trace| numbers.iter().map(move |&number| (trace, number)));
-            let cases = cases(&meaning, traces, each.clone().map(|(trace, number)| (trace, &jobs[number])))?;
-            Ok(Group { meaning, jobs: each.map(|(_, number)| number).collect(), cases })
+        let group = |(meaning, each): (Meaning, Vec<(usize, usize)>)| -> Result<Group, JobError> {
+            let cases = cases(&meaning, traces, each.iter().map(|&(trace, number)| (trace, &jobs[number])))?;
+            Ok(Group { meaning, jobs: each.into_iter().map(|(_, number)| number).collect(), cases })
         };
         let groups = groups.into_iter().map(group).collect::<Result<_, _>>()?;
         Ok(Runs { traces, requests, jobs, groups })
@@ -92,18 +114,62 @@ impl<'a> Runs<'a> {
 
     /// Runs all, on all cores: for each trace the rows of the jobs, in their order.
     pub fn run(self, progress: &dyn Progress) -> Result<Vec<Vec<ResultRow>>, JobError> {
-        let Runs { traces, requests, jobs, groups } = self;
-        let mut found: Vec<Vec<Option<ResultRow>>> = vec![vec![None; jobs.len()]; traces.len()];
-        for Group { meaning, jobs: numbers, cases } in groups {
-            let of_traces = cases.traces();
-            let rows = rows(traces, &requests, &meaning, cases, progress)?;
-            for ((row, number), trace) in rows.into_iter().zip(numbers).zip(of_traces) {
-                found[trace][number] = Some(ResultRow { job: Some(jobs[number].to_string()), ..row });
-            }
+        let mut found: Vec<Vec<Option<ResultRow>>> = vec![vec![None; self.jobs.len()]; self.traces.len()];
+        for (trace, number, row) in self.rows(progress)? {
+            found[trace][number] = Some(row);
         }
         let all = |rows: Vec<Option<ResultRow>>| rows.into_iter().map(|row| row.expect("each job was run")).collect();
         Ok(found.into_iter().map(all).collect())
     }
+
+    /// Runs all, on all cores: the number of the trace, that of the job, and its row.
+    fn rows(self, progress: &dyn Progress) -> Result<Vec<(usize, usize, ResultRow)>, JobError> {
+        let Runs { traces, requests, jobs, groups } = self;
+        let mut found = Vec::new();
+        for Group { meaning, jobs: numbers, cases } in groups {
+            let of_traces = cases.traces();
+            let rows = rows(traces, &requests, &meaning, cases, progress)?;
+            for ((row, number), trace) in rows.into_iter().zip(numbers).zip(of_traces) {
+                found.push((trace, number, ResultRow { job: Some(jobs[number].to_string()), ..row }));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Runs some of `jobs` over some of `traces`, on all cores, and hands each row to `done` as soon as it is there: the number of the trace,
+/// and its row. `requests` are there if the jobs read them; `some` are the numbers of traces and jobs, trace by trace.
+///
+/// # Errors
+/// What cannot be run, before anything is, and those of `done`, which end the work.
+pub fn run_each(
+    traces: &[Trace],
+    requests: &Arc<[RequestFile]>,
+    jobs: &[Job],
+    some: &[(usize, usize)],
+    progress: &dyn Progress,
+    done: &(dyn Fn(usize, ResultRow) -> Result<(), JobError> + Sync),
+) -> Result<(), JobError> {
+    Runs::of(traces, requests.clone(), jobs, some)?;
+    let mut together: Vec<Vec<(usize, usize)>> = Vec::new();
+    let mut compared: HashMap<(usize, String), usize> = HashMap::new();
+    for &(trace, number) in some {
+        let job = &jobs[number];
+        if let Place::Flash(_) = job.meaning()?.place {
+            // They are compared with the same run.
+            let size = job.size.as_ref().map(ToString::to_string).unwrap_or_default();
+            let at = *compared.entry((trace, size)).or_insert(together.len());
+            if at < together.len() {
+                together[at].push((trace, number));
+                continue;
+            }
+        }
+        together.push(vec![(trace, number)]);
+    }
+    together.into_par_iter().with_max_len(1).try_for_each(|some| {
+        let rows = Runs::of(traces, requests.clone(), jobs, &some)?.rows(progress)?;
+        rows.into_iter().try_for_each(|(trace, _, row)| done(trace, row))
+    })
 }
 
 /// What jobs of one meaning are over their traces.

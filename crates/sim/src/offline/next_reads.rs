@@ -18,12 +18,12 @@ pub fn next_reads(trace: &Trace) -> Result<Vec<u32>, TraceError> {
     let mut next_reads = vec![NEVER; len];
     let mut next_read_of = vec![NEVER; trace.unique_blocks()];
     let mut end = len;
-    for columns in trace.batches().iter().rev() {
-        let start = end - columns.block.len();
+    for columns in trace.batches().rev() {
+        let (blocks, ops, start) = (&columns.block[..], &columns.op[..], end - columns.rows);
         for position in (start..end).rev() {
             let at = position - start;
-            let before = if columns.op[at] == 0 { position as u32 } else { NEVER };
-            let block = columns.block[at] as usize;
+            let before = if ops[at] == 0 { position as u32 } else { NEVER };
+            let block = blocks[at] as usize;
             next_reads[position] = std::mem::replace(&mut next_read_of[block], before);
         }
         end = start;

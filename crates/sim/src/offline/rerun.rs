@@ -13,7 +13,7 @@ use super::{FlashStream, Insertion, NOT_EVICTING, Plan};
 pub struct Threshold {
     /// Those with fewer read hits: N of H_N, R of H_T.
     pub hits: u32,
-    /// And the first so many of those with exactly as many: L of H_T.
+    /// And the first this many of those with exactly as many: L of H_T.
     pub leftover: u64,
 }
 

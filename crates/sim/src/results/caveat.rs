@@ -7,7 +7,7 @@ const MEASURED_SECONDS_MIN: f64 = 86_400.0;
 /// A stretch of a run takes at least this long, be it that no time passes.
 const NO_TIME_SECONDS: f64 = 1e-6;
 
-/// What is to be said beside rates per day, drive writes per day and lifetimes that come from so many seconds of a trace; none if these are a
+/// What is to be said beside rates per day, drive writes per day and lifetimes that come from this many seconds of a trace; none if these are a
 /// day or more.
 pub fn of_rates(seconds: f64) -> Option<String> {
     if seconds >= MEASURED_SECONDS_MIN {
@@ -20,12 +20,12 @@ pub fn of_rates(seconds: f64) -> Option<String> {
     Some(format!("rates per day and lifetimes are extrapolated from {time}"))
 }
 
-/// What is to be said beside rates of a run that took so many seconds by the times of a trace, if these are `refused` with what is wrong with
+/// What is to be said beside rates of a run that took this many seconds by the times of a trace, if these are `refused` with what is wrong with
 /// them.
-pub fn of_run(refused: Option<String>, seconds: f64) -> Option<String> {
+pub fn of_run(refused: Option<String>, seconds: Option<f64>) -> Option<String> {
     match refused {
         Some(wrong) => Some(format!("the times of the trace say no rates and lifetimes: {wrong}")),
-        None => of_rates(seconds),
+        None => seconds.and_then(of_rates),
     }
 }
 

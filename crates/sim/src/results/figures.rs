@@ -18,7 +18,7 @@ figures! {
         /// RAM of the read cache.
         ram_bytes: u64, "bytes";
         /// Reads that the read cache in RAM had.
-        ram_hits: u64, "block accesses", "RAM", "reads that it had";
+        ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
     }
 }
 
@@ -28,9 +28,9 @@ flashwise_core::cache_figures! { figures! { @flash
         /// RAM that blocks lie in: a read cache, and buffers of what is written. It is more than `--ram` where the buffers alone are larger.
         ram_bytes: u64, "bytes";
         /// Reads that RAM had: the read cache, or a write buffer or open erase unit from which the block was not on flash yet.
-        ram_hits: u64, "block accesses", "RAM", "reads that it had";
+        ram_read_hits: u64, "block accesses", "RAM", "reads that it had";
         /// Reads that the flash had.
-        flash_hits: u64, "block accesses", "flash", "reads that it had";
+        flash_read_hits: u64, "block accesses", "flash", "reads that it had";
     } {
         /// Erasures: erase units erased by the device; those that the cache reset where no device is simulated.
         erasures: u64, "erasures", "erased", "erase units";
@@ -40,11 +40,11 @@ flashwise_core::cache_figures! { figures! { @flash
 } }
 
 impl TierFigures {
-    /// Those of `run`, whose blocks have so many bytes; none of a policy alone.
+    /// Those of `run`, whose blocks have this many bytes; none of a policy alone.
     pub(super) fn new(run: &experiment::Run, block_bytes: u64) -> Option<TierFigures> {
         let (counts, whole) = (run.flash.as_ref().map(|flash| &flash.counts), run.whole.is_some());
         let ran = Some(&run.ran.counted.counts).filter(|_| whole);
-        let (ram_hits, flash_hits, writes, erasures) = match (counts, ran) {
+        let (ram_read_hits, flash_read_hits, writes, erasures) = match (counts, ran) {
             (Some(counts), _) => (counts.ram_hits, counts.flash_hits, counts.flash_writes, counts.erasures()),
             (None, Some(ran)) => {
                 let erasures = ran.whole.map_or(0, |whole| whole.figures.erasures);
@@ -52,8 +52,8 @@ impl TierFigures {
             }
             (None, None) => return None,
         };
-        let reads =
-            TierFigures { ram_bytes: run.ram_blocks * block_bytes, ram_hits, flash_hits, ..TierFigures::default() };
+        let ram_bytes = run.ram_blocks * block_bytes;
+        let reads = TierFigures { ram_bytes, ram_read_hits, flash_read_hits, ..TierFigures::default() };
         Some(TierFigures { erasures, host_write_amplification: writes.amplification(), ..reads.with_writes(&writes) })
     }
 
@@ -81,8 +81,8 @@ impl TierFigures {
         let written = counts.flash_written_blocks();
         TierFigures {
             ram_bytes,
-            ram_hits: counts.ram_hits,
-            flash_hits: counts.flash_hits,
+            ram_read_hits: counts.ram_hits,
+            flash_read_hits: counts.flash_hits,
             erasures: counts.erasures,
             host_write_amplification: (wanted > 0).then(|| written as f64 / wanted as f64),
             ..TierFigures::default().with_writes(&writes)
@@ -213,7 +213,7 @@ figures! {
         read_cache_bytes: u64, "bytes", "read cache", "RAM";
         /// RAM of the write buffer, or of the erase units that fill up in RAM, as large as it can become. What it holds is a part of the cache's size.
         buffer_bytes: u64, "bytes", "buffer", "RAM of the write buffer or of open erase units";
-        /// Reads among `ram_hits` that a write buffer or an open erase unit had. Of a log it is not told apart, and 0.
+        /// Reads among `ram_read_hits` that a write buffer or an open erase unit had. Of a log it is not told apart, and 0.
         buffer_hits: u64, "block accesses";
         /// Read hit ratio: reads that RAM or flash had, per read.
         rhr: f64, "share";

@@ -152,7 +152,7 @@ impl ResultRow {
         ResultRow { sample: run.sample.clone(), ..row }
     }
 
-    /// The row of a policy of whatever kind that ran over `trace`, for a cache of so many blocks that the user called so.
+    /// The row of a policy of whatever kind that ran over `trace`, for a cache of this many blocks that the user called so.
     pub fn of_policy(
         trace: &Trace,
         policy: &str,
@@ -260,7 +260,7 @@ impl ResultRow {
         let endurance = flash.map(|flash| EnduranceFigures::new(run, flash, reference, limits, block_bytes));
         let counts = &ran.counted.counts;
         let ram = flash.is_none() && run.whole.is_none() && run.ram_blocks > 0;
-        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_hits: counts.ram_hits });
+        let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_read_hits: counts.ram_hits });
         let whole = run.whole.as_ref().zip(counts.whole.as_ref());
         let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
         let array = run.setting.as_ref().map(|setting| array_figures(run, setting));
@@ -274,7 +274,7 @@ impl ResultRow {
             warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            caveat: rated_seconds(run).and_then(|seconds| caveat::of_run(trace.rates_refused(), seconds)),
+            caveat: caveat::of_run(trace.rates_refused().filter(|_| is_rated(run)), rated_seconds(run)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
@@ -295,6 +295,11 @@ impl ResultRow {
         }
         ResultRow { replacements: None, evictions: None, write_traffic_blocks: None, ..row }
     }
+}
+
+/// Whether the run has rates and lifetimes where times are a clock.
+fn is_rated(run: &experiment::Run) -> bool {
+    run.flash.is_some() || run.setting.is_some()
 }
 
 /// Over how many seconds rates and lifetimes were measured, if there are any.

@@ -110,7 +110,7 @@ impl Regression {
         Regression { rate, population, blocks, slopes, residual, freedom: freedom.clamp(3.0, left) }
     }
 
-    /// Of so many reads and writes as many are hits as of those of the sample: for parts of a trace that have too few accesses for a
+    /// Of this many reads and writes as many are hits as of those of the sample: for parts of a trace that have too few accesses for a
     /// regression of their own.
     pub fn in_proportion(accesses: [u64; 2]) -> Regression {
         let population = Population { accesses, blocks: None };

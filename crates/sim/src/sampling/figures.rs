@@ -16,7 +16,7 @@ figures! {
     pub struct SampleFigures {
         /// The share of the blocks that was asked for.
         sample_rate: f64, "share";
-        /// Blocks of one group of so many bytes are in the sample together: those of one block, or of 64 KiB where an admission rule judges.
+        /// Blocks of one group of this many bytes are in the sample together: those of one block, or of 64 KiB where an admission rule judges.
         sample_group_bytes: u64, "bytes";
         /// Block accesses of the sample, those of the warm-up included.
         sample_accesses: u64, "block accesses";
@@ -40,7 +40,7 @@ figures! {
 }
 
 impl SampleFigures {
-    /// Of a cache of so many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
+    /// Of a cache of this many sampled blocks, whose hit ratio changes `by_size` with the error of its size.
     pub(super) fn new(
         sample: &Sample,
         block_size_bytes: u64,

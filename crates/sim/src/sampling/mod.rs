@@ -126,11 +126,12 @@ impl Visitor<u32> for Replay<'_> {
         let of_block = self.sample.classes();
         let mut position = 0;
         for columns in self.trace.batches() {
+            let (ops, lengths) = (&columns.op[..], &columns.request_blocks[..]);
             for (at, &block) in columns.block.iter().enumerate() {
                 epochs.end_before(position);
-                let op = if columns.op[at] == 0 { Op::Read } else { Op::Write };
+                let op = if ops[at] == 0 { Op::Read } else { Op::Write };
                 let next_use = self.next_uses.map_or(NEVER, |next_uses| next_uses[position as usize]);
-                let access = Access { block: block as u32, op, request_blocks: columns.request_blocks[at], next_use };
+                let access = Access { block: block as u32, op, request_blocks: lengths[at], next_use };
                 let outcome = policy.access(access);
                 if position >= self.cuts.warmup {
                     classes.counters[usize::from(of_block[block as usize])].record(op, &outcome);

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use flashwise_core::quantity::Share;
+use flashwise_device::toml::{Malformed, Toml, decimal};
 use flashwise_trace::formats::FormatSpec;
 use serde_json::Value;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::{Shard, Task};
 use crate::job::{Admission, Choice, Job, Key, Many};
@@ -24,7 +25,7 @@ pub struct Plan {
 pub enum PlanError {
     #[error("{path}")]
     Io { path: String, source: std::io::Error },
-    #[error("{path}, line {line}: is no TOML: {message}")]
+    #[error("{path}, line {line}: {message}")]
     Syntax { path: String, line: usize, message: String },
     #[error("{path}: {key}: found {found}, expected {expected}")]
     Value { path: String, key: String, found: String, expected: String },
@@ -40,11 +41,13 @@ impl Plan {
     pub fn read(path: &Path) -> Result<Plan, PlanError> {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| PlanError::Io { path: name.clone(), source })?;
-        let root = DeTable::parse(&text).map_err(|error| {
-            let line = 1 + text[..error.span().map_or(0, |span| span.start)].matches('\n').count();
-            PlanError::Syntax { path: name.clone(), line, message: error.message().to_owned() }
+        let toml = Toml::parse(&text).map_err(|Malformed { line, message }| PlanError::Syntax {
+            path: name.clone(),
+            line,
+            message,
         })?;
-        Plan::of(&name, &of_table(root.get_ref()))
+        let keys = toml.root().into_iter().map(|entry| (entry.key.to_owned(), of_value(entry.value.get_ref())));
+        Plan::of(&name, &Value::Object(keys.collect()))
     }
 
     /// The plan that `value` says, an object with the keys of a file; errors call it `path`.
@@ -211,19 +214,17 @@ fn many(path: &str, run: &Value) -> Result<Vec<Job>, PlanError> {
 }
 
 /// TOML as JSON has it; dates are text.
-fn of_table(table: &DeTable) -> Value {
-    Value::Object(table.iter().map(|(key, value)| (key.get_ref().to_string(), of_value(value.get_ref()))).collect())
-}
-
 fn of_value(value: &DeValue) -> Value {
     // Numbers stay as they are written: options read them.
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
-        DeValue::Integer(number) => Value::String(number.to_string()),
+        DeValue::Integer(number) => Value::String(decimal(number)),
         DeValue::Float(number) => Value::String(number.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
         DeValue::Datetime(time) => Value::String(time.to_string()),
         DeValue::Array(items) => Value::Array(items.iter().map(|item| of_value(item.get_ref())).collect()),
-        DeValue::Table(table) => of_table(table),
+        DeValue::Table(table) => Value::Object(
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), of_value(value.get_ref()))).collect(),
+        ),
     }
 }

@@ -1,7 +1,6 @@
 //! Tasks: one trace, all of its jobs, one file.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,11 +15,9 @@ use flashwise_trace::progress::Progress;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::job::lines::{VERSION, checksum, hexadecimal};
 use crate::job::{Input, Job, JobError, run};
 use crate::results;
-
-/// The version that rows are of.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// One trace with all jobs that run over it. It can be sent to another machine, which has the trace and the folder at the same paths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,7 +68,7 @@ pub struct Found {
 impl Task {
     /// Looks for the results. Reads the trace, which may take a while; `progress` is told of its bytes.
     pub fn find(&self, progress: &dyn Progress) -> Result<Found, SweepError> {
-        let checksum = checksum(&self.trace, progress)?;
+        let checksum = checksum(std::slice::from_ref(&self.trace), progress)?;
         let mut of = Sha256::new();
         let reading = (&self.format, self.block_size_bytes, self.lenient);
         // The row of a trace has its name.
@@ -131,25 +128,6 @@ fn changed(path: &Path) -> Result<(SystemTime, u64), TraceError> {
     let io = |source| TraceError::Io { path: name_of(path), source };
     let about = std::fs::metadata(path).map_err(io)?;
     Ok((about.modified().map_err(io)?, about.len()))
-}
-
-/// SHA-256 of the file at `path`, in hexadecimal.
-fn checksum(path: &Path, progress: &dyn Progress) -> Result<String, TraceError> {
-    let io = |source| TraceError::Io { path: name_of(path), source };
-    let mut file = File::open(path).map_err(io)?;
-    let (mut sum, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
-    loop {
-        let read = file.read(&mut chunk).map_err(io)?;
-        if read == 0 {
-            return Ok(hexadecimal(&sum.finalize()));
-        }
-        sum.update(&chunk[..read]);
-        progress.advance(read as u64);
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A part of the tasks, for one machine of many: `2/10` is the second of ten.

@@ -91,7 +91,7 @@ impl BucketSettings {
         self.bucket_bytes.unwrap_or(self.device.block_bytes())
     }
 
-    /// A cache on flash of so many bytes; what is left of the last bucket is not used.
+    /// A cache on flash of this many bytes; what is left of the last bucket is not used.
     fn build(&self, system: System, flash_bytes: u64) -> Result<Cache, BucketError> {
         let (bucket, page) = (self.bucket_bytes(), u64::from(self.device.page_bytes));
         let erase_block = bucket.min(self.device.block_bytes());

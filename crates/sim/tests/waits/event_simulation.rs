@@ -132,7 +132,7 @@ fn tasks_of(
 ) -> (Vec<Vec<Task>>, Vec<Vec<Task>>, Vec<u64>, Vec<bool>) {
     let (mut tasks, mut background, mut times, mut counted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut cached: Vec<(u32, bool)> = Vec::new();
-    let columns = &trace.batches()[0];
+    let columns = trace.batches().next().expect("an access");
     for at in 0..columns.block.len() {
         let request = columns.request[at] as usize;
         if request == tasks.len() {

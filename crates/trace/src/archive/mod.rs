@@ -13,6 +13,8 @@ pub enum Member {
     Only,
     /// The one of this name.
     Named(String),
+    /// None: who asks wants to know which there are.
+    Listed,
 }
 
 impl Member {
@@ -31,6 +33,7 @@ impl Member {
         let plain = |name: &str| name.trim_start_matches("./").to_owned();
         match self {
             Member::Only => true,
+            Member::Listed => false,
             Member::Named(wanted) => plain(wanted) == plain(name),
         }
     }
@@ -44,8 +47,8 @@ pub enum ArchiveError {
         "found an archive of more than one file ({first}, {next}), expected the name of one behind the archive's, as in ARCHIVE/{first}"
     )]
     Several { first: String, next: String },
-    #[error("found no such file in the archive, expected one of: {names}")]
-    NotFound { names: String },
+    #[error("found no such file in the archive, expected one of: {}", shortened(names))]
+    NotFound { names: Vec<String> },
     #[error("found an archive without a file in it, expected a trace")]
     NoFile,
     #[error("found an archive that ends within {name}, expected a whole one")]
@@ -65,15 +68,13 @@ impl From<ArchiveError> for io::Error {
 /// The names that are listed where one was not found.
 const NAMES_MAX: usize = 20;
 
-fn not_found(mut names: Vec<String>) -> ArchiveError {
-    if names.is_empty() {
-        return ArchiveError::NoFile;
-    }
-    if names.len() > NAMES_MAX {
-        names.truncate(NAMES_MAX);
-        names.push("...".to_owned());
-    }
-    ArchiveError::NotFound { names: names.join(", ") }
+fn not_found(names: Vec<String>) -> ArchiveError {
+    if names.is_empty() { ArchiveError::NoFile } else { ArchiveError::NotFound { names } }
+}
+
+fn shortened(names: &[String]) -> String {
+    let more = if names.len() > NAMES_MAX { ", ..." } else { "" };
+    names[..names.len().min(NAMES_MAX)].join(", ") + more
 }
 
 /// Whether a file holds what macOS knows of the file beside it.

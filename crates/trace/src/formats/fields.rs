@@ -1,5 +1,6 @@
 //! Fields of text records: cutting them, and reading numbers and times.
 
+use chrono::{FixedOffset, NaiveDate, NaiveTime};
 use flashwise_core::filter::Client;
 
 use super::Malformed;
@@ -40,17 +41,27 @@ impl<'a> Fields<'a> {
     /// The next field, a whole number in decimal digits.
     #[inline]
     pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
+        self.number(expected, decimal)
+    }
+
+    /// The next field, a whole number in decimal digits, or whatever else `read` takes for one.
+    #[inline]
+    fn number(
+        &mut self,
+        expected: &str,
+        read: impl Fn(&[u8], &str) -> Result<u64, Malformed>,
+    ) -> Result<u64, Malformed> {
         let rest = self.rest.unwrap_or_default();
         let (number, digits) = leading_digits(rest);
         if is_number(digits) {
             match rest.get(digits) {
                 None => self.rest = None,
                 Some(&separator) if separator == self.separator => self.rest = Some(&rest[digits + 1..]),
-                Some(_) => return decimal(self.next(expected)?, expected),
+                Some(_) => return read(self.next(expected)?, expected),
             }
             return Ok(number);
         }
-        decimal(self.next(expected)?, expected)
+        read(self.next(expected)?, expected)
     }
 
     /// The next field, a whole number of units of `unit_bytes`, in bytes.
@@ -62,6 +73,9 @@ impl<'a> Fields<'a> {
     /// The next field, a time in microseconds.
     #[inline]
     pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
+        if unit == TimeUnit::Date {
+            return time_us(self.next(expected)?, unit, expected);
+        }
         let rest = self.rest.unwrap_or_default();
         let (whole, digits) = leading_digits(rest);
         let (multiplier, divisor) = unit.ratio();
@@ -261,6 +275,29 @@ fn decimal_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     number.ok_or_else(|| Malformed::new(field, expected))
 }
 
+/// The whole number that `field` spells: as [`decimal`], or with zeros behind a point, as data frames write it, or in hexadecimal digits behind 0x.
+#[inline]
+fn whole(field: &[u8], expected: &str) -> Result<u64, Malformed> {
+    let (number, digits) = leading_digits(field);
+    if digits == field.len() && is_number(digits) {
+        return Ok(number);
+    }
+    whole_slowly(field, expected)
+}
+
+#[cold]
+fn whole_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
+    let text = field.trim_ascii();
+    let hexadecimal = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"));
+    if let Some(digits) = hexadecimal.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        return number.ok_or_else(|| Malformed::new(field, expected));
+    }
+    let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
+    let whole = text[..text.len() - zeros].strip_suffix(b".").filter(|_| zeros > 0);
+    decimal_slowly(whole.unwrap_or(text), expected).map_err(|_| Malformed::new(field, expected))
+}
+
 /// `number` units of `unit_bytes`, in bytes.
 #[inline]
 pub fn scaled(number: u64, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
@@ -279,6 +316,8 @@ pub enum TimeUnit {
     Nanoseconds,
     /// 100 ns.
     Filetime,
+    /// None: dates, in ISO 8601.
+    Date,
 }
 
 impl TimeUnit {
@@ -288,7 +327,7 @@ impl TimeUnit {
         match self {
             TimeUnit::Seconds => (1_000_000, 1),
             TimeUnit::Milliseconds => (1000, 1),
-            TimeUnit::Microseconds => (1, 1),
+            TimeUnit::Microseconds | TimeUnit::Date => (1, 1),
             TimeUnit::Nanoseconds => (1, 1000),
             TimeUnit::Filetime => (1, 10),
         }
@@ -300,6 +339,9 @@ impl TimeUnit {
 pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
     const NANO_DIGITS: usize = 9;
     let wrong = || Malformed::new(field, expected);
+    if unit == TimeUnit::Date {
+        return date_us(field).ok_or_else(wrong);
+    }
     let text = field.trim_ascii();
     let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(point) => (&text[..point], &text[point + 1..]),
@@ -318,15 +360,34 @@ pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malf
     us.and_then(|us| i64::try_from(us).ok()).ok_or_else(wrong)
 }
 
+/// Microseconds from 1970 to the date and time that `field` spells in ISO 8601, `2024-01-31T23:59:59.5+01:00`: a blank may stand for the T and slashes
+/// for the dashes. Without a zone it is UTC; the rest of a microsecond is cut off.
+fn date_us(field: &[u8]) -> Option<i64> {
+    const DATE_LEN: usize = "2024-01-31".len();
+    let text = std::str::from_utf8(field.trim_ascii()).ok()?;
+    let (date, rest) = text.split_at_checked(DATE_LEN)?;
+    let date = date.parse::<NaiveDate>().or_else(|_| NaiveDate::parse_from_str(date, "%Y/%m/%d")).ok()?;
+    let rest = rest.strip_prefix(['T', 't', ' '])?.trim_ascii();
+    let utc = rest.strip_suffix(['Z', 'z']).or(rest.strip_suffix("UTC"));
+    let (time, zone) = match (utc, rest.find(['+', '-'])) {
+        (Some(time), _) => (time, None),
+        (None, Some(zone)) => (&rest[..zone], Some(rest[zone..].parse::<FixedOffset>().ok()?)),
+        (None, None) => (rest, None),
+    };
+    let time = NaiveTime::parse_from_str(time.trim_ascii(), "%H:%M:%S%.f").ok()?;
+    let local_us = date.and_time(time).and_utc().timestamp_micros();
+    Some(local_us - zone.map_or(0, |zone| 1_000_000 * i64::from(zone.local_minus_utc())))
+}
+
 /// Gives one field after another, in whatever way a line is cut.
 pub trait Columns<'a> {
     /// The next field, which should be `expected`.
     fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed>;
 
-    /// The next field, a whole number of units of `unit_bytes`, in bytes.
+    /// The next field, a whole number of units of `unit_bytes`, in bytes. It may be hexadecimal, and have zeros behind a point.
     #[inline]
     fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
-        scaled(decimal(self.next(expected)?, expected)?, unit_bytes, expected)
+        scaled(whole(self.next(expected)?, expected)?, unit_bytes, expected)
     }
 
     /// The next field, a time in microseconds.
@@ -347,7 +408,7 @@ impl<'a> Columns<'a> for Fields<'a> {
 
     #[inline]
     fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
-        Fields::bytes(self, unit_bytes, expected)
+        scaled(self.number(expected, whole)?, unit_bytes, expected)
     }
 
     #[inline]
@@ -432,6 +493,54 @@ mod tests {
         assert_eq!(words.decimal("a number"), Ok(5));
         assert_eq!(words.end(2), Ok(()));
         assert!(words.next("more").is_err());
+    }
+
+    #[test]
+    fn columns_take_whole_numbers_in_other_spellings_too() {
+        let bytes = |text: &str| Columns::bytes(&mut Fields::new(text.as_bytes(), b','), 512, "a number").ok();
+        let same = |text: &str| Columns::bytes(&mut Words::new(text.as_bytes()), 512, "a number").ok();
+        for (text, number) in
+            [("16", 16), ("0x10", 16), (" 0XfF ", 255), ("16.0", 16), ("160.000", 160), ("0.0", 0), ("0x0", 0)]
+        {
+            assert_eq!((bytes(text), same(text)), (Some(512 * number), Some(512 * number)), "{text}");
+        }
+        for wrong in
+            ["", "0x", "0x1g", "0x+1", "x10", "10.", ".0", "1.5", "1.0.0", "1e3", "-0x1", "0x10000000000000000"]
+        {
+            assert_eq!((bytes(wrong), same(wrong)), (None, None), "{wrong}");
+        }
+    }
+
+    /// 2024-01-31T12:00:00Z is 1706702400 s after 1970 began (`date -u -d ... +%s`).
+    #[test]
+    fn dates_are_read_with_and_without_a_zone() {
+        const NOON_US: i64 = 1_706_702_400_000_000;
+        let us = |text: &str| time_us(text.as_bytes(), TimeUnit::Date, "a time").ok();
+        let spelled = [
+            "2024-01-31T12:00:00Z",
+            "2024-01-31 12:00:00",
+            " 2024/01/31 12:00:00 UTC ",
+            "2024-01-31t13:30:00+01:30",
+            "2024-01-31T04:00:00.000-0800",
+        ];
+        for text in spelled {
+            assert_eq!(us(text), Some(NOON_US), "{text}");
+        }
+        assert_eq!(us("2024-01-31T12:00:00.1234567Z"), Some(NOON_US + 123_456));
+        assert_eq!(us("1969-12-31 23:59:59.5"), Some(-500_000));
+        for wrong in [
+            "",
+            "2024",
+            "2024-01-31",
+            "2024-02-30T00:00:00Z",
+            "31/01/2024 12:00:00",
+            "2024-01-31T25:00:00Z",
+            "2024-01-31T12:00:00 CET",
+        ] {
+            assert_eq!(us(wrong), None, "{wrong}");
+        }
+        let mut fields = Fields::new(b"2024-01-31 12:00:00,7", b',');
+        assert_eq!((fields.time_us(TimeUnit::Date, "a time"), fields.decimal("a number")), (Ok(NOON_US), Ok(7)));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod disksim;
 mod fields;
 mod fiu;
 mod flashwise;
+mod foreign;
 mod lis;
 mod meta;
 mod msr;
@@ -437,6 +438,17 @@ impl std::str::FromStr for FormatSpec {
     }
 }
 
+/// The format with all of its options, those that were not given too.
+impl fmt::Display for FormatSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.format.name)?;
+        for (at, Parameter { name, .. }) in self.format.parameters.iter().enumerate() {
+            write!(f, "{}{name}={}", if at == 0 { ':' } else { ',' }, self.options.text(name))?;
+        }
+        Ok(())
+    }
+}
+
 impl FormatSpec {
     /// The format that is meant.
     pub fn format(&self) -> &'static Format {
@@ -469,10 +481,8 @@ impl FormatSpec {
 
     /// Why the trace at `path`, which begins with `sample`, is of none of the `formats`.
     fn unrecognised(path: String, sample: &Sample, formats: String) -> TraceError {
-        const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
-        if UTF_16_MARKS.iter().any(|mark| sample.bytes.starts_with(mark)) {
-            let expected = "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)".to_owned();
-            return TraceError::Contradiction { path, found: "text in UTF-16".to_owned(), expected };
+        if let Some((found, expected)) = foreign::named(sample.bytes) {
+            return TraceError::Contradiction { path, found: found.to_owned(), expected: expected.to_owned() };
         }
         match csv::first_refused(sample) {
             Some(Err((line, Malformed { found, expected }))) => {

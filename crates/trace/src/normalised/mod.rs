@@ -5,11 +5,13 @@
 //! the same timestamp."
 
 pub(crate) mod checksum;
+mod column;
 mod description;
 pub mod numbering;
 pub mod times;
 pub mod trace;
 pub(crate) mod trace_file;
+pub(crate) mod writer;
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -30,13 +32,15 @@ pub use crate::normalised::description::Description;
 use crate::normalised::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
 use crate::normalised::times::Clock;
 use crate::normalised::trace::Trace;
-use crate::normalised::trace_file::{BATCH_ROWS, Rows, TraceWriter};
+use crate::normalised::trace_file::{BATCH_ROWS, ROW_BYTES};
+use crate::normalised::writer::{Rows, TraceWriter};
 use crate::original::Original;
 use crate::output::{name_of, temporary_file, temporary_name};
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 use crate::request::{Request, volume_name};
 use crate::request_file::{RequestFile, RequestWriter};
 use crate::requests::{Requests, rebuild};
+use crate::room::Room;
 use crate::sampling::{SampleNotes, Sampling};
 pub use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};
 
@@ -55,7 +59,7 @@ pub fn open(path: impl AsRef<Path>, settings: &Settings, progress: &dyn Progress
     match requests {
         Requests::Normalised(trace, _) => Ok(trace),
         requests => {
-            let temporary = write_normalised(requests, settings, temporary_file()?, |_| Ok(()))?;
+            let temporary = write_normalised(requests, settings, temporary_file()?, progress, |_| Ok(()))?;
             Trace::map(&name_of(path), &temporary)
         }
     }
@@ -81,7 +85,7 @@ pub fn open_with_requests(
         }
         requests => {
             let tap = |batch: &Batch| writer.batch(batch);
-            let temporary = write_normalised(requests, settings, temporary_file()?, tap)?;
+            let temporary = write_normalised(requests, settings, temporary_file()?, progress, tap)?;
             Trace::map(&name, &temporary)?
         }
     };
@@ -113,7 +117,7 @@ pub(crate) fn check_block_size(path: &str, block_size_bytes: u64) -> Result<(), 
 /// [`Numbering`] takes per unique block.
 pub fn normalise<W: Write>(mut input: Input, settings: &Settings, out: W) -> Result<W, TraceError> {
     let original = Original::recognise(&mut input, settings)?;
-    write_normalised(Requests::Original(input, original), settings, out, |_| Ok(()))
+    write_normalised(Requests::Original(input, original), settings, out, &Silent, |_| Ok(()))
 }
 
 /// `tap` is shown each batch before it is normalised.
@@ -121,15 +125,18 @@ fn write_normalised<W: Write>(
     requests: Requests,
     settings: &Settings,
     out: W,
+    progress: &dyn Progress,
     mut tap: impl FnMut(&Batch) -> Result<(), TraceError>,
 ) -> Result<W, TraceError> {
     let block_size_bytes = requests.block_size_bytes(settings)?;
     let out = BufWriter::with_capacity(1 << 20, out);
     let mut normaliser = Normaliser::new(requests.name(), block_size_bytes, out)?;
     normaliser.description = requests.about();
+    let mut room = Room::of(&requests, progress);
     requests.for_each_batch(block_size_bytes, |batch| {
         tap(&batch)?;
-        normaliser.batch(batch).map(ControlFlow::Continue)
+        normaliser.batch(batch)?;
+        room.check(normaliser.written_bytes()).map(ControlFlow::Continue)
     })?;
     let out = normaliser.finish()?;
     out.into_inner().map_err(|error| TraceError::Io { path: temporary_name(), source: error.into_error() })
@@ -140,7 +147,7 @@ fn write_normalised<W: Write>(
 struct Row {
     time_us: i64,
     op: Op,
-    number: u32,
+    number: u64,
     blocks: u32,
 }
 
@@ -245,9 +252,6 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("blocks of one request", blocks, REQUEST_BLOCKS_MAX));
         }
         let number = self.description.requests;
-        if number > u64::from(u32::MAX) {
-            return Err(self.too_large("requests", number + 1, 1 << 32));
-        }
         let Some(last) = BlockAddress::new(request.volume, last) else {
             return Err(self.too_large("blocks of a volume", last + 1, 1 << BLOCK_BITS));
         };
@@ -255,7 +259,7 @@ impl<W: Write> Normaliser<W> {
         let row = Row {
             time_us: request.time_us.saturating_sub(self.description.start_us),
             op: request.op,
-            number: number as u32,
+            number,
             blocks: blocks as u32,
         };
         let first = last.0 - (blocks - 1);
@@ -336,6 +340,12 @@ impl<W: Write> Normaliser<W> {
             return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
         }
         self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
+    }
+
+    /// Bytes that are in the file by now, or will be there with the next batch.
+    fn written_bytes(&self) -> u64 {
+        self.writer.written_bytes()
+            + (self.addresses.len() * ROW_BYTES + self.numbering.len() * size_of::<u64>()) as u64
     }
 
     /// What is known so far of the trace.

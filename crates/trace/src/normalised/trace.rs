@@ -80,7 +80,7 @@ impl Trace {
 
     /// Block accesses.
     pub fn len(&self) -> usize {
-        self.file.batches.iter().map(|columns| columns.block.len()).sum()
+        self.file.batches.iter().map(|columns| columns.rows).sum()
     }
 
     /// Never: a trace holds at least one access.
@@ -118,21 +118,28 @@ impl Trace {
         })
     }
 
+    /// The time of the first access.
+    pub fn first_us(&self) -> i64 {
+        self.batches().next().map_or(0, |columns| columns.time_us[0])
+    }
+
     /// Why nothing can be said per day or per year of this trace, if so.
     pub fn rates_refused(&self) -> Option<String> {
         self.times().refusal(self.description().requests)
     }
 
-    /// The accesses in order, cut into batches of columns.
-    pub fn batches(&self) -> &[Columns] {
-        &self.file.batches
+    /// The accesses in order, cut into batches of columns. Of a long trace that is packed on disk, each batch unpacks what is used of it, and is
+    /// gone when it is dropped.
+    pub fn batches(&self) -> impl DoubleEndedIterator<Item = Columns> + ExactSizeIterator {
+        self.file.batches.iter().cloned()
     }
 
     /// The accesses in order: block id and op.
     pub fn accesses(&self) -> impl Iterator<Item = (u32, Op)> {
-        self.batches().iter().flat_map(|columns| {
-            let ops = columns.op.iter().map(|&op| if op == 0 { Op::Read } else { Op::Write });
-            columns.block.iter().map(|&block| block as u32).zip(ops)
+        self.batches().flat_map(|columns| {
+            let (blocks, ops) = (columns.block.buffer().clone(), columns.op.buffer().clone());
+            let op = |op: u8| if op == 0 { Op::Read } else { Op::Write };
+            (0..columns.rows).map(move |row| (blocks[row] as u32, op(ops[row])))
         })
     }
 
@@ -150,10 +157,10 @@ impl Trace {
         let mut next_uses = vec![NEVER; len];
         let mut next_use_of = vec![NEVER; self.unique_blocks()];
         let mut end = len;
-        for columns in self.batches().iter().rev() {
-            let start = end - columns.block.len();
+        for columns in self.batches().rev() {
+            let (blocks, start) = (&columns.block[..], end - columns.rows);
             for position in (start..end).rev() {
-                let block = columns.block[position - start] as usize;
+                let block = blocks[position - start] as usize;
                 next_uses[position] = std::mem::replace(&mut next_use_of[block], position as u32);
             }
             end = start;

@@ -93,9 +93,10 @@ pub fn working_sets(trace: &Trace, parts: u64) -> Vec<WorkingSet> {
     let mut found: Vec<WorkingSet> = Vec::new();
     let mut position = 0_u64;
     for columns in trace.batches() {
+        let (ops, times) = (&columns.op[..], &columns.time_us[..]);
         for (at, &block) in columns.block.iter().enumerate() {
             if position.is_multiple_of(part_len) {
-                let time_us = columns.time_us[at];
+                let time_us = times[at];
                 found.push(WorkingSet { first_access: position, time_us, ..WorkingSet::default() });
             }
             let number = found.len() as u32;
@@ -104,7 +105,7 @@ pub fn working_sets(trace: &Trace, parts: u64) -> Vec<WorkingSet> {
             part.accesses += 1;
             part.new_blocks += u64::from(*accessed == 0);
             part.blocks += u64::from(std::mem::replace(accessed, number) != number);
-            if columns.op[at] == Op::Write as u8 {
+            if ops[at] == Op::Write as u8 {
                 part.written_blocks += u64::from(std::mem::replace(written, number) != number);
             }
             position += 1;

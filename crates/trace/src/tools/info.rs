@@ -131,13 +131,13 @@ impl Info {
         trace.sample().map_or_else(|| info.clone(), |sample| info.of_whole(sample, trace.whole_unique_blocks()))
     }
 
-    /// What the characteristics of a sample say of the whole trace, which has so many different blocks: accesses are counted, the rest is
+    /// What the characteristics of a sample say of the whole trace, which has this many different blocks: accesses are counted, the rest is
     /// an estimate.
     fn of_whole(&self, sample: &Sample, unique_blocks: u64) -> Info {
         let (accesses, reads) = (sample.accesses(), sample.reads_before(u64::MAX));
         let times = |count: u64, by: f64| (count as f64 * by).round() as u64;
         let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        // A block of the sample stands for so many, and an access of it for so many.
+        // A block of the sample stands for this many, and an access of it for this many.
         let blocks = ratio(unique_blocks, self.unique_blocks);
         let by_accesses = ratio(accesses, self.accesses);
         Info {

@@ -12,3 +12,4 @@ mod recency;
 pub mod reuse;
 pub mod sample;
 pub mod volumes;
+pub mod workload;

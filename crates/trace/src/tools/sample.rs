@@ -8,7 +8,8 @@ use flashwise_core::access::Op;
 
 use crate::error::TraceError;
 use crate::normalised::trace::{Accesses, Trace};
-use crate::normalised::trace_file::{BATCH_ROWS, ROW_BYTES, Rows, TraceFile};
+use crate::normalised::trace_file::{BATCH_ROWS, TraceFile};
+use crate::normalised::writer::Rows;
 use crate::normalised::{Normaliser, Settings};
 use crate::output::name_of;
 use crate::progress::Progress;
@@ -19,7 +20,7 @@ use crate::tools::concat::join;
 /// Accesses that are filtered at a time.
 const CHUNK_ACCESSES: usize = 1 << 12;
 
-/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, `ROW_BYTES` for each of its accesses, and
+/// Opens a sample of the trace of any kind at `path`; `-` is standard input. The sample is in memory, 25 bytes for each of its accesses, and
 /// what a trace takes for each of its blocks. A normalised trace is mapped and not copied; others are read once, from the beginning to the
 /// end. `progress` is told of the bytes read from `path`.
 ///
@@ -70,10 +71,11 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     let (mut batches, mut rows) = (Vec::new(), Rows::default());
     let mut found = Vec::new();
     for columns in trace.batches() {
+        let (blocks, ops) = (&columns.block[..], &columns.op[..]);
         for start in (0..columns.block.len()).step_by(CHUNK_ACCESSES) {
             let end = columns.block.len().min(start + CHUNK_ACCESSES);
-            kept.find(&columns.block[start..end], &mut found);
-            let reads = columns.op[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
+            kept.find(&blocks[start..end], &mut found);
+            let reads = ops[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
             notes.note_mixed((end - start) as u64, reads as u64, found.len() as u64);
             for &at in &found {
                 let at = start + at as usize;
@@ -87,7 +89,7 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
                 batches.push(mapped(std::mem::take(&mut rows)));
             }
         }
-        progress.advance((columns.block.len() * ROW_BYTES) as u64);
+        progress.advance(columns.bytes);
     }
     if !rows.block.is_empty() {
         batches.push(mapped(rows));
@@ -103,13 +105,8 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
 }
 
 fn mapped(rows: Rows) -> Accesses {
-    Accesses {
-        time_us: rows.time_us.into(),
-        op: rows.op.into(),
-        block: rows.block.into(),
-        request: rows.request.into(),
-        request_blocks: rows.request_blocks.into(),
-    }
+    let Rows { time_us, op, block, request, request_blocks } = rows;
+    Accesses::in_memory(time_us.into(), op.into(), block.into(), request.into(), request_blocks.into())
 }
 
 /// Which blocks of a normalised trace a sample has: a bit for each id.
@@ -196,17 +193,17 @@ mod tests {
         requests.iter().map(line).collect()
     }
 
-    type Found = (i64, u8, u64, u32, u32);
+    type Found = (i64, u8, u64, u64, u32);
 
     fn found(trace: &Trace) -> Vec<Found> {
-        let of = |columns: &Accesses| {
+        let of = |columns: Accesses| {
             let row = |at: usize| {
                 let address = trace.addresses()[columns.block[at] as usize];
                 (columns.time_us[at], columns.op[at], address, columns.request[at], columns.request_blocks[at])
             };
             (0..columns.block.len()).map(row).collect::<Vec<_>>()
         };
-        trace.batches().iter().flat_map(of).collect()
+        trace.batches().flat_map(of).collect()
     }
 
     #[test]

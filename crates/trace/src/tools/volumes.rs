@@ -31,7 +31,7 @@ pub fn each(trace: &Trace, progress: &dyn Progress) -> Vec<Trace> {
     for columns in trace.batches() {
         for row in 0..columns.block.len() {
             let block = columns.block[row];
-            parts[volume_of(block)].push(columns, row, ids[block as usize]);
+            parts[volume_of(block)].push(&columns, row, ids[block as usize]);
         }
         progress.advance(columns.block.len() as u64);
     }
@@ -45,10 +45,10 @@ struct Part {
     time_us: Vec<i64>,
     op: Vec<u8>,
     block: Vec<i32>,
-    request: Vec<u32>,
+    request: Vec<u64>,
     request_blocks: Vec<u32>,
     /// The number in the whole trace of the last request.
-    last: Option<u32>,
+    last: Option<u64>,
     about: Description,
 }
 
@@ -85,7 +85,7 @@ impl Part {
         self.time_us.push(columns.time_us[row]);
         self.op.push(op);
         self.block.push(id);
-        self.request.push((self.about.requests - 1) as u32);
+        self.request.push(self.about.requests - 1);
         self.request_blocks.push(blocks);
     }
 
@@ -112,13 +112,8 @@ impl Part {
         let (request, request_blocks) = (ScalarBuffer::from(request), ScalarBuffer::from(request_blocks));
         let batch = |start: usize| {
             let len = BATCH_ROWS.min(block.len() - start);
-            Accesses {
-                time_us: time_us.slice(start, len),
-                op: op.slice(start, len),
-                block: block.slice(start, len),
-                request: request.slice(start, len),
-                request_blocks: request_blocks.slice(start, len),
-            }
+            let (time_us, op, block) = (time_us.slice(start, len), op.slice(start, len), block.slice(start, len));
+            Accesses::in_memory(time_us, op, block, request.slice(start, len), request_blocks.slice(start, len))
         };
         let batches = (0..block.len()).step_by(BATCH_ROWS).map(batch).collect();
         let file = TraceFile { batches, addresses: addresses.collect(), block_size_bytes, description };
@@ -157,13 +152,13 @@ mod tests {
             cut(at("all.csv"), at("one.arrow"), &only, &Settings::default(), &Silent).unwrap();
             let one = Trace::open(&at("one.arrow")).unwrap();
             assert!(part.accesses().eq(one.accesses()) && part.addresses() == one.addresses());
-            let rows = |trace: &Trace, shift_us: i64| -> Vec<(i64, u32, u32)> {
-                let of = |columns: &Accesses| {
+            let rows = |trace: &Trace, shift_us: i64| -> Vec<(i64, u64, u32)> {
+                let of = |columns: Accesses| {
                     let row =
                         |row| (columns.time_us[row] + shift_us, columns.request[row], columns.request_blocks[row]);
                     (0..columns.block.len()).map(row).collect::<Vec<_>>()
                 };
-                trace.batches().iter().flat_map(of).collect()
+                trace.batches().flat_map(of).collect()
             };
             // A cut begins with its first request.
             assert_eq!(rows(part, 0), rows(&one, one.description().start_us - whole.description().start_us));

@@ -12,7 +12,7 @@ const RAM: Kind = Kind::Size(0, 8 << 40);
 const ANY_DURATION: Kind = Kind::Duration(0, i64::MAX as u64);
 
 /// All settings, in the order in which they are documented.
-pub static SETTINGS: [Setting; 16] = [
+pub static SETTINGS: &[Setting] = &[
     Setting {
         parameter: Parameter {
             name: "erase-unit",
@@ -222,6 +222,19 @@ pub static SETTINGS: [Setting; 16] = [
         live: Live::Clients,
         read: rules,
         place: Place::Filter(|filter, value| filter.deny = value.rules()),
+    },
+    #[cfg(feature = "planted")]
+    Setting {
+        parameter: Parameter {
+            name: "planted-age",
+            kind: ANY_DURATION,
+            default: "1d",
+            meaning: "Planted by a test: an age at which blocks are written back, whatever dirty-age is",
+        },
+        values: "DURATION",
+        live: Live::Simply,
+        read: duration,
+        place: Place::Config(|config, value| config.dirty_age_us = config.dirty_age_us.min(value.us())),
     },
 ];
 

@@ -18,7 +18,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue whose levels are cut into so many zones.
+    /// An empty queue whose levels are cut into this many zones.
     pub(super) fn new(zones: u8) -> Queue {
         Queue {
             lists: Lists::new(LEVELS * zones),
@@ -29,7 +29,7 @@ impl Queue {
         }
     }
 
-    /// The same, of whose highest levels so many have so many blocks together.
+    /// The same, of whose highest levels this many have this many blocks together.
     pub(super) fn with_top_levels(self, top_levels: u8, in_top_levels: u32) -> Queue {
         Queue { top_levels, in_top_levels, ..self }
     }
@@ -98,7 +98,7 @@ impl Queue {
         (0..LEVELS).find_map(|level| self.lists.back(self.list(level, 0)))
     }
 
-    /// Puts an entry at the end of the level that is so many above its own, and the head of that level in its place: before the sentinel
+    /// Puts an entry at the end of the level that is this many above its own, and the head of that level in its place: before the sentinel
     /// that `zone` ends at.
     #[inline]
     pub(super) fn requeue(&mut self, entry: u32, zone: usize, levels: u8) {

@@ -55,7 +55,7 @@ impl World {
     pub fn verify_recovered(&mut self) -> Outcome<()> {
         let found = self.read_all()?;
         let lost = self.lost();
-        let mut model = self.model.lock().unwrap();
+        let mut model = self.clients.model.lock().unwrap();
         for (block, content) in found.into_iter().enumerate() {
             match content {
                 Some(content) => model.settled(block, &content, self.killed)?,
@@ -69,7 +69,7 @@ impl World {
     pub fn verify_readable(&mut self) -> Outcome<()> {
         let found = self.read_all()?;
         let lost = self.lost();
-        let mut model = self.model.lock().unwrap();
+        let mut model = self.clients.model.lock().unwrap();
         for (block, content) in found.into_iter().enumerate() {
             match content {
                 Some(content) => {
@@ -105,10 +105,10 @@ impl World {
                 self.submit(Operation::Flush, 0, 0, false);
                 self.settle()?;
             }
-            self.model.lock().unwrap().set_faults(false);
+            self.clients.model.lock().unwrap().set_faults(false);
             self.verify_readable()?;
             // A device that lost something may show it again.
-            self.model.lock().unwrap().set_faults(true);
+            self.clients.model.lock().unwrap().set_faults(true);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl World {
             again.verify_detached().map_err(|error| format!("after a restart: {error}"))?;
             if !self.lost().is_empty() {
                 // What the flash still has of lost blocks is better than nothing: it is not detached.
-                return self.model.lock().unwrap().lost_are_allowed(&self.lost());
+                return self.clients.model.lock().unwrap().lost_are_allowed(&self.lost());
             }
             // The server goes on under this condition, too.
             let due = self.engine.cache().durable_dirty_blocks();
@@ -151,7 +151,7 @@ impl World {
         if dirty > lost.len() as u64 || cache.buffered_blocks() > 0 {
             return Err(format!("{dirty} blocks stay dirty, {} in memory", cache.buffered_blocks()));
         }
-        let mut model = self.model.lock().unwrap();
+        let mut model = self.clients.model.lock().unwrap();
         for block in (0..VOLUME_BLOCKS).filter(|block| !lost.contains(block)) {
             let content: Content = decode(&self.disks[1].page(block)).try_into().unwrap();
             let earliest = model.earliest(block);

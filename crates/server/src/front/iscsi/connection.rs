@@ -17,6 +17,7 @@ use crate::front::connection::{Connection, Control};
 use crate::front::counters::Counters;
 use crate::front::exchange::Exchange;
 use crate::front::link::{INPUT_BYTES_MIN, Link};
+use crate::front::options::Right;
 use crate::front::output::Output;
 use crate::scsi::nexus::InitiatorPort;
 
@@ -98,18 +99,21 @@ fn open(target: &Target, agreed: &Agreed, exports: &Exports, client: &Client) ->
     let Purpose::Normal(name) = &agreed.purpose else { return Ok(None) };
     let (name, export) = exports.find(name).ok_or(status::NOT_FOUND)?;
     let (initiator, own) = (&agreed.initiator, exports.name_of(&export).unwrap_or_else(|| name.clone()));
-    if !target.access().may_open(initiator, &own) {
-        return Err(status::AUTHORIZATION_FAILURE);
-    }
+    let right = target.access().right(initiator, &own).ok_or(status::AUTHORIZATION_FAILURE)?;
     let unit = target.unit(exports, &name, &export).map_err(|error| {
         tracing::error!(%error, "a logical unit cannot be opened");
         status::OUT_OF_RESOURCES
     })?;
     let port = InitiatorPort { transport_id: names::transport_id(&agreed.initiator, agreed.isid) };
-    let nexus = unit.enter(port, target.access().reads_only(initiator, &own));
-    let initiator = Some(initiator.clone());
-    let guest = export.enter(Client { export: name, protocol: "iscsi", initiator, ..client.clone() });
-    Ok(Some(Use { unit, nexus, guest }))
+    let nexus = unit.enter(port, right == Right::Read);
+    let known = Client { export: name, protocol: "iscsi", initiator: Some(initiator.clone()), ..client.clone() };
+    let guest = export.enter(known);
+    let used = Use { unit, nexus, guest };
+    // Whoever takes the right away ends the sessions that are here by then; this one is from now on.
+    match target.access().right(initiator, &own) == Some(right) {
+        true => Ok(Some(used)),
+        false => Err(status::AUTHORIZATION_FAILURE),
+    }
 }
 
 /// Where the client has connected.

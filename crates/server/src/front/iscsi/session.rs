@@ -396,7 +396,7 @@ impl<'a> Session<'a> {
     /// Whether the initiator may open an export, by whatever name.
     fn may_open(&self, name: &str) -> bool {
         let own = self.exports.find(name).and_then(|(_, export)| self.exports.name_of(&export));
-        self.access.may_open(&self.initiator, own.as_deref().unwrap_or(name))
+        self.access.right(&self.initiator, own.as_deref().unwrap_or(name)).is_some()
     }
 
     /// Sends as much of an answer as fits into one segment of the initiator's.

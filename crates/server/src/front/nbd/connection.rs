@@ -1,7 +1,6 @@
 //! One client of NBD, from greeting to goodbye.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Instant;
 
 use flashwise_core::filter::Client;
@@ -71,7 +70,7 @@ fn haggle(exchange: &mut Exchange<'_>, exports: &Exports, options: &Options) -> 
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "bytes between STARTTLS and TLS"));
                 }
                 let config = options.tls.config().expect("TLS is started only where it is on");
-                exchange.start_tls(Arc::clone(config))?;
+                exchange.start_tls(config)?;
                 handshake.encrypted();
             }
             Step::Transmit(session) => return Ok(Some(session)),

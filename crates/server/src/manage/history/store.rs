@@ -1,7 +1,8 @@
 //! The history on disk, so that it outlives the process: a redb database in the state directory.
 //!
 //! A point is a row, its key the volume's name, the range's number and the time, its value JSON. What a range does not reach back to is
-//! deleted, so that the file stays as large as the history of the volumes there are, and of those there were in the last 30 days.
+//! deleted, so that the file stays as large as the history of the volumes there are, and of those there were in the last 30 days. An event is
+//! a row of its number; those that are too many are deleted.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,9 +10,11 @@ use std::path::{Path, PathBuf};
 
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
+use super::events::{EVENTS_MAX, Event};
 use super::{Point, Range};
 
 const POINTS: TableDefinition<'_, (&str, u8, u64), &[u8]> = TableDefinition::new("points");
+const EVENTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("events");
 
 /// Why the history is not kept.
 #[derive(Debug, thiserror::Error)]
@@ -42,18 +45,34 @@ fn is_of_contents(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
+/// Takes what the file holds.
+pub trait Reader {
+    /// A point of a volume.
+    fn point(&mut self, volume: &str, range: Range, point: Point);
+    /// What happened after all that was told before.
+    fn event(&mut self, event: Event);
+}
+
 /// The file.
 pub struct Store {
     database: Database,
 }
 
+fn damaged(error: serde_json::Error) -> StoreError {
+    StoreError::Damaged(error.to_string())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value).map_err(|error| StoreError::Failed(error.to_string()))
+}
+
 impl Store {
-    /// Opens the file, or makes it, and reads what is not too old at `now`. `each` is told of the points of each volume.
-    pub fn open(path: &Path, now_seconds: u64, each: impl FnMut(&str, Range, Point)) -> Result<Store, StoreError> {
-        without_panic(|| Store::open_whole(path, now_seconds, each))
+    /// Opens the file, or makes it, and reads what is not too old at `now`.
+    pub fn open(path: &Path, now_seconds: u64, reader: &mut impl Reader) -> Result<Store, StoreError> {
+        without_panic(|| Store::open_whole(path, now_seconds, reader))
     }
 
-    fn open_whole(path: &Path, now_seconds: u64, each: impl FnMut(&str, Range, Point)) -> Result<Store, StoreError> {
+    fn open_whole(path: &Path, now_seconds: u64, reader: &mut impl Reader) -> Result<Store, StoreError> {
         let mut database = match Database::create(path) {
             Ok(database) => database,
             // A file of other bytes, which redb tells as a failed read.
@@ -64,45 +83,58 @@ impl Store {
         };
         database.check_integrity()?;
         let store = Store { database };
-        store.read(now_seconds, each)?;
+        store.read(now_seconds, reader)?;
         Ok(store)
     }
 
-    fn read(&self, now_seconds: u64, mut each: impl FnMut(&str, Range, Point)) -> Result<(), StoreError> {
+    fn read(&self, now_seconds: u64, reader: &mut impl Reader) -> Result<(), StoreError> {
         let writing = self.database.begin_write()?;
         {
+            // A file of before there were any has no table of them.
+            writing.open_table(EVENTS)?;
             let mut points = writing.open_table(POINTS)?;
             points.retain(|(_, range, time), _| {
                 Range::ALL.get(usize::from(range)).is_some_and(|range| time >= range.begins(now_seconds))
             })?;
         }
         writing.commit()?;
-        let points = self.database.begin_read()?.open_table(POINTS)?;
-        for row in points.iter()? {
+        let reading = self.database.begin_read()?;
+        for row in reading.open_table(POINTS)?.iter()? {
             let (key, value) = row?;
             let (volume, range, _) = key.value();
-            let point = serde_json::from_slice(value.value());
-            each(
-                volume,
-                Range::ALL[usize::from(range)],
-                point.map_err(|error| StoreError::Damaged(error.to_string()))?,
-            );
+            let point = serde_json::from_slice(value.value()).map_err(damaged)?;
+            reader.point(volume, Range::ALL[usize::from(range)], point);
+        }
+        for row in reading.open_table(EVENTS)?.iter()? {
+            reader.event(serde_json::from_slice(row?.1.value()).map_err(damaged)?);
         }
         Ok(())
     }
 
-    /// Adds points, durably, and deletes those of the same volumes that are too old at `now`.
-    pub fn keep(&self, new: &[(String, Range, Point)], now_seconds: u64) -> Result<(), StoreError> {
-        without_panic(|| self.write(new, now_seconds))
+    /// Adds points and events, durably, and deletes the points of the same volumes that are too old at `now`, and events that are too many.
+    pub fn keep(
+        &self,
+        new: &[(String, Range, Point)],
+        new_events: &[Event],
+        now_seconds: u64,
+    ) -> Result<(), StoreError> {
+        without_panic(|| self.write(new, new_events, now_seconds))
     }
 
-    fn write(&self, new: &[(String, Range, Point)], now_seconds: u64) -> Result<(), StoreError> {
+    fn write(&self, new: &[(String, Range, Point)], new_events: &[Event], now_seconds: u64) -> Result<(), StoreError> {
         let writing = self.database.begin_write()?;
+        if let Some(last) = new_events.last() {
+            let mut events = writing.open_table(EVENTS)?;
+            for event in new_events {
+                events.insert(event.number, json(event)?.as_slice())?;
+            }
+            events.retain_in(..=last.number.saturating_sub(EVENTS_MAX as u64), |_, _| false)?;
+        }
         {
             let mut points = writing.open_table(POINTS)?;
             let mut done = None;
             for (volume, range, point) in new {
-                let value = serde_json::to_vec(point).map_err(|error| StoreError::Failed(error.to_string()))?;
+                let value = json(point)?;
                 let of_range = (volume.as_str(), *range as u8);
                 points.insert((of_range.0, of_range.1, point.time_seconds), value.as_slice())?;
                 if done.replace(of_range) != Some(of_range) {

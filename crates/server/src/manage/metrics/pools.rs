@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
@@ -73,7 +74,30 @@ pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolStatus]) -> fmt:
     all(encoder, DISK, &of_disks)?;
     let states = of_disks.iter().map(|(labels, disk)| (&labels[..], disk.state.as_str()));
     state(encoder, "pool_disk_state", "1 for the state that the disk is in", &DISK_STATES, states)?;
-    all(encoder, LOGICAL, &of_logical)
+    all(encoder, LOGICAL, &of_logical)?;
+    reads(encoder, &of_logical)
+}
+
+/// What became of reads in the cache.
+fn reads(encoder: &mut DescriptorEncoder<'_>, of: &[([(&str, &str); 2], &LogicalDiskStatus)]) -> fmt::Result {
+    if of.is_empty() {
+        return Ok(());
+    }
+    let (name, help) = ("logical_disk_read_hit", "Reads of a logical disk that were served from RAM and flash");
+    let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Counter)?;
+    for (labels, disk) in of {
+        for (tier, blocks) in [("ram", disk.ram_read_hits), ("flash", disk.flash_read_hits)] {
+            let labels = [&labels[..], &[("tier", tier)]].concat();
+            counter(&mut family.encode_family(&Labels(&labels))?, blocks * BLOCK_BYTES as u64)?;
+        }
+    }
+    let (name, help) =
+        ("logical_disk_read_hit_ratio", "Reads of written chunks that were served from RAM or flash, 0 to 1");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, disk) in of {
+        family.encode_family(&Labels(labels))?.encode_gauge(&disk.read_hit_ratio)?;
+    }
+    Ok(())
 }
 
 fn labels<'a>(pool: &'a PoolStatus, kind: &'static str, name: &'a str) -> [(&'static str, &'a str); 2] {

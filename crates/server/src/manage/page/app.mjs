@@ -7,7 +7,8 @@ import { Overview } from "./overview.mjs";
 import { Volume } from "./volume.mjs";
 import { Disks } from "./disks.mjs";
 import { Pool } from "./pool.mjs";
-import { Clients, Events } from "./lists.mjs";
+import { Clients } from "./clients.mjs";
+import { Events } from "./events.mjs";
 
 const EVENTS_MAX = 1000;
 const POOLS_PERIOD_MS = 5000;

@@ -49,7 +49,7 @@ export function Overview({ status, pools }) {
         volume.policy,
         numbers.percent(volume.read_blocks > 0 ? volume.read_hit_ratio : null),
         numbers.bytes(volume.dirty_bytes),
-        volume.lifetime_years == null ? "not rated" : `${volume.lifetime_years.toFixed(1)} years`,
+        volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`,
       ])} />
     ${status.volumes.some(volume => volume.flash_bytes > 0) && html`<h3>What another policy or size would do</h3>
       <ul>${status.volumes.filter(volume => volume.flash_bytes > 0).map(volume => html`<${Advice} key=${volume.name} volume=${volume.name} />`)}</ul>`}

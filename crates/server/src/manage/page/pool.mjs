@@ -13,11 +13,21 @@ const share = (part, whole) => (whole > 0 ? part / whole : 0);
 /** The view of a pool. */
 export const linkToPool = pool => `#/pool/${encodeURIComponent(pool)}`;
 
+/** When what is written reaches the disks, at the latest. */
+const MODES = { "write-back": "later", "write-through": "before it is answered, and the flash too", "write-around": "before it is answered, and not the flash" };
+
 /** A size that people give: a number and a unit. */
-function Size({ id, label }) {
+function Size({ id, label, bytes }) {
+  const own = bytes && (Object.keys(UNITS).findLast(unit => bytes >= UNITS[unit]) ?? "MiB");
   return html`<div class="field"><label for=${id}>${label}</label>
-    <span class="pair"><input id=${id} name="number" type="number" min="0" step="any" inputmode="decimal" required />
-    <select name="unit" aria-label="Unit">${Object.keys(UNITS).map(unit => html`<option selected=${unit === "GiB"}>${unit}</option>`)}</select></span></div>`;
+    <span class="pair"><input id=${id} name="number" type="number" min="0" step="any" inputmode="decimal" required defaultValue=${own && bytes / UNITS[own]} />
+    <select name="unit" aria-label="Unit">${Object.keys(UNITS).map(unit => html`<option selected=${unit === (own || "GiB")}>${unit}</option>`)}</select></span></div>`;
+}
+
+function Mode({ id, label, mode }) {
+  return html`<div class="field"><label for=${id}>${label}</label>
+    <select id=${id} name="mode" aria-describedby=${`${id}-note`}>${Object.keys(MODES).map(name => html`<option selected=${name === mode}>${name}</option>`)}</select>
+    <small id=${`${id}-note`}>What is written is on the disks: ${Object.entries(MODES).map(([name, when]) => `${name}: ${when}`).join("; ")}. Where the pool is stricter, that counts.</small></div>`;
 }
 
 /** The bytes that a form with a Size says, as whole blocks. */
@@ -28,7 +38,7 @@ function Create({ pool, change }) {
   const review = event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const body = { name: form.get("name"), size_bytes: bytesOf(form), thick: form.get("space") === "thick", striped: form.get("place") === "striped", cached: form.get("cached") === "on" };
+    const body = { name: form.get("name"), size_bytes: bytesOf(form), thick: form.get("space") === "thick", striped: form.get("place") === "striped", cached: form.get("cached") === "on", mode: form.get("mode") };
     change({ title: "Make the logical disk", method: "POST", path: `${pathOfPool(pool)}/logical-disks`, body, done: `The logical disk ${body.name} is there.` });
   };
   const choice = (group, value, text, note) => html`<label><input type="radio" name=${group} value=${value} defaultChecked=${value === "thin" || value === "striped"} /> ${text} <small>${note}</small></label>`;
@@ -44,6 +54,7 @@ function Create({ pool, change }) {
     <fieldset><legend>4. Place</legend>
       ${choice("place", "striped", "Striped:", "neighbours go to different disks")}
       ${choice("place", "linear", "Linear:", "fills one disk and then the next")}</fieldset>
+    <${Mode} id="disk-mode" label="5. Mode" mode="write-back" />
     <label><input type="checkbox" name="cached" defaultChecked=${true} /> Its requests go through the pool's cache</label>
     <p class="buttons"><${Act} submit=${true} text="Review the logical disk" /></p>
   </form>`;
@@ -69,18 +80,27 @@ function Add({ pool, machine, change }) {
   </form>`;
 }
 
-/** Makes a logical disk larger. */
-function Grow({ pool, disk, change, close }) {
+/** Changes a logical disk: what is another than it was, and nothing else. */
+function Change({ pool, disk, change, close }) {
+  // What the form began with: others may change the disk meanwhile, which the tag tells.
+  const [was] = useState(disk);
+  const [failed, setFailed] = useState(null);
   const review = event => {
     event.preventDefault();
-    const size_bytes = bytesOf(new FormData(event.target));
-    change({ title: "Grow", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(disk)}`, body: { size_bytes }, done: `${disk} has ${numbers.bytes(size_bytes)}.` });
-    close();
+    const form = new FormData(event.target);
+    const now = { size_bytes: bytesOf(form), mode: form.get("mode"), cached: form.get("cached") === "on" };
+    const body = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== was[key]));
+    if (Object.keys(body).length === 0) return setFailed("Nothing is another than it was.");
+    change({ title: "Change the logical disk", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(was.name)}`, body, done: `${was.name} is changed.` });
+    return close();
   };
-  return html`<form class="wizard" onSubmit=${review} aria-labelledby="grow">
-    <h3 id="grow">Make ${disk} larger</h3>
-    <${Size} id="grow-size" label="New size" />
-    <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the size" /></p>
+  return html`<form class="wizard" onSubmit=${review} aria-labelledby="change">
+    <h3 id="change" tabindex="-1">Change ${was.name}</h3>
+    <${Size} id="new-size" label="Size" bytes=${was.size_bytes} />
+    <${Mode} id="new-mode" label="Mode" mode=${was.mode} />
+    <label><input type="checkbox" name="cached" defaultChecked=${was.cached} /> Its requests go through the pool's cache</label>
+    ${failed && html`<${Message} bad=${true} text=${failed} />`}
+    <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the change" /></p>
   </form>`;
 }
 
@@ -111,7 +131,7 @@ function Places({ pool, disk, onClose }) {
         numbers.bytes(run.length_bytes),
         run.path,
         numbers.bytes(run.disk_offset_bytes),
-        run.missing ? "! the disk is missing" : run.written ? "yes" : "no, it reads as zeroes",
+        run.lost ? "! lost" : run.missing ? "! the disk is missing" : run.written ? "yes" : "no, it reads as zeroes",
       ])} />`}
     ${runs && runs.length > 200 && html`<p>And ${numbers.count(runs.length - 200)} more pieces.</p>`}
     <p class="buttons"><button type="button" onClick=${onClose}>Close the map</button></p></section>`;
@@ -120,22 +140,22 @@ function Places({ pool, disk, onClose }) {
 function Logical({ pool, change, show }) {
   const path = disk => `${pathOfPool(pool.name)}/logical-disks/${encodeURIComponent(disk.name)}`;
   const remove = disk => change({ title: "Delete", what: "logical disk", name: disk.name, method: "DELETE", path: path(disk), sure: { query: `?confirm=${encodeURIComponent(disk.name)}` }, done: `${disk.name} is gone.` });
-  const cache = disk => change({ title: "Change the cache", method: "PATCH", path: path(disk), body: { cached: !disk.cached }, done: `${disk.name} is ${disk.cached ? "not cached" : "cached"} now.` });
   return html`<${Table} caption="Logical disks" empty="There are no logical disks yet."
-    head=${["logical disk", "size", "has a place", "kind", "cached", "clients", "read", "written", "actions"]}
+    head=${["logical disk", "size", "has a place", "kind", "cached", "mode", "clients", "read", "read hits", "written", "actions"]}
     rows=${pool.logical_disks.map(disk => [
       disk.name,
       numbers.bytes(disk.size_bytes),
-      html`<${Meter} label=${`${disk.name}: share that has a place`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}`,
+      html`<${Meter} label=${`${disk.name}: share that has a place`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}${disk.lost_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.lost_bytes)} lost</span>`}`,
       `${disk.thick ? "thick" : "thin"}, ${disk.striped ? "striped" : "linear"}`,
       disk.cached ? "yes" : "no",
+      disk.mode,
       numbers.count(disk.clients),
       numbers.bytes(disk.read_bytes),
+      numbers.percent(disk.read_blocks > 0 ? disk.read_hit_ratio : null),
       numbers.bytes(disk.written_bytes),
       html`<span class="buttons">
         <button type="button" aria-label=${`Map of ${disk.name}`} onClick=${() => show("map", disk.name)}>Map</button>
-        <${Act} label=${`Grow ${disk.name}`} text="Grow" act=${() => show("grow", disk.name)} />
-        <${Act} label=${`${disk.cached ? "Do not cache" : "Cache"} ${disk.name}`} text=${disk.cached ? "Do not cache" : "Cache"} act=${() => cache(disk)} />
+        <${Act} label=${`Change ${disk.name}`} text="Change" act=${() => show("change", disk.name)} />
         <${Act} label=${`Delete ${disk.name}`} text="Delete" act=${() => remove(disk)} />
       </span>`,
     ])} />`;
@@ -163,9 +183,15 @@ export function Pool({ name }) {
   const pool = seen.json;
   const show = (what, disk) => {
     setOpen({ what, disk });
-    setTimeout(() => document.getElementById(what === "map" ? "map" : "grow-size")?.focus());
+    setTimeout(() => document.getElementById(what)?.focus());
   };
   const remove = disk => change({ title: "Empty and take out", method: "DELETE", path: `${pathOfPool(name)}/disks/${disk.number}`, done: `${disk.path} is being emptied.` });
+  const giveUp = disk => change({ title: "Give up", what: "disk", name: disk.path, method: "POST", path: `${pathOfPool(name)}/disks/${disk.number}/give-up`, body: {}, sure: { body: { confirm: disk.path } }, done: `${disk.path} is given up.` });
+  const actions = disk => {
+    if (disk.state === "leaving") return "is being emptied";
+    if (disk.state === "missing") return html`<${Act} label=${`Give up ${disk.path}`} text="Give up" act=${() => giveUp(disk)} />`;
+    return html`<${Act} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`;
+  };
   const disk = open && pool.logical_disks.find(disk => disk.name === open.disk);
   return html`<h2 id="view-title" tabindex="-1">Pool ${name} <${State} state=${pool.state} /></h2>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
@@ -179,7 +205,7 @@ export function Pool({ name }) {
     ]} />
     ${shown}
     <${Logical} pool=${pool} change=${change} show=${show} />
-    ${disk && open.what === "grow" && html`<${Grow} pool=${name} disk=${disk.name} change=${change} close=${() => setOpen(null)} />`}
+    ${disk && open.what === "change" && html`<${Change} key=${disk.name} pool=${name} disk=${disk} change=${change} close=${() => setOpen(null)} />`}
     ${disk && open.what === "map" && html`<${Places} pool=${pool} disk=${disk.name} onClose=${() => setOpen(null)} />`}
     <${Table} caption="Disks of the pool" empty="There are no disks."
       head=${["disk", "number", "state", "size", "used", "actions"]}
@@ -189,7 +215,7 @@ export function Pool({ name }) {
         html`<${State} state=${disk.state} />${disk.failed && html` <span class="bad">${disk.failed}</span>`}`,
         numbers.bytes(disk.size_bytes),
         html`<${Meter} label=${`${disk.path}: share that is used`} share=${share(disk.used_bytes, disk.size_bytes)} text=${numbers.bytes(disk.used_bytes)} />`,
-        disk.state === "leaving" ? "is being emptied" : html`<${Act} label=${`Take out ${disk.path}`} text="Take out" act=${() => remove(disk)} />`,
+        actions(disk),
       ])} />
     <div class="wizards"><${Create} key=${`create ${pool.logical_disks.length}`} pool=${name} change=${change} />
     <${Add} key=${`add ${pool.disks.length}`} pool=${name} machine=${machine} change=${change} /></div>`;

@@ -133,7 +133,7 @@ export function Volume({ volume }) {
       ["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
       ["Dirty", numbers.bytes(volume.dirty_bytes), "only on flash or in RAM"],
       ["Written to flash", numbers.bytes(volume.flash_written_bytes), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
-      ["Flash lifetime", volume.lifetime_years == null ? "not rated" : `${volume.lifetime_years.toFixed(1)} years`, "at the rate so far"],
+      ["Flash lifetime", volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`, "at the rate so far"],
       ["Reads take", ...shown("read")],
       ["Writes take", ...shown("write")],
       ["Failed requests", numbers.count(volume.faults.failed_requests)],

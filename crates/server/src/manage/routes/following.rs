@@ -19,8 +19,8 @@ use utoipa::ToSchema;
 
 use super::{Answer, ErrorBody, Failure, Name, Server, asked, bad, blocking, body, named};
 use crate::manage::guard::Guard;
-use crate::manage::history::{Past, Query};
-use crate::manage::live::{Event, Live};
+use crate::manage::history::{Event, Past, Query};
+use crate::manage::live::Live;
 use crate::manage::sessions::Right;
 use flashwise_engine::status::ServerStatus;
 

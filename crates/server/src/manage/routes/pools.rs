@@ -11,11 +11,10 @@ use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use flashwise_engine::inventory::DiskInfo;
 use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, body, named};
+use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, json, named};
 use crate::manage::live::Live;
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
@@ -23,11 +22,6 @@ use crate::manage::{
 };
 
 type Names<T> = Result<Path<T>, PathRejection>;
-
-async fn json<T: DeserializeOwned>(request: Request) -> Answer<T> {
-    let body = body(request.into_body()).await?;
-    serde_json::from_slice(&body).map_err(|error| bad(format!("the body is not what was expected: {error}")))
-}
 
 fn pools(server: &dyn Managed) -> Result<&dyn Pools, ManageError> {
     server.pools().ok_or_else(|| ManageError::NotFound("this server has no pools".to_owned()))

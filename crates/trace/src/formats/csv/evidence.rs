@@ -57,6 +57,14 @@ pub fn epoch_of(times: &[i64]) -> Option<TimeUnit> {
     Some(unit)
 }
 
+/// Whether the first lines of `sample`, read as `csv` says, have dates for times.
+pub fn has_dates(csv: &Csv, sample: &Sample) -> bool {
+    const LINES_MAX: usize = 100;
+    let (dated, mut volumes) = (Csv { time_unit: TimeUnit::Date, ..csv.clone() }, Volumes::default());
+    let mut records = sample.lines().take(LINES_MAX).map(|line| dated.line(line, &mut volumes));
+    csv.columns.contains(&Some(Role::Time)) && records.any(|record| matches!(record, Ok(Record::Request(_))))
+}
+
 fn word_of(unit: TimeUnit) -> &'static str {
     TIME_UNITS.iter().find(|(_, known)| *known == unit).map_or("", |(word, _)| word)
 }
@@ -64,6 +72,7 @@ fn word_of(unit: TimeUnit) -> &'static str {
 fn date_words(unit: TimeUnit) -> String {
     match unit {
         TimeUnit::Filetime => "units of 100 ns since 1601 (filetime)".to_owned(),
+        TimeUnit::Date => "dates".to_owned(),
         unit => format!("{} since 1970", word_of(unit)),
     }
 }
@@ -83,9 +92,10 @@ fn partial(values: &[u64], unit_bytes: u64) -> (usize, Option<u64>) {
 impl Evidence {
     /// What the first lines hold, read in the columns of `csv`.
     pub fn of(csv: &Csv, sample: &Sample) -> Evidence {
-        let plain =
-            Csv { time_unit: TimeUnit::Microseconds, offset_unit_bytes: 1, length_unit_bytes: 1, ..csv.clone() };
-        let in_millionths = Csv { time_unit: TimeUnit::Seconds, ..plain.clone() };
+        let in_unit = |unit| if csv.time_unit == TimeUnit::Date { TimeUnit::Date } else { unit };
+        let time_unit = in_unit(TimeUnit::Microseconds);
+        let plain = Csv { time_unit, offset_unit_bytes: 1, length_unit_bytes: 1, ..csv.clone() };
+        let in_millionths = Csv { time_unit: in_unit(TimeUnit::Seconds), ..plain.clone() };
         let (mut evidence, mut volumes) = (Evidence::default(), Volumes::default());
         for line in sample.lines() {
             let Ok(Record::Request(request)) = plain.line(line, &mut volumes) else { continue };
@@ -132,7 +142,7 @@ impl Evidence {
             return Err(Malformed { found, expected: format!("{expected} {}", self.spec(csv)) });
         }
         match epoch_of(&self.times) {
-            Some(unit) if unit != csv.time_unit => doubts.push(format!(
+            Some(unit) if unit != csv.time_unit && csv.time_unit != TimeUnit::Date => doubts.push(format!(
                 "its times look like {} and are read in {}; time-unit= decides",
                 date_words(unit),
                 word_of(csv.time_unit)

@@ -17,7 +17,7 @@ pub enum Role {
 
 /// Each role with the option that names its column, and the words for it in headers, without their units.
 pub const ROLES: [(Role, &str, &[&str]); 5] = [
-    (Role::Time, "time", &["time", "timestamp", "ts", "arrival", "arrival_time"]),
+    (Role::Time, "time", &["time", "timestamp", "ts", "arrival", "arrival_time", "datetime", "date_time"]),
     (Role::Op, "op", &["op", "opcode", "operation", "type", "op_type", "optype", "io_type", "iotype", "rw", "r_w"]),
     (Role::Offset, "offset", &["offset", "lba", "lbn", "sector", "start_sector", "address", "addr", "byte_offset"]),
     (Role::Length, "length", &["length", "len", "size", "bytes", "sectors", "nsectors", "request_size"]),
@@ -42,12 +42,13 @@ pub const ROLES: [(Role, &str, &[&str]); 5] = [
 ];
 
 /// Units of time, by the words for them; the first of a unit is that of the option.
-pub const TIME_UNITS: [(&str, TimeUnit); 10] = [
+pub const TIME_UNITS: [(&str, TimeUnit); 11] = [
     ("s", TimeUnit::Seconds),
     ("ms", TimeUnit::Milliseconds),
     ("us", TimeUnit::Microseconds),
     ("ns", TimeUnit::Nanoseconds),
     ("filetime", TimeUnit::Filetime),
+    ("date", TimeUnit::Date),
     ("sec", TimeUnit::Seconds),
     ("seconds", TimeUnit::Seconds),
     ("msec", TimeUnit::Milliseconds),

@@ -11,14 +11,16 @@
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
-use self::evidence::{Evidence, Origin, Origins, epoch_of};
+use self::evidence::{Evidence, Origin, Origins, epoch_of, has_dates};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
-use super::fields::{Columns, Fields, TimeUnit, Words};
+use self::quoted::Quoted;
+use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
 
 mod evidence;
 mod header;
+mod quoted;
 mod recognise;
 
 pub(super) use recognise::first_refused;
@@ -36,9 +38,10 @@ pub static FORMAT: Format = Format {
         column("volume", "column of the volume; without it there is one volume"),
         Parameter {
             name: "time-unit",
-            kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime"]),
+            kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date"]),
             default: "",
-            meaning: "unit of time, decimals allowed (filetime: 100 ns); default: as in the column's name (ts_ms), else as dates since 1990 show, else us",
+            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z); default: dates where they stand, else as in the \
+                      column's name (ts_ms), else as dates since 1990 show, else us",
         },
         unit(
             "offset-unit",
@@ -47,9 +50,15 @@ pub static FORMAT: Format = Format {
         unit("length-unit", "bytes in a unit of length; default: as in the column's name (sectors: 512), else 1"),
         Parameter {
             name: "delimiter",
-            kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "space"]),
+            kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space"]),
             default: "auto",
             meaning: "what parts fields (space: any run of spaces and tabs); auto: the first of these that the first line holds",
+        },
+        Parameter {
+            name: "decimal",
+            kind: Kind::Choice(&["point", "comma"]),
+            default: "point",
+            meaning: "what stands before the decimals of times",
         },
         Parameter {
             name: "header",
@@ -102,6 +111,7 @@ struct Csv {
     /// What errors call them.
     labels: Vec<String>,
     time_unit: TimeUnit,
+    has_decimal_commas: bool,
     offset_unit_bytes: u64,
     length_unit_bytes: u64,
     origins: Origins,
@@ -136,6 +146,7 @@ impl Csv {
             columns: Vec::new(),
             labels: Vec::new(),
             time_unit: TimeUnit::Microseconds,
+            has_decimal_commas: options.text("decimal") == "comma",
             offset_unit_bytes: 1,
             length_unit_bytes: 1,
             origins: Origins::default(),
@@ -162,7 +173,9 @@ impl Csv {
         if !csv.columns.contains(&Some(Role::Offset)) {
             return Err(bad("offset", options.text("offset"), column_expected(&names)));
         }
-        if csv.origins.time == Origin::Assumed
+        if csv.origins.time != Origin::Option && has_dates(&csv, sample) {
+            (csv.time_unit, csv.origins.time) = (TimeUnit::Date, Origin::Values);
+        } else if csv.origins.time == Origin::Assumed
             && let Some(unit) = epoch_of(&Evidence::of(&csv, sample).times)
         {
             (csv.time_unit, csv.origins.time) = (unit, Origin::Values);
@@ -256,7 +269,7 @@ impl Csv {
         for (role, label) in self.columns.iter().zip(&self.labels) {
             match role {
                 None => drop(fields.next(label)?),
-                Some(Role::Time) => request.time_us = fields.time_us(self.time_unit, label)?,
+                Some(Role::Time) => request.time_us = self.time_us(&mut fields, label)?,
                 Some(Role::Offset) => request.offset_bytes = fields.bytes(self.offset_unit_bytes, label)?,
                 Some(Role::Length) => request.length_bytes = fields.bytes(self.length_unit_bytes, label)?,
                 Some(Role::Volume) => request.volume = volumes.number(fields.next(label)?),
@@ -276,6 +289,17 @@ impl Csv {
         Ok(Record::Request(request))
     }
 
+    #[inline]
+    fn time_us<'a>(&self, fields: &mut impl Columns<'a>, label: &str) -> Result<i64, Malformed> {
+        let time = if self.has_decimal_commas {
+            let pointed = |byte: &u8| if *byte == b',' { b'.' } else { *byte };
+            time_us(&fields.next(label)?.iter().map(pointed).collect::<Vec<_>>(), self.time_unit, label)
+        } else {
+            fields.time_us(self.time_unit, label)
+        };
+        time.map_err(|malformed| no_time(malformed, label))
+    }
+
     #[cold]
     fn quoted_line(&self, line: &[u8], delimiter: u8, volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).from_reader(line);
@@ -285,22 +309,17 @@ impl Csv {
     }
 }
 
-/// The fields of a line with quotes, which are taken off.
-struct Quoted<'a> {
-    line: &'a [u8],
-    fields: csv::ByteRecordIter<'a>,
-}
-
-impl<'a> Columns<'a> for Quoted<'a> {
-    fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed> {
-        let missing = || Malformed::new(self.line, format!("a line with one more field: {expected}"));
-        self.fields.next().ok_or_else(missing)
-    }
-
-    fn end_after(&self, more: usize, width: usize) -> Result<(), Malformed> {
-        let surplus = self.fields.clone().skip(more).any(|field| !field.trim_ascii().is_empty());
-        if surplus { Err(Malformed::new(self.line, format!("a line of {width} fields"))) } else { Ok(()) }
-    }
+/// What is wrong with a field that should be a time, with what could be meant by it.
+#[cold]
+fn no_time(malformed: Malformed, label: &str) -> Malformed {
+    let Malformed { found, expected } = malformed;
+    let hint = match () {
+        () if expected != label => "",
+        () if found.contains([':', '/']) => ": a number, or in all lines a date such as 2024-01-31T23:59:59.5Z",
+        () if found.contains(',') => "; decimal=comma in --format reads commas before decimals",
+        () => "",
+    };
+    Malformed { found, expected: expected + hint }
 }
 
 /// A unit that a name said, or the one that is assumed.
@@ -310,8 +329,8 @@ fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
 
 /// The options of [`Csv::others`], each with a comma before it.
 fn others(options: &Options) -> String {
-    let names = ["delimiter", "header", "read", "write"];
-    let given = |name: &&str| !matches!(options.text(name), "" | "auto");
+    let names = ["delimiter", "decimal", "header", "read", "write"];
+    let given = |name: &&str| !matches!(options.text(name), "" | "auto" | "point");
     names.iter().filter(|name| given(name)).map(|name| format!(",{name}={}", options.text(name))).collect()
 }
 
@@ -336,7 +355,7 @@ fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
 }
 
 fn delimiter(given: &str, sample: &Sample) -> Delimiter {
-    let known = [("comma", b','), ("semicolon", b';'), ("tab", b'\t')];
+    let known = [("comma", b','), ("semicolon", b';'), ("tab", b'\t'), ("pipe", b'|')];
     if let Some((_, byte)) = known.iter().find(|(name, _)| *name == given) {
         return Delimiter::Byte(*byte);
     }
@@ -402,6 +421,18 @@ mod tests {
         let trace = b"Time_s\tDevice\tLBA\tSectors\tOp\n1.5\tsda\t8\t16\tread\n";
         assert_eq!(requests("csv", trace), ["1500000 R sda 4096 8192"]);
         assert_eq!(recognised(trace), Ok("csv"));
+    }
+
+    #[test]
+    fn other_delimiters_and_spellings_of_numbers_are_read() {
+        let expected = ["1706702400500000 R 0 4096 512", "1706702401000000 W 0 8192 1024"];
+        let piped = b"time|op|lba|sectors\n2024-01-31T12:00:00.5Z|R|0x8|1\n2024-01-31T13:00:01+01:00|W|16|2.0\n";
+        assert_eq!(requests("csv", piped), expected);
+        assert_eq!(recognised(piped), Ok("csv"));
+        let quoted = b"ts_ms;op;lba;sectors\n\"2024-01-31 12:00:00.5\";R;8;1\n2024/01/31 12:00:01;W;16.0;2\n";
+        assert_eq!(requests("csv", quoted), expected);
+        let commas = b"time_s;op;lba;sectors\n1706702400,5;R;8;1\n1706702401;W;16;2\n";
+        assert_eq!(requests("csv:decimal=comma", commas), expected);
     }
 
     #[test]

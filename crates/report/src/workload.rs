@@ -1,0 +1,265 @@
+//! Pictures of what is asked: when and where, how much, how long, and of how few blocks.
+
+use std::fmt::Write;
+
+use flashwise_trace::tools::workload::{Part, Workload};
+
+use super::charts::{Chart, Series, head, text_at};
+use super::figures::{NUMBERS_FOLLOW, figure};
+use super::look::{READS, WRITES};
+use super::numbers::{bytes, count, duration, percent, shortest};
+use super::scales::{linear, powers_of_two};
+use super::table::{Figure, Table};
+
+/// Width and height of the map, and where its axes are.
+const SIZE: (f64, f64) = (640.0, 350.0);
+const LEFT: f64 = 34.0;
+const TOP: f64 = 34.0;
+const RIGHT: f64 = 10.0;
+const BELOW: f64 = 46.0;
+/// Shades of the map, from few accesses to most; each stands for as many times more.
+const SHADES: usize = 6;
+/// Parts of time and of addresses that the table of the map tells.
+const TOLD: usize = 8;
+
+/// All pictures of a workload.
+pub fn figures(id: &str, workload: &Workload) -> Vec<Figure> {
+    let mut all = vec![heat(id, workload)];
+    all.extend(rate(id, workload));
+    all.extend([sizes(id, workload), popularity(id, workload)]);
+    all
+}
+
+/// When a bin begins.
+fn begins(workload: &Workload, part: usize) -> String {
+    let since = workload.part_len.saturating_mul(part as u64);
+    if workload.start_us.is_some() { duration(since) } else { count(since) }
+}
+
+fn time_label(workload: &Workload) -> &'static str {
+    if workload.start_us.is_some() { "Time since the first request" } else { "Accesses since the start of the trace" }
+}
+
+/// The shade of a cell: 0 is empty, the last is the most; between them each is of equally many times more accesses.
+fn shade(accesses: u64, most: u64) -> usize {
+    if accesses == 0 {
+        return 0;
+    }
+    let share = (accesses as f64).ln_1p() / (most as f64).ln_1p();
+    ((share * SHADES as f64).ceil() as usize).clamp(1, SHADES)
+}
+
+/// Accesses over time and address.
+fn heat(id: &str, workload: &Workload) -> Figure {
+    let (rows, columns) = (workload.heat.len().max(1), workload.parts.len().max(1));
+    let most = workload.heat.iter().flatten().copied().max().unwrap_or(0);
+    let (width, height) = (SIZE.0 - LEFT - RIGHT, SIZE.1 - TOP - BELOW);
+    let (cell_width, cell_height) = (width / columns as f64, height / rows as f64);
+    let mut paths = vec![String::new(); SHADES + 1];
+    for (row, cells) in workload.heat.iter().enumerate() {
+        // The lowest addresses are at the bottom.
+        let y = TOP + height - cell_height * (row + 1) as f64;
+        let mut start = 0;
+        for run in cells.chunk_by(|one, other| shade(*one, most) == shade(*other, most)) {
+            let path = &mut paths[shade(run[0], most)];
+            let (x, long) = (LEFT + cell_width * start as f64, cell_width * run.len() as f64);
+            let (x, y, long) = (shortest(x, 1), shortest(y, 1), shortest(long, 1));
+            let _ = write!(path, "M{x} {y}h{long}v{high}h-{long}z", high = shortest(cell_height, 1));
+            start += run.len();
+        }
+    }
+    let title = "Accesses over time and address";
+    let description = format!("A map: time from left to right, block addresses from bottom to top. {NUMBERS_FOLLOW}");
+    let mut svg = head(&format!("{id}-heat"), title, &description, SIZE, "");
+    for (number, path) in paths.iter().enumerate().skip(1).filter(|(_, path)| !path.is_empty()) {
+        let opacity = shortest(number as f64 / SHADES as f64, 2);
+        let _ = write!(svg, "<path d=\"{path}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />");
+    }
+    let frame = format!("M{LEFT} {TOP}V{y}H{x}", y = TOP + height, x = SIZE.0 - RIGHT);
+    let _ = write!(svg, "<path d=\"{frame}\" fill=\"none\" stroke=\"var(--fw-axis)\" />");
+    svg += &text_at(8.0, 18.0, "start", "Blocks in the order of their addresses");
+    for (share, anchor) in [(0, "start"), (1, "middle"), (2, "middle"), (3, "middle"), (4, "end")] {
+        let x = LEFT + width * f64::from(share) / 4.0;
+        svg += &text_at(x, TOP + height + 18.0, anchor, &begins(workload, columns * share as usize / 4));
+    }
+    svg += &text_at(LEFT + width / 2.0, SIZE.1 - 8.0, "middle", time_label(workload));
+    svg += "</svg>";
+
+    let told =
+        |all: usize| (0..all.min(TOLD)).map(move |at| (all * at / all.min(TOLD), all * (at + 1) / all.min(TOLD)));
+    let heads = told(columns).map(|(start, _)| format!("from {}", begins(workload, start)));
+    let mut table = Table::new("Accesses, by address and time", ["Blocks".to_owned()].into_iter().chain(heads));
+    let row_blocks = workload.unique_blocks.div_ceil(rows as u64).max(1);
+    for (first, end) in told(workload.heat.len()) {
+        let sum = |(start, last): (usize, usize)| {
+            count(workload.heat[first..end].iter().flat_map(|cells| &cells[start..last]).sum())
+        };
+        let blocks = (first as u64 * row_blocks + 1, (end as u64 * row_blocks).min(workload.unique_blocks));
+        table.push(format!("{} to {}", count(blocks.0), count(blocks.1)), told(columns).map(sum).collect());
+    }
+    let caption = format!(
+        "Accesses over time and address. Each of the {} rows has equally many different blocks, lowest addresses at the bottom; the darkest cell has {} \
+         accesses, and each shade less some {} times fewer.",
+        count(workload.heat.len() as u64),
+        count(most),
+        shortest((most as f64 + 1.0).powf(1.0 / SHADES as f64), 1),
+    );
+    Figure { caption, svg, legend: Vec::new(), table, open: false }
+}
+
+fn line(name: &str, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_owned(), look: if name == "Reads" { READS } else { WRITES }, points }
+}
+
+/// Requests per second over time; none without a clock.
+fn rate(id: &str, workload: &Workload) -> Option<Figure> {
+    workload.start_us?;
+    let seconds = workload.part_len as f64 / 1e6;
+    // In the unit that the whole trace has a few of.
+    let all = seconds * workload.parts.len() as f64;
+    let units = [("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)];
+    let (unit, length) = units.into_iter().find(|(_, length)| all >= 3.0 * length).unwrap_or(("milliseconds", 1e-3));
+    let x_of = |part: usize| (part as f64 + 0.5) * seconds / length;
+    let points = |of: fn(&Part) -> u64| {
+        let point = |(number, part): (usize, &Part)| (x_of(number), of(part) as f64 / seconds);
+        workload.parts.iter().enumerate().map(point).collect::<Vec<_>>()
+    };
+    let series =
+        vec![line("Reads", points(|part| part.read_requests)), line("Writes", points(|part| part.write_requests))];
+    let title = "Requests per second".to_owned();
+    let chart = Chart {
+        id: format!("{id}-rate-of-requests"),
+        title: title.clone(),
+        description: format!("Read and write requests per second over the trace. {NUMBERS_FOLLOW}"),
+        x: linear(format!("Time since the first request, in {unit}"), [all / length].into_iter(), ""),
+        y: linear("Requests per second", series.iter().flat_map(|line| &line.points).map(|point| point.1), ""),
+        series,
+        markers: false,
+    };
+    let mut table = Table::new(&title, ["From", "Reads per second", "Writes per second", "Bytes asked for"]);
+    for (number, part) in workload.parts.iter().enumerate() {
+        let per_second = |requests: u64| shortest(requests as f64 / seconds, 2);
+        let asked = bytes((part.reads + part.writes) * workload.block_size_bytes);
+        let cells = vec![per_second(part.read_requests), per_second(part.write_requests), asked];
+        table.push(begins(workload, number), cells);
+    }
+    let length = duration(workload.part_len);
+    Some(Figure { caption: format!("Requests per second, in parts of {length}."), ..figure(&chart, table) })
+}
+
+/// Lengths of requests, reads and writes apart, cumulative.
+fn sizes(id: &str, workload: &Workload) -> Figure {
+    let sums = workload.sizes.each_ref().map(|sizes| sizes.iter().sum::<u64>());
+    let cumulative = workload.sizes.each_ref().map(|sizes| {
+        let mut sum = 0;
+        sizes
+            .iter()
+            .map(|requests| {
+                sum += requests;
+                sum
+            })
+            .collect::<Vec<u64>>()
+    });
+    let share = |of: usize, power: usize| cumulative[of][power] as f64 / sums[of].max(1) as f64;
+    let powers = workload.sizes[0].len();
+    let series: Vec<Series> = ["Reads", "Writes"]
+        .into_iter()
+        .enumerate()
+        .filter(|(of, _)| sums[*of] > 0)
+        .map(|(of, name)| line(name, (0..powers).map(|power| (power as f64, 100.0 * share(of, power))).collect()))
+        .collect();
+    let chart = Chart {
+        id: format!("{id}-sizes"),
+        title: "Lengths of requests".to_owned(),
+        description: format!("Cumulative shares of read and of write requests by length. {NUMBERS_FOLLOW}"),
+        x: powers_of_two("Length of a request, in blocks (logarithmic)", powers.saturating_sub(1)),
+        y: linear("Share of the reads, and of the writes", [100.0].into_iter(), "%"),
+        series,
+        markers: true,
+    };
+    let mut table =
+        Table::new("Share of the requests that are no longer", ["Blocks up to", "Bytes", "Reads", "Writes"]);
+    for power in 0..powers {
+        let cell = |of: usize| if sums[of] == 0 { "none".to_owned() } else { percent(share(of, power)) };
+        let cells = vec![bytes((1 << power) * workload.block_size_bytes), cell(0), cell(1)];
+        table.push(count(1 << power), cells);
+    }
+    let caption =
+        "Lengths of requests, in blocks: a point is the share of the read or write requests that are no longer.";
+    Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+}
+
+/// How many accesses go to how few blocks.
+fn popularity(id: &str, workload: &Workload) -> Figure {
+    let all = workload.popularity.last().copied().unwrap_or(0).max(1) as f64;
+    let blocks = |power: usize| (1_u64 << power).min(workload.unique_blocks.max(1));
+    let shares: Vec<(u64, f64)> =
+        workload.popularity.iter().enumerate().map(|(power, &sum)| (blocks(power), sum as f64 / all)).collect();
+    let points = shares.iter().map(|&(blocks, share)| ((blocks as f64).log2(), 100.0 * share)).collect();
+    let title = "Accesses to the most accessed blocks".to_owned();
+    let chart = Chart {
+        id: format!("{id}-popularity"),
+        title: title.clone(),
+        description: format!("Cumulative share of the accesses by number of blocks. {NUMBERS_FOLLOW}"),
+        x: powers_of_two("Blocks, the most accessed first (logarithmic)", shares.len().saturating_sub(1)),
+        y: linear("Share of the accesses", [100.0].into_iter(), "%"),
+        series: vec![Series { name: "Accesses".to_owned(), look: READS, points }],
+        markers: true,
+    };
+    let mut table = Table::new(&title, ["Blocks", "Share of the blocks", "Share of the accesses"]);
+    for (blocks, share) in shares {
+        let of_blocks = blocks as f64 / workload.unique_blocks.max(1) as f64;
+        table.push(count(blocks), vec![percent(of_blocks), percent(share)]);
+    }
+    let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that so many blocks have. It is what a cache would hit \
+                   that held these blocks all the time.";
+    Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload() -> Workload {
+        let part = Part { read_requests: 2, write_requests: 1, reads: 4, writes: 2 };
+        let heat = vec![vec![0, 1, 100, 100], vec![6, 6, 0, 0]];
+        let sizes = [vec![6, 2, 0], vec![3, 0, 1]];
+        Workload {
+            block_size_bytes: 4096,
+            start_us: Some(0),
+            part_len: 1_000_000,
+            parts: vec![part; 4],
+            heat,
+            sizes,
+            popularity: vec![100, 160, 213],
+            unique_blocks: 3,
+        }
+    }
+
+    #[test]
+    fn shades_are_of_equally_many_times_more() {
+        let shades = [0, 1, 2, 7, 700, 1000].map(|accesses| shade(accesses, 1000));
+        assert_eq!(shades, [0, 1, 1, 2, 6, 6]);
+        assert_eq!((shade(1, 1), shade(0, 0)), (SHADES, 0));
+    }
+
+    #[test]
+    fn the_pictures_and_their_tables_say_the_same() {
+        let all = figures("t", &workload());
+        let [heat, rate, sizes, popularity] = &all[..] else { panic!("four pictures") };
+        // The cells of 1, of 100 and 100, and of 6 and 6: neighbours of one shade are one piece.
+        assert_eq!(heat.svg.matches('M').count(), 3 + 1, "and the axes: {}", heat.svg);
+        assert!(heat.svg.starts_with("<svg ") && heat.svg.ends_with("</svg>"));
+        let cells = |figure: &Figure| figure.table.rows.iter().map(|row| row.cells.clone()).collect::<Vec<_>>();
+        assert_eq!(cells(heat), [["0", "1", "100", "100"], ["6", "6", "0", "0"]]);
+        assert_eq!(cells(rate)[0], ["2", "1", "24 KiB"]);
+        assert_eq!(
+            cells(sizes),
+            [["4 KiB", "75.00%", "75.00%"], ["8 KiB", "100.00%", "75.00%"], ["16 KiB", "100.00%", "100.00%"]]
+        );
+        assert_eq!(cells(popularity)[1], ["66.67%", "75.12%"]);
+        assert_eq!(popularity.table.rows[2].head, "3");
+        let without_clock = figures("t", &Workload { start_us: None, ..workload() });
+        assert_eq!(without_clock.len(), 3);
+    }
+}

@@ -1,0 +1,59 @@
+//! A server that was built without TLS: there is no certificate that it could load, and so no connection under TLS.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::TlsFiles;
+use crate::front::output::Output;
+
+/// Certificates and keys: none can be loaded.
+#[derive(Debug)]
+pub enum Config {}
+
+/// Why TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "TLS certificate {certificate}: this server was built without TLS, expected the mode off, or a server that was built with the feature tls"
+)]
+pub struct TlsError {
+    /// The certificate's file.
+    certificate: PathBuf,
+}
+
+impl TlsFiles {
+    /// Refuses them.
+    pub fn load(&self) -> Result<Arc<Config>, TlsError> {
+        Err(TlsError { certificate: self.certificate.clone() })
+    }
+}
+
+/// A connection under TLS: there is none.
+pub enum Session {}
+
+impl Session {
+    pub fn new(config: &Arc<Config>) -> io::Result<Session> {
+        match **config {}
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        match *self {}
+    }
+
+    pub fn has_more(&self) -> bool {
+        match *self {}
+    }
+
+    pub fn send(&mut self, _: &OwnedFd, _: &mut Output) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub fn receive(&mut self, _: &OwnedFd, _: &mut Vec<u8>) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub fn close(&mut self, _: &OwnedFd) {
+        match *self {}
+    }
+}

@@ -1,0 +1,32 @@
+//! Small things that are kept over restarts, as JSON in files of the state directory.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What a file holds, `what` for people; nothing where there is none.
+pub fn read<T: DeserializeOwned>(path: &Path, what: &str) -> io::Result<Option<T>> {
+    match std::fs::read(path) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
+            let shown = path.display();
+            let problem = format!("{shown}: found {error}, expected {what} as JSON; remove the file to start without");
+            io::Error::new(io::ErrorKind::InvalidData, problem)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Writes another file and puts it in the place of the old one, so that there is always a whole one.
+pub fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let new = path.with_extension("new");
+    let mut file = std::fs::File::create(&new)?;
+    file.write_all(&serde_json::to_vec_pretty(value)?)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    std::fs::File::open(folder)?.sync_all()
+}

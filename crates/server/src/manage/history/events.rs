@@ -1,0 +1,89 @@
+//! What happened lately, for people.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Most events that are kept; the oldest leave.
+pub const EVENTS_MAX: usize = 1000;
+
+/// Something that happened, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Event {
+    /// Rises by one from event to event, over restarts as well where events are kept.
+    pub number: u64,
+    /// When, in seconds since 1970.
+    pub time_seconds: u64,
+    /// The volume that it happened to; absent for the server as a whole.
+    pub volume: Option<String>,
+    /// What happened.
+    pub text: String,
+}
+
+/// The last events, oldest first.
+#[derive(Debug, Default)]
+pub struct Events {
+    last: VecDeque<Event>,
+    /// How many of them, from the end, are not in the file yet.
+    new: usize,
+}
+
+impl Events {
+    /// Takes down what happened.
+    pub fn add(&mut self, time_seconds: u64, volume: Option<&str>, text: String) {
+        let number = self.last.back().map_or(1, |event| event.number + 1);
+        self.push(Event { number, time_seconds, volume: volume.map(str::to_owned), text });
+        self.new = (self.new + 1).min(EVENTS_MAX);
+    }
+
+    /// Takes over one that is in the file.
+    pub fn push(&mut self, event: Event) {
+        if self.last.len() == EVENTS_MAX {
+            self.last.pop_front();
+        }
+        self.last.push_back(event);
+    }
+
+    /// What happened after the event of that number, oldest first.
+    pub fn after(&self, number: u64) -> Vec<Event> {
+        self.last.iter().filter(|event| event.number > number).cloned().collect()
+    }
+
+    /// Whether some are not in the file yet.
+    pub fn has_new(&self) -> bool {
+        self.new > 0
+    }
+
+    /// Those that are not in the file yet, which from now on are.
+    pub fn take_new(&mut self) -> Vec<Event> {
+        let known = self.last.len() - std::mem::take(&mut self.new);
+        self.last.range(known..).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_and_the_oldest_leave() {
+        let mut events = Events::default();
+        (0..EVENTS_MAX + 2).for_each(|event| events.add(7, Some("one"), format!("event {event}")));
+        let all = events.after(0);
+        assert_eq!((all.len(), all[0].number, all[0].text.as_str()), (EVENTS_MAX, 3, "event 2"));
+        let last = events.after(EVENTS_MAX as u64 + 1);
+        assert_eq!((last.len(), last[0].number), (1, EVENTS_MAX as u64 + 2));
+    }
+
+    #[test]
+    fn what_is_not_in_the_file_yet_is_taken_once() {
+        let mut events = Events::default();
+        events.push(Event { number: 41, time_seconds: 1, volume: None, text: "before".to_owned() });
+        assert!(!events.has_new() && events.take_new().is_empty());
+        events.add(2, None, "now".to_owned());
+        assert!(events.has_new());
+        let new: Vec<_> = events.take_new().into_iter().map(|event| event.number).collect();
+        assert_eq!((new, events.has_new()), (vec![42], false));
+    }
+}

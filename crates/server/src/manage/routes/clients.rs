@@ -1,0 +1,160 @@
+//! The routes of clients, and of who may open what over iSCSI.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::ETAG;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, put};
+use axum::{Json, Router};
+
+use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Name, Routed, Server, asked, blocking, json, named};
+use crate::front::Assigned;
+use crate::manage::clients::{Clients, IscsiStatus, NewAssignment, OpenClient};
+use crate::manage::live::Live;
+use crate::manage::plan::{DryRun, Plan};
+use crate::manage::{ManageError, Managed, tag};
+
+fn clients(server: &dyn Managed) -> Result<&dyn Clients, ManageError> {
+    server.clients().ok_or_else(|| ManageError::NotFound("this server has no clients".to_owned()))
+}
+
+/// Who has something open.
+#[utoipa::path(
+    get,
+    path = "/v1/clients",
+    responses((status = 200, description = "What was asked for", body = Vec<OpenClient>))
+)]
+pub(super) async fn all_clients(State(server): Server) -> Answer<Json<Vec<OpenClient>>> {
+    blocking(server, |server| Ok(server.clients().map(|clients| clients.clients()).unwrap_or_default())).await.map(Json)
+}
+
+/// Ends a client's connection, once what it has sent is answered.
+#[utoipa::path(
+    delete,
+    path = "/v1/clients/{number}",
+    params(("number" = u64, Path, description = "The number of the client"), DryRun),
+    responses(
+        (status = 200, description = "With `dry-run=true`: what would happen", body = Plan),
+        (status = 204, description = "It has ended"),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such client", body = ErrorBody),
+    )
+)]
+pub(super) async fn disconnect(
+    State(server): Server,
+    State(live): State<Arc<Live>>,
+    number: Result<axum::extract::Path<u64>, axum::extract::rejection::PathRejection>,
+    dry: Dry,
+) -> Answer<Response> {
+    let (number, dry) = (named(number)?, asked(dry)?.dry_run);
+    if dry {
+        let plan = blocking(server, move |server| clients(server)?.plan_disconnect(number)).await?;
+        return Ok(Json(plan).into_response());
+    }
+    let work = move |server: &dyn Managed| {
+        let told = clients(server)?.disconnect(number)?;
+        live.happened(None, told);
+        Ok(StatusCode::NO_CONTENT.into_response())
+    };
+    blocking(server, work).await
+}
+
+/// Who may open what over iSCSI, and how initiators prove who they are.
+#[utoipa::path(
+    get,
+    path = "/v1/iscsi",
+    responses(
+        (status = 200, description = "What was asked for", body = IscsiStatus),
+        (status = 404, description = "The server has no clients", body = ErrorBody),
+    )
+)]
+pub(super) async fn iscsi(State(server): Server) -> Answer<Response> {
+    blocking(server, |server| clients(server).map(|clients| clients.iscsi())).await.map(tagged)
+}
+
+fn tagged(status: IscsiStatus) -> Response {
+    ([(ETAG, tag::of_iscsi(&status))], Json(status)).into_response()
+}
+
+/// Assigns an export, or says what that would do, if all assignments are still those that the request is for.
+async fn change(
+    State(server): Server,
+    State(changing): State<Changing>,
+    State(live): State<Arc<Live>>,
+    (export, assigned): (String, Option<Vec<Assigned>>),
+    Asked { dry, wanted }: Asked,
+) -> Answer<Response> {
+    let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let clients = clients(server)?;
+        tag::check(wanted.as_deref(), &tag::of_iscsi(&clients.iscsi()))?;
+        if dry {
+            return Ok(Json(clients.plan_assign(&export, assigned.as_deref())?).into_response());
+        }
+        let told = clients.assign(&export, assigned)?;
+        live.happened(None, told);
+        Ok(tagged(clients.iscsi()))
+    };
+    blocking(server, work).await
+}
+
+/// Assigns an export to initiators, which alone may open it over iSCSI then. Kept over restarts, in place of what the configuration says.
+#[utoipa::path(
+    put,
+    path = "/v1/iscsi/exports/{name}",
+    params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
+    request_body = NewAssignment,
+    responses(
+        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
+        (status = 400, description = "The request is wrong", body = ErrorBody),
+        (status = 404, description = "There is no such export", body = ErrorBody),
+        (status = 409, description = "iSCSI is not served", body = ErrorBody),
+        (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
+    )
+)]
+pub(super) async fn assign(
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
+    name: Name,
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
+    let NewAssignment { assigned } = json(request).await?;
+    change(server, changing, live, (named(name)?, Some(assigned)), asked).await
+}
+
+/// Has an export assigned as the configuration says.
+#[utoipa::path(
+    delete,
+    path = "/v1/iscsi/exports/{name}",
+    params(("name" = String, Path, description = "The export"), DryRun, IfMatch),
+    responses(
+        (status = 200, description = "It is so; with `dry-run=true` what would happen", body = IscsiStatus),
+        (status = 404, description = "There is no such export", body = ErrorBody),
+        (status = 409, description = "iSCSI is not served", body = ErrorBody),
+        (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
+    )
+)]
+pub(super) async fn assign_as_configured(
+    server: Server,
+    changing: State<Changing>,
+    live: State<Arc<Live>>,
+    name: Name,
+    dry: Dry,
+    request: Request,
+) -> Answer<Response> {
+    let asked = Asked::of(dry, &request)?;
+    change(server, changing, live, (named(name)?, None), asked).await
+}
+
+pub(super) fn router() -> Router<Routed> {
+    Router::new()
+        .route("/v1/clients", get(all_clients))
+        .route("/v1/clients/{number}", delete(disconnect))
+        .route("/v1/iscsi", get(iscsi))
+        .route("/v1/iscsi/exports/{name}", put(assign).delete(assign_as_configured))
+}

@@ -1,0 +1,194 @@
+//! Rows as lines of JSON in a file, each written as soon as it is done, so that a run that was ended goes on where it was.
+//!
+//! A line has all of its row, and where it comes from: the checksum of the trace, how that was read, and the version. A row that the file has from
+//! the same job over the same contents is not run again.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use flashwise_trace::error::TraceError;
+use flashwise_trace::output::name_of;
+use flashwise_trace::progress::Progress;
+use flashwise_trace::sources::sources;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Job;
+use crate::results::ResultRow;
+
+/// The version that rows are of.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where the rows of a trace come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// SHA-256 of the trace, in hexadecimal; none of what cannot be read twice.
+    pub trace_checksum: Option<String>,
+    /// How it was read, where that was said.
+    pub reading: Option<String>,
+}
+
+/// A file of rows, to which this process alone writes.
+#[derive(Debug)]
+pub struct Lines {
+    name: String,
+    out: Mutex<Out>,
+    known: HashSet<String>,
+}
+
+#[derive(Debug)]
+enum Out {
+    File(File),
+    StandardOutput,
+}
+
+/// Why rows cannot be added to a file.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LinesError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error("{path}: found another run that writes to it, expected to be the only one")]
+    Locked { path: String },
+    #[error("{path}, line {line}: found no row ({problem}), expected what an earlier run wrote, or a new file")]
+    NotARow { path: String, line: usize, problem: String },
+}
+
+/// What a line says besides its figures.
+#[derive(Deserialize)]
+struct Known {
+    trace: String,
+    job: String,
+    version: String,
+    trace_checksum: Option<String>,
+    reading: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(flatten)]
+    row: &'a ResultRow,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_checksum: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reading: Option<&'a str>,
+}
+
+fn key(trace: &str, job: &str, checksum: &str, reading: Option<&str>) -> String {
+    [trace, job, checksum, reading.unwrap_or_default()].join("\n")
+}
+
+impl Lines {
+    /// Opens the file at `path`, which need not be there yet; `-` is standard output, which has no rows yet. A line that was not written to its
+    /// end is taken away.
+    ///
+    /// # Errors
+    /// A file that is being written to, or is not of rows.
+    pub fn open(path: &Path) -> Result<Lines, LinesError> {
+        let name = name_of(path);
+        if path == Path::new("-") {
+            return Ok(Lines { name, out: Mutex::new(Out::StandardOutput), known: HashSet::new() });
+        }
+        let io = |source| TraceError::Io { path: name.clone(), source };
+        let mut file = File::options().read(true).append(true).create(true).open(path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Err(LinesError::Locked { path: name }),
+            Err(std::fs::TryLockError::Error(error)) => return Err(io(error).into()),
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(io)?;
+        let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+        if whole == 0 && text.len() > 1 << 20 {
+            let problem = "a first line of more than 1 MiB".to_owned();
+            return Err(LinesError::NotARow { path: name, line: 1, problem });
+        }
+        let mut known = HashSet::new();
+        for (number, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
+            if line.is_empty() {
+                continue;
+            }
+            let row: Known = serde_json::from_slice(line).map_err(|error| {
+                let problem = error.to_string();
+                LinesError::NotARow { path: name.clone(), line: number + 1, problem }
+            })?;
+            if let (Some(checksum), VERSION) = (&row.trace_checksum, row.version.as_str()) {
+                known.insert(key(&row.trace, &row.job, checksum, row.reading.as_deref()));
+            }
+        }
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(io)?;
+            file.seek(SeekFrom::End(0)).map_err(io)?;
+        }
+        Ok(Lines { name, out: Mutex::new(Out::File(file)), known })
+    }
+
+    /// Whether the file had the row of `job` over the trace called `trace` when it was opened.
+    pub fn has(&self, trace: &str, origin: &Origin, job: &Job) -> bool {
+        let checksum = origin.trace_checksum.as_deref();
+        checksum.is_some_and(|sum| self.known.contains(&key(trace, &job.to_string(), sum, origin.reading.as_deref())))
+    }
+
+    /// Adds a row, whole.
+    ///
+    /// # Errors
+    /// What keeps it from being written.
+    pub fn write(&self, row: &ResultRow, origin: &Origin) -> Result<(), TraceError> {
+        let io = |source| TraceError::Io { path: self.name.clone(), source };
+        let (trace_checksum, reading) = (origin.trace_checksum.as_deref(), origin.reading.as_deref());
+        let line = serde_json::to_string(&Line { row, version: VERSION, trace_checksum, reading });
+        let line = line.map_err(|error| io(error.into()))? + "\n";
+        let mut out = self.out.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &mut *out {
+            Out::File(file) => file.write_all(line.as_bytes()).map_err(io),
+            Out::StandardOutput => {
+                let mut out = io::stdout().lock();
+                out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(io)
+            }
+        }
+    }
+}
+
+/// SHA-256 of the files that `paths` name, in hexadecimal: of one file that of its contents, of several that of theirs. Of a file in an archive
+/// it is that of the archive. `progress` is told of bytes.
+///
+/// # Errors
+/// What cannot be read.
+pub fn checksum(paths: &[PathBuf], progress: &dyn Progress) -> Result<String, TraceError> {
+    let mut sums = Vec::new();
+    for path in paths {
+        for file in sources(path)? {
+            sums.push(checksum_of_file(&file, progress)?);
+        }
+    }
+    Ok(match &sums[..] {
+        [one] => one.clone(),
+        sums => hexadecimal(&Sha256::digest(sums.join("\n"))),
+    })
+}
+
+/// SHA-256 of the file at `path`, in hexadecimal.
+fn checksum_of_file(path: &Path, progress: &dyn Progress) -> Result<String, TraceError> {
+    let io = |source| TraceError::Io { path: name_of(path), source };
+    // A path may go on inside of an archive.
+    let place = path.ancestors().find(|ancestor| ancestor.is_file()).unwrap_or(path);
+    let mut file = File::open(place).map_err(io)?;
+    let (mut sum, mut chunk) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        let read = file.read(&mut chunk).map_err(io)?;
+        if read == 0 {
+            return Ok(hexadecimal(&sum.finalize()));
+        }
+        sum.update(&chunk[..read]);
+        progress.advance(read as u64);
+    }
+}
+
+/// Bytes in hexadecimal.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

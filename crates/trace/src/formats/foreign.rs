@@ -1,0 +1,56 @@
+//! Files that are no traces in any format here, known by their first bytes: what they are called, and what makes a trace of them.
+
+/// First bytes, what they begin, and what is read in its place.
+const BEGINNINGS: [(&[u8], &str, &str); 11] = [
+    (b"\xff\xfe", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
+    (b"\xfe\xff", "text in UTF-16", "UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
+    (b"\x07tae", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
+    (b"eat\x07", "the kernel's binary events (blktrace)", "their text (as blkparse writes it)"),
+    (b"PAR1", "a Parquet file", "its rows as CSV (as duckdb -csv or pandas' to_csv writes them)"),
+    (b"SQLite format 3\0", "an SQLite database", "a table as CSV (as sqlite3 -csv -header writes it)"),
+    (b"\xd0\xcf\x11\xe0", "an office document", "its table as CSV"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "the file in it (as 7z x takes it out), or a tar or zip archive"),
+    (b"Rar!\x1a\x07", "a RAR archive", "the file in it (as unrar x takes it out), or a tar or zip archive"),
+    (b"\x1f\x9d", "data of compress (.Z)", "what is in it (as uncompress leaves it), or gzip, zstd, xz, bzip2 or lz4"),
+    (b"LZIP", "data of lzip", "what is in it (as lzip -d leaves it), or gzip, zstd, xz, bzip2 or lz4"),
+];
+
+/// What a file that begins with `bytes` is, and what is expected in its place.
+pub fn named(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    let known = BEGINNINGS.iter().find(|(begins, ..)| bytes.starts_with(begins));
+    known.map(|(_, found, expected)| (*found, *expected))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::formats::testing::recognised;
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_what_can() {
+        let text = "\u{feff}time_us,offset,length,op\n0,0,4096,R\n";
+        let utf_16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let cases: [(&[u8], &str); 5] = [
+            (&utf_16, "found text in UTF-16, expected UTF-8 (as iconv -f UTF-16 -t UTF-8 makes it)"),
+            // A record of blktrace begins with 0x65617400 and its version, 7.
+            (
+                &[0x07, 0x74, 0x61, 0x65, 1, 0, 0, 0, 9, 0, 0, 0],
+                "found the kernel's binary events (blktrace), expected their text (as blkparse writes it)",
+            ),
+            (
+                b"PAR1\x15\x04\x15\x10",
+                "found a Parquet file, expected its rows as CSV (as duckdb -csv or pandas' to_csv writes them)",
+            ),
+            (
+                b"7z\xbc\xaf\x27\x1c\0\x04",
+                "found a 7z archive, expected the file in it (as 7z x takes it out), or a tar or zip archive",
+            ),
+            (
+                b"\x1f\x9d\x90\x61",
+                "found data of compress (.Z), expected what is in it (as uncompress leaves it), or gzip, zstd, xz, bzip2 or lz4",
+            ),
+        ];
+        for (bytes, message) in cases {
+            assert_eq!(recognised(bytes), Err(format!("trace: {message}")));
+        }
+    }
+}

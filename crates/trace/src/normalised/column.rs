@@ -1,0 +1,126 @@
+//! A column of a record batch: values that stand in the file as they are, or packed ones that are unpacked when they are used.
+//!
+//! Packed buffers are those of Arrow's own compression by buffer: the length of the values in 8 bytes, little-endian, and a frame of zstd; a
+//! length of -1 says that the values follow as they are.
+//!
+//! Source: Apache Arrow, "Columnar Format", "Compression" of record batches (`BodyCompression`, method `BUFFER`).
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use arrow_buffer::{ArrowNativeType, Buffer, MutableBuffer, ScalarBuffer};
+
+/// Values of a column.
+#[derive(Debug)]
+pub struct Column<T: ArrowNativeType> {
+    values: Arc<OnceLock<ScalarBuffer<T>>>,
+    packed: Option<Packed<T>>,
+}
+
+/// Values that are not as they are used.
+#[derive(Clone, Debug)]
+struct Packed<T: ArrowNativeType> {
+    bytes: Buffer,
+    rows: usize,
+    unpack: fn(&Buffer, usize) -> Result<ScalarBuffer<T>, String>,
+    is_kept: bool,
+}
+
+/// How many times as long as its frame of zstd a buffer is at most; more is damage, and not worth its memory.
+const PACKED_MAX: usize = 1 << 16;
+/// The level of zstd: the lowest, since higher ones save a tenth at most and take several times as long.
+const LEVEL: i32 = 1;
+
+impl<T: ArrowNativeType> Column<T> {
+    /// `rows` values in a frame of zstd. If what is unpacked `is_kept`, a clone has it too; else each clone unpacks for itself.
+    pub(super) fn packed(bytes: Buffer, rows: usize, is_kept: bool) -> Column<T> {
+        Column { values: Arc::default(), packed: Some(Packed { bytes, rows, unpack: unpack::<T>, is_kept }) }
+    }
+
+    /// The values.
+    pub fn buffer(&self) -> &ScalarBuffer<T> {
+        self.values.get_or_init(|| self.unpacked().expect("what is packed was checked when the file was opened"))
+    }
+
+    /// The values, which are not kept here if they are packed.
+    ///
+    /// # Errors
+    /// What is wrong with what they are packed in.
+    pub(super) fn unpacked(&self) -> Result<ScalarBuffer<T>, String> {
+        match (self.values.get(), &self.packed) {
+            (Some(values), _) => Ok(values.clone()),
+            (None, Some(Packed { bytes, rows, unpack, .. })) => unpack(bytes, *rows),
+            (None, None) => Ok(Vec::new().into()),
+        }
+    }
+
+    /// The same, and keeps them if clones are to have them.
+    pub(super) fn checked(&self) -> Result<ScalarBuffer<T>, String> {
+        let values = self.unpacked()?;
+        if self.packed.as_ref().is_some_and(|packed| packed.is_kept) {
+            // Another thread may have been faster, with the same values.
+            let _ = self.values.set(values.clone());
+        }
+        Ok(values)
+    }
+}
+
+impl Column<u64> {
+    /// Values that are half as wide in the file.
+    pub(super) fn of_narrow(values: ScalarBuffer<u32>, is_kept: bool) -> Column<u64> {
+        fn widened(bytes: &Buffer, _: usize) -> Result<ScalarBuffer<u64>, String> {
+            Ok(ScalarBuffer::<u32>::from(bytes.clone()).iter().map(|&value| u64::from(value)).collect())
+        }
+        let (rows, bytes) = (values.len(), values.into_inner());
+        Column { values: Arc::default(), packed: Some(Packed { bytes, rows, unpack: widened, is_kept }) }
+    }
+}
+
+impl<T: ArrowNativeType> Clone for Column<T> {
+    fn clone(&self) -> Self {
+        let values = match &self.packed {
+            Some(packed) if !packed.is_kept => Arc::default(),
+            _ => self.values.clone(),
+        };
+        Column { values, packed: self.packed.clone() }
+    }
+}
+
+impl<T: ArrowNativeType> From<ScalarBuffer<T>> for Column<T> {
+    fn from(values: ScalarBuffer<T>) -> Self {
+        Column { values: Arc::new(OnceLock::from(values)), packed: None }
+    }
+}
+
+impl<T: ArrowNativeType> From<Vec<T>> for Column<T> {
+    fn from(values: Vec<T>) -> Self {
+        ScalarBuffer::from(values).into()
+    }
+}
+
+/// The values. Where they are asked for one by one, they are had from here once before.
+impl<T: ArrowNativeType> Deref for Column<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        self.buffer()
+    }
+}
+
+/// The `rows` values of a frame of zstd.
+fn unpack<T: ArrowNativeType>(frame: &Buffer, rows: usize) -> Result<ScalarBuffer<T>, String> {
+    let bytes = rows.checked_mul(size_of::<T>()).filter(|bytes| bytes / PACKED_MAX <= frame.len());
+    let bytes = bytes.ok_or_else(|| format!("{rows} values in {} bytes", frame.len()))?;
+    let mut values = MutableBuffer::from_len_zeroed(bytes);
+    let unpacked = zstd::bulk::decompress_to_buffer(frame, values.as_slice_mut());
+    match unpacked.map_err(|error| format!("damaged zstd data ({error})"))? {
+        found if found == bytes => Ok(Buffer::from(values).into()),
+        found => Err(format!("{found} bytes of values for {rows} rows")),
+    }
+}
+
+/// `values` packed, where that makes them shorter by an eighth at least.
+pub(super) fn pack(values: &[u8]) -> Option<Vec<u8>> {
+    let frame = zstd::bulk::compress(values, LEVEL).ok()?;
+    (frame.len() < values.len() / 8 * 7).then_some(frame)
+}

@@ -1,0 +1,114 @@
+//! The room that the copy of a trace takes while it is open, and whether it is there: found out from the beginning of the trace.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::TraceError;
+use crate::human;
+use crate::progress::Progress;
+use crate::requests::Requests;
+
+/// Bytes of the original that are read before the rest is judged by them.
+const JUDGED_BYTES: u64 = 4 << 20;
+/// Copies that are shorter need no word.
+const SAID_BYTES: u64 = 1 << 30;
+
+/// Watches how a copy grows.
+pub struct Room<'a> {
+    read: Option<(Vec<Arc<AtomicU64>>, u64)>,
+    name: String,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Room<'a> {
+    /// For the copy of a trace that is about to be read; `progress` is told of a long one.
+    pub fn of(requests: &Requests, progress: &'a dyn Progress) -> Room<'a> {
+        Room { read: requests.read_of(), name: requests.name().to_owned(), progress }
+    }
+
+    /// The copy takes so many bytes by now.
+    ///
+    /// # Errors
+    /// A directory that will not have enough room.
+    pub fn check(&mut self, written_bytes: u64) -> Result<(), TraceError> {
+        let Some((counters, all_bytes)) = &self.read else { return Ok(()) };
+        let read_bytes: u64 = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
+        if read_bytes < JUDGED_BYTES.min(*all_bytes / 2) || read_bytes == 0 {
+            return Ok(());
+        }
+        let needed_bytes = (written_bytes as f64 * (*all_bytes as f64 / read_bytes as f64).max(1.0)) as u64;
+        self.read = None;
+        let directory = std::env::temp_dir();
+        let free_bytes = free_bytes(&directory);
+        let (needed, free) = (human::bytes(needed_bytes as f64), free_bytes.map(|bytes| human::bytes(bytes as f64)));
+        let left_bytes = needed_bytes.saturating_sub(written_bytes);
+        if let (Some(free_bytes), Some(free)) = (free_bytes, &free)
+            && left_bytes > free_bytes
+        {
+            let (path, directory) = (self.name.clone(), directory.display().to_string());
+            return Err(TraceError::Room { path, directory, needed, free: free.clone() });
+        }
+        if needed_bytes >= SAID_BYTES {
+            let free = free.map_or_else(String::new, |free| format!(", where {free} are free"));
+            let what = format!(
+                "takes about {needed} in {} while it is open{free} (TMPDIR names another directory; flashwise trace convert keeps a shorter file)",
+                directory.display()
+            );
+            self.progress.note(&self.name, &what);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn free_bytes(directory: &std::path::Path) -> Option<u64> {
+    let about = rustix::fs::statvfs(directory).ok()?;
+    Some(about.f_bavail.saturating_mul(about.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_bytes(_: &std::path::Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Keeps what it is told.
+    #[derive(Debug, Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Progress for Told {
+        fn advance(&self, _: u64) {}
+
+        fn note(&self, path: &str, what: &str) {
+            self.0.lock().unwrap().push(format!("{path}: {what}"));
+        }
+    }
+
+    /// A trace of `all_bytes`, of which the first 4 MiB became `written_bytes`.
+    fn judged(all_bytes: u64, written_bytes: u64) -> (Result<(), TraceError>, Vec<String>) {
+        let (told, read) = (Told::default(), Arc::new(AtomicU64::new(JUDGED_BYTES - 1)));
+        let mut room = Room { read: Some((vec![read.clone()], all_bytes)), name: "t".to_owned(), progress: &told };
+        assert!(room.check(written_bytes).is_ok(), "too little is read to say anything");
+        read.store(JUDGED_BYTES, Ordering::Relaxed);
+        let found = room.check(written_bytes);
+        assert!(room.check(u64::MAX).is_ok(), "it is said once");
+        (found, told.0.into_inner().unwrap())
+    }
+
+    #[test]
+    fn what_a_copy_takes_is_said_before_it_is_made() {
+        let (found, told) = judged(8 << 20, 1 << 20);
+        assert!(found.is_ok() && told.is_empty(), "2 MiB need no word: {told:?}");
+        let (found, told) = judged(4 << 30, 2 << 20);
+        assert!(found.is_ok() && told.len() == 1, "{found:?}");
+        assert!(told[0].starts_with("t: takes about 2.0 GiB in ") && told[0].contains("TMPDIR"), "{told:?}");
+        let (found, _) = judged(1 << 50, 1 << 30);
+        let error = found.unwrap_err().to_string();
+        assert!(error.starts_with("t: found ") && error.contains("expected about 256.0 PiB"), "{error}");
+    }
+}
