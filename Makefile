@@ -8,7 +8,7 @@ FLASHWISE_KILLS ?= 1000
 # The nightly run of file systems at every flush; as root.
 FLASHWISE_FLUSH_POINTS ?= 5000
 
-# Power cuts of a real kernel in QEMU, half of them with ext4 and half with xfs.
+# Power cuts of a real kernel in QEMU for each layout, half of them with ext4 and half with xfs.
 FLASHWISE_CUTS ?= 30
 
 # Two hours of a lightly loaded server, at full speed.
@@ -40,9 +40,13 @@ file-systems:
 power-cuts:
 	FLASHWISE_CUTS=$(FLASHWISE_CUTS) FLASHWISE_SEED=$(FLASHWISE_SEED) tests/power-cuts/run
 
-# A cache on zoned devices of a real kernel, in a guest.
+# Caches on zoned devices of a real kernel, in a guest: the log and WLFC, ext4 and xfs.
 zoned:
 	tests/zoned/run
+
+# Linux's own iSCSI initiator, in a guest: file systems while sessions are lost and the server is restarted, and reservations of two initiators.
+open-iscsi:
+	tests/open-iscsi/run
 
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

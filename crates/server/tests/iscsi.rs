@@ -237,6 +237,23 @@ fn a_session_that_comes_again_ends_its_older_self() {
     wait_until("two sessions are left", || server.counters().connections.load(Ordering::SeqCst) == 2);
 }
 
+/// Linux sends all that was under way when its session was lost as soon as it is found again: it takes the window of before for open.
+#[test]
+fn commands_that_come_at_once_behind_a_login_are_all_answered() {
+    let (_disk, _server, address) = served();
+    for session in 0..2 {
+        let mut initiator = Initiator::log_in(&address, NAME, 1);
+        let commands: Vec<[u8; 48]> = (0..16).map(|_| initiator.command(0x80, 0, &[0; 6])).collect();
+        commands.iter().for_each(|command| initiator.send(*command, &[]).unwrap());
+        for (number, command) in commands.iter().enumerate() {
+            let answer = initiator.receive().unwrap();
+            assert_eq!((answer.opcode(), &answer.header[16..20]), (0x21, &command[16..20]), "command {number}");
+            // The first one is told that the unit was switched on.
+            assert_eq!(answer.header[3], if (session, number) == (0, 0) { 2 } else { 0 });
+        }
+    }
+}
+
 #[test]
 fn aborted_commands_are_not_answered() {
     let (disk, _server, address) = served();

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 /// What the machine is told on its kernel's command line.
 pub struct Task<'a> {
+    pub layout: &'a str,
     pub file_system: &'a str,
     pub step: &'a str,
     pub boot: u64,
@@ -50,8 +51,8 @@ impl Machine {
             .arg("-initrd").arg(Path::new(&guest).join("initramfs.img"))
             .arg("-append")
             .arg(format!(
-                "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check rdinit=/init FILE_SYSTEM={} STEP={} BOOT={}",
-                task.file_system, task.step, task.boot
+                "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check rdinit=/init LAYOUT={} FILE_SYSTEM={} STEP={} BOOT={}",
+                task.layout, task.file_system, task.step, task.boot
             ))
             .arg("-serial").arg(format!("file:{}", console.display()))
             .args(["-device", "virtio-serial-pci", "-device", "virtserialport,chardev=told", "-chardev"])

@@ -63,8 +63,9 @@ struct Moment {
     after: f64,
 }
 
-/// A file system that lives through power cuts.
+/// A file system that lives through power cuts, on a cache of a layout.
 struct Trial {
+    layout: &'static str,
     file_system: &'static str,
     directory: tempfile::TempDir,
     disks: Disks,
@@ -76,11 +77,12 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(file_system: &'static str, liar: Option<&str>, seed: u64) -> Trial {
+    fn new(layout: &'static str, file_system: &'static str, liar: Option<&str>, seed: u64) -> Trial {
         let directory = tempfile::tempdir().unwrap();
         let disks = disks(directory.path(), liar);
         let random = Random(seed);
-        Trial { file_system, directory, disks, random, promises: Promises::default(), made: false, boots: 0 }
+        let promises = Promises::default();
+        Trial { layout, file_system, directory, disks, random, promises, made: false, boots: 0 }
     }
 
     /// What the guest does next, and when that ends.
@@ -103,7 +105,7 @@ impl Trial {
     fn boot(&mut self, step: &'static str, moment: Option<&Moment>) -> Result<String, String> {
         self.boots += 1;
         self.promises.forget_what_was_read();
-        let task = Task { file_system: self.file_system, step, boot: self.boots };
+        let task = Task { layout: self.layout, file_system: self.file_system, step, boot: self.boots };
         let machine = Machine::start(self.directory.path(), self.disks.names(), &task);
         let mut deadline = machine.started + PATIENCE;
         let (mut startup, mut stage, mut is_due, mut is_done) = (Duration::ZERO, String::new(), false, false);
@@ -158,51 +160,68 @@ impl Trial {
             let done = self.boot(step, Some(&moment)).map_err(|error| format!("after cut {}: {error}", cut - 1))?;
             let lost = self.disks.cut(&mut self.random);
             let Promises { made, held, .. } = self.promises;
-            println!("{} cut {cut}: {done}; {lost}; {made} promises made, {held} places read", self.file_system);
+            let Trial { layout, file_system, .. } = *self;
+            println!("{layout}, {file_system}, cut {cut}: {done}; {lost}; {made} promises made, {held} places read");
         }
-        assert!(self.made, "{}: there were too few cuts to make a file system", self.file_system);
+        let Trial { layout, file_system, .. } = *self;
+        assert!(self.made, "{layout}, {file_system}: there were too few cuts to make a file system");
         let done = self.boot("detach", None).map_err(|error| format!("after cut {cuts}: {error}"))?;
-        println!("{} after {cuts} cuts: {done}", self.file_system);
+        println!("{layout}, {file_system}, after {cuts} cuts: {done}");
         Ok(())
     }
 }
 
-fn survives(file_system: &'static str) {
+fn survives(layout: &'static str, file_system: &'static str) {
     let (cuts, seed) = (setting("FLASHWISE_CUTS", 30).div_ceil(2), setting("FLASHWISE_SEED", 1));
     let started = Instant::now();
-    let mut trial = Trial::new(file_system, None, seed);
-    trial.live(cuts).unwrap_or_else(|error| panic!("{file_system}, seed {seed}, {error}"));
+    let mut trial = Trial::new(layout, file_system, None, seed);
+    trial.live(cuts).unwrap_or_else(|error| panic!("{layout}, {file_system}, seed {seed}, {error}"));
     let Promises { made, held, .. } = trial.promises;
-    assert!(made > 0 && held > 0, "{file_system}: {made} promises were made, {held} places read");
+    assert!(made > 0 && held > 0, "{layout}, {file_system}: {made} promises were made, {held} places read");
     println!(
-        "{file_system}: {cuts} cuts in {:.0?}, {made} promises made, {held} places read, none lost",
+        "{layout}, {file_system}: {cuts} cuts in {:.0?}, {made} promises made, {held} places read, none lost",
         started.elapsed()
     );
 }
 
 #[test]
 fn ext4_survives_power_cuts() {
-    survives("ext4");
+    survives("log", "ext4");
 }
 
 #[test]
 fn xfs_survives_power_cuts() {
-    survives("xfs");
+    survives("log", "xfs");
+}
+
+#[test]
+fn wlfc_with_ext4_survives_power_cuts() {
+    survives("wlfc", "ext4");
+}
+
+#[test]
+fn wlfc_with_xfs_survives_power_cuts() {
+    survives("wlfc", "xfs");
 }
 
 /// The control: a disk that answers flushes and does not do them must be found to lose data.
-fn is_found_out(liar: &'static str) {
+fn is_found_out(layout: &'static str, liar: &'static str) {
     let seed = setting("FLASHWISE_SEED", 1);
-    let error = Trial::new("ext4", Some(liar), seed).live(20).expect_err("lost data is found");
-    println!("the {liar} lies: {error}");
+    let error = Trial::new(layout, "ext4", Some(liar), seed).live(20).expect_err("lost data is found");
+    println!("{layout}, the {liar} lies: {error}");
 }
 
 #[test]
 fn a_flash_that_lies_about_flushes_is_found_out() {
-    is_found_out("flash");
+    is_found_out("log", "flash");
 }
 
 #[test]
 fn a_backend_that_lies_about_flushes_is_found_out() {
-    is_found_out("backend");
+    is_found_out("log", "backend");
+}
+
+#[test]
+fn a_flash_of_wlfc_that_lies_about_flushes_is_found_out() {
+    is_found_out("wlfc", "flash");
 }

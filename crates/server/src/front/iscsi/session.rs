@@ -190,8 +190,8 @@ impl<'a> Session<'a> {
             depth,
             bytes_in_flight_max: options.bytes_in_flight_max.max(crate::scsi::COMMAND_BYTES_MAX),
             command_number: agreed.command_number,
-            // As the login answered: one command, until an answer allows more.
-            last_command_number: agreed.command_number,
+            // More than the one that the login answered: an initiator whose session is found again still knows what was allowed before.
+            last_command_number: agreed.command_number.wrapping_add(depth as u32 - 1),
             status_number: agreed.status_number,
             transfers: 0,
             expected: Expected::Header,
