@@ -298,6 +298,6 @@ fn without_flash_what_is_written_waits_in_ram_until_it_is_flushed() {
         (0, before.cache.backend_written_blocks + 16)
     );
     pool.close().unwrap();
-    drop(pool);
+    drop((disk, pool));
     assert_eq!(read(&tank.open().logical("a").unwrap(), 0, CHUNK), vec![4; CHUNK as usize]);
 }
