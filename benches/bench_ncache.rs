@@ -19,7 +19,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024])]
     rams: Vec<u64>,
     /// Sizes of the SSD in the paper's terms, in MB; 0 is none.
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 768, 1536, 3072, 4608])]
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1536, 3072, 6144, 12288, 18432])]
     flashes: Vec<u64>,
     /// The share of the RAM for the write buffer, in percent.
     #[arg(long, default_value_t = 50)]
@@ -27,6 +27,9 @@ struct Arguments {
     /// What is kept on flash: a policy with its options.
     #[arg(long, default_value = "larc")]
     policy: String,
+    /// How many times as long as it is measured a run lasts before that.
+    #[arg(long, default_value_t = 2)]
+    warm_up: u32,
     /// Clients that make transactions at a time.
     #[arg(long, default_value_t = 16)]
     clients: usize,
@@ -49,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut experiments = Vec::new();
     for write_buffer_percent in [arguments.write_buffer, 0] {
         for &ram_mb in &arguments.rams {
-            // Without an SSD, it gets no writes to save.
+            // Without an SSD, there are no writes to it to save.
             let flashes = arguments.flashes.iter().filter(|flash| write_buffer_percent > 0 || **flash > 0);
             experiments.extend(flashes.map(|&flash_mb| Experiment {
                 ram_mb,
@@ -57,6 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 write_buffer_percent,
                 policy: arguments.policy.clone(),
                 scale: arguments.scale,
+                warm_up: arguments.warm_up,
                 clients: arguments.clients,
                 seed: arguments.seed,
             }));

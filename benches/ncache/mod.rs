@@ -21,9 +21,6 @@ use self::server::Server;
 pub const HOT_MB: u64 = 3 << 10;
 /// How long a run is measured in the paper's terms.
 const MEASURED: Duration = Duration::from_secs(3600);
-/// How many times as long it runs before that.
-const WARM_UP: u32 = 2;
-
 /// One run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experiment {
@@ -37,6 +34,8 @@ pub struct Experiment {
     pub policy: String,
     /// How many times smaller and shorter than the paper's everything is.
     pub scale: u64,
+    /// How many times as long as it is measured it runs before that.
+    pub warm_up: u32,
     /// How many clients make transactions at a time.
     pub clients: usize,
     /// Which random numbers.
@@ -110,7 +109,7 @@ pub fn run(experiment: &Experiment, program: &Path, template: &Template, folder:
     let server = Server::start(program, template, folder.path(), experiment)?;
     let measured = experiment.measured();
     let load = load::Load::start(&server.socket(), experiment)?;
-    std::thread::sleep(measured * WARM_UP);
+    std::thread::sleep(measured * experiment.warm_up);
     let (before, status_before, began) = (load.totals(), server.status()?, std::time::Instant::now());
     std::thread::sleep(measured);
     let seconds = began.elapsed().as_secs_f64();

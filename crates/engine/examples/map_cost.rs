@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         thick: false,
         striped: true,
         cached: true,
+        pinned_ram_bytes: 0,
         mode: flashwise_core::cache::Mode::WriteBack,
     };
     let disk = pool.create_logical(&new)?;

@@ -47,9 +47,9 @@ fn mode(name: Option<&String>) -> Result<Option<Mode>, ManageError> {
 }
 
 fn logical(new: &NewLogicalDisk) -> Result<NewLogical, ManageError> {
-    let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named } = new.clone();
+    let NewLogicalDisk { name, size_bytes, thick, striped, cached, mode: named, pinned_ram_bytes } = new.clone();
     let mode = mode(named.as_ref())?.unwrap_or(Mode::WriteBack);
-    Ok(NewLogical { name, size_bytes, thick, striped, cached, mode })
+    Ok(NewLogical { name, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
 }
 
 impl ServedPools {
@@ -97,6 +97,9 @@ impl ServedPools {
         }
         if let Some(mode) = mode {
             pool.set_mode(name, mode).map_err(error)?;
+        }
+        if let Some(bytes) = change.pinned_ram_bytes {
+            pool.set_pinned(name, bytes).map_err(error)?;
         }
         change.cached.map_or(Ok(()), |cached| pool.set_cached(name, cached).map_err(error))
     }
@@ -164,7 +167,11 @@ impl Pools for ServedPools {
             }
             PoolChange::Alter(name, change) => {
                 let (pool, mode) = (self.find_disk(pool, name)?, mode(change.mode.as_ref())?);
-                pool.plan_change(name, change.size_bytes, change.cached, mode)
+                let pinned = change.pinned_ram_bytes.map(|bytes| pool.plan_pinned(name, bytes)).transpose();
+                pool.plan_change(name, change.size_bytes, change.cached, mode).and_then(|mut plan| {
+                    plan.does.extend(pinned?);
+                    Ok(plan)
+                })
             }
             PoolChange::Delete(name) => self.find_disk(pool, name)?.plan_delete(name),
         };

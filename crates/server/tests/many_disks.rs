@@ -51,7 +51,8 @@ fn a_thousand_logical_disks_are_found_and_64_sessions_open_them_at_once() {
     let pool = open(&disks);
     for number in 0..DISKS {
         let (name, size_bytes) = (format!("disk-{number}"), 1 << 30);
-        let new = NewLogical { name, size_bytes, thick: false, striped: true, cached: true, mode: Mode::WriteBack };
+        let (mode, pinned_ram_bytes) = (Mode::WriteBack, 0);
+        let new = NewLogical { name, size_bytes, thick: false, striped: true, cached: true, mode, pinned_ram_bytes };
         pool.create_logical(&new).unwrap();
     }
     pool.close().unwrap();

@@ -179,7 +179,11 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
         table.add_row([
             disk.name.clone(),
             kind,
-            if disk.cached { disk.mode.clone() } else { "no".to_owned() },
+            match (disk.cached, disk.pinned_ram_bytes) {
+                (false, _) => "no".to_owned(),
+                (true, 0) => disk.mode.clone(),
+                (true, kept) => format!("{}, {} kept in RAM", disk.mode, bytes(kept)),
+            },
             bytes(disk.size_bytes),
             bytes(disk.allocated_bytes),
             bytes(disk.missing_bytes),
@@ -305,6 +309,9 @@ pub struct CreateDisk {
     /// When what is written reaches the disks, at the latest; the stricter of this and the pool's mode counts
     #[arg(long, value_name = "MODE", default_value = "write-back", value_parser = MODES)]
     mode: String,
+    /// Keep so much of the pool's RAM for what was read of it last, whatever is read of others
+    #[arg(long, value_name = "SIZE", default_value = "0B")]
+    keep_ram: ByteSize,
     #[command(flatten)]
     of: Of,
 }
@@ -319,6 +326,7 @@ impl CreateDisk {
             "striped": self.striped,
             "cached": !self.uncached,
             "mode": self.mode,
+            "pinned_ram_bytes": self.keep_ram.bytes(),
         });
         client.send("POST", &path(&pool, &["logical-disks"]), &new)?;
         println!("Logical disk {} of pool {} has {}.", self.name, pool.name, self.size);
@@ -359,6 +367,9 @@ pub struct Cache {
     /// When what is written reaches the disks, at the latest [default: as before]
     #[arg(long, value_name = "MODE", value_parser = MODES)]
     mode: Option<String>,
+    /// Keep so much of the pool's RAM for what was read of it last; 0B for none [default: as before]
+    #[arg(long, value_name = "SIZE")]
+    keep_ram: Option<ByteSize>,
     #[command(flatten)]
     of: Of,
 }
@@ -366,7 +377,8 @@ pub struct Cache {
 impl Cache {
     fn run(&self) -> anyhow::Result<()> {
         let (client, pool) = self.of.find()?;
-        let change = json!({ "cached": self.cached == "on", "mode": self.mode });
+        let pinned = self.keep_ram.map(|size| size.bytes());
+        let change = json!({ "cached": self.cached == "on", "mode": self.mode, "pinned_ram_bytes": pinned });
         client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
         println!("Caching of logical disk {} is {}.", self.name, self.cached);
         Ok(())

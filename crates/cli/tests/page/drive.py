@@ -253,12 +253,14 @@ def make_logical_disks(hand, name):
     hand.told("Nothing is another than it was.")
     hand.type(change.get_by_label("Size"), "13")
     hand.select(change.get_by_label("Mode"), "write-around")
+    hand.type(change.get_by_label("RAM that is kept for it"), "0.5")
     hand.tick(change.get_by_role("checkbox"))
     hand.press(change.get_by_role("button", name="Review the change"))
     hand.confirm(None, f"{name} grows from 12MiB to 13MiB.")
     hand.told(f"{name} is changed.")
     now = logical(name)
     assert (now["size_bytes"], now["mode"], now["cached"]) == (13 * MIB, "write-around", True), now
+    assert now["pinned_ram_bytes"] == MIB // 2, now
     # What was changed by somebody else meanwhile is not changed blindly.
     change = form()
     hand.tick(change.get_by_role("checkbox"))

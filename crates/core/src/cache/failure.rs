@@ -226,3 +226,60 @@ impl LogCache {
         self.flash_failed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::cache::{Cache, Config, Event, Kind, Request};
+    use crate::format::Geometry;
+    use crate::layout::containers::Log;
+
+    fn plan(cache: &mut LogCache, kind: Kind, length: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for request in Request::pieces(kind, 7 * 4096, length, false) {
+            cache.on(Event::Request { request: &request, now_us: 1 }, &mut steps);
+        }
+        steps
+    }
+
+    /// Tells the cache that each step was done, but for writing to the backend where that fails.
+    fn perform(cache: &mut LogCache, steps: &[Step], fails: bool) {
+        for step in steps {
+            match step {
+                Step::WriteBackend { .. } if fails => cache.on(Event::Failed { step, missing: false }, &mut Vec::new()),
+                _ => cache.on(Event::Done(step), &mut Vec::new()),
+            }
+        }
+    }
+
+    #[test]
+    fn without_flash_a_write_that_the_backend_refused_is_lost_and_no_flush_hides_it() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 4, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        cache.do_without_flash();
+        let writes = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::WriteBackend { block: 7, .. }));
+        let fails = |steps: &[Step]| steps.contains(&Step::Fail);
+        let steps = plan(&mut cache, Kind::Write, 4096);
+        assert!(!writes(&steps) && cache.is_newer_than_backend(7), "it waits in RAM");
+        perform(&mut cache, &steps, true);
+        let steps = plan(&mut cache, Kind::Flush, 0);
+        assert!(writes(&steps) && !fails(&steps));
+        perform(&mut cache, &steps, true);
+        assert_eq!(cache.lost_blocks(), [7]);
+        assert!(fails(&plan(&mut cache, Kind::Read, 4096)) && fails(&plan(&mut cache, Kind::Flush, 0)));
+        // It is written anew.
+        let steps = plan(&mut cache, Kind::Write, 4096);
+        perform(&mut cache, &steps, false);
+        assert!(!fails(&plan(&mut cache, Kind::Read, 4096)));
+        let steps = plan(&mut cache, Kind::Flush, 0);
+        assert!(writes(&steps) && !fails(&steps));
+        perform(&mut cache, &steps, false);
+        assert!(cache.lost_blocks().is_empty() && !fails(&plan(&mut cache, Kind::Flush, 0)));
+        let steps = plan(&mut cache, Kind::Read, 4096);
+        assert!(!fails(&steps) && cache.figures().flash_written_blocks() == 0);
+        cache.check();
+    }
+}

@@ -114,6 +114,8 @@ pub struct LogCache {
     /// With the policy, whose table of blocks is the log's as well.
     log: Log,
     read_buffer: ReadBuffer<Frame>,
+    /// Of whom requests are: see [`ReadBuffer`].
+    pin: u8,
     write_buffer: WriteBuffer<Frame>,
     streams: Streams,
     frames: Frames,
@@ -141,6 +143,8 @@ pub struct LogCache {
     flash_failed: bool,
     /// Whether the policy is asked at all; not once the cache is being given up.
     admitting: bool,
+    /// Whether there is a flash at all: else nothing is ever put into the log.
+    has_flash: bool,
     /// Nothing on the flash counts any more.
     detached: bool,
     request_blocks: u32,
@@ -215,6 +219,7 @@ impl LogCache {
         let mut cache = LogCache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
+            pin: 0,
             write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
             streams: Streams::new(config.sequential_blocks.into(), STREAMS_DEFAULT),
             frames: Frames::new(0, working),
@@ -235,6 +240,7 @@ impl LogCache {
             backend_unflushed: true,
             flash_failed: false,
             admitting: true,
+            has_flash: true,
             detached: false,
             request_blocks: 1,
             now_us: 0,
@@ -322,6 +328,30 @@ impl LogCache {
         self.active = true;
     }
 
+    /// Keeps so many blocks of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    pub fn pin_ram(&mut self, pin: u8, blocks: usize) -> bool {
+        self.read_buffer.pin(pin, blocks)
+    }
+
+    /// Of which pin the requests are that come next; of none: 0.
+    pub fn set_pin(&mut self, pin: u8) {
+        self.pin = pin;
+    }
+
+    /// Keeps as much for each pin as another cache did, which this one follows.
+    pub fn take_over_pins(&mut self, before: &LogCache) {
+        let pinned = before.read_buffer.pinned_blocks();
+        for (pin, blocks) in (0u8..).zip(pinned).filter(|(_, blocks)| **blocks > 0) {
+            self.read_buffer.pin(pin, *blocks);
+        }
+    }
+
+    /// There is no flash: what is read stays in the read buffer, and what is written in the write buffer until it makes room or is flushed,
+    /// and then goes to the backend. A block that the backend does not take is lost, and every flush fails until it is written anew.
+    pub fn do_without_flash(&mut self) {
+        (self.admitting, self.has_flash) = (false, false);
+    }
+
     /// Nothing more is admitted to flash, and writes go around it where they can: it is being given up.
     pub fn stop_admitting(&mut self) {
         self.admitting = false;
@@ -397,13 +427,19 @@ impl LogCache {
 
     fn plan_flush(&mut self, steps: &mut Vec<Step>) {
         self.figures.flushes += 1;
+        let can_be_durable = self.can_be_durable();
         if !self.flash_failed {
             self.flush_down(steps);
         }
         steps.push(Step::AwaitFlushes);
-        if self.flash_failed {
+        if self.flash_failed || !can_be_durable {
             steps.push(Step::Fail);
         }
+    }
+
+    /// Whether a flush can be true to its word: what was lost and not written anew, with no flash to say so on, nothing remembers but this.
+    fn can_be_durable(&self) -> bool {
+        self.has_flash || self.lost.is_empty() || self.lost_blocks().is_empty()
     }
 }
 

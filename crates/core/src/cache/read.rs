@@ -43,7 +43,7 @@ impl LogCache {
 
     /// Brings a block into memory for a reader; `None` if it was lost. `cached`: whether the policy is asked and the buffer filled.
     fn read_block(&mut self, block: u32, cached: bool, steps: &mut Vec<Step>) -> Option<Frame> {
-        if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block)) {
+        if let Some(frame) = self.write_buffer.get(block).or_else(|| self.read_buffer.get(block, self.pin)) {
             self.figures.ram_read_hits += 1;
             self.frames.hold(frame);
             self.transient.push(frame);
@@ -121,7 +121,7 @@ impl LogCache {
         }
         self.forget_read(block);
         self.frames.hold(frame);
-        if let Some((_, evicted)) = self.read_buffer.insert(block, frame) {
+        if let Some((_, evicted)) = self.read_buffer.insert(block, frame, self.pin) {
             self.frames.release(evicted);
         }
     }

@@ -81,7 +81,7 @@ impl LogCache {
         if let Some(frame) = self.write_buffer.remove(block) {
             return Some(Write { block, frame, replaces: true, request_blocks });
         }
-        let from = if let Some(frame) = self.read_buffer.get(block) {
+        let from = if let Some(frame) = self.read_buffer.get(block, 0) {
             self.frames.hold(frame);
             self.transient.push(frame);
             frame
@@ -155,7 +155,8 @@ impl LogCache {
                 self.log.policy_mut().remove(block);
             }
             let may_dirty = may_stay && self.log.dirty_blocks() < self.config.dirty_max();
-            if dirty_copy || self.lost.contains_key(&block) || (wanted && may_dirty) {
+            let is_lost = self.has_flash && self.lost.contains_key(&block);
+            if dirty_copy || is_lost || (wanted && may_dirty) {
                 // A dirty copy is replaced on flash whatever the policy says: no crash may bring it back. Nor may one bring back what
                 // the backend has of a lost block.
                 self.lost.remove(&block);
@@ -215,6 +216,9 @@ impl LogCache {
 
     /// Plans records of blocks that are only known in memory to be lost: what was acknowledged must not come back older.
     fn say_lost(&mut self, steps: &mut Vec<Step>) {
+        if !self.has_flash {
+            return;
+        }
         let mut unsaid: Vec<u32> = self.lost.iter().filter(|(_, said)| **said == 0).map(|(block, _)| *block).collect();
         unsaid.sort_unstable();
         for block in unsaid {
@@ -270,7 +274,11 @@ impl LogCache {
             }
             self.log.policy_mut().remove(block);
             let slot = self.log.find(block);
-            let lost = self.lost.remove(&block).is_some();
+            let mut lost = self.lost.remove(&block).is_some();
+            if lost && !self.has_flash {
+                replaces.push(block);
+                lost = false;
+            }
             if lost || slot.is_some_and(|slot| self.log.is_dirty(slot)) {
                 let frame = *zeroes.get_or_insert_with(|| {
                     let frame = self.frames.take();

@@ -200,7 +200,7 @@ impl Wlfc {
             return false;
         }
         for block in blocks {
-            let frame = self.ram.get(block as u32).expect("all blocks are there");
+            let frame = self.ram.get(block as u32, 0).expect("all blocks are there");
             steps.push(Step::ReadRam { block, frame });
         }
         true
@@ -214,7 +214,7 @@ impl Wlfc {
         }
         let first = piece.block(&self.config);
         for block in first..first + u64::from(piece.blocks) {
-            let frame = match self.ram.get(block as u32) {
+            let frame = match self.ram.get(block as u32, 0) {
                 Some(frame) => frame,
                 None if !all => continue,
                 None => {
@@ -223,7 +223,7 @@ impl Wlfc {
                         self.free_frames.push(frame);
                     }
                     let frame = self.free_frames.pop().expect("a frame is free");
-                    let evicted = self.ram.insert(block as u32, frame);
+                    let evicted = self.ram.insert(block as u32, frame, 0);
                     assert!(evicted.is_none(), "there are no more frames than there is room for");
                     frame
                 }

@@ -28,6 +28,8 @@ pub struct NewLogical {
     pub cached: bool,
     /// When what is written reaches its disks, at the latest; the stricter of this and the pool's mode counts.
     pub mode: Mode,
+    /// RAM of the pool's read buffer that is kept for what was read of it last.
+    pub pinned_ram_bytes: u64,
 }
 
 impl Pool {
@@ -94,6 +96,7 @@ impl Pool {
     pub fn create_logical(&self, new: &NewLogical) -> Result<Arc<LogicalDisk>, PoolError> {
         let _one = self.control();
         self.check_new(new)?;
+        self.check_pin(None, new.pinned_ram_bytes)?;
         let shape = Shape {
             name: new.name.clone(),
             uuid: Uuid::new_v4(),
@@ -102,6 +105,7 @@ impl Pool {
             striped: new.striped,
             cached: new.cached,
             mode: new.mode,
+            pinned_ram_bytes: 0,
         };
         let (id, logical) = {
             let mut state = self.shared.state();
@@ -130,7 +134,11 @@ impl Pool {
             self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(id)], chunks);
             return Err(error);
         }
-        Ok(self.shared.add_export(id, logical))
+        let disk = self.shared.add_export(id, logical);
+        if new.pinned_ram_bytes > 0 {
+            self.pin(&disk, new.pinned_ram_bytes)?;
+        }
+        Ok(disk)
     }
 
     /// Gives all chunks of a logical disk from `first` on a place, or none.
@@ -196,6 +204,10 @@ impl Pool {
     fn reshape(&self, name: &str, change: impl FnOnce(Shape) -> Shape) -> Result<(), PoolError> {
         let _one = self.control();
         let disk = self.logical(name)?;
+        self.reshape_one(&disk, change)
+    }
+
+    pub(super) fn reshape_one(&self, disk: &LogicalDisk, change: impl FnOnce(Shape) -> Shape) -> Result<(), PoolError> {
         let shape = change(disk.logical.shape());
         {
             let mut state = self.shared.state();
@@ -221,6 +233,7 @@ impl Pool {
             self.shared.add_pending(&mut state, vec![Change::LogicalDeleted(disk.id)], chunks);
         }
         disk.close();
+        self.shared.unpin(&disk);
         self.shared.commit_now()
     }
 

@@ -13,7 +13,7 @@ use super::map::Logical;
 use super::pieces::{Piece, covers, cut, part};
 use super::{CHUNK_BYTES, Shared};
 use crate::export::{Done, Error, Export, Extent, Guest, Operation, Request};
-use crate::volume::ReadFigures;
+use crate::volume::Part;
 
 /// A logical disk of an open pool.
 pub struct LogicalDisk {
@@ -42,8 +42,8 @@ pub(super) struct Figures {
     pub written_bytes: AtomicU64,
     pub flushes: AtomicU64,
     pub refused: AtomicU64,
-    /// What became of reads in the cache.
-    pub cache: Arc<ReadFigures>,
+    /// What of the pool's cache is its own.
+    pub cache: Arc<Part>,
 }
 
 impl LogicalDisk {

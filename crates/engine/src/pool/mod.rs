@@ -15,7 +15,7 @@
 //! | `backend.rs` | the disks as one |
 //! | `gate.rs`, `commits.rs` | who waits for whom |
 //! | `logical.rs`, `first_writes.rs`, `pieces.rs`, `join.rs` | a logical disk as an export |
-//! | `control.rs`, `evacuate.rs`, `lost.rs` | what an operator does |
+//! | `control.rs`, `pins.rs`, `evacuate.rs`, `lost.rs` | what an operator does |
 //! | `plan.rs` | what that would do, before it is done |
 //! | `prepare.rs` | disks that are to be a part of a pool |
 //! | `status.rs` | what a pool says of itself |
@@ -35,6 +35,7 @@ mod lost;
 pub mod map;
 pub mod metadata;
 mod pieces;
+mod pins;
 pub mod plan;
 pub mod prepare;
 pub mod record;
@@ -276,7 +277,16 @@ impl Pool {
             state.metadata.map.logicals.iter().map(|(id, logical)| (*id, logical.clone())).collect()
         };
         for (id, logical) in logicals {
-            shared.add_export(id, logical);
+            let bytes = logical.shape().pinned_ram_bytes;
+            let disk = shared.add_export(id, logical);
+            if !shared.pin(&disk, bytes) {
+                tracing::warn!(
+                    pool = name,
+                    disk = disk.name(),
+                    bytes,
+                    "there is too little RAM to keep for a logical disk"
+                );
+            }
         }
         let commits = commits::start(shared.clone(), received).map_err(|source| PoolError::Open { source })?;
         let pool = Pool { shared, commits: Mutex::new(Some(commits)), config };

@@ -54,6 +54,8 @@ pub struct Shape {
     pub cached: bool,
     /// When what is written reaches its disks, at the latest: the stricter of this and the pool's mode counts.
     pub mode: Mode,
+    /// RAM of the pool's read buffer that is kept for what was read of it last.
+    pub pinned_ram_bytes: u64,
 }
 
 /// A change of the map.
@@ -98,13 +100,16 @@ pub fn encode(change: &Change, out: &mut Vec<u8>) {
             number(out, *id);
         }
         Change::Logical(id, shape) => {
-            out.push(3);
+            out.push(if shape.pinned_ram_bytes > 0 { 10 } else { 3 });
             number(out, *id);
             out.extend(shape.size_bytes.to_le_bytes());
             let flags = u8::from(shape.thick) | u8::from(shape.striped) << 1 | u8::from(shape.cached) << 2;
             out.push(flags | (shape.mode as u8) << 3);
             out.extend(shape.uuid.as_bytes());
             bytes(out, shape.name.as_bytes());
+            if shape.pinned_ram_bytes > 0 {
+                out.extend(shape.pinned_ram_bytes.to_le_bytes());
+            }
         }
         Change::LogicalDeleted(id) => {
             out.push(4);
@@ -152,12 +157,14 @@ pub fn decode(rest: &mut &[u8]) -> Option<Change> {
             Change::Disk(id, Member { disk, path: text(rest)?, base, chunks, reserved, leaving, starts })
         }
         2 => Change::DiskRemoved(number(rest)?),
-        3 => {
+        kind @ (3 | 10) => {
             let (id, size_bytes, flags) = (number(rest)?, long(rest)?, take(rest, 1)?[0]);
             let [thick, striped, cached] = [1, 2, 4].map(|flag| flags & flag != 0);
             let (_, mode) = Mode::NAMES.get(usize::from(flags >> 3 & 3))?;
-            let uuid = uuid(rest)?;
-            Change::Logical(id, Shape { name: text(rest)?, uuid, size_bytes, thick, striped, cached, mode: *mode })
+            let (uuid, name) = (uuid(rest)?, text(rest)?);
+            let pinned_ram_bytes = if kind == 10 { long(rest)? } else { 0 };
+            let mode = *mode;
+            Change::Logical(id, Shape { name, uuid, size_bytes, thick, striped, cached, mode, pinned_ram_bytes })
         }
         4 => Change::LogicalDeleted(number(rest)?),
         kind @ (5 | 6) => {
@@ -195,12 +202,14 @@ mod tests {
             striped: false,
             cached: true,
             mode: Mode::WriteAround,
+            pinned_ram_bytes: 0,
         };
         let run = Run { first: 1, step: 3, chunk: 9, count: 4, written: false };
         let changes = [
             Change::Disk(3, member),
             Change::DiskRemoved(2),
-            Change::Logical(8, shape),
+            Change::Logical(8, shape.clone()),
+            Change::Logical(8, Shape { pinned_ram_bytes: 7 << 40, ..shape }),
             Change::LogicalDeleted(8),
             Change::Mapped(1, run),
             Change::Mapped(1, Run { written: true, ..run }),

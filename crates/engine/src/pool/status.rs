@@ -53,6 +53,9 @@ pub struct LogicalDiskStatus {
     pub cached: bool,
     /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
     pub mode: String,
+    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others.
+    #[serde(default)]
+    pub pinned_ram_bytes: u64,
     /// Clients that have it open.
     pub clients: u64,
     /// Reads that were asked for.
@@ -193,7 +196,7 @@ impl Pool {
             false => 0,
         };
         drop(entries);
-        let reads = disk.figures.cache.now();
+        let reads = disk.figures.cache.reads.now();
         let figure = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         LogicalDiskStatus {
             name: shape.name,
@@ -206,6 +209,7 @@ impl Pool {
             striped: shape.striped,
             cached: shape.cached,
             mode: shape.mode.name().to_owned(),
+            pinned_ram_bytes: shape.pinned_ram_bytes,
             clients: disk.clients() as u64,
             reads: figure(&disk.figures.reads),
             read_bytes: figure(&disk.figures.read_bytes),

@@ -130,9 +130,10 @@ impl Volume {
             Driver::Log(before) => before.cache().config().geometry,
             Driver::Wlfc(_) => geometry_without_flash(&self.config),
         };
-        let mut engine = engine_without_flash(&self.config, geometry, self.size());
+        let mut engine = engine_without_flash(&self.config, geometry, self.size(), true);
         if let Driver::Log(before) = &inner.engine {
             engine.succeed(before);
+            engine.cache_mut().take_over_pins(before.cache());
         }
         inner.engine = Driver::Log(Box::new(engine));
         inner.state = state;
@@ -154,10 +155,19 @@ impl Volume {
     }
 }
 
-/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone.
-pub(super) fn engine_without_flash(config: &VolumeConfig, geometry: Geometry, size_bytes: u64) -> Engine {
+/// The engine of a volume that has no flash, of a cache that would have had this geometry: RAM alone. `detached`: whether it had one, whose
+/// backend is to be whole by itself, so that what is written goes there at once.
+pub(super) fn engine_without_flash(
+    config: &VolumeConfig,
+    geometry: Geometry,
+    size_bytes: u64,
+    detached: bool,
+) -> Engine {
     let mut cache = LogCache::new(cache_config(config, geometry, size_bytes), Log::new(geometry), Default::default());
-    cache.stop_admitting();
+    if detached {
+        cache.stop_admitting();
+    }
+    cache.do_without_flash();
     let settings = Settings {
         cache: 0,
         epoch: 0,

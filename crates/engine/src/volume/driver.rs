@@ -38,6 +38,13 @@ impl Driver {
         }
     }
 
+    /// Of which pin the requests are that come next. WLFC has none.
+    pub fn set_pin(&mut self, pin: u8) {
+        if let Driver::Log(engine) = self {
+            engine.cache_mut().set_pin(pin);
+        }
+    }
+
     /// What became of reads so far.
     pub fn reads(&self) -> Reads {
         match self {

@@ -58,7 +58,7 @@ use crate::wlfc::start::check_flash;
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
-pub use self::reads::{ReadFigures, Reads};
+pub use self::reads::{Part, ReadFigures, Reads};
 
 use self::config::devices;
 use self::detaching::engine_without_flash;
@@ -194,8 +194,8 @@ impl Volume {
         if without_flash {
             let size_bytes = config.size_bytes.unwrap_or(backend.size() / BLOCK * BLOCK);
             use_without_cache(&*side, config.discard_cache).map_err(refuse)?;
-            let engine =
-                Driver::Log(Box::new(engine_without_flash(&config, geometry_without_flash(&config), size_bytes)));
+            let geometry = geometry_without_flash(&config);
+            let engine = Driver::Log(Box::new(engine_without_flash(&config, geometry, size_bytes, false)));
             let flash: Arc<dyn Disk> = Arc::new(MemoryDisk::new(0));
             let volume = Volume::start(config, engine, Pair { flash, backend, side, attachment: None }, size_bytes)?;
             return Ok((volume, opened));
@@ -337,6 +337,18 @@ impl Volume {
         let what_if = self.what_if.as_ref()?;
         let policy = self.lock().engine.log()?.config().policy.clone();
         Some(what_if.status(&policy))
+    }
+
+    /// Size of its read buffer.
+    pub fn read_buffer_bytes(&self) -> u64 {
+        let inner = self.lock();
+        inner.engine.log().map_or(0, |cache| u64::from(cache.config().read_buffer_blocks) * BLOCK)
+    }
+
+    /// Keeps so many bytes of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    pub fn pin_ram(&self, pin: u8, bytes: u64) -> bool {
+        let mut inner = self.lock();
+        inner.engine.log_mut().is_some_and(|cache| cache.pin_ram(pin, (bytes / BLOCK) as usize))
     }
 
     /// Who has it open, and whose requests are cached.

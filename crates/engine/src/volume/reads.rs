@@ -1,6 +1,6 @@
 //! What became of reads of a part of a volume, for those who want to know it of their own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use flashwise_core::cache::Figures;
 
@@ -12,7 +12,16 @@ pub struct ReadFigures {
     flash_hits: AtomicU64,
 }
 
-/// The same, at a moment.
+/// A part of a volume that reads are of.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// What became of them.
+    pub reads: ReadFigures,
+    /// Of which pin they are; of none: 0.
+    pub pin: AtomicU8,
+}
+
+/// [`ReadFigures`] at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Blocks read.

@@ -1,10 +1,11 @@
 //! How requests, transfers and answers pass through a volume: planned under its lock, performed and answered without it.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use super::{Inner, ReadFigures, Volume};
+use super::{Inner, Part, Volume};
 use crate::disk::health::Change;
 use crate::disk::{self, Completion, Disk, Transfer};
 use crate::engine::{BACKEND, FLASH, Output};
@@ -24,22 +25,22 @@ thread_local! {
 pub(super) struct Waiting {
     pub request: Request,
     pub done: Done,
-    /// Who wants to know what became of it, if it reads.
-    reads: Option<Arc<ReadFigures>>,
+    /// Of which part of the volume it is, if it reads.
+    part: Option<Arc<Part>>,
 }
 
 impl Waiting {
     pub fn new(request: Request, done: Done) -> Waiting {
-        Waiting { request, done, reads: None }
+        Waiting { request, done, part: None }
     }
 }
 
 impl Volume {
-    /// Starts a request of which `reads` takes account; `may_wait` and what is returned as for
+    /// Starts a request of a part of the volume; `may_wait` and what is returned as for
     /// [`submit_and_wait`](crate::export::Export::submit_and_wait).
-    pub fn submit_for(&self, reads: &Arc<ReadFigures>, request: Request, done: Done, may_wait: bool) -> bool {
-        let reads = (request.operation == Operation::Read).then(|| reads.clone());
-        self.start_request(Waiting { request, done, reads }, may_wait)
+    pub fn submit_for(&self, part: &Arc<Part>, request: Request, done: Done, may_wait: bool) -> bool {
+        let part = (request.operation == Operation::Read).then(|| part.clone());
+        self.start_request(Waiting { request, done, part }, may_wait)
     }
 
     /// Starts transfers and gives answers, without the lock. Reads that need no waiting are done at once, without another thread.
@@ -183,7 +184,7 @@ impl Volume {
         self.dispatch_by(inner, may_wait)
     }
 
-    fn plan(&self, inner: &mut Inner, Waiting { request, done, reads }: Waiting) {
+    fn plan(&self, inner: &mut Inner, Waiting { request, done, part }: Waiting) {
         let now_us = Volume::now_us();
         if let Some((recorder, number)) = &inner.recorder {
             recorder.record(now_us, *number, &request);
@@ -191,11 +192,12 @@ impl Volume {
         if let Some(what_if) = &self.what_if {
             what_if.note(&request);
         }
-        let before = reads.is_some().then(|| inner.engine.reads()).unwrap_or_default();
+        let Some(part) = part else { return inner.engine.submit(request, done, now_us) };
+        let (before, pin) = (inner.engine.reads(), part.pin.load(Ordering::Relaxed));
+        inner.engine.set_pin(pin);
         inner.engine.submit(request, done, now_us);
-        if let Some(reads) = reads {
-            reads.add(before, inner.engine.reads());
-        }
+        inner.engine.set_pin(0);
+        part.reads.add(before, inner.engine.reads());
     }
 }
 

@@ -220,3 +220,84 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     assert_eq!(std::fs::read(&path).unwrap(), vec![1; 2 * MIB as usize], "nothing is done");
     pool.close().unwrap();
 }
+
+/// Reads a part of a logical disk from its end, so that it is no sequential stream.
+fn read_back(disk: &flashwise_engine::pool::LogicalDisk, length: u64) {
+    (0..length / CHUNK).rev().for_each(|chunk| drop(read(disk, chunk * CHUNK, CHUNK)));
+}
+
+/// Half of the 4 MiB of RAM are for reads, and half of these are kept for one of two logical disks of 4 MiB.
+#[test]
+fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    for name in ["a", "b"] {
+        let disk = pool.create_logical(&new(name, 4 * MIB)).unwrap();
+        (0..4 * MIB).step_by(CHUNK as usize).for_each(|at| write(&disk, at, CHUNK, 1).unwrap());
+        flush(&disk);
+    }
+    let status =
+        |pool: &Pool, name: &str| pool.status().logical_disks.into_iter().find(|disk| disk.name == name).unwrap();
+    // Of a MiB of `one` that was read before 4 MiB of `other` were, so many blocks are still in RAM.
+    let left = |pool: &Pool, one: &str, other: &str| {
+        let disks = [one, other].map(|name| pool.logical(name).unwrap());
+        read_back(&disks[0], MIB);
+        read_back(&disks[1], 4 * MIB);
+        let before = status(pool, one);
+        read_back(&disks[0], MIB);
+        let after = status(pool, one);
+        assert_eq!((after.read_blocks - before.read_blocks, after.read_bytes - before.read_bytes), (256, MIB));
+        after.ram_read_hits - before.ram_read_hits
+    };
+    assert_eq!(left(&pool, "a", "b"), 0);
+    assert_eq!(pool.plan_pinned("a", MIB).unwrap(), "1MiB of the pool's RAM are kept for what was read of a last.");
+    pool.set_pinned("a", MIB).unwrap();
+    assert_eq!((left(&pool, "a", "b"), left(&pool, "b", "a")), (256, 0));
+    let a = status(&pool, "a");
+    assert_eq!(a.read_hit_ratio, (a.ram_read_hits + a.flash_read_hits) as f64 / a.read_blocks as f64);
+    assert!(a.flash_read_hits == 0 && a.ram_read_hits >= 256);
+    let [plan, done] = [pool.plan_pinned("b", 2 * MIB).err(), pool.set_pinned("b", 2 * MIB).err()].map(Option::unwrap);
+    let expected =
+        "found 2MiB of RAM to keep, expected at most the 2MiB of the read buffer, of which 1MiB are kept for others";
+    assert!(plan.to_string().contains(expected) && plan.to_string() == done.to_string(), "{plan}");
+    pool.set_pinned("a", 0).unwrap();
+    pool.set_pinned("b", MIB).unwrap();
+    assert_eq!(left(&pool, "a", "b"), 0);
+    pool.close().unwrap();
+    drop(pool);
+    let pool = tank.open();
+    assert_eq!(["a", "b"].map(|name| status(&pool, name).pinned_ram_bytes), [0, MIB]);
+    assert_eq!(left(&pool, "b", "a"), 256);
+    pool.delete_logical("b").unwrap();
+    pool.set_pinned("a", 2 * MIB).unwrap();
+    assert_eq!(status(&pool, "a").pinned_ram_bytes, 2 * MIB);
+    pool.close().unwrap();
+}
+
+#[test]
+fn without_flash_what_is_written_waits_in_ram_until_it_is_flushed() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, CHUNK, 1).unwrap();
+    flush(&disk);
+    let status = || pool.volume().status();
+    let before = status();
+    assert_eq!(before.dirty_bytes, 0);
+    for byte in 2..5 {
+        write(&disk, 0, CHUNK, byte).unwrap();
+    }
+    assert_eq!(read(&disk, 0, CHUNK), vec![4; CHUNK as usize]);
+    let waiting = status();
+    assert_eq!((waiting.dirty_bytes, waiting.cache.ram_write_hits - before.cache.ram_write_hits), (CHUNK, 32));
+    assert_eq!(waiting.cache.backend_written_blocks, before.cache.backend_written_blocks);
+    flush(&disk);
+    let flushed = status();
+    assert_eq!(
+        (flushed.dirty_bytes, flushed.cache.backend_written_blocks),
+        (0, before.cache.backend_written_blocks + 16)
+    );
+    pool.close().unwrap();
+    drop((disk, pool));
+    assert_eq!(read(&tank.open().logical("a").unwrap(), 0, CHUNK), vec![4; CHUNK as usize]);
+}

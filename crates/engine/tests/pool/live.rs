@@ -54,7 +54,8 @@ impl Tank {
 }
 
 pub fn new(name: &str, size_bytes: u64) -> NewLogical {
-    NewLogical { name: name.to_owned(), size_bytes, thick: false, striped: false, cached: true, mode: Mode::WriteBack }
+    let (mode, pinned_ram_bytes) = (Mode::WriteBack, 0);
+    NewLogical { name: name.to_owned(), size_bytes, thick: false, striped: false, cached: true, mode, pinned_ram_bytes }
 }
 
 fn ask_with(disk: &LogicalDisk, request: Request) -> Result<Vec<u8>, Error> {

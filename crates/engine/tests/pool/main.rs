@@ -46,6 +46,7 @@ fn shape(name: &str, chunks: u64) -> Shape {
         striped: false,
         cached: true,
         mode: Mode::WriteBack,
+        pinned_ram_bytes: 0,
     }
 }
 

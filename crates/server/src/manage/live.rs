@@ -92,7 +92,10 @@ impl Live {
             self.history.look(seconds(), &status.volumes);
             for volume in &status.volumes {
                 let before = states.insert(volume.name.clone(), volume.state);
-                if before.unwrap_or(VolumeState::Ok) != volume.state {
+                // One without a flash has none to be detached from.
+                let never_had_flash = volume.state == VolumeState::Detached && volume.flash.is_empty();
+                let first = if never_had_flash { VolumeState::Detached } else { VolumeState::Ok };
+                if before.unwrap_or(first) != volume.state {
                     let reason = volume.state_reason.iter().map(|reason| format!(": {reason}"));
                     self.happened(
                         Some(&volume.name),

@@ -71,7 +71,8 @@ impl PoolChange {
                 let size = change.size_bytes.map(|bytes| format!("has {}", ByteSize::new(bytes)));
                 let cached = change.cached.map(|cached| if cached { "is cached" } else { "is not cached" }.to_owned());
                 let mode = change.mode.as_ref().map(|mode| format!("has the mode {mode}"));
-                let now: Vec<_> = size.into_iter().chain(cached).chain(mode).collect();
+                let pinned = change.pinned_ram_bytes.map(|bytes| format!("has {} of RAM kept", ByteSize::new(bytes)));
+                let now: Vec<_> = size.into_iter().chain(cached).chain(mode).chain(pinned).collect();
                 format!("The logical disk {name} {} now", now.join(" and "))
             }
             PoolChange::Delete(name) => format!("The logical disk {name} was deleted"),
@@ -131,6 +132,9 @@ pub struct NewLogicalDisk {
     /// stricter of this and the pool's mode counts.
     #[serde(default)]
     pub mode: Option<String>,
+    /// RAM of the pool's read buffer that is kept for what was read of it last, whatever is read of others: a multiple of 4,096.
+    #[serde(default)]
+    pub pinned_ram_bytes: u64,
 }
 
 fn yes() -> bool {
@@ -150,4 +154,7 @@ pub struct LogicalDiskChange {
     /// When what is written reaches the disks, at the latest: `write-back`, `write-through` or `write-around`.
     #[serde(default)]
     pub mode: Option<String>,
+    /// RAM of the pool's read buffer that is kept for what was read of it last; 0 for none.
+    #[serde(default)]
+    pub pinned_ram_bytes: Option<u64>,
 }

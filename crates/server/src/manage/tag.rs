@@ -25,9 +25,10 @@ pub fn of_iscsi(iscsi: &IscsiStatus) -> String {
 /// The tag of a pool.
 pub fn of_pool(pool: &PoolStatus) -> String {
     let disks = pool.disks.iter().map(|disk| (disk.number, &disk.uuid, &disk.path, disk.state == "leaving"));
-    let logical = pool.logical_disks.iter();
-    let logical = logical
-        .map(|disk| (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped, disk.cached, &disk.mode));
+    let logical = pool.logical_disks.iter().map(|disk| {
+        let of_space = (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped);
+        (of_space, disk.cached, &disk.mode, disk.pinned_ram_bytes)
+    });
     of(&(&pool.uuid, disks.collect::<Vec<_>>(), logical.collect::<Vec<_>>()))
 }
 

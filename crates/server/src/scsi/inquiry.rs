@@ -4,7 +4,7 @@ use super::call::{Call, Handled, data};
 use super::cdb::{Cdb, Field};
 use super::status::{Sense, key};
 use super::unit::Unit;
-use super::{BLOCK_BYTES, COMPARE_BLOCKS_MAX, PHYSICAL_BLOCK_BYTES, TRANSFER_BYTES_MAX};
+use super::{BLOCK_BYTES, COMPARE_BLOCKS_MAX, PHYSICAL_BLOCK_BYTES, TRANSFER_BYTES_MAX, paths};
 
 const VENDOR: &[u8; 8] = b"flashws ";
 const PRODUCT: &[u8; 16] = b"flashwise volume";
@@ -58,7 +58,7 @@ fn standard(kind: u8) -> Vec<u8> {
     bytes[3] = 0x12;
     bytes[4] = 96 - 5;
     // 3PC: it copies by itself.
-    bytes[5] = 0x08;
+    bytes[5] = paths::IMPLICIT | 0x08;
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -90,6 +90,9 @@ fn identification(unit: &Unit) -> Vec<u8> {
     designator(1, 3, &assigned.to_be_bytes());
     let vendor = [&VENDOR[..], serial_number(unit).as_bytes()].concat();
     designator(2, 1, &vendor);
+    for (code_set, kind, bytes) in paths::designators() {
+        designator(code_set, kind, &bytes);
+    }
     page
 }
 

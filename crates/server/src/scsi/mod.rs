@@ -14,6 +14,7 @@
 //! | `reservations.rs` | who may do what, by RESERVE and PERSISTENT RESERVE | how that is asked for |
 //! | `reserve.rs` | the commands that reserve | |
 //! | `inquiry.rs` | INQUIRY and the vital product data | |
+//! | `paths.rs` | REPORT TARGET PORT GROUPS | |
 //! | `mode.rs` | MODE SENSE and MODE SELECT | |
 //! | `capacity.rs` | READ CAPACITY, GET LBA STATUS and other reports | |
 //! | `medium.rs` | commands that read and write blocks | |
@@ -29,6 +30,7 @@ mod medium;
 mod mode;
 pub mod nexus;
 pub mod opcodes;
+mod paths;
 pub mod plan;
 pub mod reservations;
 mod reserve;

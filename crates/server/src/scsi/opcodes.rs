@@ -16,7 +16,7 @@ use super::status::{Answer, Sense, Status, code, key};
 use super::unit::Unit;
 use super::{
     BLOCK_BYTES, COMPARE_BLOCKS_MAX, DATA_BYTES_MAX, PARAMETERS_BYTES_MAX, capacity, copy, inquiry, medium, mode,
-    reserve,
+    paths, reserve,
 };
 
 /// Memory of a command beside its data.
@@ -285,6 +285,7 @@ pub static OPCODES: &[Opcode] = &[
     Opcode::new("REPORT LUNS", 0xa0, &[0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Access::Free, |call| {
         inquiry::report_luns(call.cdb)
     }),
+    Opcode::new("REPORT TARGET PORT GROUPS", 0xa3, GROUPS, Access::Free, paths::report_groups).action(0x0a),
     Opcode::new("REPORT SUPPORTED OPERATION CODES", 0xa3, SUPPORTED, Access::Informs, supported::report).action(0x0c),
     on12(reads("READ (12)", 0xa8, usage!(12, 0x18), medium::read)).moving(),
     on12(writes("WRITE (12)", 0xaa, usage!(12, 0x18), medium::write)).moving().changing().out(Out::Blocks),
@@ -301,6 +302,7 @@ const EXTENDED_COPY: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff
 const COPY_RESULTS: &[u8] = &[0, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
 const COMPARE: &[u8] = &[0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0x3f, 0];
 const SUPPORTED: &[u8] = &[0, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
+const GROUPS: &[u8] = &[0xe0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
 const DEFECTS_12: &[u8] = &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0];
 
 /// The row of a command, or why there is none.

@@ -88,7 +88,7 @@ function Change({ pool, disk, change, close }) {
   const review = event => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const now = { size_bytes: bytesOf(form), mode: form.get("mode"), cached: form.get("cached") === "on" };
+    const now = { size_bytes: bytesOf(form), pinned_ram_bytes: Math.round((Number(form.get("kept")) * UNITS.MiB) / BLOCK) * BLOCK, mode: form.get("mode"), cached: form.get("cached") === "on" };
     const body = Object.fromEntries(Object.entries(now).filter(([key, value]) => value !== was[key]));
     if (Object.keys(body).length === 0) return setFailed("Nothing is another than it was.");
     change({ title: "Change the logical disk", method: "PATCH", path: `${pathOfPool(pool)}/logical-disks/${encodeURIComponent(was.name)}`, body, done: `${was.name} is changed.` });
@@ -98,6 +98,9 @@ function Change({ pool, disk, change, close }) {
     <h3 id="change" tabindex="-1">Change ${was.name}</h3>
     <${Size} id="new-size" label="Size" bytes=${was.size_bytes} />
     <${Mode} id="new-mode" label="Mode" mode=${was.mode} />
+    <div class="field"><label for="kept">RAM that is kept for it, in MiB</label>
+      <input id="kept" name="kept" type="number" min="0" step="any" inputmode="decimal" required defaultValue=${was.pinned_ram_bytes / UNITS.MiB} aria-describedby="kept-note" />
+      <small id="kept-note">Of the pool's read buffer, for what was read of it last, whatever is read of others.</small></div>
     <label><input type="checkbox" name="cached" defaultChecked=${was.cached} /> Its requests go through the pool's cache</label>
     ${failed && html`<${Message} bad=${true} text=${failed} />`}
     <p class="buttons"><button type="button" onClick=${close}>Cancel</button><${Act} submit=${true} text="Review the change" /></p>
@@ -148,7 +151,7 @@ function Logical({ pool, change, show }) {
       html`<${Meter} label=${`${disk.name}: share that has a place`} share=${share(disk.allocated_bytes, disk.size_bytes)} text=${numbers.bytes(disk.allocated_bytes)} />${disk.missing_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.missing_bytes)} missing</span>`}${disk.lost_bytes > 0 && html`<span class="bad"> ! ${numbers.bytes(disk.lost_bytes)} lost</span>`}`,
       `${disk.thick ? "thick" : "thin"}, ${disk.striped ? "striped" : "linear"}`,
       disk.cached ? "yes" : "no",
-      disk.mode,
+      disk.mode + (disk.pinned_ram_bytes > 0 ? `, ${numbers.bytes(disk.pinned_ram_bytes)} kept in RAM` : ""),
       numbers.count(disk.clients),
       numbers.bytes(disk.read_bytes),
       numbers.percent(disk.read_blocks > 0 ? disk.read_hit_ratio : null),

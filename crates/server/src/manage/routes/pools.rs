@@ -290,7 +290,7 @@ pub(super) async fn create_logical_disk(
     answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, one(&made))
 }
 
-/// Makes a logical disk larger, has it cached or not, or changes its mode.
+/// Makes a logical disk larger, has it cached or not, changes its mode, or keeps RAM for it.
 #[utoipa::path(
     patch,
     path = "/v1/pools/{name}/logical-disks/{disk}",
@@ -320,8 +320,9 @@ pub(super) async fn change_logical_disk(
     let asked = Asked::of(dry, &request)?;
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
-    if change.size_bytes.is_none() && change.cached.is_none() && change.mode.is_none() {
-        return Err(bad("nothing to change, expected size_bytes, cached or mode".to_owned()));
+    let LogicalDiskChange { size_bytes, cached, mode, pinned_ram_bytes } = &change;
+    if size_bytes.is_none() && cached.is_none() && mode.is_none() && pinned_ram_bytes.is_none() {
+        return Err(bad("nothing to change, expected size_bytes, cached, mode or pinned_ram_bytes".to_owned()));
     }
     let change = (pool, PoolChange::Alter(name.clone(), change));
     answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, one(&name))

@@ -279,6 +279,19 @@ fn every_command_is_reported_as_it_is() {
 }
 
 #[test]
+fn the_only_group_of_ports_is_active_and_optimised() {
+    let rig = Rig::new();
+    assert_eq!(rig.perform(&[0x12, 0, 0, 0, 36, 0], &[]).data[5] & 0x30, 0x10);
+    let groups = |form: u8| rig.perform(&[0xa3, form << 5 | 0x0a, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0], &[]);
+    assert_eq!(groups(0).data, [0, 0, 0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    assert_eq!(groups(1).data, [0, 0, 0, 16, 0x10, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    assert_eq!(sense(&groups(2)).0, 5);
+    // Its designators: the relative port 1 and the group 1, of a port (association 1) of iSCSI (protocol 5).
+    let page = rig.perform(&[0x12, 1, 0x83, 0, 255, 0], &[]).data;
+    assert!(page.ends_with(&[0x51, 0x94, 0, 4, 0, 0, 0, 1, 0x51, 0x95, 0, 4, 0, 0, 0, 1]), "{page:x?}");
+}
+
+#[test]
 fn a_stopped_unit_and_one_that_is_not_there_say_so() {
     let rig = Rig::new();
     assert_eq!(rig.perform(&[0x1b, 0, 0, 0, 0, 0], &[]), Answer::GOOD);

@@ -1,0 +1,91 @@
+//! RAM that is kept for logical disks: each that has some has a pin of the pool's read buffer.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use flashwise_core::quantity::ByteSize;
+use flashwise_core::ram::read_buffer::PINS_MAX;
+
+use super::record::Shape;
+use super::{LogicalDisk, Pool, PoolError, Shared};
+
+impl Pool {
+    /// Keeps RAM of the read buffer for what was read of a logical disk last, durably, from now on.
+    pub fn set_pinned(&self, name: &str, bytes: u64) -> Result<(), PoolError> {
+        let _one = self.control();
+        let disk = self.logical(name)?;
+        self.check_pin(Some(&disk), bytes)?;
+        self.pin(&disk, bytes)
+    }
+
+    /// What [`set_pinned`](Self::set_pinned) would do.
+    pub fn plan_pinned(&self, name: &str, bytes: u64) -> Result<String, PoolError> {
+        let disk = self.logical(name)?;
+        self.check_pin(Some(&disk), bytes)?;
+        let before = disk.logical.shape().pinned_ram_bytes;
+        let size = ByteSize::new(bytes);
+        Ok(match (bytes == before, bytes) {
+            (true, _) => format!("RAM that is kept for {name} stays {size}."),
+            (false, 0) => format!("No RAM is kept for {name} from then on."),
+            (false, _) => format!("{size} of the pool's RAM are kept for what was read of {name} last."),
+        })
+    }
+
+    /// Refuses RAM that cannot be kept for a logical disk, which may be a new one.
+    pub(super) fn check_pin(&self, disk: Option<&LogicalDisk>, bytes: u64) -> Result<(), PoolError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !bytes.is_multiple_of(4096) {
+            return Err(self.refuse(format!("found {bytes} bytes of RAM to keep, expected a multiple of 4096")));
+        }
+        let all = self.logical_disks();
+        let others = || all.values().filter(|other| disk.is_none_or(|disk| disk.id != other.id));
+        let kept = |other: &LogicalDisk| other.logical.shape().pinned_ram_bytes;
+        if others().filter(|other| kept(other) > 0).count() >= usize::from(PINS_MAX) {
+            return Err(self.refuse(format!("RAM is kept for {PINS_MAX} logical disks already, which is the most")));
+        }
+        let (taken, room) = (others().map(|other| kept(other)).sum::<u64>(), self.volume().read_buffer_bytes());
+        if taken.saturating_add(bytes) > room {
+            let [bytes, room, taken] = [bytes, room, taken].map(ByteSize::new);
+            let what = format!(
+                "found {bytes} of RAM to keep, expected at most the {room} of the read buffer, of which {taken} are kept for others"
+            );
+            return Err(self.refuse(what));
+        }
+        Ok(())
+    }
+
+    pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> Result<(), PoolError> {
+        self.shared.pin(disk, bytes);
+        self.reshape_one(disk, |shape| Shape { pinned_ram_bytes: bytes, ..shape })
+    }
+}
+
+impl Shared {
+    /// Keeps RAM for a logical disk; whether there is some.
+    pub(super) fn pin(&self, disk: &LogicalDisk, bytes: u64) -> bool {
+        let pin = &disk.figures.cache.pin;
+        if bytes == 0 {
+            self.unpin(disk);
+            return true;
+        }
+        if pin.load(Ordering::Relaxed) == 0 {
+            let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
+            let is_taken =
+                |number: &u8| exports.values().any(|other| other.figures.cache.pin.load(Ordering::Relaxed) == *number);
+            let Some(free) = (1..=PINS_MAX).find(|number| !is_taken(number)) else { return false };
+            drop(exports);
+            pin.store(free, Ordering::Relaxed);
+        }
+        self.volume().pin_ram(pin.load(Ordering::Relaxed), bytes)
+    }
+
+    /// Keeps no RAM for a logical disk any more.
+    pub(super) fn unpin(&self, disk: &LogicalDisk) {
+        let pin = disk.figures.cache.pin.swap(0, Ordering::Relaxed);
+        if pin > 0 {
+            self.volume().pin_ram(pin, 0);
+        }
+    }
+}
