@@ -99,7 +99,7 @@ fn heat(id: &str, workload: &Workload) -> Figure {
     }
     let caption = format!(
         "Accesses over time and address. Each of the {} rows has equally many different blocks, lowest addresses at the bottom; the darkest cell has {} \
-         accesses, and each shade less some {} times fewer.",
+         accesses, and each lighter shade stands for about {} times fewer.",
         count(workload.heat.len() as u64),
         count(most),
         shortest((most as f64 + 1.0).powf(1.0 / SHADES as f64), 1),

@@ -13,8 +13,8 @@ use crate::archive::tar::{self, TarFile};
 use crate::archive::zip::ZipFile;
 use crate::archive::{ArchiveError, Member};
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::lz4;
-use crate::output::name_of;
 use crate::progress::{Progress, Silent};
 
 /// How many layers of compression and archives are taken off; the published Systor'17 samples come as gzip within zstd.

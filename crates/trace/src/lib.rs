@@ -30,6 +30,7 @@ mod archive;
 mod chunks;
 pub mod duration;
 pub mod error;
+mod files;
 pub mod formats;
 pub mod human;
 pub mod input;

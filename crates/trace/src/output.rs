@@ -11,6 +11,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
+pub use crate::files::name_of;
 use crate::sources::sources;
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -18,21 +19,6 @@ const PREFIX: &str = ".flashwise-";
 const SUFFIX: &str = ".partial";
 /// An unlocked partial file that was written to since may be one that is not locked yet.
 const PARTIAL_AGE_MIN: Duration = Duration::from_secs(60);
-
-/// What messages call the file at `path`; what is not UTF-8 in it is replaced.
-pub fn name_of(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// What messages call temporary files.
-pub(crate) fn temporary_name() -> String {
-    format!("temporary file in {} (TMPDIR names another directory)", std::env::temp_dir().display())
-}
-
-/// A file that is gone when it is closed.
-pub(crate) fn temporary_file() -> Result<File, TraceError> {
-    tempfile::tempfile().map_err(|source| TraceError::Io { path: temporary_name(), source })
-}
 
 /// Writes the file at `path` with `write`; `-` is standard output. A regular file appears, or replaces the one before, only
 /// when `write` has succeeded. Anything else, such as a pipe or a device, is written to as it is. Links are followed, and a file that is

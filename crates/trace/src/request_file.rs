@@ -16,8 +16,8 @@ use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::recording::Operation;
 
 use crate::error::TraceError;
+use crate::files::{temporary_file, temporary_name};
 use crate::formats::Batch;
-use crate::output::{temporary_file, temporary_name};
 use crate::request::{RecordedRequest, volume_name};
 
 /// The length of a region.

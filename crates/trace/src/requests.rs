@@ -15,6 +15,7 @@ use flashwise_core::access::Op;
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
+use crate::files::{name_of, temporary_file, temporary_name};
 use crate::formats::Batch;
 use crate::input::Input;
 use crate::merge::{Source, merge};
@@ -22,7 +23,6 @@ use crate::normalised::numbering::BlockAddress;
 use crate::normalised::trace::{Accesses, Description, Trace};
 use crate::normalised::trace_file::is_arrow;
 use crate::original::{Original, head};
-use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::Progress;
 use crate::request::{Request, Volumes};
 use crate::settings::{DEFAULT_BLOCK_SIZE_BYTES, Settings};

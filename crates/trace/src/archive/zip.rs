@@ -6,7 +6,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use rawzip::{CompressionMethod, RECOMMENDED_BUFFER_SIZE, ZipArchive, ZipArchiveEntryWayfinder};
 
 use super::{ArchiveError, Member, is_attributes, not_found};
-use crate::output::{temporary_file, temporary_name};
+use crate::files::{temporary_file, temporary_name};
 
 /// One file of a zip archive, checked at its end.
 pub struct ZipFile {

@@ -1,21 +1,24 @@
 //! The checksums of a trace file that is kept.
 //!
 //! The footer has the CRC-32C of each message of rows and of the block addresses, in the order in which they stand in the file, so that damage
-//! is found where it is, on as many cores as there are. Between the end of the stream and the footer stand 12 bytes, `FW-CRC32C` with three
+//! is found where it is, on as many cores as there are. Between the end of the stream and the footer stand 12 bytes, `FW-CRC32CS` with two
 //! zeroes behind, and the CRC-32C of all other bytes of the file, little-endian. Readers of Arrow pass over them. The footer says that they are
-//! there, so that no flipped bit hides them. Files of version 1 have one sum over all of their bytes, and temporary ones none.
+//! there, so that no flipped bit hides them. Files of version 1 have one sum over all of their bytes behind `FW-CRC32C` and three zeroes, and
+//! temporary ones none. What is said of both has names of its own: a program that knows version 1 alone sees a version, and no damage.
 
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// The footer's key for which checksum there is.
-pub const KEY: &str = "flashwise.trace.checksum";
-/// One sum over the whole file.
-const WHOLE: &str = "crc32c";
+/// The footer's key for the checksums, ...
+pub const KEY: &str = "flashwise.trace.checksums";
+/// ... and that of version 1, which says that there is one over the whole file.
+pub const WHOLE_KEY: &str = "flashwise.trace.checksum";
 /// What a sum of each message begins with; the sums follow, in hexadecimal.
 const EACH: &str = "crc32c ";
 /// What stands before the checksum.
-const TAG: &[u8; 12] = b"FW-CRC32C\0\0\0";
+const TAG: &[u8; 12] = b"FW-CRC32CS\0\0";
+/// The same in version 1.
+const WHOLE_TAG: &[u8; 12] = b"FW-CRC32C\0\0\0";
 const BYTES: usize = TAG.len() + 4;
 
 /// Who reads a file.
@@ -134,10 +137,10 @@ pub fn check(
 ) -> Result<BlockSums, String> {
     let Some(start) = footer_start.checked_sub(BYTES) else { return Ok(BlockSums::default()) };
     let (tag, sum) = file[start..footer_start].split_at(TAG.len());
-    if tag != TAG && said.is_none() {
+    if tag != TAG && tag != WHOLE_TAG && said.is_none() {
         return Ok(BlockSums::default());
     }
-    let sums = said.filter(|said| *said != WHOLE).and_then(|said| said.strip_prefix(EACH));
+    let sums = said.and_then(|said| said.strip_prefix(EACH));
     let sums: Option<Vec<u32>> =
         sums.map(|sums| sums.split(' ').map_while(|sum| u32::from_str_radix(sum, 16).ok()).collect());
     let summed = footer_start - sum.len();

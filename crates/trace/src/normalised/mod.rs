@@ -25,6 +25,7 @@ use flashwise_core::quantity::ByteSize;
 
 pub use crate::chunks::{SAMPLE_BYTES, parse};
 use crate::error::TraceError;
+use crate::files::{name_of, temporary_file, temporary_name};
 use crate::formats::Batch;
 use crate::input::Input;
 use crate::normalised::checksum::Kept;
@@ -35,7 +36,6 @@ use crate::normalised::trace::Trace;
 use crate::normalised::trace_file::{BATCH_ROWS, ROW_BYTES};
 use crate::normalised::writer::{Rows, TraceWriter};
 use crate::original::Original;
-use crate::output::{name_of, temporary_file, temporary_name};
 use crate::progress::{Progress, Silent};
 use crate::request::{Request, volume_name};
 use crate::request_file::{RequestFile, RequestWriter};

@@ -207,7 +207,7 @@ impl TraceFile {
         let (batches, dictionaries) = (blocks(footer.recordBatches()), blocks(footer.dictionaries()));
         let places = batches.iter().chain(&dictionaries).map(|block| place(&buffer, block, footer_start));
         let places = places.collect::<Result<Vec<_>, _>>();
-        let said = value(checksum::KEY);
+        let said = value(checksum::KEY).or_else(|| value(checksum::WHOLE_KEY));
         // Where a message cannot lie there, that is damage if the file has a checksum.
         let sums = checksum::check(&buffer, footer_start, said, places.as_deref().unwrap_or_default());
         let sums = sums.map_err(Unmapped::Damaged)?;

@@ -8,10 +8,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::error::TraceError;
+use crate::files::{name_of, temporary_file};
 use crate::formats::Batch;
 use crate::normalised::trace::Trace;
 use crate::normalised::{Description, Normaliser, Settings, check_block_size};
-use crate::output::{name_of, temporary_file, write_whole};
+use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::Volumes;
 use crate::request_file::{RequestFile, RequestWriter};

@@ -9,8 +9,9 @@ use std::path::Path;
 use flashwise_core::quantity::ByteSize;
 
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::normalised::{Description, Normaliser, Settings};
-use crate::output::{name_of, write_whole};
+use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::requests::Requests;
 

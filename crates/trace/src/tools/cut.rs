@@ -7,9 +7,10 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::formats::Batch;
 use crate::normalised::{Description, Normaliser, Settings};
-use crate::output::{name_of, write_whole};
+use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::{Request, blocks_of, volume_name};
 use crate::requests::Requests;

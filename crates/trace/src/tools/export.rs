@@ -7,8 +7,9 @@ use std::path::Path;
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::normalised::Settings;
-use crate::output::{name_of, write_whole};
+use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::Request;
 use crate::requests::Requests;

@@ -16,9 +16,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use crate::error::GenerateError;
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::normalised::Normaliser;
 use crate::normalised::numbering::BLOCKS_MAX;
-use crate::output::{name_of, write_whole};
+use crate::output::write_whole;
 use crate::progress::Progress;
 use crate::request::{ONLY_VOLUME, Request};
 use crate::tools::export::CsvWriter;

@@ -7,11 +7,11 @@ use arrow_buffer::ScalarBuffer;
 use flashwise_core::access::Op;
 
 use crate::error::TraceError;
+use crate::files::name_of;
 use crate::normalised::trace::{Accesses, Trace};
 use crate::normalised::trace_file::{BATCH_ROWS, TraceFile};
 use crate::normalised::writer::Rows;
 use crate::normalised::{Normaliser, Settings};
-use crate::output::name_of;
 use crate::progress::Progress;
 use crate::requests::Requests;
 use crate::sampling::{SampleNotes, Sampling};
