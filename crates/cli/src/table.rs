@@ -89,6 +89,7 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
         (Cell::Count(Some(blocks)), Show::Bytes) => human::bytes((blocks * row.block_size_bytes) as f64),
         (Cell::Count(Some(bytes)), _) if about.unit == "bytes" => human::bytes(*bytes as f64),
         (Cell::Count(Some(count)), _) => human::count(*count),
+        (Cell::Ratio(Some(value)), _) if value.is_nan() => "-".to_owned(),
         (Cell::Ratio(Some(share)), Show::ByUnit) if about.unit == "share" => human::percent(*share),
         (Cell::Ratio(Some(value)), Show::Digits(0)) if value.is_finite() => human::count(value.round() as u64),
         (Cell::Ratio(Some(value)), Show::Digits(digits)) => real(*value, digits),

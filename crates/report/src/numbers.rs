@@ -102,6 +102,7 @@ pub fn duration(us: u64) -> String {
 /// A number with about three digits.
 pub fn written(value: f64) -> String {
     match value.abs() {
+        size if size.is_nan() => "-".to_owned(),
         size if !size.is_finite() => "unlimited".to_owned(),
         size if size >= 1000.0 => count(value.round() as u64),
         0.0 => "0".to_owned(),

@@ -263,7 +263,8 @@ impl ResultRow {
         let ram = ram.then(|| RamFigures { ram_bytes: run.ram_blocks * block_bytes, ram_read_hits: counts.ram_hits });
         let whole = run.whole.as_ref().zip(counts.whole.as_ref());
         let admission = run.case.admission.as_ref().map(ToString::to_string).unwrap_or_default();
-        let array = run.setting.as_ref().map(|setting| array_figures(run, setting));
+        let refused = trace.rates_refused().filter(|_| is_rated(run));
+        let array = run.setting.as_ref().map(|setting| array_figures(run, setting, refused.is_some()));
         ResultRow {
             trace: trace.name().to_owned(),
             policy: run.case.algorithm.to_string(),
@@ -274,7 +275,7 @@ impl ResultRow {
             warmup_accesses: ran.warmup_accesses,
             flash_bytes_written: of_cache.flash_writes_blocks * block_bytes,
             admission: (run.whole.is_some() || array.is_some()).then_some(admission),
-            caveat: caveat::of_run(trace.rates_refused().filter(|_| is_rated(run)), rated_seconds(run)),
+            caveat: caveat::of_run(refused, rated_seconds(run)),
             ram,
             tiers: TierFigures::new(run, block_bytes),
             cache: whole.map(|(config, whole)| CacheFigures::new(config, whole)),
@@ -326,8 +327,8 @@ fn erasures(counts: &Counts, run: &experiment::Run) -> Option<u64> {
 }
 
 /// What the run does to an array. Where the flash was simulated, its measured write amplification takes the place of the one that the
-/// device's description has: equation 6.
-fn array_figures(run: &experiment::Run, setting: &Setting) -> ArrayFigures {
+/// device's description has: equation 6. Where the times of the trace are `refused`, nothing is said of rates and lifetimes.
+fn array_figures(run: &experiment::Run, setting: &Setting, refused: bool) -> ArrayFigures {
     let ran = &run.ran;
     let mut setting = *setting;
     if let Some(flash) = &run.flash {
@@ -335,7 +336,7 @@ fn array_figures(run: &experiment::Run, setting: &Setting) -> ArrayFigures {
         setting.array.cache.write_amplification = measured.unwrap_or(setting.array.cache.write_amplification);
     }
     let Stretch { counts, seconds, .. } = &ran.counted;
-    let figures = ArrayFigures::of(&setting, counts, *seconds);
+    let figures = ArrayFigures::of(&setting, counts, if refused { f64::NAN } else { *seconds });
     match &ran.waits {
         Some(waits) => figures.with_waits(waits),
         None => figures,
