@@ -212,7 +212,9 @@ mod tests {
         assert_eq!((on(&buffer, 1), on(&buffer, 0)), (vec![4], vec![3, 8, 7]));
         // Where all is pinned, others keep nothing, and the pin's own oldest makes room.
         assert!(buffer.pin(1, 0) && buffer.pin(2, 4));
-        (11..=14).for_each(|block| drop(buffer.insert(block, 'y', 2)));
+        for block in 11..=14 {
+            let _ = buffer.insert(block, 'y', 2);
+        }
         assert_eq!(buffer.insert(15, 'z', 0), Some((15, 'z')));
         assert_eq!(buffer.insert(16, 'z', 2), Some((11, 'y')));
         buffer.check();

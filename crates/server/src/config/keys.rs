@@ -238,7 +238,7 @@ pub static POOL_KEYS: LazyLock<Vec<Key<PoolConfig>>> = LazyLock::new(|| {
             pool.degraded = value.boolean()?;
             Ok(())
         }),
-        key("layout", Some("log"), |_, value| match value.word(&LAYOUTS)? {
+        key("layout", Some("log"), |_, value| match value.word(&Layout::NAMES)? {
             Layout::Log => Ok(()),
             Layout::Wlfc => Err(
                 "found wlfc, expected log: a pool grows with its disks, and the size of what has layout wlfc is fixed"
