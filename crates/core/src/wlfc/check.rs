@@ -10,9 +10,8 @@ impl Wlfc {
         let config = &self.config;
         self.queues.check(config.buckets);
         self.ram.check();
-        let fits = |found: u32, most: u32| found <= most || self.over_full;
-        assert!(fits(self.queues.write.len() as u32, config.write_queue), "the write queue has no more than it may");
-        assert!(fits(self.queues.read_len(), config.read_queue), "the read queue has no more than it may");
+        assert!(self.queues.write.len() as u32 <= config.write_queue, "the write queue has no more than it may");
+        assert!(self.queues.read_len() <= config.read_queue, "the read queue has no more than it may");
         assert!(
             self.free_frames.len() + self.ram.len() == config.ram_blocks as usize,
             "a frame is free or holds a block"

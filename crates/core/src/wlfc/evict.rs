@@ -15,20 +15,14 @@ impl Wlfc {
             Then::Evict(bucket) => self.evict(bucket, steps),
             Then::Copy { backend, dirty } => {
                 self.copy(backend, dirty, steps);
-                self.make_room(steps);
+                if self.queues.read_len() > self.config.read_queue {
+                    self.replace(steps);
+                }
             }
         }
     }
 
-    /// Replaces a read copy if there is one too many.
-    pub(super) fn make_room(&mut self, steps: &mut Vec<Step>) {
-        if self.queues.read_len() > self.config.read_queue {
-            self.replace(steps);
-        }
-    }
-
-    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend. If that cannot be written, to
-    /// a dirty copy.
+    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend.
     pub(super) fn evict(&mut self, bucket: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[bucket as usize].backend;
         // Writes may go to a newer bucket already, which is not evicted.
@@ -45,22 +39,14 @@ impl Wlfc {
             self.buckets[read as usize].fresh = 0;
         } else if self.has_data(bucket) {
             self.load(backend, &copies, 0, whole, steps);
-            if self.is_failing(backend) {
-                self.copy(backend, true, steps);
-                let read = self.copies_of(backend).read;
-                self.buckets[read as usize].fresh = 0;
-                self.retire(bucket);
-                return self.make_room(steps);
-            }
             self.write_back(backend, steps);
         }
         self.retire(bucket);
     }
 
-    /// Replaces the least recently used read copy that may leave.
+    /// Replaces the least recently used read copy.
     fn replace(&mut self, steps: &mut Vec<Step>) {
-        // Found again with more copies that cannot leave than there may be, it keeps them.
-        let Some(bucket) = self.replaceable() else { return };
+        let bucket = self.queues.read_last().expect("the read queue is too long");
         let backend = self.buckets[bucket as usize].backend;
         if self.buckets[bucket as usize].state == State::Dirty {
             // Logs that the copy lacks stay in their bucket. What went past the cache must not be written over.
@@ -80,15 +66,15 @@ impl Wlfc {
         if !planted!(self, WriteBackFirst) {
             self.settle_flash(steps);
         }
-        self.push(Step::WriteBackend { block, blocks, gives_up: true }, steps);
+        self.push(Step::WriteBackend { block, blocks }, steps);
     }
 
-    pub(super) fn first_block(&self, backend: u32) -> u64 {
+    fn first_block(&self, backend: u32) -> u64 {
         u64::from(backend) * u64::from(self.config.bucket_blocks)
     }
 
     /// Writes a backend bucket, which is in memory with all its logs, to a new read copy.
-    pub(super) fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
+    fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
         let Copies { write, read: old, .. } = self.copies_of(backend);
         let state = if dirty { State::Dirty } else { State::Read };
         let bucket = self.allocate(state, backend, steps);

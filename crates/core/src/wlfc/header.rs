@@ -16,12 +16,6 @@ const SECTOR: usize = 512;
 const SECTORS: usize = 80;
 const ABSENT: usize = 128;
 const CHECKSUMS: usize = SECTOR;
-/// What a header says, but for checksums and absent blocks.
-const FIELDS: std::ops::Range<usize> = 12..80;
-/// The fields once more, at the other end of the page where checksums leave room: so that one whose first sector is damaged is not taken for
-/// one that was never written.
-const TWIN: usize = BLOCK_BYTES - 8 - (FIELDS.end - FIELDS.start);
-const TWIN_MAGIC: u32 = u32::from_le_bytes(*b"FWWT");
 
 /// What a header page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +109,6 @@ impl Header {
                 None => page[ABSENT + number / 8] |= 1 << (number % 8),
             }
         }
-        if CHECKSUMS + 4 * checksums.len() <= TWIN {
-            let fields: Vec<u8> = page[FIELDS].to_vec();
-            put(page, TWIN, &TWIN_MAGIC.to_le_bytes());
-            put(page, TWIN + 4, &checksum::crc32c(&fields).to_le_bytes());
-            put(page, TWIN + 8, &fields);
-        }
         for number in 1..BLOCK_BYTES / SECTOR {
             let crc = checksum::crc32c(sector(page, number));
             put(page, SECTORS + 4 * (number - 1), &crc.to_le_bytes());
@@ -136,23 +124,6 @@ impl Header {
         if u32_at(page, 0) != MAGIC || u32_at(page, 8) != checksum::crc32c(&page[12..SECTOR]) {
             return None;
         }
-        Header::of_fields(page)
-    }
-
-    /// What is left of a header page that may be damaged: its first sector says it, or its end.
-    pub fn trace(page: &Page) -> Option<Header> {
-        Header::of_sector(page).or_else(|| {
-            let fields = &page[TWIN + 8..];
-            if u32_at(page, TWIN) != TWIN_MAGIC || u32_at(page, TWIN + 4) != checksum::crc32c(fields) {
-                return None;
-            }
-            let mut twin = [0; BLOCK_BYTES];
-            twin[FIELDS].copy_from_slice(fields);
-            Header::of_fields(&twin)
-        })
-    }
-
-    fn of_fields(page: &Page) -> Option<Header> {
         let state = match page[12] {
             1 => State::Read,
             2 => State::Dirty,
@@ -243,28 +214,6 @@ mod tests {
             assert!(Header::decode(&damaged).is_none(), "byte {at}");
             assert_eq!(Header::of_sector(&damaged).is_some(), (4..8).contains(&at) || at >= SECTOR, "byte {at}");
             assert!(at < SECTOR || !Header::is_torn(&damaged), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn a_header_that_is_damaged_in_one_sector_leaves_a_trace() {
-        let header = |blocks| {
-            let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks };
-            Header { cache: 1, oob, run: 1, sequence: 3, durable: 0, page: 5, durable_end: 0, previous: 6, part: 0 }
-        };
-        // 4,020 bytes less 512 are room for 877 checksums beside the copy of the fields.
-        for (blocks, has_twin) in [(1, true), (877, true), (878, false), (896, false)] {
-            let mut page = [0; BLOCK_BYTES];
-            header(blocks).encode(&vec![Some(0x0101_0101); blocks as usize], &mut page);
-            assert_eq!(Header::decode(&page).unwrap().0, header(blocks));
-            for number in 0..BLOCK_BYTES / SECTOR {
-                let mut damaged = page;
-                damaged[number * SECTOR..(number + 1) * SECTOR].fill(0xEE);
-                assert!(Header::decode(&damaged).is_none());
-                let expected = (number > 0 || has_twin).then(|| header(blocks));
-                assert_eq!(Header::trace(&damaged), expected, "{blocks} blocks, sector {number}");
-            }
-            assert_eq!(Header::trace(&[0; BLOCK_BYTES]), None);
         }
     }
 

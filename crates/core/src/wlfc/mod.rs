@@ -35,7 +35,6 @@ mod check;
 mod config;
 mod events;
 mod evict;
-mod failing;
 mod figures;
 pub mod header;
 mod load;
@@ -47,7 +46,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
@@ -59,7 +58,7 @@ pub use figures::Figures;
 use load::Cover;
 use pieces::Piece;
 pub use queues::{Queues, WriteQueue};
-pub use recovery::{Around, Scan, recover, recover_around};
+pub use recovery::{Scan, recover};
 pub use step::Step;
 
 /// No cache bucket.
@@ -112,15 +111,8 @@ pub struct Wlfc {
     resets_pending: bool,
     /// ... and something was written to the backend since its last flush.
     backend_dirty: bool,
-    /// What clients wrote past the cache.
-    passed: failing::Passed,
-    /// Backend buckets that could not be written when that was tried last.
-    failing: BTreeSet<u32>,
-    trials: failing::Trials,
-    /// It was found with more in a queue than there may be, which could not be written back.
-    over_full: bool,
-    /// The flash cannot be written any more.
-    frozen: bool,
+    /// A step failed that would have changed flash or backend.
+    stopped: bool,
     figures: Figures,
     cover: Cover,
     #[cfg(test)]
@@ -145,11 +137,7 @@ impl Wlfc {
             flash_dirty: false,
             resets_pending: false,
             backend_dirty: false,
-            passed: failing::Passed::default(),
-            failing: BTreeSet::new(),
-            trials: failing::Trials::default(),
-            over_full: false,
-            frozen: false,
+            stopped: false,
             figures: Figures::default(),
             cover: Cover::default(),
             #[cfg(test)]
@@ -161,6 +149,11 @@ impl Wlfc {
     /// What it is like.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether a step failed that would have changed flash or backend: every request fails until a start has found the cache again.
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Blocks in copies and in logs. One that is in several logs counts once for each.
@@ -183,13 +176,6 @@ impl Wlfc {
         assert!(end.div_ceil(pieces::BLOCK) <= self.config.volume_blocks, "the request reaches beyond the volume");
         self.figures.requests += u64::from(request.last);
         self.figures.flushes += u64::from(request.kind == Kind::Flush);
-        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
-        let flushes = request.kind == Kind::Flush || changes && request.durable && request.last;
-        let lost = flushes && std::mem::take(&mut self.passed.lost);
-        if lost || changes && self.is_crowded() && !self.has_room(request) {
-            steps.extend([Step::Fail, Step::Reply]);
-            return;
-        }
         let mut then = Then::Nothing;
         for piece in pieces::pieces(request, self.config.bucket_blocks) {
             self.background(then, steps);
@@ -198,25 +184,19 @@ impl Wlfc {
             }
             then = match request.kind {
                 Kind::Read | Kind::Prefetch => self.read(&piece, request.kind == Kind::Read, steps),
-                Kind::Write if self.passes(request, piece.backend) => self.pass(&piece, steps),
+                Kind::Write if request.whole_length > self.config.large_write_bytes => self.pass(&piece, steps),
                 Kind::Write => self.write(&piece, steps),
                 Kind::Trim => self.trim(&piece, steps),
                 Kind::WriteZeroes { may_punch_holes } => self.write_zeroes(&piece, may_punch_holes, steps),
                 Kind::Flush => unreachable!("a flush has no bytes"),
             };
         }
-        if flushes {
-            // What was written back is on flash until it is durable.
-            if self.passed.unflushed {
-                self.settle_backend(steps);
-            }
-            self.settle_flash(steps);
+        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
+        if request.kind == Kind::Flush || changes && request.durable && request.last {
+            self.settle(steps);
         }
         steps.push(Step::Reply);
         self.background(then, steps);
-        if self.over_full {
-            self.shrink(steps);
-        }
         self.erase_all(steps);
     }
 
@@ -243,11 +223,10 @@ impl Wlfc {
         }
         let found = if copies.read != NONE && !stale { blocks } else { self.cached(&copies, at, blocks) };
         self.figures.read_hits += u64::from(if for_client { found } else { 0 });
-        let whole = self.may_copy(backend)
-            && match self.config.refresh {
-                Refresh::Read => stale || copies.read == NONE,
-                Refresh::Evict => found < blocks && copies.read == NONE,
-            };
+        let whole = match self.config.refresh {
+            Refresh::Read => stale || copies.read == NONE,
+            Refresh::Evict => found < blocks && copies.read == NONE,
+        };
         let (from, length) = if whole { (0, self.config.extent(backend)) } else { (at, blocks) };
         self.load(backend, &copies, from, length, steps);
         self.send(piece, for_client, steps);
@@ -290,7 +269,7 @@ impl Wlfc {
                 if self.has_newer(&copies, at, blocks) {
                     self.load(backend, &copies, at, blocks, steps);
                     self.settle_flash(steps);
-                    self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
+                    self.push(Step::WriteBackend { block, blocks }, steps);
                 }
                 // What was evicted may be on its way too.
                 self.settle_backend(steps);
@@ -303,8 +282,7 @@ impl Wlfc {
             self.settle_flash(steps);
         }
         steps.push(Step::Receive { offset, length });
-        self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
-        self.passed.note();
+        self.push(Step::WriteBackend { block, blocks }, steps);
         self.keep_in_ram(piece, false, steps);
         if known && blocks == self.config.extent(backend) {
             let copies = self.copies_of(backend);
@@ -350,7 +328,6 @@ impl Wlfc {
         }
         let block = piece.block(&self.config);
         self.push(Step::ZeroBackend { block, blocks, may_punch_holes }, steps);
-        self.passed.note();
         Then::Nothing
     }
 
@@ -363,15 +340,7 @@ impl Wlfc {
         let mut then = Then::Nothing;
         if bucket == NONE || self.room(bucket) < pages {
             let full = self.queues.write.len() as u32 >= self.config.write_queue;
-            let victim = match bucket {
-                NONE if full => self.victim(),
-                NONE => None,
-                bucket => Some(bucket),
-            };
-            if full && victim.is_none() {
-                // The piece of the request before took the last place.
-                steps.push(Step::Fail);
-            }
+            let victim = if bucket != NONE { Some(bucket) } else { self.queues.write.smallest().filter(|_| full) };
             then = victim.map_or(Then::Nothing, Then::Evict);
             bucket = self.allocate(State::Write, backend, steps);
         }
@@ -446,7 +415,6 @@ impl Wlfc {
 
     fn settle_backend(&mut self, steps: &mut Vec<Step>) {
         if std::mem::take(&mut self.backend_dirty) {
-            self.passed.unflushed = false;
             steps.push(Step::FlushBackend);
         }
     }

@@ -11,7 +11,7 @@
 //!   leaves of a backend bucket, nothing that came after the oldest is missing unless it is elsewhere.
 //! - A backend bucket with more than one bucket of logs, or that finds no room in the queues, is written back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::bucket::{Bucket, Entry, Log, Oob, State};
 use super::config::{Config, ConfigError};
@@ -51,55 +51,22 @@ pub(super) struct Counting {
 /// Lets less count than the sound rule.
 pub(super) type DropBy<'a> = &'a mut dyn FnMut(&[Bucket], &mut Counting);
 
-/// What a cache that is found has to go around.
-#[derive(Clone, Debug, Default)]
-pub struct Around {
-    /// Backend buckets that cannot be written for now: what they lack stays in the cache.
-    pub failing: BTreeSet<u32>,
-    /// Cache buckets that are never used again; nothing on them counts.
-    pub failed: BTreeSet<u32>,
-    /// Cache buckets whose pages cannot be read, of which no more can be written: they are evicted at once, so that what is lost is on flash.
-    pub unread: BTreeSet<u32>,
-    /// The flash cannot be written any more: what is on it can be read and written back.
-    pub frozen: bool,
-}
-
 /// The cache that was found in `scans`, one for each cache bucket, and what has to be done before its first request.
 ///
 /// # Errors
 /// [`Config::check`] says what cannot work.
 pub fn recover(config: Config, scans: &[Scan]) -> Result<(Wlfc, Vec<Step>), ConfigError> {
-    recover_around(config, scans, Around::default())
-}
-
-/// As [`recover`], on devices that failed in part. Queues are as much shorter as buckets failed.
-///
-/// # Errors
-/// [`Config::check`] says what cannot work, and too few buckets may be left.
-pub fn recover_around(config: Config, scans: &[Scan], around: Around) -> Result<(Wlfc, Vec<Step>), ConfigError> {
-    recover_by(config, scans, around, &mut |_, _| {})
+    recover_by(config, scans, &mut |_, _| {})
 }
 
 /// `drop_by` may drop what another rule would not let count.
-fn recover_by(
-    config: Config,
-    scans: &[Scan],
-    around: Around,
-    drop_by: DropBy,
-) -> Result<(Wlfc, Vec<Step>), ConfigError> {
-    let failed = if around.frozen { 0 } else { around.failed.len() as u32 };
-    let mut wlfc = Wlfc::new(config.without(failed)?)?;
-    wlfc.frozen = around.frozen;
-    wlfc.failing = around.failing;
+fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, Vec<Step>), ConfigError> {
+    let mut wlfc = Wlfc::new(config)?;
     assert_eq!(scans.len(), wlfc.buckets.len(), "every bucket was scanned");
     // What counts, by backend bucket; torn copies, of which nothing counts, are erased first.
     let mut found: BTreeMap<u32, Found> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
-        if around.failed.contains(&number) {
-            wlfc.queues.fail(number);
-            continue;
-        }
         let Some(first) = scan.found.first() else {
             if scan.torn {
                 wlfc.queues.take(number);
@@ -130,9 +97,8 @@ fn recover_by(
         found.copies.iter().chain(&found.writes).map(|number| wlfc.buckets[*number as usize].epoch).max()
     };
     let mut order: Vec<_> = found.into_iter().collect();
-    // What cannot be written back has to.
-    order.sort_by_key(|(backend, found)| std::cmp::Reverse((wlfc.is_failing(*backend), newest(&wlfc, found))));
-    let (mut copies_kept, mut apart) = (Vec::new(), Vec::new());
+    order.sort_by_key(|(_, found)| std::cmp::Reverse(newest(&wlfc, found)));
+    let mut copies_kept = Vec::new();
     for (backend, Found { mut copies, writes }) in order {
         let base = copies.pop();
         let mut counting = Counting { dropped: copies, base: base.into_iter().collect(), writes };
@@ -140,19 +106,12 @@ fn recover_by(
         let Counting { dropped, base, writes } = counting;
         dropped.iter().for_each(|number| wlfc.retire(*number));
         let room = (wlfc.queues.write.len() + writes.len()) as u32 <= wlfc.config.write_queue
-            && copies_kept.len() as u32 + wlfc.queues.read_len() + base.len() as u32 <= wlfc.config.read_queue;
-        let dirty = base.iter().chain(&writes).any(|number| wlfc.buckets[*number as usize].state != State::Read);
-        let stays = wlfc.is_failing(backend) && dirty;
-        if stays && writes.len() > 1 {
-            apart.push((backend, base.first().copied(), writes));
-            continue;
-        }
-        if writes.len() > 1 || !room && !stays {
+            && (copies_kept.len() + base.len()) as u32 <= wlfc.config.read_queue;
+        if writes.len() > 1 || !room {
             wlfc.commit(backend, base.first().copied(), &writes, &mut steps);
             base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
             continue;
         }
-        wlfc.over_full |= !room;
         let of = wlfc.copies.get_mut(&backend).expect("it was found");
         (of.read, of.write) = (base.first().copied().unwrap_or(NONE), writes.first().copied().unwrap_or(NONE));
         copies_kept.extend(base);
@@ -161,27 +120,6 @@ fn recover_by(
         }
     }
     copies_kept.iter().rev().for_each(|number| wlfc.queues.read_insert(*number));
-    for (backend, base, writes) in apart {
-        if !wlfc.has_spare(1)
-            && let Some(copy) = wlfc.clean_copy()
-        {
-            wlfc.retire(copy);
-        }
-        if !wlfc.has_spare(1) {
-            // The backend is the only place that is left: it is tried again.
-            wlfc.failing.remove(&backend);
-            wlfc.commit(backend, base, &writes, &mut steps);
-            base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
-            continue;
-        }
-        wlfc.merge(backend, base, &writes, &mut steps);
-    }
-    for number in around.unread.into_iter().filter(|_| !around.frozen) {
-        if wlfc.has_spare(1) {
-            wlfc.leave(number, &mut steps);
-        }
-    }
-    wlfc.over_full |= wlfc.queues.read_len() > wlfc.config.read_queue;
     Ok((wlfc, steps))
 }
 
@@ -214,37 +152,9 @@ impl Wlfc {
     fn commit(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let has_data = writes.iter().any(|write| self.has_data(*write));
         let dirty = base.is_some_and(|base| self.buckets[base as usize].state == State::Dirty);
-        if has_data || dirty {
-            self.load_all(backend, base, writes, steps);
-            self.write_back(backend, steps);
+        if !has_data && !dirty {
+            return;
         }
-    }
-
-    /// As [`commit`](Self::commit), to a dirty copy in place of the backend.
-    fn merge(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
-        self.load_all(backend, base, writes, steps);
-        let of = self.copies.get_mut(&backend).expect("it was found");
-        (of.read, of.write) = (base.unwrap_or(NONE), NONE);
-        self.copy(backend, true, steps);
-        writes.iter().for_each(|number| self.retire(*number));
-    }
-
-    /// What a bucket holds that cannot be read goes to a copy that says so.
-    fn leave(&mut self, number: u32, steps: &mut Vec<Step>) {
-        let backend = self.buckets[number as usize].backend;
-        let copies = self.copies_of(backend);
-        if copies.write == number {
-            self.evict(number, steps);
-        } else if copies.read == number && self.buckets[number as usize].state == State::Dirty {
-            self.load(backend, &copies, 0, self.config.extent(backend), steps);
-            self.copy(backend, true, steps);
-        } else if copies.read == number {
-            self.retire(number);
-        }
-    }
-
-    /// Brings a backend bucket with all its logs to memory.
-    fn load_all(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let extent = self.config.extent(backend);
         let mut below = Copies { write: NONE, read: base.unwrap_or(NONE), count: 0 };
         if writes.is_empty() {
@@ -259,6 +169,7 @@ impl Wlfc {
                 self.lay_over(backend, *write, steps);
             }
         }
+        self.write_back(backend, steps);
     }
 
     /// Lays the logs of a bucket over what is in memory, in their order.
@@ -282,6 +193,6 @@ impl Wlfc {
     /// Recovers by another rule than the sound one.
     #[cfg(test)]
     pub(super) fn recover_planted(config: Config, scans: &[Scan], drop_by: DropBy) -> (Wlfc, Vec<Step>) {
-        recover_by(config, scans, Around::default(), drop_by).expect("the cache was there before")
+        recover_by(config, scans, drop_by).expect("the cache was there before")
     }
 }

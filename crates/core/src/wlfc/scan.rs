@@ -63,8 +63,6 @@ pub struct Walk {
     damaged_first: bool,
     /// Where the chain ends although a later header says that what was there was durable.
     damaged: Option<u32>,
-    /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
-    trace: Option<(u64, u64, u32)>,
 }
 
 impl Walk {
@@ -75,7 +73,7 @@ impl Walk {
 
     /// What is left where damage is made no account of: what was programmed before it.
     pub fn without_damage(self) -> Walk {
-        Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, trace: None, ..self }
+        Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, ..self }
     }
 }
 
@@ -220,13 +218,7 @@ fn look_behind<B: Buckets>(
         return Ok(());
     }
     // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
-    let (epoch, run, previous) = (last.oob.epoch, last.run, found.programs.last().map_or(0, |last| last.crc));
-    if at < written
-        && let Some(header) = Header::trace(pages.page(at, READ_PAGES)?)
-        && (header.cache, header.oob.epoch, header.page, header.previous) == (cache, epoch, at, previous)
-    {
-        found.trace = Some((header.run, header.sequence, at));
-    }
+    let (epoch, run) = (last.oob.epoch, last.run);
     found.torn |= pages.buckets.in_order() && at < written;
     for page in at..written {
         if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
@@ -256,11 +248,6 @@ pub fn judge<B: Buckets>(
         return damaged(0);
     }
     if let Some(page) = walk.damaged {
-        return damaged(page);
-    }
-    if let Some((run, sequence, page)) = walk.trace
-        && durable.has(run, sequence)
-    {
         return damaged(page);
     }
     let mut found = Found { scan: Scan { torn: walk.torn, ..Scan::default() }, ..Found::default() };

@@ -45,10 +45,6 @@ pub(super) fn check_buckets(
     }
     (report.counts.log_units, report.counts.unused_units) = (used, held.scans.len() as u64 - used);
     (report.counts.cached_blocks, report.counts.dirty_blocks) = held.blocks();
-    if !superblock.failed_units.is_empty() {
-        let units: Vec<String> = superblock.failed_units.iter().map(|failed| failed.unit.to_string()).collect();
-        report.note(format!("Erase units that have failed and are not written any more: {}.", units.join(", ")));
-    }
     if torn > 0 {
         report.note(format!("{torn} buckets were torn by a crash: what was being written to them was never flushed."));
     }

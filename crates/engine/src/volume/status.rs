@@ -142,12 +142,10 @@ fn state(inner: &Inner) -> (VolumeState, Option<String>) {
         };
         return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
+    let stopped = || "a write failed: every request fails until the server is started again".to_owned();
+    let backend = backend.or_else(|| inner.engine.has_backend_stopped().then(stopped));
     match (inner.state, backend) {
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
-        (state, None) => {
-            let remarks = inner.engine.remarks();
-            (state, (!remarks.is_empty()).then(|| remarks.join("; ")))
-        }
         (state, reason) => (state, reason),
     }
 }

@@ -5,53 +5,42 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `mod.rs` | plans: requests and what the cache does by itself |
-//! | `clients.rs` | requests of clients |
 //! | `memory.rs` | the memory of a plan |
 //! | `order.rs` | which steps wait for which |
 //! | `perform.rs` | what each step does |
 //! | `start.rs` | reading what a flash holds |
-//! | `again.rs` | going on where something failed |
 //!
 //! A block that cannot be read makes the requests fail that want it, and no other: what is programmed in its place says that it never came.
-//! Once something fails that the cache relies on, nothing is begun any more: the cache is found again from what is on flash, as after a crash
-//! of the process, and its next engine is told what to go around. Requests that were not answered are handed back, and are made again.
+//! Once something fails that would have changed flash or backend, nothing changes them any more: the cache is found again by a start.
 
-pub mod again;
-mod clients;
 mod memory;
 mod order;
 mod perform;
 pub mod start;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use flashwise_core::cache::{Cache, Event};
-use flashwise_core::format::Place;
+use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::wlfc::{Log, State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::engine::hazard::StepId;
-use crate::engine::{Answered, Clients, Faults, Output, insert};
-use crate::export::{Done, Error, Request};
+use crate::engine::{Answered, Clients, Faults, Output, insert, kind, leave_out_flushes};
+use crate::export::{Done, Error, Operation, Request};
 use crate::memory::Memory;
 use memory::Regions;
-use order::{Entered, Order};
+use order::Order;
 use start::Started;
-
-/// Backend buckets that could not be written and are tried again, each time that it is looked at what is due.
-const TRIALS_MAX: usize = 4;
 
 /// How the engine behaves, beyond the cache's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// First 8 bytes of the cache's UUID.
     pub cache: u64,
-    /// Which start of the cache this is, ...
-    pub start: u64,
-    /// ... and how many times it was found again since.
-    pub found_again: u32,
+    /// Which start of the cache this is.
+    pub run: u64,
     /// How many times a transfer that fails is tried again.
     pub retries: u8,
     /// Whether buckets are zones.
@@ -59,8 +48,6 @@ pub struct Settings {
     /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as
     /// written back before all is known to be.
     pub skips_bad: bool,
-    /// Whether requests that fail because the cache has to be found again are [handed back](Output::held) rather than answered.
-    pub holds_failed: bool,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
 }
@@ -91,8 +78,6 @@ struct Running {
     retries: u8,
     /// What is to be transferred after this, last first.
     next: Vec<Part>,
-    /// Its blocks are read one by one.
-    apart: bool,
     /// The number of what is programmed; what a flush covers.
     sequence: u64,
     /// Memory of its own.
@@ -116,17 +101,6 @@ struct Part {
     offset: u64,
     length: u64,
     buffers: SmallVec<[crate::disk::Buffer; 2]>,
-}
-
-/// What failed of a flash since its cache was found.
-#[derive(Clone, Debug, Default)]
-pub struct Failures {
-    /// Cache buckets that cannot be written any more.
-    pub buckets: BTreeSet<u32>,
-    /// Cache buckets that cannot be reset, of which nothing counts.
-    pub dead: BTreeSet<u32>,
-    /// It cannot be flushed.
-    pub flushes: bool,
 }
 
 /// What is known of a cache bucket on flash.
@@ -174,16 +148,8 @@ pub struct Engine<C = Wlfc> {
     /// The number of what is programmed next, and below which everything is durable.
     sequence: u64,
     durable: u64,
-    /// What [`pause`](Self::pause) saw and said last.
-    seen: u64,
-    noted: u64,
     /// The device whose failure has stopped everything: the flash, as 0, or the backend, as 1.
     stopped: Option<usize>,
-    failures: Failures,
-    /// Cache buckets that failed before, and are not reset.
-    worn: BTreeSet<u32>,
-    requests: u64,
-    held: Vec<(u64, Request, Done)>,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
     transfers: FxHashMap<u64, (StepId, Part)>,
@@ -228,14 +194,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
             bad_frames: FxHashSet::default(),
             sequence: 0,
             durable: 0,
-            seen: 0,
-            noted: 0,
             stopped: None,
-            failures: Failures::default(),
-            worn: started.worn,
-            requests: 0,
-            held: Vec::new(),
-            unreadable: started.unreadable,
+            unreadable: FxHashSet::default(),
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
             outgoing: Vec::new(),
@@ -247,7 +207,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             settings,
         };
         // What a process that died has written to the backend may be in its volatile cache, of which this one's flushes would not know.
-        let mut steps = if started.goes_on { Vec::new() } else { vec![Step::FlushBackend] };
+        let mut steps = vec![Step::FlushBackend];
         steps.extend(started.steps);
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
@@ -279,46 +239,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.faults
     }
 
-    /// What failed of the flash.
-    pub fn failures(&self) -> &Failures {
-        &self.failures
-    }
-
-    /// Whether something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
+    /// Whether something failed that would have changed the flash, as 0, or the backend, as 1: every request fails.
     pub fn stopped(&self) -> Option<usize> {
         self.stopped
-    }
-
-    /// Erase units of the flash that failed.
-    pub fn failed_units(&self) -> Vec<u32> {
-        let all = self.worn.iter().chain(&self.failures.buckets).chain(&self.failures.dead);
-        all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
-    }
-
-    /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
-    /// said so yet.
-    pub fn pause(&mut self) -> Option<Place> {
-        let seen = std::mem::replace(&mut self.seen, self.sequence);
-        let quiet = self.stopped.is_none() && self.running == 0 && seen == self.sequence && self.noted < self.durable;
-        quiet.then(|| {
-            self.noted = self.durable;
-            start::end(self.durable, self.settings.found_again)
-        })
-    }
-
-    /// How many times the cache was found again since the start.
-    pub fn found_again(&self) -> u32 {
-        self.settings.found_again
-    }
-
-    /// Every request fails from now on.
-    pub fn give_up(&mut self) {
-        self.settings.holds_failed = false;
-    }
-
-    /// Whether every request fails for good.
-    pub fn is_given_up(&self) -> bool {
-        self.stopped.is_some() && !self.settings.holds_failed
     }
 
     /// Below which number everything that this run programmed is durable.
@@ -348,24 +271,32 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.plan_background(Event::Close { now_us });
     }
 
-    /// Does what is due.
-    pub fn advance(&mut self, now_us: u64) {
-        for _ in 0..TRIALS_MAX {
-            if self.cache.next_tick_us(now_us).is_some() {
-                self.plan_background(Event::Tick { now_us });
-            }
-        }
-    }
-
     fn plan_background(&mut self, event: Event<'_, Step>) {
-        if self.stopped.is_some() {
-            return;
-        }
         let mut steps = std::mem::take(&mut self.planned);
         self.cache.on(event, &mut steps);
         self.enqueue_plan(&mut steps, None, false);
         self.planned = steps;
         self.run_ready();
+    }
+
+    /// Starts a request at a time; its range lies within the volume.
+    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
+        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
+            self.answers.push((done, Ok(Vec::new())));
+            return;
+        }
+        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let number = self.clients.insert(request, done, now_us);
+        let whole =
+            cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
+        let mut steps = std::mem::take(&mut self.planned);
+        self.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
+        let durable = operation == Operation::Flush || force_unit_access && operation != Operation::Read;
+        self.enqueue_plan(&mut steps, Some(number), durable);
+        self.planned = steps;
+        self.clients.get_mut(number).planned = true;
+        self.run_ready();
+        self.answer_if_complete(number);
     }
 
     fn plan(&mut self, number: u32) -> &mut Plan {
@@ -435,7 +366,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             falls_back: false,
             retries: self.settings.retries,
             next: Vec::new(),
-            apart: false,
             sequence: 0,
             memory: None,
         };
@@ -493,6 +423,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.step(id).sequence = sequence;
     }
 
+    fn answer_if_complete(&mut self, number: u32) {
+        let Some(client) = self.clients.take_complete(number) else { return };
+        let (answered, done, result) = client.answer();
+        self.answered.push(answered);
+        self.answers.push((done, result));
+    }
+
     /// The disk and the operation of a transfer that has not ended.
     pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation) {
         let (_, part) = &self.transfers[&tag];
@@ -513,10 +450,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 buffers: part.buffers.to_vec(),
             });
             self.transfers.insert(tag, (step, part));
-        }
-        if self.running == 0 && !self.held.is_empty() {
-            self.held.sort_unstable_by_key(|(number, ..)| *number);
-            output.held.extend(self.held.drain(..).map(|(_, request, done)| (request, done)));
         }
         output.answers.append(&mut self.answers);
         output.answered.append(&mut self.answered);
@@ -543,7 +476,7 @@ fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
         Step::ReadRam { block, .. } | Step::KeepInRam { block, .. } => Some((block, 1)),
         Step::ReadFlash { block, blocks, .. }
         | Step::ReadBackend { block, blocks }
-        | Step::WriteBackend { block, blocks, .. } => Some((block, blocks)),
+        | Step::WriteBackend { block, blocks } => Some((block, blocks)),
         Step::Append { oob, .. } if oob.log == Log::Data => {
             Some((u64::from(oob.backend) * u64::from(bucket_blocks) + u64::from(oob.at), oob.blocks))
         }
@@ -554,5 +487,40 @@ fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
         | Step::Reset { .. }
         | Step::Fail
         | Step::Reply => None,
+    }
+}
+
+/// The steps of a plan that were entered last: reads of different blocks are done at the same time.
+#[derive(Debug, Default)]
+struct Entered {
+    /// Reads that go on together, with the blocks that they read.
+    together: Vec<(StepId, u64, u32)>,
+    /// What they all wait for.
+    before: SmallVec<[StepId; 4]>,
+}
+
+impl Entered {
+    fn enter(&mut self, id: StepId, work: &Work, mut after: impl FnMut(StepId)) {
+        let read = match work {
+            Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) => {
+                Some((*block, *blocks))
+            }
+            _ => None,
+        };
+        let apart = |(block, blocks): (u64, u32)| {
+            let (end, other_end) = (block + u64::from(blocks), |first: u64, count: u32| first + u64::from(count));
+            self.together
+                .iter()
+                .all(|&(_, first, count)| count > 0 && (end <= first || other_end(first, count) <= block))
+        };
+        match read {
+            Some((block, blocks)) if apart((block, blocks)) => self.together.push((id, block, blocks)),
+            _ => {
+                self.before = self.together.drain(..).map(|(id, ..)| id).collect();
+                let (block, blocks) = read.unwrap_or((0, 0));
+                self.together.push((id, block, blocks));
+            }
+        }
+        self.before.iter().for_each(|step| after(*step));
     }
 }

@@ -37,17 +37,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn begin(&mut self, id: StepId) -> Begun {
-        let stopped = self.stopped.is_some();
         let Running { work, plan, doomed, .. } = self.step(id);
-        let plan = *plan;
-        *doomed |= stopped;
-        if *doomed {
-            return Begun::Done(false);
-        }
+        let (plan, doomed) = (*plan, *doomed);
         let step = match work {
-            Work::Await => return Begun::Done(true),
+            Work::Await => return Begun::Done(!doomed),
             Work::Step(step) => *step,
         };
+        let changes = changed(&step).or(flushed(&step)).is_some();
+        if doomed || changes && self.stopped.is_some() {
+            return Begun::Done(false);
+        }
         match step {
             Step::Receive { offset, length } => self.receive(id, plan, offset, length),
             Step::Send { offset, length } => self.send(id, plan, offset, length),
@@ -83,12 +82,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::ReadBackend { block, blocks } => {
                 return self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             }
-            Step::WriteBackend { block, blocks, .. } => {
+            Step::WriteBackend { block, blocks } => {
                 if self.plan(plan).regions.of(block).has_bad(block, blocks) {
                     if self.settings.skips_bad {
                         return self.write_what_came(id, plan, block, blocks);
                     }
-                    // What is lost stays known as lost on flash.
+                    self.stopped.get_or_insert(FLASH);
                     return Begun::Done(false);
                 }
                 return self.transfer(id, BACKEND, Operation::Write, block * BLOCK, block, blocks);
@@ -109,10 +108,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::FlushBackend => {
                 self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]);
                 return Begun::UnderWay;
-            }
-            Step::Reset { bucket } if self.worn.contains(&bucket) => {
-                self.failures.dead.insert(bucket);
-                return Begun::Done(false);
             }
             Step::Reset { bucket } => {
                 self.reset(id, bucket);
@@ -227,7 +222,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let header = Header {
             cache: settings.cache,
             oob,
-            run: super::start::run(settings.start, settings.found_again),
+            run: settings.run,
             sequence,
             durable,
             page,
@@ -306,77 +301,26 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         if let Err(error) = result {
             self.count_failure(part.disk, part.operation);
-            if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
-                return;
-            }
             let request = self.step(id).request;
             if matches!(part.operation, Operation::Read) {
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
-                let client = self.clients.get_mut(request);
-                client.error.get_or_insert(error);
-                client.is_own |= part.disk == BACKEND;
-            }
-            if let Work::Step(step) = &self.step(id).work {
-                let step = *step;
-                self.note_failure(&step);
+                self.clients.get_mut(request).error.get_or_insert(error);
             }
             return self.finish(id, false);
         }
         if wrong {
             return self.read_failed(id, true);
         }
+        if let Some(next) = self.step(id).next.pop() {
+            self.outgoing.push((id, next));
+            return;
+        }
         if part.operation == Operation::Read && !read_flash {
-            self.came(id, &part, true);
+            self.set_bad(id, |_, _| false);
         }
-        self.next_part(id);
-    }
-
-    fn next_part(&mut self, id: StepId) {
-        match self.step(id).next.pop() {
-            Some(next) => self.outgoing.push((id, next)),
-            None => self.finish(id, true),
-        }
-    }
-
-    /// Whether the blocks that a part read of the backend came.
-    fn came(&mut self, id: StepId, part: &Part, came: bool) {
-        let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
-        let region = self.plan(plan).regions.of(first);
-        (first..first + part.length / BLOCK).for_each(|block| region.set_bad(block, !came));
-    }
-
-    /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
-    fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
-        if part.length > BLOCK {
-            let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
-            let region = self.plan(plan).regions.of(first);
-            let mut parts = Vec::new();
-            for block in (first..first + part.length / BLOCK).rev() {
-                let buffers = smallvec![region.buffer(block, 1)];
-                parts.push(Part { offset: block * BLOCK, length: BLOCK, buffers, ..part.clone() });
-            }
-            let running = self.step(id);
-            (running.next, running.apart) = (parts, true);
-            self.next_part(id);
-            return true;
-        }
-        let apart = self.step(id).apart;
-        if apart {
-            self.came(id, part, false);
-            self.next_part(id);
-        }
-        apart
-    }
-
-    fn note_failure(&mut self, step: &Step) {
-        match *step {
-            Step::Append { bucket, .. } => drop(self.failures.buckets.insert(bucket)),
-            Step::Reset { bucket } => drop(self.failures.dead.insert(bucket)),
-            Step::FlushFlash => self.failures.flushes = true,
-            _ => {}
-        }
+        self.finish(id, true);
     }
 
     fn count_failure(&mut self, disk: usize, operation: Operation) {
@@ -463,10 +407,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let dooms = !ok && !matches!(running.work, Work::Step(Step::KeepInRam { .. }));
         for dependent in running.dependents {
             let next = self.step(dependent);
-            // What others do that relies on it is not begun: the cache is found again.
-            // What follows the answer does not need what the client alone has asked for.
-            let needs = next.plan == running.plan && (next.request.is_some() || running.request.is_none());
-            next.doomed |= dooms && needs;
+            next.doomed |= dooms;
             next.waiting -= 1;
             if next.waiting == 0 {
                 self.ready.push_back(dependent);
@@ -478,10 +419,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             client.pending -= 1;
             if dooms {
                 client.error.get_or_insert(Error::Io);
-                client.incomplete |= match &running.work {
-                    Work::Step(step) => flushed(step).is_none(),
-                    Work::Await => false,
-                };
             }
             self.answer_if_complete(request);
         }
@@ -493,19 +430,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if *step == Step::FlushFlash {
                 self.durable = self.durable.max(running.sequence + 1);
             }
-            if let Step::Reset { bucket } = *step {
-                self.on_flash[bucket as usize].last = 0;
-            }
             self.cache.on(Event::Done(step), &mut self.planned);
         } else {
-            // The cache does not rely on these: a client hears of it, or it is tried again.
-            let alone = matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. });
-            if let Some(device) = changed(step).or(flushed(step)).filter(|_| !alone) {
+            if let Some(device) = changed(step).or(flushed(step)) {
                 self.stopped.get_or_insert(device);
             }
-            let told = running.request.is_some() && !running.doomed;
-            let missing = if *step == Step::FlushBackend { told } else { running.doomed };
-            self.cache.on(Event::Failed { step, missing }, &mut self.planned);
+            self.cache.on(Event::Failed { step, missing: false }, &mut self.planned);
         }
         assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
     }
