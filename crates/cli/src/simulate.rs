@@ -71,7 +71,7 @@ pub struct Simulate {
     /// Print CSV, one line per trace, policy and size
     #[arg(long, conflicts_with = "epoch")]
     csv: bool,
-    /// Write each result to a file as soon as it is done, a line of JSON each; what the file has is not run again
+    /// Write each row as it is done, as a line of JSON; rows there stay
     ///
     /// After a run that was ended, the same command goes on where it was. Lines have the trace's SHA-256 and the version besides, by which they
     /// are known. - is standard output, where nothing is passed over.

@@ -83,7 +83,7 @@ fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
     let refused = fail(folder.path(), &again, 2);
     assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
     let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
-    assert_eq!(told, "again.arrow: 232,202 requests, 27.3 MiB\n");
+    assert_eq!(told, "again.arrow: 232,202 requests, 6.0 MiB\n");
     assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
     assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
 }

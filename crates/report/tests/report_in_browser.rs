@@ -122,10 +122,10 @@ fn check_layout(found: &Value) {
     assert_eq!(found["overlapping"], Value::Array(Vec::new()), "no text of a chart lies on another");
     assert_eq!(found["outside"], Value::Array(Vec::new()), "no text of a chart is cut off");
     assert_eq!(found["width"], found["window"], "only charts and tables scroll sideways");
-    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, and two over time for each of six sizes; the answer for both.
-    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(39 + 3), &Value::from(39)));
+    // For each trace: its answer, hits, writes, W, two to MIN, reuse distances, four of the workload, and two over time for each of six sizes; the answer for both.
+    assert_eq!((&found["svgs"], &found["figures"]), (&Value::from(47 + 3), &Value::from(47)));
     // A table for each figure but the answers', for each trace, all its counts, its steps and drives, and of the policies and the traces.
-    assert_eq!(found["tables"], 36 + 8 + 2);
+    assert_eq!(found["tables"], 44 + 8 + 2);
     // The page, its contents, all traces, how it was made; for each trace its name and five parts.
     assert_eq!(found["headings"], 4 + 2 * 6);
     assert_eq!((&found["unnamed_charts"], &found["heads_without_scope"]), (&Value::from(0), &Value::from(0)));
