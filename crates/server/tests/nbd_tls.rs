@@ -203,8 +203,9 @@ fn an_export_is_told_the_address_and_the_certificate_of_a_client() {
     }
     let entered = rig.disk.entered.lock().unwrap();
     let address = Some("127.0.0.1".parse().unwrap());
-    let plain = FilterClient { export: "disk".to_owned(), protocol: "nbd", address, ..FilterClient::default() };
-    let encrypted = FilterClient { tls_names: vec!["client".to_owned()], ..plain.clone() };
+    let export = "disk".to_owned();
+    let plain = FilterClient { connection: Some(2), export, protocol: "nbd", address, ..FilterClient::default() };
+    let encrypted = FilterClient { connection: Some(1), tls_names: vec!["client".to_owned()], ..plain.clone() };
     assert_eq!(*entered, [encrypted, plain]);
 }
 
