@@ -116,7 +116,7 @@ impl ServedPools {
         }
         deleted?;
         // Another one of its name is for others.
-        self.assignments.set(name, None).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
+        self.assignments.forget(name).map_err(|error| ManageError::Failed(format!("{name} is deleted; {error}")))
     }
 
     /// Makes the maps durable, of one pool or of all.

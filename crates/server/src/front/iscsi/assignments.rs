@@ -10,6 +10,7 @@ use std::sync::{PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::names;
 use crate::kept;
 
 /// An export that an initiator may open.
@@ -120,6 +121,19 @@ impl Assignments {
         *given = new;
         Ok(())
     }
+
+    /// Forgets an export that was deleted, so that another of its name is nobody's: whom it was assigned to, and who has reserved it.
+    pub fn forget(&self, export: &str) -> io::Result<()> {
+        self.set(export, None)?;
+        let Some(folder) = self.file.as_ref().and_then(|file| file.parent()) else { return Ok(()) };
+        let reservations = folder.join(names::reservations_file(export));
+        match std::fs::remove_file(&reservations) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io::Error::new(error.kind(), format!("{}: {error}", reservations.display())))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +164,18 @@ mod tests {
         std::fs::write(&file, "[1]").unwrap();
         let error = Assignments::open(Vec::new(), file).unwrap_err().to_string();
         assert!(error.contains("expected assignments of exports to initiators as JSON"), "{error}");
+    }
+
+    #[test]
+    fn what_is_deleted_leaves_nothing_to_another_of_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let assignments = Assignments::open(Vec::new(), folder.path().join("assignments.json")).unwrap();
+        assignments.set("mail", Some(vec![assigned("iqn.a:1", false)])).unwrap();
+        let [mail, web] = ["mail", "web"].map(|name| folder.path().join(names::reservations_file(name)));
+        [&mail, &web].map(|file| std::fs::write(file, "{}").unwrap());
+        assignments.forget("mail").unwrap();
+        assert_eq!((assignments.of("mail"), mail.exists(), web.exists()), (None, false, true));
+        assignments.forget("mail").unwrap();
     }
 
     #[test]

@@ -12,6 +12,11 @@ pub fn target(export: &str) -> String {
     format!("{PREFIX}{export}")
 }
 
+/// The file in the state directory that keeps the persistent reservations of an export.
+pub fn reservations_file(export: &str) -> String {
+    format!("reservations-{export}.json")
+}
+
 /// The export that a target's name stands for, if it can be one of this server.
 pub fn export(target: &str) -> Option<&str> {
     target.strip_prefix(PREFIX).filter(|export| !export.is_empty())

@@ -8,6 +8,7 @@ use std::time::Instant;
 use flashwise_engine::export::{Claimable, Exports};
 
 use super::login::{Agreed, Purpose, status};
+use super::names;
 use crate::front::connection::Control;
 use crate::front::options::Iscsi;
 use crate::scsi::unit::Unit;
@@ -50,7 +51,7 @@ impl Target {
         }
         let name = exports.name_of(export).unwrap_or_else(|| name.to_owned());
         let folder = self.access.state_directory.as_ref();
-        let file = folder.map(|folder| folder.join(format!("reservations-{name}.json")));
+        let file = folder.map(|folder| folder.join(names::reservations_file(&name)));
         let unit = Arc::new(Unit::open(&name, Arc::clone(export), file)?);
         units.insert(address, Arc::clone(&unit));
         Ok(unit)
