@@ -172,7 +172,7 @@ mod tests {
         let assignments = Assignments::open(Vec::new(), folder.path().join("assignments.json")).unwrap();
         assignments.set("mail", Some(vec![assigned("iqn.a:1", false)])).unwrap();
         let [mail, web] = ["mail", "web"].map(|name| folder.path().join(names::reservations_file(name)));
-        [&mail, &web].map(|file| std::fs::write(file, "{}").unwrap());
+        [&mail, &web].into_iter().for_each(|file| std::fs::write(file, "{}").unwrap());
         assignments.forget("mail").unwrap();
         assert_eq!((assignments.of("mail"), mail.exists(), web.exists()), (None, false, true));
         assignments.forget("mail").unwrap();
