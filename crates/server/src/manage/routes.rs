@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRef, Path, Query, Request, State};
+use axum::extract::{FromRef, FromRequestParts, Path, Query, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE, ETAG, VARY, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -81,7 +82,6 @@ impl IntoResponse for Failure {
 
 pub type Answer<T> = Result<T, Failure>;
 type Server = State<Arc<dyn Managed>>;
-type Dry = Result<Query<DryRun>, QueryRejection>;
 
 /// What the routes answer from.
 #[derive(Clone)]
@@ -101,12 +101,6 @@ impl Changing {
     }
 }
 
-impl FromRef<Routed> for Changing {
-    fn from_ref(routed: &Routed) -> Self {
-        routed.changing.clone()
-    }
-}
-
 /// What a change may be sent with: that it is to be made only to what is still as it was seen.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -116,8 +110,11 @@ struct IfMatch {
     _if_match: Option<String>,
 }
 
-/// What every request for a change says besides the change.
+/// What every request for a change comes with besides the change.
 struct Asked {
+    server: Arc<dyn Managed>,
+    live: Arc<Live>,
+    changing: Changing,
     /// Whether only what would happen is asked for.
     dry: bool,
     /// The tags that it is for.
@@ -125,8 +122,17 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(dry: Dry, request: &Request) -> Answer<Asked> {
-        Ok(Asked { dry: asked(dry)?.dry_run, wanted: tag::wanted(request.headers()) })
+    fn of(Routed { server, live, changing }: Routed, dry: bool, headers: &HeaderMap) -> Asked {
+        Asked { server, live, changing, dry, wanted: tag::wanted(headers) }
+    }
+}
+
+impl FromRequestParts<Routed> for Asked {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, routed: &Routed) -> Answer<Asked> {
+        let dry = asked(Query::<DryRun>::try_from_uri(&parts.uri))?.dry_run;
+        Ok(Asked::of(routed.clone(), dry, &parts.headers))
     }
 }
 
@@ -210,14 +216,11 @@ async fn volume_status(State(server): Server, name: Name) -> Answer<Json<VolumeS
     )
 )]
 async fn change(
-    State(server): Server,
-    State(changing): State<Changing>,
-    State(live): State<Arc<Live>>,
+    Asked { server, live, changing, dry, wanted }: Asked,
     name: Name,
-    dry: Dry,
     request: Request,
 ) -> Answer<Response> {
-    let (name, Asked { dry, wanted }) = (named(name)?, Asked::of(dry, &request)?);
+    let name = named(name)?;
     let body = body(request.into_body()).await?;
     let changes = changes::parse(&body).map_err(bad)?;
     let work = move |server: &dyn Managed| {
@@ -324,8 +327,8 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
         (status = 409, description = "It cannot be done now", body = ErrorBody),
     )
 )]
-async fn detach(State(server): Server, State(live): State<Arc<Live>>, name: Name, dry: Dry) -> Answer<Response> {
-    let (name, dry) = (named(name)?, asked(dry)?.dry_run);
+async fn detach(Asked { server, live, dry, .. }: Asked, name: Name) -> Answer<Response> {
+    let name = named(name)?;
     if dry {
         let plan = blocking(server, move |server| Ok(plan::of_detach(&server.volume(&name)?))).await?;
         return Ok(Json(plan).into_response());

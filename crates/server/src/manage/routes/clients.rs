@@ -1,7 +1,5 @@
 //! The routes of clients, and of who may open what over iSCSI.
 
-use std::sync::Arc;
-
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::ETAG;
@@ -9,10 +7,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, put};
 use axum::{Json, Router};
 
-use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Name, Routed, Server, asked, blocking, json, named};
+use super::{Answer, Asked, ErrorBody, IfMatch, Name, Routed, Server, blocking, json, named};
 use crate::front::Assigned;
 use crate::manage::clients::{Clients, IscsiStatus, NewAssignment, OpenClient};
-use crate::manage::live::Live;
 use crate::manage::plan::{DryRun, Plan};
 use crate::manage::{ManageError, Managed, tag};
 
@@ -43,12 +40,10 @@ pub(super) async fn all_clients(State(server): Server) -> Answer<Json<Vec<OpenCl
     )
 )]
 pub(super) async fn disconnect(
-    State(server): Server,
-    State(live): State<Arc<Live>>,
+    Asked { server, live, dry, .. }: Asked,
     number: Result<axum::extract::Path<u64>, axum::extract::rejection::PathRejection>,
-    dry: Dry,
 ) -> Answer<Response> {
-    let (number, dry) = (named(number)?, asked(dry)?.dry_run);
+    let number = named(number)?;
     if dry {
         let plan = blocking(server, move |server| clients(server)?.plan_disconnect(number)).await?;
         return Ok(Json(plan).into_response());
@@ -80,11 +75,8 @@ fn tagged(status: IscsiStatus) -> Response {
 
 /// Assigns an export, or says what that would do, if all assignments are still those that the request is for.
 async fn change(
-    State(server): Server,
-    State(changing): State<Changing>,
-    State(live): State<Arc<Live>>,
+    Asked { server, live, changing, dry, wanted }: Asked,
     (export, assigned): (String, Option<Vec<Assigned>>),
-    Asked { dry, wanted }: Asked,
 ) -> Answer<Response> {
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -114,17 +106,9 @@ async fn change(
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn assign(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    name: Name,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
+pub(super) async fn assign(asked: Asked, name: Name, request: Request) -> Answer<Response> {
     let NewAssignment { assigned } = json(request).await?;
-    change(server, changing, live, (named(name)?, Some(assigned)), asked).await
+    change(asked, (named(name)?, Some(assigned))).await
 }
 
 /// Has an export assigned as the configuration says.
@@ -139,16 +123,8 @@ pub(super) async fn assign(
         (status = 412, description = "An assignment was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn assign_as_configured(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    name: Name,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
-    change(server, changing, live, (named(name)?, None), asked).await
+pub(super) async fn assign_as_configured(asked: Asked, name: Name) -> Answer<Response> {
+    change(asked, (named(name)?, None)).await
 }
 
 pub(super) fn router() -> Router<Routed> {

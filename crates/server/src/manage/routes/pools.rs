@@ -1,11 +1,9 @@
 //! The routes of pools, their disks and their logical disks.
 
-use std::sync::Arc;
-
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::ETAG;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
 use axum::{Json, Router};
@@ -14,8 +12,7 @@ use flashwise_engine::pool::status::{LogicalDiskStatus, MapRun, PoolStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::{Answer, Asked, Changing, Dry, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, json, named};
-use crate::manage::live::Live;
+use super::{Answer, Asked, ErrorBody, IfMatch, Routed, Server, asked, bad, blocking, json, named};
 use crate::manage::plan::{self, DryRun, Plan};
 use crate::manage::{
     DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, ManageError, Managed, NewLogicalDisk, PoolChange, Pools, tag,
@@ -86,11 +83,8 @@ enum Changed {
 
 /// Makes a change of a pool, or says what it would do, if the pool is still the one that the request is for.
 async fn change_pool(
-    State(server): Server,
-    State(changing): State<Changing>,
-    State(live): State<Arc<Live>>,
+    Asked { server, live, changing, dry, wanted }: Asked,
     (name, change): (String, PoolChange),
-    Asked { dry, wanted }: Asked,
 ) -> Answer<Changed> {
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
@@ -141,14 +135,7 @@ fn one(name: &str) -> impl FnOnce(PoolStatus) -> Answer<LogicalDiskStatus> {
         (status = 409, description = "The disk is in use, or blank already", body = ErrorBody),
     )
 )]
-pub(super) async fn wipe_disk(
-    State(server): Server,
-    State(changing): State<Changing>,
-    State(live): State<Arc<Live>>,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let dry = asked(dry)?.dry_run;
+pub(super) async fn wipe_disk(Asked { server, live, changing, dry, .. }: Asked, request: Request) -> Answer<Response> {
     let DiskWiped { path, confirm } = json(request).await?;
     if dry {
         let work = move |server: &dyn Managed| Ok(plan::of_wipe(&pools(server)?.wipeable(&path)?));
@@ -181,17 +168,9 @@ pub(super) async fn wipe_disk(
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn add_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    name: Names<String>,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
+pub(super) async fn add_disk(asked: Asked, name: Names<String>, request: Request) -> Answer<Response> {
     let change = (named(name)?, PoolChange::AddDisk(json(request).await?));
-    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, whole)
+    answer(change_pool(asked, change).await?, StatusCode::CREATED, whole)
 }
 
 /// Starts to empty a disk of a pool; once its chunks are on others, it is taken out.
@@ -213,18 +192,10 @@ pub(super) async fn add_disk(
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn remove_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    of: Names<(String, u32)>,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
+pub(super) async fn remove_disk(asked: Asked, of: Names<(String, u32)>) -> Answer<Response> {
     let (name, number) = named(of)?;
     let change = (name, PoolChange::RemoveDisk(number));
-    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::ACCEPTED, whole)
+    answer(change_pool(asked, change).await?, StatusCode::ACCEPTED, whole)
 }
 
 /// Gives up a disk that is missing: what was there is lost, and answers with an error until it is written anew.
@@ -246,18 +217,10 @@ pub(super) async fn remove_disk(
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn give_up_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    of: Names<(String, u32)>,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
+pub(super) async fn give_up_disk(asked: Asked, of: Names<(String, u32)>, request: Request) -> Answer<Response> {
     let (name, number) = named(of)?;
     let change = (name, PoolChange::GiveUpDisk(number, json(request).await?));
-    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, whole)
+    answer(change_pool(asked, change).await?, StatusCode::OK, whole)
 }
 
 /// Makes a logical disk, which clients can open at once.
@@ -275,19 +238,11 @@ pub(super) async fn give_up_disk(
         (status = 412, description = "The pool was changed meanwhile", body = ErrorBody),
     )
 )]
-pub(super) async fn create_logical_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
-    name: Names<String>,
-    dry: Dry,
-    request: Request,
-) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
+pub(super) async fn create_logical_disk(asked: Asked, name: Names<String>, request: Request) -> Answer<Response> {
     let new: NewLogicalDisk = json(request).await?;
     let made = new.name.clone();
     let change = (named(name)?, PoolChange::Create(new));
-    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::CREATED, one(&made))
+    answer(change_pool(asked, change).await?, StatusCode::CREATED, one(&made))
 }
 
 /// Makes a logical disk larger, has it cached or not, changes its mode, or keeps RAM for it.
@@ -310,14 +265,10 @@ pub(super) async fn create_logical_disk(
     )
 )]
 pub(super) async fn change_logical_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
+    asked: Asked,
     of: Names<(String, String)>,
-    dry: Dry,
     request: Request,
 ) -> Answer<Response> {
-    let asked = Asked::of(dry, &request)?;
     let (pool, name) = named(of)?;
     let change: LogicalDiskChange = json(request).await?;
     let LogicalDiskChange { size_bytes, cached, mode, pinned_ram_bytes } = &change;
@@ -325,7 +276,7 @@ pub(super) async fn change_logical_disk(
         return Err(bad("nothing to change, expected size_bytes, cached, mode or pinned_ram_bytes".to_owned()));
     }
     let change = (pool, PoolChange::Alter(name.clone(), change));
-    answer(change_pool(server, changing, live, change, asked).await?, StatusCode::OK, one(&name))
+    answer(change_pool(asked, change).await?, StatusCode::OK, one(&name))
 }
 
 /// What is asked when a logical disk is deleted.
@@ -360,20 +311,17 @@ pub(super) struct Deletion {
     )
 )]
 pub(super) async fn delete_logical_disk(
-    server: Server,
-    changing: State<Changing>,
-    live: State<Arc<Live>>,
+    State(routed): State<Routed>,
     of: Names<(String, String)>,
     query: Result<Query<Deletion>, QueryRejection>,
-    request: Request,
+    headers: HeaderMap,
 ) -> Answer<Response> {
     let (pool, name) = named(of)?;
     let Deletion { confirm, dry_run: dry } = asked(query)?;
     if !dry && confirm.as_ref() != Some(&name) {
         return Err(bad(format!("what '{name}' holds is lost then; to delete it, give its name as confirm")));
     }
-    let asked = Asked { dry, wanted: tag::wanted(request.headers()) };
-    Ok(match change_pool(server, changing, live, (pool, PoolChange::Delete(name)), asked).await? {
+    Ok(match change_pool(Asked::of(routed, dry, &headers), (pool, PoolChange::Delete(name))).await? {
         Changed::Planned(plan) => Json(plan).into_response(),
         Changed::Made(_) => StatusCode::NO_CONTENT.into_response(),
     })
