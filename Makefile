@@ -23,7 +23,7 @@ FLASHWISE_FUZZ_TARGETS ?=
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
 planted:
-	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test planted
+	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test cli planted::
 
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -31,7 +31,7 @@ crash:
 
 kill:
 	FLASHWISE_KILLS=$(FLASHWISE_KILLS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test --release -p flashwise --test kill -- --nocapture what_was_flushed what_wlfc_flushed
+	cargo test --release -p flashwise --test cli -- --nocapture kill::what
 
 file-systems:
 	FLASHWISE_FLUSH_POINTS=$(FLASHWISE_FLUSH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -50,7 +50,7 @@ open-iscsi:
 
 soak:
 	FLASHWISE_SOAK_SECONDS=$(FLASHWISE_SOAK_SECONDS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
-	cargo test -p flashwise --test soak -- --nocapture
+	cargo test -p flashwise --test cli soak:: -- --nocapture
 
 fuzz:
 	FLASHWISE_FUZZ_SECONDS=$(FLASHWISE_FUZZ_SECONDS) fuzz/run $(FLASHWISE_FUZZ_TARGETS)
@@ -118,4 +118,4 @@ wheel:
 # The package against the command line, on processes and Dask, its documents as written; in the .venv that ./run-tests makes.
 test-wheel:
 	.venv/bin/pip install --quiet --disable-pip-version-check -r tests/wheel/requirements.txt
-	cargo test --workspace --features wheel-tests --test wheel
+	cargo test --workspace --features wheel-tests --test cli wheel::

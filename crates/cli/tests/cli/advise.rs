@@ -1,0 +1,112 @@
+//! Advice, as a user asks for it: what is printed, the configuration that serves, the page, and what is refused.
+
+use crate::common::{fail, project, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TRACE: &str = "traces/netsfs.csv.zst";
+/// A way to set a cache, so that few are run.
+const WAY: [&str; 8] =
+    ["--policy", "larc:writes=admit", "--admission", "none", "--over-provision", "10%", "--write-mode", "write-back"];
+
+fn ask(more: &[&str]) -> Value {
+    let arguments = [&["advise", TRACE, "--json"], &WAY[..], more].concat();
+    serde_json::from_str(&succeed(&project(), &arguments)).unwrap()
+}
+
+#[test]
+fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (config, html, job) = (path("flashwise.toml"), path("advice.html"), path("job.json"));
+    let (backend, flash) = (path("disk.img"), path("cache.img"));
+    std::fs::File::create(&backend).unwrap().set_len(1 << 30).unwrap();
+    let names = ["--write-config", &config, "--backend", &backend, "--flash", &flash, "--html", &html];
+    let advice = ask(&[&["--latency", "6ms", "--years", "3"], &names[..]].concat());
+    assert_eq!(advice["verdict"], "buy");
+    let cache = &advice["cache"];
+    assert!(
+        cache["latency_mean_us"].as_f64().unwrap() <= 6000.0 && cache["cache_lifetime_years"].as_f64().unwrap() >= 3.0
+    );
+    let checked = succeed(&project(), &["serve", "--check-config", &config]);
+    assert!(checked.contains("data"), "{checked}");
+    let words = cache["job"].as_str().unwrap();
+    let words: serde_json::Map<String, Value> = shlex::split(words)
+        .unwrap()
+        .iter()
+        .map(|word| word.split_once('=').unwrap())
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    std::fs::write(&job, serde_json::to_string(&words).unwrap()).unwrap();
+    let rows: Value =
+        serde_json::from_str(&succeed(&project(), &["simulate", TRACE, "--job", &job, "--json"])).unwrap();
+    for key in ["latency_mean_us", "hit_ratio"] {
+        assert_eq!(rows[0][key], cache[key], "{key}");
+    }
+    let page = std::fs::read_to_string(&html).unwrap();
+    for part in [
+        "<title>Cache for traces",
+        "<h1>Which cache to buy",
+        "Certainty: low",
+        "Before you buy",
+        "What else to think of",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    // The first picture and the evidence are different ones: latency, wide and narrow, and lifetime.
+    let drawn = |label: &str| page.matches(&format!(">{label}<")).count();
+    let labels = ["Mean latency of a block access, in ms", "Lifetime of the flash, in years"];
+    assert_eq!(labels.map(drawn), [2, 1]);
+}
+
+/// What one pays is what the catalogue says: 480 GB at 0.16 and a quarter of a GiB of RAM at 5.
+#[test]
+fn the_cheapest_purchase_of_the_example_costs_what_its_catalogue_says() {
+    let advice = ask(&["--latency", "10ms", "--years", "0"]);
+    assert_eq!(advice["cache"]["cost"].as_f64().unwrap(), 480.0 * 0.16 + 0.25 * 5.0);
+    let cautions = advice["cautions"].to_string();
+    for told in ["The trace is short", "cheapest flash that the catalogue has", "write-back", "example catalogue"] {
+        assert!(cautions.contains(told), "{told}: {cautions}");
+    }
+    assert!(advice["certainty"]["verdict"] == "low");
+}
+
+#[test]
+fn no_answer_says_what_is_nearest_and_which_target_would_have_to_give() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("flashwise.toml").to_str().unwrap().to_owned();
+    let arguments = [&["advise", TRACE, "--latency", "1ms", "--write-config", &config], &WAY[..]].concat();
+    let told = succeed(&project(), &arguments);
+    for part in [
+        "No cache of the catalogue reaches a mean latency of 1ms and 5 years of flash.",
+        "The nearest is",
+        "The latency would have to give",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.contains("No configuration was written") && !std::path::Path::new(&config).exists());
+    let enough = succeed(&project(), &[&["advise", TRACE, "--latency", "1s"], &WAY[..]].concat());
+    assert!(enough.starts_with("Buy no cache: the storage alone answers in 12.07 ms on average."), "{enough}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let catalogue = folder.path().join("ours.toml").to_str().unwrap().to_owned();
+    std::fs::write(&catalogue, "[storage]\ndevice = \"hdd\"\n[ram]\nprice-per-gib = 1\nsizes = \"1GiB\"\n").unwrap();
+    let refused = |arguments: &[&str]| fail(&project(), &[&["advise", TRACE], arguments].concat(), 2);
+    let told = refused(&["--latency", "1ms", "--devices", &catalogue]);
+    assert!(
+        told.contains("ours.toml: [[cache]] is missing, expected at least one device that can be bought"),
+        "{told}"
+    );
+    assert!(refused(&[]).contains("expected --latency"));
+    assert!(refused(&["--latency", "fast"]).contains("'fast'"));
+    assert!(refused(&["--latency", "1ms", "--years=-1"]).contains("expected a number of years from 0 to 100"));
+    assert!(refused(&["--latency", "1ms", "--policy", "min"]).contains("knows the future"));
+    assert!(refused(&["--latency", "1ms", "--write-mode", "back"]).contains("write-back"));
+    let printed = succeed(&project(), &["advise", "--print-catalogue"]);
+    std::fs::write(&catalogue, &printed).unwrap();
+    let same = ask(&["--latency", "10ms", "--years", "0", "--devices", &catalogue]);
+    assert_eq!(same["cache"]["cost"].as_f64().unwrap(), 78.05);
+}

@@ -1,0 +1,119 @@
+//! Caches that evict whole buckets, simulated.
+
+use std::path::Path;
+
+use crate::common::{run, succeed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// 20,000 requests of 4 KiB on 2,000 blocks, four of five of them writes.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let mut text = String::from("time,op,offset,length\n");
+    let mut state = 1_u64;
+    for at in 0..20_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (draw, op) = ((state >> 33) % 2000, if at % 5 == 0 { "read" } else { "write" });
+        text += &format!("{},{op},{},4096\n", at * 1000, draw * 4096);
+    }
+    std::fs::write(folder.path().join("trace.csv"), text).unwrap();
+    folder
+}
+
+fn simulate(folder: &Path, options: &[&str]) -> Value {
+    let trace = ["simulate", "trace.csv", "--size", "16MiB", "--bucket", "256KiB", "--json"];
+    let rows: Value = serde_json::from_str(&succeed(folder, &[&trace[..], options].concat())).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    rows[0].clone()
+}
+
+#[test]
+fn each_layout_tells_its_figures_and_they_add_up() {
+    let folder = folder();
+    let row = |layout, options: &[&str]| {
+        let row = simulate(folder.path(), &[&["--layout", layout, "--device", "wlfc"], options].concat());
+        let of = |figure: &str| row[figure].as_f64().unwrap_or_else(|| panic!("{figure} of {row}"));
+        assert_eq!(row["policy"], layout);
+        assert_eq!((of("accesses"), of("requests"), of("reads")), (20_000.0, 20_000.0, 4000.0));
+        assert_eq!(of("hits"), of("ram_read_hits") + of("flash_read_hits") + of("write_hits"));
+        let causes = ["client", "admission", "copy_forward", "metadata", "padding"];
+        let written = causes.map(|cause| format!("flash_{cause}_blocks"));
+        assert_eq!(of("flash_writes_blocks"), written.iter().map(|cause| of(cause)).sum::<f64>());
+        assert_eq!(of("erase_ratio"), of("erasures") / 20_000.0);
+        assert_eq!(of("backend_ratio"), of("backend_accesses") / 20_000.0);
+        let mean = (4.0 * of("write_latency_mean_us") + of("read_latency_mean_us")) / 5.0;
+        assert!((of("latency_mean_us") - mean).abs() < 1e-6 * mean, "{row}");
+        // One after the other: 4 KiB per mean latency.
+        let throughput = 1e6 / of("latency_mean_us") / 256.0;
+        assert!((of("throughput_mib_s") - throughput).abs() < 1e-6 * throughput, "{row}");
+        assert!(of("erasures") > 0.0 && of("hit_ratio") > 0.1, "{row}");
+        row
+    };
+    let (wlfc, wlfc_c, b_like) = (row("wlfc", &[]), row("wlfc_c", &[]), row("b-like", &[]));
+    assert!(wlfc["ram_read_hits"] == 0 && wlfc_c["ram_read_hits"].as_u64() > Some(0));
+    assert!(wlfc["flash_metadata_blocks"] == 0 && b_like["flash_metadata_blocks"].as_u64() > Some(0));
+    let evict = row("wlfc", &["--refresh", "evict"]);
+    // A stale copy is not written again for a read that finds it.
+    assert!(evict["flash_admission_blocks"].as_u64() < wlfc["flash_admission_blocks"].as_u64(), "{evict}");
+    let small = row("wlfc", &["--write-queue", "20%"]);
+    assert!(small["backend_accesses"] != wlfc["backend_accesses"], "{small}");
+    let rare = row("b-like", &["--journal-logs", "100"]);
+    assert!(rare["flash_metadata_blocks"].as_u64() < b_like["flash_metadata_blocks"].as_u64(), "{rare}");
+    row("b-like", &["--over-provision", "28%", "--storage-device", "mlc"]);
+}
+
+#[test]
+fn a_table_csv_and_a_warm_up_are_told_too() {
+    let folder = folder();
+    let size = ["simulate", "trace.csv", "--layout", "wlfc", "--size", "64MiB", "--warmup", "50%"];
+    let table = succeed(folder.path(), &size);
+    assert!(table.contains("erased each") && table.lines().nth(1).unwrap().contains("wlfc"), "{table}");
+    let csv = succeed(folder.path(), &[&size[..], &["--csv"]].concat());
+    let columns: Vec<_> = csv.lines().next().unwrap().split(',').collect();
+    assert!(columns.contains(&"erase_ratio") && columns.contains(&"backend_ratio"), "{csv}");
+    assert!(csv.contains(",10000,"), "half is counted: {csv}");
+}
+
+/// Every refusal says which option, and why.
+#[test]
+fn what_means_nothing_is_refused_with_its_reason() {
+    let folder = folder();
+    let cases: [(&[&str], &str); 14] = [
+        (&["--layout", "wlfc", "--policy", "lru"], "--layout wlfc and --policy: it decides itself what it keeps"),
+        (
+            &["--layout", "wlfc", "--admission", "size"],
+            "--layout wlfc and --admission: it decides itself what it takes in",
+        ),
+        (
+            &["--layout", "b-like", "--arrivals", "trace"],
+            "--layout b-like and --arrivals: its requests come one after the other",
+        ),
+        (
+            &["--layout", "wlfc_c", "--epoch", "100"],
+            "--layout wlfc_c and --epoch: its figures are those of the whole run",
+        ),
+        (&["--layout", "wlfc", "--ram", "1MiB"], "--layout wlfc and --ram: only wlfc_c has RAM, which is 64MiB"),
+        (
+            &["--layout", "b-like", "--write-queue", "40%"],
+            "--layout b-like and --write-queue: it has neither a write queue",
+        ),
+        (&["--layout", "wlfc", "--journal-logs", "4"], "--layout wlfc and --journal-logs: it has no journal"),
+        (&["--layout", "wlfc", "--over-provision", "7%"], "--layout wlfc and --over-provision: it has no spare flash"),
+        (
+            &["--layout", "wlfc", "--gc-victim", "fifo"],
+            "--layout wlfc and --gc-victim: the option is of another layout",
+        ),
+        (
+            &["--layout", "wlfc", "--write-mode", "write-back"],
+            "--layout wlfc and --write-mode: the option is of another layout",
+        ),
+        (&["--layout", "in-place", "--bucket", "4MiB"], "--bucket is of --layout wlfc, wlfc_c or b-like"),
+        (&["--layout", "wlfc", "--bucket", "20KiB"], "erase units of 20KiB: expected a multiple of 16KiB"),
+        (&["--layout", "wlfc", "--size", "12MiB"], "buckets: found 3, expected at least 4"),
+        (&["--layout", "b-like", "--size", "12MiB"], "buckets: found 2, expected at least 7"),
+    ];
+    for (options, expected) in cases {
+        let (_, err, code) = run(folder.path(), &[&["simulate", "trace.csv"], options].concat());
+        assert!(code == 2 && err.contains(expected), "{options:?}: {code}: {err}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Whole curves and samples, as a user runs them.
+
+use crate::common::{fail, project, succeed};
+use serde_json::Value;
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    let rows: Value = serde_json::from_str(&succeed(&project(), arguments)).unwrap();
+    rows.as_array().unwrap().clone()
+}
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key} in {row}"))
+}
+
+const TRACE: &str = "traces/netsfs.csv.zst";
+
+#[test]
+fn the_lru_curve_is_what_simulate_says_of_lru_at_every_size() {
+    for warmup in ["0", "10%"] {
+        let sizes = ["--size", "0.01%,1%..100%:9%,100%,64MiB,77", "--warmup", warmup, "--json"];
+        let curve = rows(&[&["curve", TRACE], &sizes[..]].concat());
+        let runs = rows(&[&["simulate", TRACE, "--policy", "lru"], &sizes[..]].concat());
+        assert_eq!(curve.len(), 15);
+        for point in &curve {
+            let run = runs.iter().find(|run| run["size"] == point["size"]).unwrap();
+            for key in ["capacity_blocks", "read_hits", "write_hits", "hit_ratio", "read_hit_ratio"] {
+                assert_eq!(point[key], run[key], "{key} at {}", point["size"]);
+            }
+            let writes = number(run, "write_hits") / number(run, "writes");
+            assert!((number(point, "write_hit_ratio") - writes).abs() < 1e-12);
+        }
+        let ratios: Vec<f64> = curve.iter().map(|point| number(point, "hit_ratio")).collect();
+        assert!(ratios.is_sorted() && ratios[0] < ratios[14]);
+    }
+}
+
+/// A tenth of the blocks, twice: the intervals hold the truth, all counts are of the whole trace and add up.
+#[test]
+fn a_sample_tells_of_the_whole_trace() {
+    let all =
+        ["simulate", TRACE, "--policy", "lru", "--policy", "s3-fifo", "--size", "20%,50%", "--warmup", "5%", "--json"];
+    let exact = rows(&all);
+    for seed in ["1", "2"] {
+        let sampled = rows(&[&all[..], &["--sample", "10%", "--sample-seed", seed]].concat());
+        assert_eq!(sampled.len(), exact.len());
+        for (sampled, exact) in sampled.iter().zip(&exact) {
+            for key in
+                ["policy", "size", "capacity_blocks", "unique_blocks", "warmup_accesses", "accesses", "reads", "writes"]
+            {
+                // Raw traces are not counted block by block: their number is an estimate.
+                if ["unique_blocks", "capacity_blocks"].contains(&key) {
+                    assert!((number(sampled, key) / number(exact, key) - 1.0).abs() < 0.1, "{key}: {sampled}");
+                } else if key == "reads" || key == "writes" {
+                    // Where the warm-up ends is told between two marks.
+                    assert!((number(sampled, key) / number(exact, key) - 1.0).abs() < 0.01, "{key}: {sampled}");
+                } else {
+                    assert_eq!(sampled[key], exact[key], "{key}");
+                }
+            }
+            let sum = number(sampled, "hits") + number(sampled, "admissions") + number(sampled, "bypasses");
+            assert_eq!(sum, number(sampled, "accesses"));
+            let truth = number(exact, "hit_ratio");
+            let (low, high) = (number(sampled, "hit_ratio_low"), number(sampled, "hit_ratio_high"));
+            assert!(low - 0.01 < truth && truth < high + 0.01 && high - low < 0.1, "{truth} of {sampled}");
+            let writes = number(sampled, "flash_writes_blocks") / number(exact, "flash_writes_blocks");
+            assert!((writes - 1.0).abs() < 0.1, "{writes}");
+        }
+    }
+    // Without a warm-up, whose end is told between two marks, a sample of all of it is the trace.
+    let all = ["simulate", TRACE, "--policy", "lru", "--size", "20%", "--json"];
+    assert_eq!(rows(&[&all[..], &["--sample", "100%"]].concat())[0]["hits"], rows(&all)[0]["hits"]);
+}
+
+#[test]
+fn an_accuracy_is_reached_and_said() {
+    let rows = rows(&["simulate", TRACE, "--policy", "lru", "--size", "50%", "--accuracy", "2%", "--json"]);
+    assert!(number(&rows[0], "hit_ratio_margin") <= 0.02);
+    assert!(number(&rows[0], "sample_rate") <= 1.0);
+}
+
+#[test]
+fn a_report_of_a_sample_has_errors_and_no_reuse_distances() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, page) = (project().join(TRACE), folder.path().join("report.html"));
+    let all =
+        ["simulate", trace.to_str().unwrap(), "--policy", "lru", "--size", "10%,20%", "--html", page.to_str().unwrap()];
+    let html = |more: &[&str]| {
+        succeed(folder.path(), &[&all[..], more].concat());
+        std::fs::read_to_string(&page).unwrap()
+    };
+    let (sampled, whole) = (html(&["--sample", "10%", "--epoch", "100000"]), html(&[]));
+    let said = "hold the truth in 95 of 100 samples";
+    assert!(sampled.contains(said) && !whole.contains(said));
+    assert!(!sampled.contains("trace-1-reuse") && whole.contains("trace-1-reuse"));
+    assert!(sampled.contains("1,126,563"), "accesses are those of the whole trace");
+}
+
+/// RAM, a rule before devices, flash that wears, and an algorithm that knows the future: 10 % and everything differ by less than a fifth.
+#[test]
+fn what_stands_around_a_policy_is_as_much_smaller() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&["--policy", "lru", "--ram", "64MiB"], &["hit_ratio", "flash_writes_blocks", "ram_bytes"]),
+        (
+            &["--policy", "lru", "--admission", "probability:p=0.3"],
+            &["hit_ratio", "flash_writes_blocks", "latency_mean_us", "lifetime_years"],
+        ),
+        (
+            &["--policy", "lru", "--policy", "m", "--layout", "in-place", "--ram", "0", "--erase-unit", "64KiB"],
+            &["hit_ratio", "flash_writes_blocks", "erasures", "epbpd"],
+        ),
+    ];
+    for (arguments, keys) in cases {
+        let all = [&["simulate", TRACE, "--size", "20%", "--json"], arguments].concat();
+        let (exact, sampled) = (rows(&all), rows(&[&all[..], &["--sample", "20%"]].concat()));
+        for (sampled, exact) in sampled.iter().zip(&exact) {
+            assert_eq!(sampled["accesses"], exact["accesses"]);
+            for key in keys {
+                let ratio = number(sampled, key) / number(exact, key);
+                assert!((ratio - 1.0).abs() < 0.2, "{key} of {}: {ratio}: {sampled} {exact}", sampled["policy"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_sample_cannot_tell_is_refused() {
+    let folder = project();
+    let refused = |arguments: &[&str], what: &str| {
+        let error = fail(&folder, &[&["simulate", TRACE, "--size", "10%"], arguments].concat(), 2);
+        assert!(error.contains(what), "{error}");
+    };
+    refused(&["--sample", "0%"], "found '0%', expected a share above 0% and up to 100%, such as 1% or 0.01");
+    refused(&["--accuracy", "1"], "expected a share between 0% and 100%, such as 0.005 or 0.5%");
+    refused(&["--sample", "1%", "--accuracy", "1%"], "cannot be used with");
+    refused(&["--sample", "1%", "--layout", "log"], "a sample has parts of requests");
+    refused(&["--sample", "1%", "--layout", "wlfc"], "a sample has parts of requests");
+    refused(&["--accuracy", "1%", "--ram", "1MiB"], "--accuracy is of policies alone");
+    refused(&["--sample", "50%", "--policy", "lru", "--arrivals", "trace"], "leave devices idle");
+    let error = fail(&folder, &["simulate", "-", "--accuracy", "1%"], 2);
+    assert!(error.contains("standard input can be read once"), "{error}");
+    let error = fail(&folder, &["simulate", TRACE, "--sample", "0.0000001%"], 1);
+    assert!(error.contains("is in a sample of 0.0000001%; expected a larger share"), "{error}");
+}
+
+#[test]
+fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, page) = (project().join(TRACE), folder.path().join("curve.html"));
+    let arguments = ["--policy", "lru", "--policy", "larc", "--sample", "10%", "--size", "10%..100%:10%", "--html"];
+    let all = [&["curve", trace.to_str().unwrap()], &arguments[..], &[page.to_str().unwrap()]].concat();
+    let shown = succeed(folder.path(), &all);
+    assert!(shown.contains("standard error of hits") && shown.contains("Page: "), "{shown}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert_eq!(html.matches("<figure>").count(), 3);
+    for said in ["Working set over time", "Read and write hits by cache size", "lru, reads", "95 of 100 samples"] {
+        assert!(html.contains(said), "{said}");
+    }
+    assert!(!html.contains("http://") || html.matches("http://").count() == html.matches("http://www.w3.org").count());
+}

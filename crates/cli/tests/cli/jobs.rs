@@ -1,0 +1,280 @@
+//! Jobs: what options name can be printed, sent and run elsewhere, with the same rows.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::{fail, flashwise, parts, succeed};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let mut text = String::from("time,op,offset,length\n");
+    let mut state = 1_u64;
+    for at in 0..4000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (draw, op) = ((state >> 33) % 2000, if state >> 62 == 0 { "write" } else { "read" });
+        text += &format!("{},{op},{},4096\n", at * 1000, draw * draw / 2000 * 4096);
+    }
+    for name in ["one.csv", "two.csv"] {
+        std::fs::write(folder.path().join(name), &text).unwrap();
+    }
+    folder
+}
+
+/// What the program prints and says on standard error that is given `input`, and its exit code.
+fn with_input(folder: &Path, arguments: &[&str], input: &str) -> (String, String, i32) {
+    let command = &mut flashwise(folder, arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    parts(child.wait_with_output().unwrap())
+}
+
+/// Everything that several options name at once: its jobs give all its rows, in every form, and one of them gives its own.
+#[test]
+fn the_jobs_that_options_name_give_the_same_rows() {
+    let folder = folder();
+    let cases: [&[&str]; 8] = [
+        &["--size", "1%..3%:1%", "--warmup", "10%", "--epoch", "1500"],
+        &[
+            "--policy",
+            "lru",
+            "--policy",
+            "m+",
+            "--policy",
+            "c:cfr=2",
+            "--size",
+            "400",
+            "--over-provision",
+            "7%,28%",
+            "--erase-unit",
+            "16KiB",
+        ],
+        &[
+            "--policy",
+            "larc",
+            "--admission",
+            "none",
+            "--admission",
+            "size:max=4KiB..16KiB:x2",
+            "--admission",
+            "adaptive:timeframe=1%",
+            "--size",
+            "10%",
+        ],
+        &[
+            "--policy",
+            "lru",
+            "--layout",
+            "log",
+            "--size",
+            "2MiB",
+            "--erase-unit",
+            "64KiB",
+            "--gc-victim",
+            "greedy",
+            "--admission",
+            "size",
+            "--admission",
+            "none",
+        ],
+        &["--layout", "b-like", "--size", "64MiB", "--bucket", "256KiB", "--over-provision", "0.123"],
+        &["--policy", "lru,larc", "--size", "400,50%", "--sample", "33%", "--sample-seed", "7", "--warmup", "10%"],
+        &["--policy", "lru", "--size", "50%", "--admission", "none", "--admission", "size", "--sample", "70%"],
+        &["--policy", "sieve", "--ram", "12.5%", "--arrivals", "closed:depth=4", "--size", "400"],
+    ];
+    for options in cases {
+        let jobs = succeed(folder.path(), &[&["simulate", "--print-jobs"], options].concat());
+        for form in ["--json", "--csv", "--lenient"] {
+            if form == "--csv" && options.contains(&"--epoch") {
+                continue;
+            }
+            let simulate = ["simulate", "one.csv", "two.csv", form];
+            let expected = succeed(folder.path(), &[&simulate[..], options].concat());
+            let (found, err, code) = with_input(folder.path(), &[&simulate[..], &["--job", "-"]].concat(), &jobs);
+            assert_eq!(code, 0, "{err}");
+            assert_eq!(found, expected, "{form} {options:?}");
+        }
+        let last = jobs.lines().last().unwrap();
+        std::fs::write(folder.path().join("last.json"), last).unwrap();
+        let all = succeed(folder.path(), &[&["simulate", "one.csv", "--json"], options].concat());
+        let one = succeed(folder.path(), &["simulate", "one.csv", "--json", "--job", "last.json"]);
+        let [all, one] = [all, one].map(|out| serde_json::from_str::<Vec<serde_json::Value>>(&out).unwrap());
+        assert_eq!(one, all[all.len() - 1..], "{last}");
+    }
+}
+
+/// Jobs of one file may differ in all that there is: their rows come in their order, for each trace.
+#[test]
+fn jobs_of_all_kinds_run_together() {
+    let folder = folder();
+    let jobs = [
+        r#"{"policy": "lru", "size": "20%"}"#,
+        r#"{"policy": "m+", "size": 400, "erase-unit": "16KiB", "ram": 0}"#,
+        r#"{"policy": "larc", "size": "2MiB", "layout": "log", "erase-unit": "64KiB", "epoch": 1000}"#,
+        r#"{"size": "64MiB", "layout": "wlfc"}"#,
+        r#"{"policy": "lru", "size": 400, "admission": "size"}"#,
+    ];
+    let (out, err, code) =
+        with_input(folder.path(), &["simulate", "one.csv", "two.csv", "--json", "--job", "-"], &jobs.join("\n"));
+    assert_eq!(code, 0, "{err}");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+    let of = |figure: &str| rows.iter().map(|row| row[figure].as_str().unwrap()).collect::<Vec<_>>();
+    assert_eq!(of("policy"), ["lru", "m+", "larc", "wlfc", "lru", "lru", "m+", "larc", "wlfc", "lru"]);
+    assert_eq!(of("trace"), [["one.csv"; 5], ["two.csv"; 5]].concat());
+    for (job, row) in jobs.iter().zip(&rows) {
+        let (alone, _, _) = with_input(folder.path(), &["simulate", "one.csv", "--json", "--job", "-"], job);
+        let alone: Vec<serde_json::Value> = serde_json::from_str(&alone).unwrap();
+        assert_eq!(&alone[0], row, "{job}");
+    }
+}
+
+#[test]
+fn what_is_no_job_is_refused_and_nothing_is_run() {
+    let folder = folder();
+    std::fs::write(folder.path().join("job.json"), r#"{"policy": "lru", "size": "10%"}"#).unwrap();
+    let misuse = |options: &[&str]| fail(folder.path(), &[&["simulate", "one.csv"], options].concat(), 2);
+    assert_eq!(
+        misuse(&["--job", "job.json", "--ram", "5%"]),
+        "flashwise: --job says all that is to be run, found --ram beside it\n"
+    );
+    assert_eq!(
+        misuse(&["--job", "job.json", "--size", "5%"]),
+        "flashwise: --job says all that is to be run, found --size beside it\n"
+    );
+    assert!(misuse(&["-", "--job", "-"]).contains("standard input, -, is given as a trace and as --job"));
+    assert!(misuse(&["--job", "job.json", "--print-jobs"]).contains("cannot be used with"));
+    assert!(misuse(&["--accuracy", "1%", "--print-jobs"]).contains("expected --sample"));
+    assert!(misuse(&["--accuracy", "1%", "--job", "job.json"]).contains("expected --sample"));
+    assert_eq!(
+        misuse(&["--job", "job.json", "--sample", "5%"]),
+        "flashwise: --job says all that is to be run, found --sample beside it\n"
+    );
+    assert_eq!(misuse(&["--sample-seed", "5"]), "flashwise: --sample-seed is of a sample; expected --sample with it\n");
+    let refused = |job: &str| {
+        let (out, err, code) = with_input(folder.path(), &["simulate", "one.csv", "--job", "-"], job);
+        assert_eq!((out.as_str(), code), ("", 2), "{err}");
+        err
+    };
+    for (job, expected) in [
+        ("", "standard input: found no job, expected one such as {\"policy\": \"lru\", \"size\": \"10%\"}\n"),
+        ("{", "standard input: EOF while parsing an object at line 1 column 1\n"),
+        (
+            r#"{"policy": "lru", "size": "10%", "rem": "5%"}"#,
+            "standard input: rem: found a word that no job has (did you mean 'ram'?)",
+        ),
+        (
+            r#"{"policy": "lru", "size": "10%", "ram": [5]}"#,
+            "standard input: invalid type: sequence, expected text or a number as ram at line 1",
+        ),
+        (
+            r#"{"policy": "lru", "size": "10%", "ram": "5XB"}"#,
+            "standard input: ram: size '5XB': unknown unit 'XB', expected B, KiB",
+        ),
+    ] {
+        let err = refused(job);
+        assert!(err.starts_with(&format!("flashwise: {expected}")), "{err}");
+    }
+    let missing = fail(folder.path(), &["simulate", "one.csv", "--job", "no.json"], 1);
+    assert!(missing.starts_with("flashwise: no.json: No such file"), "{missing}");
+    // A size that no trace allows is refused before anything runs.
+    let large =
+        with_input(folder.path(), &["simulate", "one.csv", "--job", "-"], r#"{"policy": "lru", "size": 99999999999}"#);
+    assert!(large.2 == 2 && large.1.contains("expected at most 2147483647 blocks"), "{large:?}");
+}
+
+/// The lines of a file of rows, sorted, without what the rows on standard output do not have.
+fn lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'));
+    let row = |line: &str| {
+        let mut row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let keys = row.as_object_mut().unwrap();
+        assert_eq!(keys.remove("version").unwrap(), env!("CARGO_PKG_VERSION"));
+        assert_eq!(keys.remove("trace_checksum").unwrap().as_str().unwrap().len(), 64);
+        row
+    };
+    sorted(text.lines().map(row).collect())
+}
+
+fn sorted(mut rows: Vec<serde_json::Value>) -> Vec<serde_json::Value> {
+    rows.sort_by_key(|row| (row["trace"].to_string(), row["job"].to_string()));
+    rows
+}
+
+/// Rows of several policies, of wear that is compared with M+, and of both over two traces.
+const ASKED: [&[&str]; 2] = [
+    &["--policy", "lru", "--policy", "larc", "--policy", "min", "--size", "1%..4%:1%"],
+    &["--policy", "lru", "--policy", "ripq+", "--size", "200,400", "--layout", "in-place", "--erase-unit", "16KiB"],
+];
+
+#[test]
+fn rows_are_lines_as_soon_as_they_are_done_and_are_not_run_again() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    for (number, asked) in ASKED.into_iter().enumerate() {
+        let traces = ["simulate", "one.csv", "two.csv"];
+        let expected = succeed(folder.path(), &[&traces, asked, &["--json"]].concat());
+        let expected = sorted(serde_json::from_str(&expected).unwrap());
+        let file = format!("rows{number}.jsonl");
+        let to_file = [&traces, asked, &["--jsonl", &file]].concat();
+        let said = succeed(folder.path(), &to_file);
+        assert_eq!(said, format!("{file}: {} rows written, 0 there before\n", expected.len()));
+        assert_eq!(lines(&at(&file)), expected);
+        // As a run leaves it that is killed while it writes the third line.
+        let whole = std::fs::read(at(&file)).unwrap();
+        let ends: Vec<usize> = (0..whole.len()).filter(|&at| whole[at] == b'\n').collect();
+        std::fs::write(at(&file), &whole[..ends[1] + 30]).unwrap();
+        let said = succeed(folder.path(), &to_file);
+        assert_eq!(said, format!("{file}: {} rows written, 2 there before\n", expected.len() - 2));
+        assert_eq!(lines(&at(&file)), expected);
+        assert!(std::fs::read(at(&file)).unwrap().starts_with(&whole[..=ends[1]]), "what was there stays");
+        // One more policy runs alone.
+        succeed(folder.path(), &[&to_file[..], &["--policy", "fifo"]].concat());
+        assert!(lines(&at(&file)).len() > expected.len());
+        // Other contents under the same name are another trace.
+        std::fs::write(at("two.csv"), std::fs::read_to_string(at("two.csv")).unwrap() + "4000000,read,0,4096\n")
+            .unwrap();
+        let said = succeed(folder.path(), &to_file);
+        let half = expected.len() / 2;
+        assert_eq!(said, format!("{file}: {half} rows written, {half} there before\n"));
+    }
+    let out = succeed(folder.path(), &["simulate", "one.csv", "--policy", "lru", "--size", "1%,2%", "--jsonl", "-"]);
+    assert_eq!(out.lines().filter(|line| line.starts_with('{')).count(), 2);
+}
+
+#[test]
+fn a_run_that_is_killed_goes_on_where_it_was() {
+    let folder = folder();
+    let file = folder.path().join("rows.jsonl");
+    let arguments = ["simulate", "one.csv", "--size", "1%..9%:1%", "--threads", "1", "--jsonl", "rows.jsonl"];
+    let mut child = flashwise(folder.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = std::fs::read(&file).unwrap();
+    assert!(before.contains(&b'\n'), "a row is there before all are done");
+    succeed(folder.path(), &arguments);
+    let expected = succeed(folder.path(), &["simulate", "one.csv", "--size", "1%..9%:1%", "--json"]);
+    assert_eq!(lines(&file), sorted(serde_json::from_str(&expected).unwrap()));
+}
+
+#[test]
+fn lines_are_added_to_files_of_rows_alone() {
+    let folder = folder();
+    let refused = |more: &[&str], code: i32| {
+        fail(folder.path(), &[&["simulate", "one.csv", "--policy", "lru", "--size", "1%"], more].concat(), code)
+    };
+    std::fs::write(folder.path().join("notes.txt"), "{\"trace\": 1}\n").unwrap();
+    let found = refused(&["--jsonl", "notes.txt"], 2);
+    assert!(found.starts_with("flashwise: notes.txt, line 1: found no row ("), "{found}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("notes.txt")).unwrap(), "{\"trace\": 1}\n");
+    assert!(refused(&["--jsonl", "one.csv"], 2).contains("one.csv"), "it is the trace");
+    assert!(refused(&["--jsonl", "rows.jsonl", "-"], 2).contains("standard input"));
+    assert!(refused(&["--jsonl", "rows.jsonl", "--accuracy", "0.01"], 2).contains("--accuracy"));
+    let held = std::fs::File::create(folder.path().join("held.jsonl")).unwrap();
+    held.lock().unwrap();
+    assert!(refused(&["--jsonl", "held.jsonl"], 2).contains("found another run that writes to it"));
+}

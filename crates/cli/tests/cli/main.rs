@@ -1,0 +1,68 @@
+//! The program as users run it, a file per command or promise.
+//!
+//! All are one binary: it is linked once, and its tests run side by side.
+
+#![allow(clippy::unwrap_used)] // A test ends where something goes wrong.
+
+mod common;
+mod serving;
+
+#[path = "../../../server/tests/support/certificates.rs"]
+#[allow(dead_code)]
+mod certificates;
+#[path = "../../../server/tests/support/client.rs"]
+#[allow(dead_code)]
+mod client;
+#[cfg(feature = "device-tests")]
+#[path = "../../../engine/tests/support/mounted.rs"]
+mod mounted;
+#[path = "../../../engine/tests/crash/random.rs"]
+#[allow(dead_code)]
+mod random;
+
+mod advise;
+mod array;
+mod bench_larc;
+mod bench_ncache;
+mod buckets;
+#[cfg(feature = "device-tests")]
+mod capture;
+#[cfg(feature = "client-tests")]
+mod clients;
+mod curve;
+mod documentation;
+#[cfg(feature = "device-tests")]
+mod file_systems;
+mod filter;
+mod golden;
+mod input;
+mod jobs;
+mod kill;
+mod lifetime;
+mod memory;
+#[cfg(feature = "client-tests")]
+mod packaging;
+#[cfg(feature = "browser-tests")]
+mod page;
+mod parity;
+#[cfg(feature = "planted")]
+mod planted;
+#[cfg(feature = "client-tests")]
+mod pool;
+#[cfg(feature = "python-tests")]
+mod python;
+mod recording;
+mod rows;
+mod salvage;
+mod serve;
+mod settings;
+mod signals;
+mod simulate;
+mod soak;
+mod stages;
+mod sweep;
+mod trace;
+mod wear;
+#[cfg(feature = "wheel-tests")]
+mod wheel;
+mod wlfc;

@@ -1,0 +1,54 @@
+//! The memory of a server whose clients take all they can and give nothing back: it stays within its bound, and others are served.
+
+use crate::client::{Client, request_bytes};
+use crate::serving::{Server, Setting};
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_READ, NBD_CMD_WRITE};
+
+const MIB: usize = 1 << 20;
+/// `memory-max`.
+const BOUND_BYTES: usize = 64 * MIB;
+/// What connections take beside that, by threads and sockets, and what the allocator keeps of what is freed.
+const OVERHEAD_BYTES: usize = 64 * MIB;
+const GREEDY: usize = 200;
+
+/// A figure of `/proc/PID/status`, in bytes.
+fn figure(server: &Server, name: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn clients_that_take_and_send_nothing_do_not_fill_memory_and_starve_nobody() {
+    let keys = "flash-size = \"64MiB\"\nram = \"16MiB\"\ndirect-io = false\n[limits]\nmemory-max = \"64MiB\"\n";
+    let setting = Setting::new(256 << 20, keys);
+    let server = setting.serve();
+    let mut modest = Client::open(&setting.address(), "v", true).unwrap();
+    for block in 0..2048_u64 {
+        assert_eq!(modest.write(block << 14, &[block as u8; 4096]).unwrap(), 0);
+    }
+    let before = figure(&server, "VmHWM");
+    let mut greedy: Vec<Client> = (0..GREEDY).map(|_| Client::open(&setting.address(), "v", false).unwrap()).collect();
+    for length in [MIB as u32, 32 * MIB as u32] {
+        let reads: Vec<u8> = (0..64).flat_map(|cookie| request_bytes(NBD_CMD_READ, 0, cookie, 0, length)).collect();
+        let write = [&request_bytes(NBD_CMD_WRITE, 0, 1, 64 << 20, length)[..], &vec![9; length as usize - 1]].concat();
+        for (number, client) in greedy.iter_mut().enumerate() {
+            if (number < GREEDY / 2) == (length == MIB as u32) {
+                client.give_at_once(if number % 2 == 0 { &reads } else { &write });
+            }
+        }
+        for round in 0..1000_u64 {
+            let block = round % 2048;
+            assert_eq!(modest.read(block << 14, 4096).unwrap(), [block as u8; 4096]);
+            assert_eq!(modest.write((128 << 20) + (block << 14), &[round as u8; 4096]).unwrap(), 0);
+        }
+    }
+    let grown = figure(&server, "VmHWM") - before;
+    println!("grown by {} KiB with {GREEDY} connections", grown >> 10);
+    assert!(grown <= BOUND_BYTES + OVERHEAD_BYTES, "memory has grown by {grown} bytes");
+    drop(greedy);
+    // Longer than anything that is for one connection alone.
+    assert_eq!(modest.read(0, 32 << 20).unwrap().len(), 32 << 20);
+    drop(modest);
+    server.end();
+}

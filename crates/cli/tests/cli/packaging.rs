@@ -1,0 +1,147 @@
+//! What is handed out is made as it should be, as far as that needs no release build: `make dist` and `make test-dist` do the rest.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{parts, project, run, succeed};
+
+/// Runs one of the packaging scripts at a fixed time; returns what it printed.
+fn script(name: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(project().join("packaging").join(name));
+    command.args(arguments).env("SOURCE_DATE_EPOCH", "1700000000");
+    let (out, err, code) = parts(command.output().unwrap());
+    assert_eq!(code, 0, "{name} {arguments:?}: {err}");
+    out
+}
+
+fn tool(name: &str, arguments: &[&str]) -> String {
+    let (out, err, code) = parts(Command::new(name).args(arguments).output().unwrap());
+    assert_eq!(code, 0, "{name} {arguments:?}: {err}");
+    out
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A small program stands for the one that is packed, so that compressing takes no time; manual pages and completions are our own.
+#[test]
+fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
+    let (program, here) = ("/bin/true", env!("CARGO_BIN_EXE_flashwise"));
+    let made = [1, 2].map(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        script("package", &[program, "x86_64", here, text(folder.path())]);
+        folder
+    });
+    let folder = made[0].path();
+    let version = env!("CARGO_PKG_VERSION");
+    let (tarball, deb) =
+        (format!("flashwise-{version}-x86_64-unknown-linux-musl.tar.gz"), format!("flashwise_{version}_amd64.deb"));
+    for name in [&tarball, &deb] {
+        let [first, second] = [&made[0], &made[1]].map(|folder| std::fs::read(folder.path().join(name)).unwrap());
+        assert!(first == second, "{name} is another each time");
+    }
+    let listing = tool("tar", &["-tzf", text(&folder.join(&tarball))]);
+    let inside = tarball.trim_end_matches(".tar.gz");
+    for file in [
+        "flashwise",
+        "man/flashwise-serve.1.gz",
+        "completions/bash",
+        "README.md",
+        "LICENSE-MIT",
+        "traces/netsfs.csv.zst",
+    ] {
+        assert!(listing.lines().any(|line| line == format!("{inside}/{file}")), "{file} in {listing}");
+    }
+    let root = folder.join("root");
+    tool("dpkg-deb", &["--extract", text(&folder.join(&deb)), text(&root)]);
+    for file in [
+        "usr/bin/flashwise",
+        "usr/lib/systemd/system/flashwise.service",
+        "usr/lib/sysusers.d/flashwise.conf",
+        "usr/share/man/man1/flashwise.1.gz",
+        "usr/share/bash-completion/completions/flashwise",
+        "usr/share/zsh/vendor-completions/_flashwise",
+        "usr/share/fish/vendor_completions.d/flashwise.fish",
+        "usr/share/doc/flashwise/copyright",
+        "etc/flashwise",
+    ] {
+        assert!(root.join(file).exists(), "{file}");
+    }
+    let owners = tool("dpkg-deb", &["--contents", text(&folder.join(&deb))]);
+    assert!(owners.lines().all(|line| line.contains(" root/root ")), "{owners}");
+    let control = tool("dpkg-deb", &["--field", text(&folder.join(&deb)), "Package", "Version", "Architecture"]);
+    assert_eq!(control, format!("Package: flashwise\nVersion: {version}\nArchitecture: amd64\n"));
+}
+
+#[test]
+fn the_image_is_whole_runs_without_root_and_is_the_same_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = ["a.tar", "b.tar"].map(|name| folder.path().join(name));
+    for image in &images {
+        script("image.py", &[text(image), "x86_64=/bin/true", "aarch64=/bin/false"]);
+    }
+    assert!(std::fs::read(&images[0]).unwrap() == std::fs::read(&images[1]).unwrap(), "the image is another each time");
+    for (architecture, program) in [("x86_64", "/bin/true"), ("aarch64", "/bin/false")] {
+        let root = folder.path().join(architecture);
+        let config = script("unpack_image.py", &[text(&images[0]), architecture, text(&root)]);
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(
+            (config["User"].as_str(), config["Entrypoint"][0].as_str()),
+            (Some("65532:65532"), Some("/usr/bin/flashwise"))
+        );
+        assert!(std::fs::read(root.join("usr/bin/flashwise")).unwrap() == std::fs::read(program).unwrap());
+        assert!(std::fs::read_to_string(root.join("etc/passwd")).unwrap().starts_with("flashwise:x:65532:"));
+    }
+}
+
+/// `cargo binstall` finds the tarball and the program in it under the names that packaging gives them.
+#[test]
+fn binstall_looks_for_the_tarball_that_is_made() {
+    let manifest = std::fs::read_to_string(project().join("crates/cli/Cargo.toml")).unwrap();
+    let value = |key: &str| {
+        let line = manifest.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")));
+        let with = |text: &str| {
+            text.trim_matches('"').replace("{ version }", "1.2.3").replace("{ target }", "x86_64-unknown-linux-musl")
+        };
+        with(line.unwrap_or_else(|| panic!("{key}")))
+    };
+    assert!(value("pkg-url").ends_with("/flashwise-1.2.3-x86_64-unknown-linux-musl.tar.gz"), "{}", value("pkg-url"));
+    assert_eq!(value("bin-dir"), "flashwise-1.2.3-x86_64-unknown-linux-musl/flashwise");
+    let package = std::fs::read_to_string(project().join("packaging/package")).unwrap();
+    assert!(package.contains("name=flashwise-$version-$architecture-unknown-linux-musl\n"));
+}
+
+#[test]
+fn the_unit_is_sandboxed() {
+    let unit = project().join("packaging/flashwise.service");
+    // In tenths: 3.0, where less is more closed.
+    let arguments = ["security", "--offline=true", "--threshold=30", text(&unit)];
+    let (out, err, code) = parts(Command::new("systemd-analyze").args(arguments).output().unwrap());
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn every_command_has_a_manual_page_and_is_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(succeed(folder.path(), &["man", "pages"]), "");
+    let help = succeed(folder.path(), &["--help"]);
+    let commands = help.split_once("\nCommands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let is_command = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+    let commands: Vec<&str> =
+        commands.lines().filter(is_command).map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(commands.len() > 10 && commands.contains(&"simulate"), "{commands:?}");
+    let scripts = ["bash", "zsh", "fish"].map(|shell| succeed(folder.path(), &["completions", shell]));
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/flashwise-{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+        assert!(scripts.iter().all(|script| script.contains(command)), "{command}");
+    }
+    // A shell understands its script.
+    std::fs::write(folder.path().join("completions"), &scripts[0]).unwrap();
+    let complete = "source ./completions; COMP_WORDS=(flashwise sim); COMP_CWORD=1; _flashwise flashwise sim flashwise; echo \"${COMPREPLY[@]}\"";
+    let output = Command::new("bash").args(["-c", complete]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(parts(output), ("simulate\n".to_owned(), String::new(), 0));
+    let (_, err, code) = run(folder.path(), &["completions", "csh"]);
+    assert!(code == 2 && err.contains("[possible values: bash, elvish, fish, powershell, zsh]"), "{err}");
+}

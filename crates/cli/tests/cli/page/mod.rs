@@ -1,0 +1,61 @@
+//! The page in a real browser: `drive.py` uses each of its views, with the mouse and with the keyboard. Needs the `.venv` that `run-tests` makes,
+//! and Chromium.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::succeed;
+use crate::serving::Server;
+
+const MIB: u64 = 1 << 20;
+
+/// A port that nobody has now; whoever takes the next one takes another.
+fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn everything_can_be_done_by_mouse_and_by_keyboard() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    for name in ["a.img", "b.img", "c.img", "d.img", "lost-one.img", "lost-two.img", "one.img", "two.img"] {
+        File::create(path.join(name)).unwrap().set_len(32 * MIB).unwrap();
+    }
+    std::fs::write(path.join("token"), "sesame\n").unwrap();
+    std::fs::write(path.join("read-token"), "peep\n").unwrap();
+    let (api, iscsi) = (port(), port());
+    let volume = |name: &str| {
+        format!(
+            "[[volume]]\nname = '{name}'\nbackend = '{name}.img'\nflash = '{name}.cache'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n"
+        )
+    };
+    let config = format!(
+        "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{iscsi}']\nstate-directory = '.'\n\
+         [api]\nlisten = '127.0.0.1:{api}'\ntoken-file = 'token'\nread-token-file = 'read-token'\n\
+         [[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n\
+         flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n\
+         [[pool]]\nname = 'old'\ndisks = ['d.img']\ndegraded = true\nram = '4MiB'\n{}{}",
+        volume("one"),
+        volume("two")
+    );
+    std::fs::write(path.join("tank.toml"), config).unwrap();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    succeed(path, &["pool", "create", "old", "d.img", "lost-one.img", "lost-two.img"]);
+    for name in ["lost-one.img", "lost-two.img"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
+    let server = Server::start(path, &["serve", "tank.toml"]);
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut driver = Command::new(project.join("../../.venv/bin/python"));
+    driver
+        .arg(project.join("tests/cli/page/drive.py"))
+        .arg(format!("127.0.0.1:{api}"))
+        .arg(iscsi.to_string())
+        .arg(path);
+    let output = driver.output().expect("the .venv that run-tests makes");
+    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{told}");
+    server.end();
+}

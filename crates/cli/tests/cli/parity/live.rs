@@ -1,0 +1,228 @@
+//! The server's engine over disks in memory, whose transfers end in random order.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use flashwise_core::cache::{Cache, Config, Kind, LogCache};
+use flashwise_core::format::{BLOCK_BYTES, Superblock};
+use flashwise_engine::disk::Transfer;
+use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::engine::{Engine, FLASH, Output, Settings};
+use flashwise_engine::export::{Operation, Request};
+use flashwise_engine::flash::{cache_tag, format, read_superblock, recover_log};
+use flashwise_sim::cache_run::CacheCounts;
+use flashwise_trace::request_file::CacheRequest;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::workload::BACKEND_BLOCKS;
+
+/// What happened to the cache, in order.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Tick(u64),
+    Request(CacheRequest),
+    /// A batch of blocks was written back.
+    Ended(u32),
+}
+
+type Answers = Arc<Mutex<Answered>>;
+
+#[derive(Default)]
+struct Answered {
+    outstanding: usize,
+    wrong: Vec<String>,
+}
+
+pub struct Live {
+    engine: Engine,
+    flash: MemoryDisk,
+    backend: MemoryDisk,
+    depth: usize,
+    random: Xoshiro256PlusPlus,
+    in_flight: Vec<Transfer>,
+    output: Output,
+    events: Vec<Event>,
+    answers: Answers,
+    /// What each block that was written holds.
+    contents: HashMap<u64, Vec<u8>>,
+    fill: u8,
+}
+
+impl Live {
+    /// An empty cache, as it is after its first start, with up to `depth` requests at a time.
+    pub fn new(config: &Config, seed: u64, depth: usize) -> Live {
+        let flash = MemoryDisk::new(config.geometry.pages() as usize * BLOCK_BYTES);
+        let volume_bytes = BACKEND_BLOCKS * BLOCK_BYTES as u64;
+        let mut superblock = Superblock::new([7; 16], [9; 16], config.geometry, volume_bytes);
+        format(&flash, &mut superblock).unwrap();
+        let superblock = read_superblock(&flash).unwrap();
+        let recovered = recover_log(&flash, &superblock, 1, &|_, _| ()).unwrap();
+        let cache = LogCache::new(config.clone(), recovered.log, recovered.lost);
+        let settings = Settings {
+            cache: cache_tag(&superblock),
+            epoch: recovered.epoch,
+            retries: 0,
+            discard: true,
+            spare_frames: 16,
+            answers_flushes_at_once: false,
+            ..Settings::default()
+        };
+        Live {
+            engine: Engine::new(cache, settings, recovered.checksums, recovered.head_records),
+            flash,
+            backend: MemoryDisk::new(volume_bytes as usize),
+            depth,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            in_flight: Vec::new(),
+            output: Output::default(),
+            events: Vec::new(),
+            answers: Answers::default(),
+            contents: HashMap::new(),
+            fill: 0,
+        }
+    }
+
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub fn counts(&self) -> CacheCounts {
+        CacheCounts { figures: self.engine.cache().figures(), counters: *self.engine.cache().counters() }
+    }
+
+    /// Submits all requests in order, and lets everything end.
+    pub fn run(&mut self, requests: &[CacheRequest]) {
+        for request in requests {
+            self.ticks(request.time_us);
+            self.submit(request);
+            while self.is_full() {
+                self.end_one();
+            }
+            // Transfers also end between requests.
+            while self.depth > 1 && !self.in_flight.is_empty() && self.random.random_bool(0.6) {
+                self.end_one();
+            }
+        }
+        self.settle();
+    }
+
+    /// Whether another request has to wait; with one at a time, for the background too.
+    fn is_full(&self) -> bool {
+        let outstanding = self.answers.lock().unwrap().outstanding;
+        if self.depth == 1 { !self.in_flight.is_empty() } else { outstanding >= self.depth }
+    }
+
+    fn settle(&mut self) {
+        while !self.in_flight.is_empty() {
+            self.end_one();
+        }
+        assert_eq!((self.engine.running(), self.answers.lock().unwrap().outstanding), (0, 0));
+        self.engine.cache().check();
+    }
+
+    /// The ticks that come before a request, each with time to do what it plans.
+    fn ticks(&mut self, now_us: u64) {
+        while let Some(tick_us) = self.engine.cache().next_tick_us(now_us) {
+            self.engine.advance(tick_us);
+            self.events.push(Event::Tick(tick_us));
+            self.collect();
+            while self.is_full() {
+                self.end_one();
+            }
+        }
+    }
+
+    fn submit(&mut self, request: &CacheRequest) {
+        self.events.push(Event::Request(*request));
+        let CacheRequest { kind, offset_bytes: offset, length_bytes: length, durable, time_us, caching } = *request;
+        let operation = match kind {
+            Kind::Read => Operation::Read,
+            Kind::Write => Operation::Write,
+            Kind::Flush => Operation::Flush,
+            Kind::Trim => Operation::Trim,
+            Kind::WriteZeroes { may_punch_holes } => Operation::WriteZeroes { may_punch_holes, only_if_fast: false },
+            Kind::Prefetch => Operation::Cache,
+        };
+        let mut data = Vec::new();
+        if kind == Kind::Write {
+            self.fill = self.fill.wrapping_add(1);
+            data = vec![self.fill; length as usize];
+        }
+        let expected = self.expect(request, &data);
+        self.answers.lock().unwrap().outstanding += 1;
+        let answers = self.answers.clone();
+        let done = move |answer: Result<Vec<u8>, _>| {
+            let mut answers = answers.lock().unwrap();
+            answers.outstanding -= 1;
+            if answer.as_ref() != Ok(&expected) {
+                answers.wrong.push(format!("{operation:?} at {offset}, {length} bytes"));
+            }
+        };
+        let request = Request { operation, offset, length, force_unit_access: durable, data, caching };
+        self.engine.submit(request, Box::new(done), time_us);
+        self.collect();
+    }
+
+    /// Changes what the blocks hold; returns what the request is answered.
+    fn expect(&mut self, request: &CacheRequest, data: &[u8]) -> Vec<u8> {
+        let CacheRequest { kind, offset_bytes: offset, length_bytes: length, .. } = *request;
+        let mut read = Vec::new();
+        let block_bytes = BLOCK_BYTES as u64;
+        for block in offset / block_bytes..(offset + length).div_ceil(block_bytes) {
+            let content = self.contents.entry(block).or_insert_with(|| vec![0; BLOCK_BYTES]);
+            let start = offset.max(block * block_bytes);
+            let stop = (offset + length).min((block + 1) * block_bytes);
+            let bytes = &mut content[(start - block * block_bytes) as usize..(stop - block * block_bytes) as usize];
+            match kind {
+                Kind::Read => read.extend_from_slice(bytes),
+                Kind::Write => bytes.copy_from_slice(&data[(start - offset) as usize..(stop - offset) as usize]),
+                Kind::WriteZeroes { .. } => bytes.fill(0),
+                // Of a trim only whole blocks are given up; these disks make them zeroes.
+                Kind::Trim if bytes.len() == BLOCK_BYTES => bytes.fill(0),
+                Kind::Trim | Kind::Flush | Kind::Prefetch => {}
+            }
+        }
+        read
+    }
+
+    fn collect(&mut self) {
+        self.engine.take_output(&mut self.output);
+        self.in_flight.append(&mut self.output.transfers);
+        for (done, result) in self.output.answers.drain(..) {
+            done(result);
+        }
+        self.output.answered.clear();
+    }
+
+    fn end_one(&mut self) {
+        let transfer = self.in_flight.swap_remove(self.random.random_range(0..self.in_flight.len()));
+        let disk = if transfer.disk == FLASH { &self.flash } else { &self.backend };
+        transfer.perform(disk).unwrap();
+        let before = self.engine.cache().batches();
+        self.engine.completed(transfer.tag, Ok(()));
+        let after = self.engine.cache().batches();
+        self.events.extend(before.into_iter().filter(|batch| !after.contains(batch)).map(Event::Ended));
+        self.collect();
+    }
+
+    /// Asserts that every answer was right, and that every block holds what was written to it last.
+    pub fn verify(&mut self) {
+        let counts = self.counts();
+        let mut blocks: Vec<u64> = self.contents.keys().copied().collect();
+        blocks.sort_unstable();
+        let time_us = u64::MAX;
+        for block in blocks {
+            let block_bytes = BLOCK_BYTES as u64;
+            let (kind, durable, caching) = (Kind::Read, false, Default::default());
+            let offset_bytes = block * block_bytes;
+            self.submit(&CacheRequest { time_us, kind, offset_bytes, length_bytes: block_bytes, durable, caching });
+            while self.is_full() {
+                self.end_one();
+            }
+        }
+        self.settle();
+        assert_eq!(self.answers.lock().unwrap().wrong, Vec::<String>::new());
+        assert!(self.counts() != counts);
+    }
+}

@@ -1,0 +1,180 @@
+//! Pools as their operators and clients use them: the real program, nbdcopy, and qemu-io over iSCSI.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{fail, succeed};
+use crate::serving::Server;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// Three files and a configuration that names them as a pool, with a flash or without.
+fn folder(flash: bool) -> (TempDir, u16) {
+    let folder = TempDir::new().unwrap();
+    for name in ["a.img", "b.img", "c.img", "d.img"] {
+        std::fs::File::create(folder.path().join(name)).unwrap().set_len(16 * MIB).unwrap();
+    }
+    // Whoever takes the port next takes another.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let flash = if flash { "flash = 'cache.img'\nflash-size = '16MiB'\nerase-unit = '1MiB'\n" } else { "" };
+    let config = format!(
+        "listen = ['nbd+unix:///?socket=nbd.sock', 'iscsi://127.0.0.1:{port}']\nstate-directory = '.'\n\
+         [api]\nlisten = 'unix:api.sock'\n[[pool]]\nname = 'tank'\ndisks = ['a.img', 'b.img', 'c.img']\nram = '4MiB'\n{flash}"
+    );
+    std::fs::write(folder.path().join("tank.toml"), config).unwrap();
+    (folder, port)
+}
+
+fn serve(folder: &Path) -> Server {
+    Server::start(folder, &["serve", "tank.toml"])
+}
+
+const API: [&str; 2] = ["--api", "unix:api.sock"];
+
+fn ask(folder: &Path, arguments: &[&str]) -> String {
+    succeed(folder, &[arguments, &API].concat())
+}
+
+fn status(folder: &Path) -> Value {
+    let pools: Value = serde_json::from_str(&ask(folder, &["pool", "status", "--json"])).unwrap();
+    pools[0].clone()
+}
+
+fn tool(folder: &Path, program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(folder).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    said
+}
+
+/// Bytes that differ from block to block.
+fn data(blocks: u64, seed: u64) -> Vec<u8> {
+    (0..blocks * 512).flat_map(|word| (word * 0x9E37_79B9 + seed).to_le_bytes()).collect()
+}
+
+#[test]
+fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
+    for flash in [true, false] {
+        let (folder, port) = folder(flash);
+        let path = folder.path();
+        let made = succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+        assert!(made.starts_with("Pool tank has 3 disks and room for "), "{made}");
+        let error = fail(path, &["pool", "create", "tank", "a.img"], 2);
+        assert!(error.contains("a.img: it belongs to a pool; to use it all the same"), "{error}");
+        let server = serve(path);
+        ask(path, &["disk", "create", "mail", "--size", "24MiB", "--striped"]);
+        ask(path, &["disk", "create", "web", "--size", "8MiB", "--thick", "--uncached"]);
+        let error = fail(path, &[&["disk", "create", "web", "--size", "8MiB"][..], &API].concat(), 1);
+        assert!(error.contains("there is an export 'web' already"), "{error}");
+        let error = fail(path, &[&["disk", "create", "big", "--size", "1GiB", "--thick"][..], &API].concat(), 1);
+        assert!(error.contains("bytes are needed"), "{error}");
+        let bytes = data(1024, 7);
+        std::fs::write(path.join("data.img"), &bytes).unwrap();
+        tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
+        let target = format!("iscsi://127.0.0.1:{port}/iqn.2026-11.org.flashwise:web/0");
+        tool(path, "qemu-io", &["-f", "raw", "-c", "write -P 0x5a 1M 2M", "-c", "flush", &target]);
+        tool(path, "qemu-io", &["-f", "raw", "-c", "read -P 0 0 1M", "-c", "read -P 0x5a 1M 2M", &target]);
+        ask(path, &["disk", "grow", "web", "--size", "9MiB"]);
+        server.kill();
+
+        let server = serve(path);
+        tool(path, "qemu-io", &["-f", "raw", "-c", "read -P 0x5a 1M 2M", "-c", "read -P 0 8M 1M", &target]);
+        tool(path, "nbdcopy", &["nbd+unix:///mail?socket=nbd.sock", "back.img"]);
+        let back = std::fs::read(path.join("back.img")).unwrap();
+        assert_eq!(back.len() as u64, 24 * MIB);
+        assert!(back[..bytes.len()] == bytes && back[bytes.len()..].iter().all(|byte| *byte == 0), "flash {flash}");
+        let pool = status(path);
+        assert_eq!(
+            (pool["state"].as_str(), pool["logical_disks"][1]["size_bytes"].as_u64()),
+            (Some("ok"), Some(9 * MIB))
+        );
+        let map: Value = serde_json::from_str(&ask(path, &["disk", "map", "mail", "--json"])).unwrap();
+        let length: u64 = map.as_array().unwrap().iter().map(|run| run["length_bytes"].as_u64().unwrap()).sum();
+        assert_eq!(length, 4 * MIB, "{map}");
+        let page = ask(path, &["pool", "status"]);
+        assert!(
+            page.contains("pool tank, ok") && page.contains("thick linear") && page.contains("thin striped"),
+            "{page}"
+        );
+        server.end();
+    }
+}
+
+#[test]
+fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
+    let (folder, _) = folder(true);
+    let path = folder.path();
+    succeed(path, &["pool", "create", "tank", "a.img", "b.img", "c.img"]);
+    let server = serve(path);
+    ask(path, &["disk", "create", "mail", "--size", "24MiB", "--striped"]);
+    let bytes = data(4096, 3);
+    std::fs::write(path.join("data.img"), &bytes).unwrap();
+    tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
+    ask(path, &["pool", "add", "d.img"]);
+    ask(path, &["pool", "remove", "2"]);
+    while status(path)["disks"].as_array().unwrap().len() == 4 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    server.end();
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+    let error = fail(path, &["serve", "tank.toml"], 2);
+    assert!(error.contains("b.img: there is no label of a pool"), "{error}");
+    std::fs::write(path.join("tank.toml"), config.replace("'b.img'", "'d.img'")).unwrap();
+    let server = serve(path);
+    tool(path, "nbdcopy", &["nbd+unix:///mail?socket=nbd.sock", "back.img"]);
+    assert!(std::fs::read(path.join("back.img")).unwrap()[..bytes.len()] == bytes);
+    let error = fail(path, &[&["disk", "delete", "mail", "--confirm", "male"][..], &API].concat(), 2);
+    assert!(error.contains("found 'male', expected 'mail'"), "{error}");
+    ask(path, &["disk", "delete", "mail", "--confirm", "mail"]);
+    assert_eq!(status(path)["used_bytes"], 0);
+    server.end();
+    // One that is missing is named, and the others start when they may.
+    std::fs::rename(path.join("c.img"), path.join("away.img")).unwrap();
+    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap().replace(", 'c.img'", "");
+    std::fs::write(path.join("tank.toml"), &config).unwrap();
+    let error = fail(path, &["serve", "tank.toml"], 2);
+    assert!(error.contains("misses disk") && error.contains("last seen as c.img"), "{error}");
+    std::fs::write(path.join("tank.toml"), format!("{config}degraded = true\n")).unwrap();
+    let server = serve(path);
+    assert_eq!(status(path)["state"], "degraded");
+    let missing = status(path)["disks"][1]["path"].as_str().unwrap().to_owned();
+    let error = fail(path, &[&["pool", "remove", "3", "--give-up", "a.img"][..], &API].concat(), 1);
+    assert!(error.contains("found 'a.img' as the disk to give up, expected"), "{error}");
+    ask(path, &["pool", "remove", "3", "--give-up", &missing]);
+    assert_eq!(status(path)["state"], "ok");
+    ask(path, &["disk", "create", "new", "--size", "1MiB", "--mode", "write-through"]);
+    ask(path, &["disk", "cache", "new", "on", "--mode", "write-around"]);
+    assert_eq!(status(path)["logical_disks"][0]["mode"], "write-around");
+    server.end();
+    std::fs::write(path.join("tank.toml"), config).unwrap();
+    serve(path).end();
+}
+
+#[test]
+fn disks_are_listed_with_what_is_against_their_use() {
+    let (folder, _) = folder(false);
+    let path = folder.path();
+    std::fs::write(path.join("b.img"), vec![1; MIB as usize]).unwrap();
+    succeed(path, &["pool", "create", "tank", "a.img"]);
+    let disks: Value = serde_json::from_str(&succeed(path, &["disks", "--json", "a.img", "b.img", "c.img"])).unwrap();
+    let told: Vec<_> = disks.as_array().unwrap().iter().map(|disk| (&disk["role"], &disk["refused"])).collect();
+    let expected = [
+        (Value::from("data"), Value::from("it belongs to a pool")),
+        (Value::from("foreign"), Value::from("it holds data of an unknown kind")),
+        (Value::from("spare"), Value::Null),
+    ];
+    assert!(
+        told.iter().zip(&expected).all(|(told, expected)| (told.0, told.1) == (&expected.0, &expected.1)),
+        "{told:?}"
+    );
+    let error = fail(path, &["pool", "create", "other", "b.img", "--wipe", "c.img"], 2);
+    assert!(error.contains("--wipe: c.img is none of the pool's disks"), "{error}");
+    let error = fail(path, &["pool", "create", "Other", "c.img"], 2);
+    assert!(error.contains("found 'Other' as a name"), "{error}");
+    succeed(path, &["pool", "create", "other", "b.img", "--wipe", "b.img"]);
+    let error = fail(path, &["disks", "none.img"], 1);
+    assert!(error.contains("none.img: No such file"), "{error}");
+}

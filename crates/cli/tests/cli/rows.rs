@@ -1,0 +1,120 @@
+//! The rows of every mode of `simulate` over the bundled trace, bit for bit as they were before the modes became one: `tests/rows/*.csv`.
+//!
+//! The head of each file is the command that made it, by the program before that change (those of the log with its rule for units with much that was used). Columns may be added; what is there keeps its value,
+//! but for the figures in [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a budget as
+//! a share of C's erasures, and `--ram` so that the read cache is as large as it was when every policy left room in RAM for C's write buffer.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::common::{project, succeed};
+
+/// Figures that have another name since the rows were kept, and the same value: the name is that of the served cache's status.
+const NAMES: [(&str, &str); 5] = [
+    ("ram_hits", "ram_read_hits"),
+    ("flash_hits", "flash_read_hits"),
+    ("client_blocks", "flash_client_blocks"),
+    ("admission_blocks", "flash_admission_blocks"),
+    ("copy_forward_blocks", "flash_copy_forward_blocks"),
+];
+
+/// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
+const MEANINGS: [(&str, &[&str], &str); 8] = [
+    (
+        "wear",
+        &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
+        "writes that find their block in a cache in place or in containers are hits and not admissions, as everywhere",
+    ),
+    ("wear", &["replacements", "evictions", "write_traffic_blocks"], "they are counted of policies in place too"),
+    (
+        "wear",
+        &["lifetime_years"],
+        "that of the flash alone is flash_lifetime_years; lifetime_years is that of an array",
+    ),
+    (
+        "wear",
+        &["ram_hits", "flash_hits", "fue"],
+        "reads that a write buffer or an open erase unit in RAM had are RAM's and not flash's",
+    ),
+    ("wear", &["ram_bytes"], "it is the RAM that blocks lie in, and no longer the RAM that was given"),
+    ("wear-units", &["wfue"], "M+, with which it compares, has all of the RAM for its read cache"),
+    ("wear-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
+    ("wear-units-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
+];
+
+/// Policies and admission rules that decide otherwise since the rows were kept, and why.
+const DECISIONS: [(&str, &str); 3] = [
+    ("mq", "its lifeTime follows the peak of all temporal distances, and is no shorter than the cache has blocks"),
+    ("adaptive", "it takes what was chosen at once until a timeframe has begun with a full cache"),
+    ("auto", "it thinks policies on for ten timeframes at least"),
+];
+/// How often erase units were erased.
+const WORN: [&str; 4] = ["wear_min", "wear_mean", "wear_max", "wear_deviation"];
+
+/// Whether a figure is what it was: to the last bit, but for a deviation, which unit caching had from a formula and has from its units now.
+fn is_same(column: &str, kept: &str, found: &str) -> bool {
+    match (kept.parse::<f64>(), found.parse::<f64>()) {
+        (Ok(kept), Ok(found)) if column == "wear_deviation" => (found - kept).abs() <= 1e-9 * kept.abs(),
+        _ => found == kept,
+    }
+}
+
+/// The rows of a CSV file: the cells of each, by column.
+fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = csv.lines().filter(|line| !line.starts_with('#')).map(cells);
+    let header = lines.next().unwrap();
+    lines.map(|cells| header.iter().cloned().zip(cells).collect()).collect()
+}
+
+/// The cells of a line, of which some are quoted.
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut quoted) = (vec![String::new()], false);
+    for letter in line.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            _ => cells.last_mut().unwrap().push(letter),
+        }
+    }
+    cells
+}
+
+#[test]
+fn rows_of_every_mode_are_what_they_were() {
+    let mut files: Vec<_> =
+        fs::read_dir(project().join("tests/rows")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 18, "{files:?}");
+    let (mut compared, mut differ) = (0, Vec::new());
+    for file in files {
+        let (name, kept) = (file.file_stem().unwrap().to_str().unwrap(), fs::read_to_string(&file).unwrap());
+        let command = kept.lines().next().unwrap().strip_prefix("# ").unwrap();
+        let arguments: Vec<&str> = command.split(' ').chain(["--csv"]).collect();
+        let (kept, found) = (rows(&kept), rows(&succeed(&project(), &arguments)));
+        assert_eq!(kept.len(), found.len(), "{command}");
+        let decides = |row: &BTreeMap<String, String>, name: &str| {
+            let rule = row.get("admission").and_then(|rule| rule.split(':').next());
+            row["policy"] == name || rule == Some(name)
+        };
+        let is_kept = |row: &&BTreeMap<String, String>| !DECISIONS.iter().any(|(name, _)| decides(row, name));
+        for (kept, found) in kept.iter().zip(&found).filter(|(kept, _)| is_kept(kept)) {
+            for (column, value) in kept {
+                let is_another = |(files, columns, _): &(&str, &[&str], &str)| {
+                    name.starts_with(files) && columns.contains(&column.as_str())
+                };
+                if MEANINGS.iter().any(is_another) {
+                    continue;
+                }
+                let now = NAMES.iter().find(|(before, _)| before == column).map_or(column.as_str(), |(_, now)| now);
+                if found.get(now).is_none_or(|found| !is_same(column, value, found)) {
+                    let which = [&kept["policy"], &kept["size"]];
+                    let found = found.get(now).map_or("no such column", String::as_str);
+                    differ.push(format!("{name}: {column} of {which:?} was {value}, found {found}"));
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert!(compared > 5000, "{compared} figures were compared");
+}

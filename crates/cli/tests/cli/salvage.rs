@@ -1,0 +1,173 @@
+//! Damaged caches are salvaged, and caches are wiped, by the real program.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+use crate::common::{fail, run, succeed};
+use crate::serving::Setting;
+
+const MIB: u64 = 1 << 20;
+const BLOCK: usize = 4096;
+/// Page of the first header of the log: unit 0 has 512 pages.
+const HEADER: u64 = 512;
+
+fn content(seed: u8) -> Vec<u8> {
+    (0..2 * MIB as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 16) as u8 ^ seed).collect()
+}
+
+/// What a killed server leaves, or one that ended: 2 MiB were written and flushed, twice the first of them.
+fn left_behind(killed: bool) -> Setting {
+    let setting = Setting::new(64 * MIB, "flash-size = \"32MiB\"\nram = \"1MiB\"\nsequential-bypass = 0\n");
+    let server = setting.serve();
+    for seed in [1, 2] {
+        std::fs::write(setting.path("in.img"), content(seed)).unwrap();
+        let copied = Command::new("nbdcopy").arg("--flush").arg(setting.path("in.img")).arg(setting.uri()).status();
+        assert!(copied.unwrap().success());
+    }
+    if killed {
+        server.kill();
+    } else {
+        server.end();
+    }
+    setting
+}
+
+impl Setting {
+    fn change(&self, page: u64, change: impl FnOnce(&mut [u8; BLOCK])) {
+        let flash = File::options().read(true).write(true).open(self.path("cache.img")).unwrap();
+        let mut bytes = [0; BLOCK];
+        flash.read_exact_at(&mut bytes, page * BLOCK as u64).unwrap();
+        change(&mut bytes);
+        flash.write_all_at(&bytes, page * BLOCK as u64).unwrap();
+    }
+
+    /// Neither footer of the first two units can help.
+    fn spoil_footers(&self) {
+        for page in [HEADER + 509, HEADER + 510, HEADER + 511, HEADER + 1021, HEADER + 1022, HEADER + 1023] {
+            self.change(page, |bytes| bytes.fill(0x55));
+        }
+    }
+
+    fn fails(&self, arguments: &[&str], code: i32) -> (String, String) {
+        let (out, err, found) = run(self.directory.path(), arguments);
+        assert_eq!(found, code, "{arguments:?}: {out}{err}");
+        println!("$ flashwise {}\n{out}{err}", arguments.join(" "));
+        (out, err)
+    }
+
+    fn is_whole(&self) -> bool {
+        std::fs::read(self.path("disk.img")).unwrap().starts_with(&content(2))
+    }
+}
+
+const SALVAGE: [&str; 6] = ["detach", "--salvage", "--backend", "disk.img", "--flash", "cache.img"];
+
+#[test]
+fn one_flipped_bit_of_the_first_header_is_named_and_salvaged() {
+    let setting = left_behind(true);
+    setting.spoil_footers();
+    setting.change(HEADER, |bytes| bytes[200] ^= 0x10);
+    let folder = setting.directory.path();
+    for (refused, code) in
+        [(&["serve", "flashwise.toml"][..], 2), (&["detach", "--backend", "disk.img", "--flash", "cache.img"], 1)]
+    {
+        let error = fail(folder, refused, code);
+        assert!(error.contains("'flashwise detach --salvage' writes back what is certain"), "{error}");
+    }
+    assert!(!setting.is_whole());
+    let out = succeed(folder, &SALVAGE);
+    println!("{out}");
+    assert!(out.contains("which were mended: 1.") && out.contains("nothing is lost"), "{out}");
+    assert!(setting.is_whole() && !setting.path("cache.img.lost.csv").exists());
+    assert_eq!(succeed(folder, &SALVAGE), "cache.img was detached before; disk.img alone is whole.\n");
+    setting.serve().end();
+}
+
+#[test]
+fn what_is_not_certain_is_listed_and_given_up_by_a_word_only() {
+    let setting = left_behind(true);
+    setting.spoil_footers();
+    setting.change(HEADER, |bytes| bytes.fill(0));
+    let (out, error) = setting.fails(&SALVAGE, 1);
+    assert!(
+        out.contains("The records of 253 pages of flash are missing") && error.contains("cache.img.lost.csv"),
+        "{out}{error}"
+    );
+    let list = std::fs::read_to_string(setting.path("cache.img.lost.csv")).unwrap();
+    let mut lines = list.lines();
+    assert_eq!(lines.next(), Some("first_block,last_block,offset_bytes,length_bytes,reason,written_back"));
+    assert!(lines.all(|line| line.ends_with(",unknown,no") || line.ends_with(",uncertain,no")), "{list}");
+    let (_, error) = setting.fails(&SALVAGE, 2);
+    assert!(error.contains("it exists, and is not overwritten"), "{error}");
+    setting.fails(&["serve", "flashwise.toml"], 2);
+    let more = ["--with-uncertain", "--lost-list", "second.csv"];
+    setting.fails(&[&SALVAGE[..], &more].concat(), 1);
+    let rest = ["--discard-rest", "--lost-list", "third.csv"];
+    let (out, _) = setting.fails(&[&SALVAGE[..], &rest].concat(), 1);
+    assert!(out.contains("cache.img is detached, and the rest is given up."), "{out}");
+    setting.serve().end();
+    let (_, error) = setting.fails(&["detach", "--salvage"], 2);
+    assert!(error.contains("--salvage works offline"), "{error}");
+}
+
+#[test]
+fn both_copies_of_the_superblock_are_made_up_for_by_the_record_and_flags() {
+    let setting = left_behind(false);
+    (0..2).for_each(|page| setting.change(page, |bytes| bytes.fill(0)));
+    let unit = ["--erase-unit", "1MiB"];
+    let (_, error) = setting.fails(&[&SALVAGE[..], &unit].concat(), 1);
+    assert!(error.contains("in 32 erase units of 1048576 bytes no page of cache"), "{error}");
+    let out = succeed(setting.directory.path(), &SALVAGE);
+    println!("{out}");
+    assert!(setting.is_whole() && out.contains("nothing is lost"), "{out}");
+}
+
+#[test]
+fn a_copy_of_the_backend_is_refused_with_salvage_too() {
+    let setting = left_behind(true);
+    let copied = Command::new("cp").arg("-a").args([setting.path("disk.img"), setting.path("copy.img")]).status();
+    assert!(copied.unwrap().success());
+    let of_copy = ["detach", "--salvage", "--backend", "copy.img", "--flash", "cache.img"];
+    let (_, error) = setting.fails(&of_copy, 2);
+    assert!(error.contains("the backend is a copy of the file"), "{error}");
+    let wiped = ["wipe", "--flash", "cache.img", "--backend", "copy.img", "--yes", "--discard-dirty"];
+    let (_, error) = setting.fails(&wiped, 2);
+    assert!(error.contains("without --backend the flash alone is wiped"), "{error}");
+    setting.serve().end();
+}
+
+#[test]
+fn a_cache_is_wiped_after_its_operator_was_told_what_it_holds() {
+    let setting = left_behind(false);
+    let wipe = ["wipe", "--flash", "cache.img", "--backend", "disk.img"];
+    let (out, error) = setting.fails(&wipe, 2);
+    assert!(
+        out.starts_with("cache.img holds cache ") && out.contains(", clean; number of its starts: 1; 512 blocks"),
+        "{out}"
+    );
+    assert!(error.contains("it holds 512 blocks (2.0 MiB) that the backend does not have"), "{error}");
+    let (_, error) = setting.fails(&[&wipe[..], &["--discard-dirty"]].concat(), 2);
+    assert!(error.contains("to wipe it, give --yes"), "{error}");
+    let server = setting.serve();
+    let (_, error) = setting.fails(&[&wipe[..], &["--yes"]].concat(), 1);
+    assert!(error.contains("in use by another process"), "{error}");
+    server.end();
+    let out = succeed(setting.directory.path(), &[&wipe[..], &["--yes", "--discard-dirty"]].concat());
+    assert!(out.ends_with("cache.img is blank.\n"), "{out}");
+    assert!(std::fs::read(setting.path("cache.img")).unwrap().iter().all(|&byte| byte == 0));
+    let (_, error) = setting.fails(&wipe, 2);
+    assert!(error.contains("it is blank"), "{error}");
+    setting.serve().end();
+
+    // Without its backend, which then misses it.
+    let setting = left_behind(true);
+    let out = succeed(setting.directory.path(), &["wipe", "--flash", "cache.img", "--yes", "--discard-dirty"]);
+    assert!(out.contains("start it with --discard-cache once"), "{out}");
+    let (_, error) = setting.fails(&["serve", "flashwise.toml"], 2);
+    assert!(error.contains("--discard-cache v"), "{error}");
+    // Something else.
+    std::fs::write(setting.path("other.img"), content(3)).unwrap();
+    let (_, error) = setting.fails(&["wipe", "--flash", "other.img", "--yes", "--discard-dirty"], 2);
+    assert!(error.contains("something that is not a cache"), "{error}");
+}

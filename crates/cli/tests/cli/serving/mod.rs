@@ -1,0 +1,117 @@
+//! A server as its users start it.
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flashwise_server::front::Address;
+
+use crate::common::{flashwise, succeed};
+
+/// Far longer than anything takes: a test that hangs fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A configuration in a directory of its own, with a volume `v` on `disk.img` and `cache.img`.
+pub struct Setting {
+    pub directory: tempfile::TempDir,
+}
+
+impl Setting {
+    /// `keys` are lines of the volume's table.
+    pub fn new(backend_bytes: u64, keys: &str) -> Setting {
+        Setting::with("", backend_bytes, keys)
+    }
+
+    /// `server_keys` are lines before all tables.
+    pub fn with(server_keys: &str, backend_bytes: u64, keys: &str) -> Setting {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        File::create(path.join("disk.img")).unwrap().set_len(backend_bytes).unwrap();
+        let config = format!(
+            "{server_keys}\nlisten = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[api]\nlisten = \"unix:{0}/api.sock\"\n\
+             [[volume]]\nname = \"v\"\nbackend = \"{0}/disk.img\"\nflash = \"{0}/cache.img\"\n{keys}\n",
+            path.display()
+        );
+        std::fs::write(path.join("flashwise.toml"), config).unwrap();
+        Setting { directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What `flashwise` prints; it has to succeed.
+    pub fn flashwise(&self, arguments: &[&str]) -> String {
+        succeed(self.directory.path(), arguments)
+    }
+
+    /// Where the server's API is, for the commands that ask it.
+    pub fn api(&self) -> String {
+        format!("unix:{}", self.path("api.sock").display())
+    }
+
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///v?socket={}", self.path("nbd.sock").display())
+    }
+
+    /// Where the volume is served, for clients of the tests' own.
+    pub fn address(&self) -> Address {
+        Address::Unix(self.path("nbd.sock"))
+    }
+
+    /// Starts the server and waits until clients can connect.
+    pub fn serve(&self) -> Server {
+        Server::start(self.directory.path(), &["serve", "flashwise.toml"])
+    }
+}
+
+/// A running `flashwise serve`, which is killed when dropped.
+pub struct Server {
+    pub child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts it in `folder`, where `log` is what it says, and waits until it serves.
+    pub fn start(folder: &Path, arguments: &[&str]) -> Server {
+        let log = folder.join("log");
+        let mut command = flashwise(folder, arguments);
+        let child = command.stdout(Stdio::null()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let mut server = Server { child, log };
+        let started = Instant::now();
+        while !server.told().contains("is served at") {
+            let ended = server.child.try_wait().unwrap();
+            assert!(ended.is_none() && started.elapsed() < PATIENCE, "the server does not start: {}", server.told());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server
+    }
+
+    /// What it said so far.
+    pub fn told(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// SIGKILL: the process has no chance to do anything.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM: it ends by itself, in order. Everything that it said.
+    pub fn end(mut self) -> String {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.told());
+        self.told()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,163 @@
+//! Sweeps: many jobs over many traces, a file each, and only what is not there yet.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::{fail, flashwise, run, succeed};
+use tempfile::TempDir;
+
+const PLAN: &str = r#"
+traces = ["trace?.arrow"]
+out = "results"
+[[run]]
+policy = ["lru", "larc"]
+size = ["5%", "20%"]
+[[run]]
+policy = "lru"
+size = 400
+layout = "in-place"
+erase_unit = "16KiB"
+over-provision = ["7%", 0.28]
+gc-victim = ["greedy", "fifo"]
+"#;
+
+/// A folder with `traces` traces of so many accesses, trace0.arrow and so on, and the plan.
+fn folder(traces: u32, accesses: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for number in 0..traces {
+        let (name, seed) = (format!("trace{number}.arrow"), number.to_string());
+        let options = ["trace", "generate", &name, "--blocks", "4000", "--accesses", accesses, "--seed", &seed];
+        succeed(folder.path(), &options);
+    }
+    std::fs::write(folder.path().join("plan.toml"), PLAN).unwrap();
+    folder
+}
+
+/// The files of the folder `out` and their contents.
+fn files(folder: &Path, out: &str) -> BTreeMap<String, Vec<u8>> {
+    let entries = std::fs::read_dir(folder.join(out)).into_iter().flatten().map(Result::unwrap);
+    entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+#[test]
+fn a_sweep_runs_what_is_not_there() {
+    let folder = folder(3, "20000");
+    let path = folder.path();
+    let status = || succeed(path, &["sweep", "status", "plan.toml"]);
+    assert_eq!(status(), "trace0.arrow: to do\ntrace1.arrow: to do\ntrace2.arrow: to do\n0 of 3 traces done\n");
+    // A shard of three has one trace.
+    let out = succeed(path, &["sweep", "plan.toml", "--shard", "2/3"]);
+    let first = files(path, "results");
+    assert_eq!((out.lines().count(), first.len()), (1, 1), "{out}");
+    assert!(out.starts_with("trace1.arrow: results/trace1-"), "{out}");
+    assert!(status().ends_with("\n1 of 3 traces done\n"));
+    succeed(path, &["sweep", "plan.toml"]);
+    let all = files(path, "results");
+    assert_eq!((all.len(), first.iter().all(|(name, file)| all.get(name) == Some(file))), (3, true));
+    let json: Vec<serde_json::Value> =
+        serde_json::from_str(&succeed(path, &["sweep", "status", "plan.toml", "--json"])).unwrap();
+    assert!(
+        json.len() == 3
+            && json.iter().all(|row| row["done"] == true && path.join(row["file"].as_str().unwrap()).exists())
+    );
+    // Workers, on however many threads, write the same bytes.
+    std::fs::write(path.join("plan.toml"), PLAN.replace("results", "by-workers")).unwrap();
+    succeed(path, &["sweep", "plan.toml", "--workers", "2", "--threads", "1"]);
+    assert_eq!(files(path, "by-workers"), all);
+    // What was changed is run again: another trace, other jobs.
+    succeed(path, &["trace", "generate", "other.arrow", "--blocks", "4000", "--accesses", "20000", "--seed", "9"]);
+    std::fs::rename(path.join("other.arrow"), path.join("trace1.arrow")).unwrap();
+    assert!(status().ends_with("\n2 of 3 traces done\n"));
+    std::fs::write(path.join("plan.toml"), PLAN.replace("400", "500").replace("results", "by-workers")).unwrap();
+    assert!(status().ends_with("\n0 of 3 traces done\n"));
+}
+
+#[test]
+fn a_bad_trace_costs_its_task_alone() {
+    let folder = folder(2, "20000");
+    let path = folder.path();
+    std::fs::write(path.join("bad.csv"), "nothing\n").unwrap();
+    let traces = "traces = [\"trace0.arrow\", \"bad.csv\", \"none.csv\", \"trace1.arrow\"]";
+    for (out, options) in [("here", &[][..]), ("workers", &["--workers", "2"])] {
+        let plan = PLAN.replace("traces = [\"trace?.arrow\"]", traces).replace("results", out);
+        std::fs::write(path.join("plan.toml"), plan).unwrap();
+        let (printed, err, code) = run(path, &[&["sweep", "plan.toml", "--keep-going"], options].concat());
+        assert_eq!((printed.lines().count(), code), (2, 1), "{err}");
+        assert!(err.contains("bad.csv: its format is not recognised"), "{err}");
+        assert!(err.contains("none.csv: No such file"), "{err}");
+        assert!(err.ends_with("flashwise: 2 of 4 traces failed\n"), "{err}");
+        assert_eq!(files(path, out).len(), 2);
+    }
+    assert_eq!(files(path, "here"), files(path, "workers"));
+    let status = succeed(path, &["sweep", "status", "plan.toml"]);
+    assert!(status.contains("\nnone.csv: No such file") && status.ends_with("2 of 4 traces done\n"), "{status}");
+    // Without it the sweep ends there.
+    let plan = PLAN.replace("traces = [\"trace?.arrow\"]", traces).replace("results", "ended");
+    std::fs::write(path.join("plan.toml"), plan).unwrap();
+    let (_, err, code) = run(path, &["sweep", "plan.toml"]);
+    assert!(code == 1 && err.ends_with("1 of 4 traces failed; the others were not begun (--keep-going)\n"), "{err}");
+    assert_eq!(files(path, "ended").len(), 1);
+}
+
+/// A worker of the process `parent`.
+fn worker_of(parent: u32) -> Option<i32> {
+    let of_thread = |thread: std::fs::DirEntry| {
+        let children = std::fs::read_to_string(thread.path().join("children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    };
+    std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten().find_map(of_thread)
+}
+
+#[test]
+fn a_worker_that_is_killed_costs_its_task_alone() {
+    let folder = folder(4, "300000");
+    let path = folder.path();
+    let arguments = ["sweep", "plan.toml", "--workers", "2", "--threads", "1", "--keep-going"];
+    let mut sweep = flashwise(path, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let worker = loop {
+        if let Some(worker) = worker_of(sweep.id()) {
+            break worker;
+        }
+        assert!(sweep.try_wait().unwrap().is_none(), "it ended without a worker");
+    };
+    rustix::process::kill_process(rustix::process::Pid::from_raw(worker).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    let (printed, err, code) = crate::common::parts(sweep.wait_with_output().unwrap());
+    assert_eq!((printed.lines().count(), code), (3, 1), "{err}");
+    assert!(err.contains(": its worker was ended by signal 9\n"), "{err}");
+    assert_eq!(files(path, "results").len(), 3);
+    succeed(path, &arguments);
+    assert_eq!(files(path, "results").len(), 4);
+}
+
+#[test]
+fn what_is_no_plan_is_refused() {
+    let folder = folder(1, "2000");
+    let path = folder.path();
+    for (change, said) in [
+        (
+            ("policy = \"lru\"", "polcy = \"lru\""),
+            "plan.toml: run: polcy: found a word that no job has (did you mean 'policy'?)",
+        ),
+        (("\"larc\"", "\"lrac\""), "plan.toml: run: policy: unknown policy 'lrac' (did you mean 'larc'?)"),
+        (("\"16KiB\"", "[[1]]"), "plan.toml: run: erase_unit: found [\"1\"], expected text or a number"),
+        (("\"greedy\"", "\"first\""), "plan.toml: run: gc-victim: "),
+        (
+            ("out = \"results\"", "ot = 1"),
+            "plan.toml: ot: found \"1\", expected none but traces, out, format, block-size, lenient, run",
+        ),
+        (("out = \"results\"", ""), "plan.toml: out: is missing, expected the folder of the results"),
+        (("trace?", "none?"), "plan.toml: traces: found no file for 'none?.arrow', expected one or more"),
+        (("\n[[run]]", "\nlenient = 5\n[[run]]"), "plan.toml: lenient: found \"5\", expected true or false"),
+        (("[\"5%\"", "[\"5%"), "plan.toml, line 6: is no TOML: "),
+    ] {
+        std::fs::write(path.join("plan.toml"), PLAN.replacen(change.0, change.1, 1)).unwrap();
+        let err = fail(path, &["sweep", "plan.toml"], 2);
+        assert!(err.starts_with(&format!("flashwise: {said}")), "{err}");
+    }
+    assert!(fail(path, &["sweep", "none.toml"], 1).starts_with("flashwise: none.toml: No such file"));
+    let shard = fail(path, &["sweep", "plan.toml", "--shard", "4/3"], 2);
+    assert!(shard.contains("found '4/3', expected the number of a shard"), "{shard}");
+    assert!(files(path, "results").is_empty());
+}

@@ -1,0 +1,343 @@
+//! `flashwise trace`: whole outputs on small generated traces, round trips on the bundled one.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::common::{fail, flashwise, parts, project, run, succeed};
+use tempfile::TempDir;
+
+/// A folder with the bundled trace and a small generated one: 40 blocks of 4 KiB, requests of 1 to 4 blocks.
+fn folder() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    fs::copy(project().join("traces/netsfs.csv.zst"), folder.path().join("netsfs.csv.zst")).unwrap();
+    let generate =
+        ["trace", "generate", "small.arrow", "--blocks", "40", "--requests", "200", "--request-blocks", "1..4"];
+    succeed(folder.path(), &generate);
+    folder
+}
+
+/// Two volumes, six requests, one a second: blocks 0 and 1 of h,0, then block 0 of h,1, and so on.
+const TWO_VOLUMES: &str = "10000000,h,0,Read,0,8192,0\n20000000,h,1,Write,100,50,0\n30000000,h,0,Read,4096,4096,0\n\
+                           40000000,h,1,Read,0,4096,0\n50000000,h,0,Write,8192,12288,0\n60000000,h,1,Read,4000,200,0\n";
+
+#[test]
+fn an_exported_trace_is_read_back_as_it_was() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    for trace in ["two.csv", "netsfs.csv.zst"] {
+        succeed(folder.path(), &["trace", "export", trace, "exported.csv"]);
+        let again = succeed(folder.path(), &["trace", "export", "exported.csv"]);
+        assert!(again.as_bytes() == read(&folder, "exported.csv"));
+        assert_eq!(simulated(folder.path(), "exported.csv"), simulated(folder.path(), trace));
+    }
+}
+
+/// What policies make of a trace, without its name.
+fn simulated(folder: &Path, trace: &str) -> String {
+    let arguments = ["simulate", trace, "--policy", "lru", "--policy", "larc", "--policy", "min", "--size", "1%,10%"];
+    let csv = succeed(folder, &[&arguments[..], &["--csv"]].concat());
+    csv.lines().map(|line| format!("{}\n", line.trim_start_matches(trace))).collect()
+}
+
+/// The requests of a trace without their times.
+fn requests(folder: &Path, trace: &str) -> String {
+    let csv = succeed(folder, &["trace", "export", trace]);
+    csv.lines().map(|line| format!("{}\n", line.split_once(',').unwrap().1)).collect()
+}
+
+fn read(folder: &TempDir, name: &str) -> Vec<u8> {
+    fs::read(folder.path().join(name)).unwrap()
+}
+
+#[test]
+fn info_is_a_table_with_a_column_for_each_trace_or_json() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    insta::assert_snapshot!("info_table", succeed(folder.path(), &["trace", "info", "small.arrow", "two.csv"]));
+    insta::assert_snapshot!("info_json", succeed(folder.path(), &["trace", "info", "small.arrow", "--json"]));
+}
+
+#[test]
+fn reuse_is_a_table_or_json() {
+    let folder = folder();
+    insta::assert_snapshot!("reuse_table", succeed(folder.path(), &["trace", "reuse", "small.arrow"]));
+    let json = succeed(folder.path(), &["trace", "reuse", "small.arrow", "--distance", "accesses", "--json"]);
+    insta::assert_snapshot!("reuse_json", json);
+}
+
+#[test]
+fn a_converted_trace_simulates_as_its_original_and_converts_to_itself() {
+    let folder = folder();
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "netsfs.arrow"]);
+    assert_eq!(simulated(folder.path(), "netsfs.arrow"), simulated(folder.path(), "netsfs.csv.zst"));
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "again.arrow"]);
+    assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
+    // What is there is not replaced unasked, and what is written is told.
+    let again = ["trace", "convert", "netsfs.arrow", "again.arrow"];
+    let refused = fail(folder.path(), &again, 2);
+    assert_eq!(refused, "flashwise: again.arrow: found a file, expected none, or --force to replace it\n");
+    let told = succeed(folder.path(), &[&again[..], &["--force"]].concat());
+    assert_eq!(told, "again.arrow: 232,202 requests, 6.0 MiB\n");
+    assert_eq!(succeed(folder.path(), &[&again[..], &["--force", "-q"]].concat()), "");
+    assert!(read(&folder, "netsfs.arrow") == read(&folder, "again.arrow"));
+}
+
+#[test]
+fn blocks_made_larger_are_those_of_the_original() {
+    let folder = folder();
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "sectors.arrow", "--block-size", "512"]);
+    succeed(folder.path(), &["trace", "convert", "sectors.arrow", "large.arrow", "--block-size", "64KiB"]);
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "expected.arrow", "--block-size", "64KiB"]);
+    assert!(read(&folder, "large.arrow") == read(&folder, "expected.arrow"));
+    assert_eq!(simulated(folder.path(), "sectors.arrow").lines().nth(1).unwrap().split(',').nth(4), Some("512"));
+}
+
+#[test]
+fn two_parts_of_a_trace_joined_are_the_whole() {
+    let folder = folder();
+    succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "whole.arrow"]);
+    // Parts by requests from the original, and by accesses from the normalised trace.
+    for (trace, option) in [("netsfs.csv.zst", "--requests"), ("whole.arrow", "--accesses")] {
+        succeed(folder.path(), &["trace", "cut", trace, "head.arrow", option, "..100000"]);
+        succeed(folder.path(), &["trace", "cut", trace, "tail.arrow", option, "100000.."]);
+        succeed(folder.path(), &["trace", "concat", "head.arrow", "tail.arrow", "--out", "joined.arrow"]);
+        assert_eq!(simulated(folder.path(), "joined.arrow"), simulated(folder.path(), "whole.arrow"));
+        assert!(requests(folder.path(), "joined.arrow") == requests(folder.path(), "whole.arrow"));
+    }
+}
+
+#[test]
+fn a_cut_of_an_original_keeps_its_bytes_and_counts_anew() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    let cut = |options: &[&str]| {
+        succeed(folder.path(), &[&["trace", "cut", "two.csv", "cut.arrow"], options].concat());
+        let info = succeed(folder.path(), &["trace", "info", "cut.arrow", "--json"]);
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        let count = |key: &str| info[0][key].as_u64().unwrap();
+        let csv = requests(folder.path(), "cut.arrow");
+        (count("requests"), count("read_bytes") + count("write_bytes"), count("duration_us"), count("volumes"), csv)
+    };
+    let header = "volume,op,offset_bytes,length_bytes\n";
+    let (requests, bytes, duration_us, volumes, csv) = cut(&["--volume", "h.1"]);
+    assert_eq!((requests, bytes, duration_us, volumes), (3, 50 + 4096 + 200, 4_000_000, 1));
+    assert_eq!(csv, format!("{header}h.1,write,0,4096\nh.1,read,0,4096\nh.1,read,0,8192\n"));
+    let (requests, bytes, duration_us, volumes, _) = cut(&["--time", "1s..3s"]);
+    assert_eq!((requests, bytes, duration_us, volumes), (2, 50 + 4096, 1_000_000, 2));
+    // Requests 2 to 4 by number; their first accesses are 3, 4 and 5. All conditions hold together.
+    let (requests, bytes, ..) = cut(&["--rows", "2..5", "--accesses", "4..", "--volume", "h.0", "--volume", "h.1"]);
+    assert_eq!((requests, bytes), (2, 4096 + 12288));
+}
+
+#[test]
+fn joined_traces_share_blocks_unless_apart_and_follow_in_time() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    let joined = |options: &[&str]| {
+        let concat = ["trace", "concat", "two.csv", "two.csv", "--out", "joined.arrow"];
+        succeed(folder.path(), &[&concat, options].concat());
+        let info = succeed(folder.path(), &["trace", "info", "joined.arrow", "--json"]);
+        let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+        ["requests", "unique_blocks", "volumes", "duration_us"].map(|key| info[0][key].as_u64().unwrap())
+    };
+    assert_eq!(joined(&[]), [12, 7, 2, 10_000_000]);
+    assert_eq!(joined(&["--gap", "1.5s"]), [12, 7, 2, 11_500_000]);
+    assert_eq!(joined(&["--apart"]), [12, 14, 4, 10_000_000]);
+    let apart = requests(folder.path(), "joined.arrow");
+    assert!(apart.contains("1:h.0,read,0,8192\n") && apart.contains("2:h.1,read,0,8192\n"), "{apart}");
+}
+
+#[test]
+fn traces_are_merged_by_time_where_a_name_is_a_sum_or_a_pattern() {
+    let folder = folder();
+    let write = |name: &str, contents: &str| fs::write(folder.path().join(name), contents).unwrap();
+    write("two.csv", TWO_VOLUMES);
+    let lines: Vec<&str> = TWO_VOLUMES.split_inclusive('\n').collect();
+    write("part-a.csv", &[lines[1], lines[3], lines[4]].concat());
+    write("part-b.csv", &[lines[0], lines[2], lines[5]].concat());
+    let whole = requests(folder.path(), "two.csv");
+    assert_eq!(requests(folder.path(), "part-b.csv + part-a.csv"), whole);
+    assert_eq!(requests(folder.path(), "part-?.csv"), whole);
+    succeed(folder.path(), &["trace", "convert", "part-a.csv", "+", "part-b.csv", "merged.arrow"]);
+    assert_eq!(requests(folder.path(), "merged.arrow"), requests_of_converted(folder.path(), "two.csv"));
+    let rows = |trace: &[&str], options: &[&str]| {
+        let simulate = [&["simulate"], trace, &["--csv"], options].concat();
+        succeed(folder.path(), &simulate).lines().nth(1).unwrap().split_once(',').unwrap().1.to_owned()
+    };
+    for options in [&["--size", "2"][..], &["--size", "50%", "--sample", "1"], &["--layout", "log", "--size", "64MiB"]]
+    {
+        assert_eq!(rows(&["part-a.csv", "+", "part-b.csv"], options), rows(&["two.csv"], options), "{options:?}");
+    }
+    // Disks of formats that tell none apart are not taken for one.
+    write("disk0.csv", "time_us,op,offset,length\n1,read,0,4096\n3,read,0,4096\n");
+    write("disk1.csv", "time_us,op,offset,length\n2,read,0,4096\n4,write,0,4096\n");
+    let (disks, told, code) = run(folder.path(), &["trace", "export", "disk0.csv + disk1.csv"]);
+    let note = "disk1.csv: its blocks are a volume of their own, since it names none\n";
+    assert!(code == 0 && told.contains(note), "{told}");
+    let expected =
+        "1,disk0.csv,read,0,4096\n2,disk1.csv,read,0,4096\n3,disk0.csv,read,0,4096\n4,disk1.csv,write,0,4096\n";
+    assert_eq!(disks.split_once('\n').unwrap().1, expected);
+    let refused = |name: &str| fail(folder.path(), &["trace", "info", name], 1);
+    assert_eq!(refused("none*.csv"), "flashwise: none*.csv: found none, expected files that fit the pattern\n");
+    let twice = refused("two.csv + - + -");
+    assert_eq!(
+        twice,
+        "flashwise: two.csv + - + -: found standard input, -, more than once, expected it once at most\n"
+    );
+    write("blocks.txt", "1\n2\n");
+    let without = refused("blocks.txt + two.csv");
+    assert!(without.contains("blocks.txt: found requests without times, expected times to merge it by"), "{without}");
+    let over = ["trace", "convert", "--force", "part-?.csv", "part-a.csv"];
+    assert!(fail(folder.path(), &over, 2).contains("part-a.csv: it is read too"));
+}
+
+#[test]
+fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
+    let folder = folder();
+    fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
+    for volume in ["h.0", "h.1"] {
+        succeed(folder.path(), &["trace", "cut", "two.csv", &format!("{volume}.arrow"), "--volume", volume]);
+    }
+    // But for the trace's name and what says how long it lasts, the rows are those of the volumes alone.
+    let rows = |traces: &[&str], options: &[&str]| -> Vec<(String, serde_json::Value, serde_json::Value)> {
+        let out = succeed(folder.path(), &[&["simulate", "--json"], traces, options].concat());
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&out).unwrap();
+        rows.iter()
+            .map(|row| (row["trace"].as_str().unwrap().to_owned(), row["hits"].clone(), row["accesses"].clone()))
+            .collect()
+    };
+    for options in [&["--size", "50%,2", "--policy", "lru,larc"][..], &["--size", "50%", "--sample", "1"]] {
+        let (apart, alone) = (rows(&["two.csv", "--per-volume"], options), rows(&["h.0.arrow", "h.1.arrow"], options));
+        assert!(apart.iter().zip(&alone).all(|(apart, alone)| (&apart.1, &apart.2) == (&alone.1, &alone.2)));
+        assert_eq!(apart.len(), alone.len());
+        assert_eq!(
+            (apart[0].0.as_str(), apart.last().unwrap().0.as_str()),
+            ("two.csv, volume h.0", "two.csv, volume h.1")
+        );
+    }
+    let log = ["--layout", "log", "--size", "64MiB", "--policy", "lru"];
+    let apart = rows(&["two.csv", "--per-volume"], &log);
+    assert_eq!(apart.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [6, 4]);
+    let joined = rows(&["two.csv", "two.csv", "--join", "--per-volume"], &log);
+    assert_eq!(joined.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [12, 8]);
+}
+
+/// The requests of a trace as they are of its normalised one, in whole blocks.
+fn requests_of_converted(folder: &Path, trace: &str) -> String {
+    succeed(folder, &["trace", "convert", trace, "whole.arrow"]);
+    requests(folder, "whole.arrow")
+}
+
+#[test]
+fn generated_traces_are_the_same_for_the_same_seed_and_in_csv() {
+    let folder = folder();
+    let generate = |out: &str, options: &[&str]| {
+        let pattern = ["--pattern", "phases:skew=1.2,requests=500", "--blocks", "3000", "--requests", "2000"];
+        succeed(folder.path(), &[&["trace", "generate", out], &pattern[..], options].concat());
+        read(&folder, out)
+    };
+    let first = generate("a.arrow", &[]);
+    assert!(first == generate("b.arrow", &["--seed", "1"]));
+    assert!(first != generate("b.arrow", &["--seed", "2"]));
+    generate("a.csv", &["--csv"]);
+    assert_eq!(simulated(folder.path(), "a.csv"), simulated(folder.path(), "a.arrow"));
+    let loops = ["trace", "generate", "--csv", "--pattern", "loop", "--blocks", "3", "--accesses", "4"];
+    let options = ["--arrivals", "constant", "--rate", "10/s", "--read-share", "100%", "--block-size", "512"];
+    insta::assert_snapshot!("generated_csv", succeed(folder.path(), &[&loops[..], &options].concat()));
+}
+
+#[test]
+fn traces_go_through_pipes() {
+    let folder = folder();
+    let through = |arguments: &[&str], input: &[u8]| {
+        let mut child = flashwise(folder.path(), arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+        output.stdout
+    };
+    let converted = through(&["trace", "convert", "-", "-"], TWO_VOLUMES.as_bytes());
+    fs::write(folder.path().join("two.arrow"), &converted).unwrap();
+    assert_eq!(through(&["trace", "export", "-"], &converted), through(&["trace", "export", "two.arrow"], b""));
+    let cut = ["trace", "cut", "-", "-", "--requests", "1.."];
+    assert!(through(&cut, &converted).starts_with(b"ARROW1"));
+}
+
+#[test]
+fn misuse_ends_with_2_and_failures_with_1_and_nothing_is_written() {
+    let folder = folder();
+    let write = |name: &str, contents: &str| fs::write(folder.path().join(name), contents).unwrap();
+    write("two.csv", TWO_VOLUMES);
+    write("bad.csv", &TWO_VOLUMES.replace("Write,100", "Fetch,100"));
+    succeed(
+        folder.path(),
+        &["trace", "generate", "large.arrow", "--blocks", "9", "--requests", "9", "--block-size", "8KiB"],
+    );
+    let files = || fs::read_dir(folder.path()).unwrap().count();
+    let before = (files(), read(&folder, "small.arrow"));
+    let failed = |code: i32, line: &str| {
+        let err = fail(folder.path(), &[&["trace"], &line.split(' ').collect::<Vec<_>>()[..]].concat(), code);
+        assert_eq!((files(), read(&folder, "small.arrow")), before, "{line}");
+        format!("{line}\n{}", err.lines().take(2).map(|line| format!("{}\n", line.trim())).collect::<String>())
+    };
+    let misuses = [
+        "convert small.arrow small.arrow",
+        "convert two.csv ./two.csv",
+        "convert small.arrow out.arrow --block-size 512",
+        "convert small.arrow out.arrow --format msr",
+        "info small.arrow --block-size 8KiB",
+        "info small.arrow --format msr",
+        "cut two.csv out.arrow",
+        "cut two.csv out.arrow --requests 5..5",
+        "cut two.csv out.arrow --requests 5-7",
+        "cut two.csv out.arrow --time 10..20",
+        "cut two.csv out.arrow --time 60s..10s",
+        "cut two.csv out.arrow --volume h.2",
+        "concat small.arrow large.arrow --out out.arrow",
+        "concat small.arrow two.csv --out two.csv",
+        "generate out.arrow --blocks 10",
+        "generate out.arrow --blocks 0 --requests 5",
+        "generate out.arrow --blocks 10 --requests 0",
+        "generate out.arrow --blocks 10 --requests 5 --accesses 5",
+        "generate out.arrow --blocks 10 --requests 5 --request-blocks 4..11",
+        "generate out.arrow --blocks 10 --requests 5 --read-share 1.5",
+        "generate out.arrow --blocks 10 --requests 5 --rate fast",
+        "generate out.arrow --blocks 10 --requests 5 --pattern zipf:shape=1",
+        "generate out.arrow --blocks 10 --requests 11 --pattern scan",
+        "generate --blocks 10 --requests 5",
+    ];
+    insta::assert_snapshot!("misuse", misuses.map(|line| failed(2, line)).join("\n"));
+    let failures = [
+        "convert missing.csv out.arrow",
+        "convert bad.csv out.arrow --format msr",
+        "convert two.csv no/such/out.arrow",
+        "convert two.csv /dev/full",
+        "convert small.arrow .",
+        "cut two.csv out.arrow --requests 100..",
+        "concat two.csv bad.csv --out small.arrow --format msr",
+        "generate /dev/full --csv --blocks 10 --requests 5",
+    ];
+    insta::assert_snapshot!("failures", failures.map(|line| failed(1, line)).join("\n"));
+}
+
+#[test]
+fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
+    let folder = folder();
+    fs::write(folder.path().join("bad.csv"), format!("{TWO_VOLUMES}not a request\n")).unwrap();
+    let lenient = ["trace", "convert", "bad.csv", "out.arrow", "--format", "msr", "--lenient"];
+    let (out, err, code) = parts(flashwise(folder.path(), &lenient).output().unwrap());
+    assert_eq!((out.split(',').next(), code), (Some("out.arrow: 6 requests"), 0));
+    assert_eq!(err, "flashwise: bad.csv: 1 malformed records were passed over\n");
+    // Malformed records come long after the part that is cut out.
+    let long = format!("{}not a request\n", TWO_VOLUMES.repeat(100_000));
+    fs::write(folder.path().join("long.csv"), long).unwrap();
+    succeed(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--requests", "..1000"]);
+    fail(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--time", "..1s"], 1);
+}

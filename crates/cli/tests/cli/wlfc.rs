@@ -1,0 +1,176 @@
+//! WLFC served: what its users do with it.
+
+use crate::client::Client;
+use crate::common::{fail, run};
+use crate::serving::Setting;
+use flashwise_server::front::nbd::protocol::command::{NBD_CMD_FLUSH, NBD_CMD_TRIM, NBD_CMD_WRITE_ZEROES};
+use serde_json::Value;
+
+const BLOCK: u64 = 4096;
+/// A bucket of 64 pages: a header, and 63 blocks.
+const BUCKET_BLOCKS: u64 = 63;
+const BLOCKS: u64 = 40 * BUCKET_BLOCKS;
+/// 64 buckets, and one erase unit for superblocks.
+const KEYS: &str = "flash-size = \"16640KiB\"\nerase-unit = \"256KiB\"\nlayout = \"wlfc\"";
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// A request without data, which must succeed.
+fn command(client: &mut Client, kind: u16, offset: u64, length: u32) {
+    client.request(kind, 0, 1, offset, length).unwrap();
+    assert_eq!(client.reply(0).unwrap().error, 0);
+}
+
+/// Random requests of all kinds, and what the volume holds then.
+fn work(client: &mut Client, seed: u64, requests: u64) -> Vec<u8> {
+    let mut content = vec![0; (BLOCKS * BLOCK) as usize];
+    let mut state = seed;
+    for number in 0..requests {
+        let block = random(&mut state) % if random(&mut state).is_multiple_of(2) { BLOCKS / 8 } else { BLOCKS };
+        let count = [1, 1, 2, 7, 70][random(&mut state) as usize % 5].min(BLOCKS - block);
+        let (offset, length) = (block * BLOCK, (count * BLOCK) as usize);
+        let range = offset as usize..offset as usize + length;
+        match random(&mut state) % 16 {
+            0 => command(client, NBD_CMD_FLUSH, 0, 0),
+            1 => {
+                command(client, NBD_CMD_WRITE_ZEROES, offset, length as u32);
+                content[range].fill(0);
+            }
+            2 => {
+                command(client, NBD_CMD_TRIM, offset, length as u32);
+                content[range].fill(0);
+            }
+            3..=6 => assert!(client.read(offset, length as u32).unwrap() == content[range], "request {number}"),
+            _ => {
+                // Some begin and end within blocks.
+                let range =
+                    if random(&mut state).is_multiple_of(4) { range.start + 512..range.end - 1024 } else { range };
+                let data = vec![1 + (number % 255) as u8; range.len()];
+                client.write(range.start as u64, &data).unwrap();
+                content[range].copy_from_slice(&data);
+            }
+        }
+    }
+    content
+}
+
+fn status(setting: &Setting) -> Value {
+    let status: Value =
+        serde_json::from_str(&setting.flashwise(&["status", "--api", &setting.api(), "--json"])).unwrap();
+    status["volumes"][0].clone()
+}
+
+/// What a server records gives the same figures when it is simulated: on flash whose pages are blocks, as here, `simulate` has headers too.
+#[test]
+fn a_recorded_run_has_the_figures_of_its_simulation() {
+    let setting = Setting::with("record = \"run.csv.zst\"", BLOCKS * BLOCK, KEYS);
+    let config = std::fs::read_to_string(setting.path("flashwise.toml")).unwrap();
+    let recording = setting.path("run.csv.zst").display().to_string();
+    std::fs::write(setting.path("flashwise.toml"), config.replace("run.csv.zst", &recording)).unwrap();
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    work(&mut client, 7, 3000);
+    let live = status(&setting);
+    drop(client);
+    server.end();
+    let recorded = setting.path("run.000001.csv.zst").display().to_string();
+    let options = ["--layout", "wlfc", "--device", "femu", "--bucket", "256KiB", "--size", "16MiB", "--json"];
+    let rows = setting.flashwise(&[&["simulate", &recorded][..], &options].concat());
+    let rows: Value = serde_json::from_str(&rows).unwrap();
+    let (live, simulated) =
+        (|figure: &str| live[figure].as_u64().unwrap(), |figure: &str| rows[0][figure].as_u64().unwrap());
+    assert_eq!(live("flash_written_bytes"), simulated("flash_writes_blocks") * BLOCK);
+    assert_eq!(live("flash_client_blocks"), simulated("flash_client_blocks"));
+    assert_eq!(live("flash_admission_blocks"), simulated("flash_admission_blocks"));
+    assert_eq!(live("flash_copy_forward_blocks"), simulated("flash_copy_forward_blocks"));
+    let padding = simulated("flash_padding_blocks");
+    assert_eq!(live("flash_metadata_blocks"), simulated("flash_metadata_blocks") + padding);
+    assert_eq!(live("erasures"), simulated("erasures"));
+    assert_eq!(live("flash_read_hits"), simulated("flash_read_hits"));
+    let copies = live("flash_admission_blocks") + live("flash_copy_forward_blocks");
+    assert!(live("erasures") > 10 && copies > 1000, "it did too little");
+}
+
+#[test]
+fn it_is_served_checked_detached_and_then_the_backend_is_whole() {
+    let setting = Setting::new(BLOCKS * BLOCK, KEYS);
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    let content = work(&mut client, 1, 2000);
+    let status = status(&setting);
+    assert_eq!((&status["layout"], &status["policy"]), (&Value::from("wlfc"), &Value::from("wlfc")));
+    assert!(status["dirty_blocks"].as_u64() > Some(0), "{status}");
+    drop(client);
+    server.end();
+    let config = setting.path("flashwise.toml").display().to_string();
+    let cache = setting.path("cache.img").display().to_string();
+    let checked = setting.flashwise(&["check", "--flash", &cache, "--data"]);
+    assert!(checked.contains("buckets"), "{checked}");
+    // As another layout it is refused, and stays as it is.
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("layout = \"wlfc\"", "")).unwrap();
+    let refused = fail(setting.directory.path(), &["serve", "flashwise.toml"], 2);
+    assert!(refused.contains("holds a cache of layout \"wlfc\", and the configuration says \"log\""), "{refused}");
+    std::fs::write(&config, text).unwrap();
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    assert!(client.read(0, content.len() as u32).unwrap() == content, "after an orderly end");
+    drop(client);
+    server.kill();
+    setting.flashwise(&["detach", "--config", &config]);
+    assert!(std::fs::read(setting.path("disk.img")).unwrap() == content, "the backend alone");
+}
+
+#[test]
+fn a_running_volume_is_detached_and_goes_on() {
+    let setting = Setting::new(BLOCKS * BLOCK, KEYS);
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    let content = work(&mut client, 2, 1000);
+    setting.flashwise(&["detach", "--api", &setting.api(), "v"]);
+    assert!(std::fs::read(setting.path("disk.img")).unwrap() == content, "the backend alone");
+    assert!(client.read(0, content.len() as u32).unwrap() == content, "the volume goes on");
+    drop(client);
+    server.end();
+}
+
+/// In buckets that are zones, few of which may be written at a time.
+#[test]
+fn it_runs_on_zones() {
+    let zones = "flash-zones = \"size=256KiB,capacity=256KiB,max-active=6,max-open=6\"";
+    let setting = Setting::new(BLOCKS * BLOCK, &format!("flash-size = \"17MiB\"\nlayout = \"wlfc\"\n{zones}"));
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    let content = work(&mut client, 3, 2000);
+    command(&mut client, NBD_CMD_FLUSH, 0, 0);
+    drop(client);
+    server.kill();
+    let server = setting.serve();
+    let mut client = Client::open(&setting.address(), "v", true).unwrap();
+    assert!(client.read(0, content.len() as u32).unwrap() == content, "after the server was killed");
+    drop(client);
+    server.end();
+    let few = zones.replace("max-active=6,max-open=6", "max-active=3,max-open=3");
+    let setting = Setting::new(BLOCKS * BLOCK, &format!("flash-size = \"17MiB\"\nlayout = \"wlfc\"\n{few}"));
+    let refused = fail(setting.directory.path(), &["serve", "flashwise.toml"], 2);
+    assert!(refused.contains("3 of its zones may be active and open at a time, expected at least 4"), "{refused}");
+}
+
+#[test]
+fn what_is_of_the_log_is_refused_by_name() {
+    let cases = [
+        ("write-mode = \"write-through\"", "write-mode: layout wlfc is for write-back alone"),
+        ("policy = \"lru\"", "policy: layout wlfc has no such setting"),
+        ("sequential-bypass = 0", "sequential-bypass: layout wlfc has no such setting"),
+        ("write-queue = \"100%\"", "write-queue: found '100%', expected a share above 0% and below 100%"),
+        ("refresh = \"never\"", "refresh: found 'never'"),
+    ];
+    for (key, expected) in cases {
+        let setting = Setting::new(BLOCKS * BLOCK, &format!("{KEYS}\n{key}"));
+        let (_, err, code) = run(setting.directory.path(), &["serve", "--check-config", "flashwise.toml"]);
+        assert!(code == 2 && err.contains(expected), "{key}: {code}: {err}");
+    }
+}
