@@ -85,7 +85,7 @@ fn tell(number: usize, all: usize, experiment: &Experiment, outcome: &Outcome) {
         outcome.written_per_operation(),
         outcome.written_without_copies_per_operation(),
         100.0 * outcome.read_hit_ratio(),
-        outcome.status.read_blocks,
-        outcome.status.written_blocks,
+        outcome.status.reads,
+        outcome.status.writes,
     );
 }

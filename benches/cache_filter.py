@@ -105,7 +105,7 @@ def flashwise(folder, policy, mode):
     server.wait()
     # nbdkit writes everything back at a flush, flashwise later.
     back = (volume["backend_written_blocks"] + volume["dirty_blocks"]) * BLOCK
-    return volume["flash_written_bytes"] / written, back / written, volume["backend_read_blocks"] * BLOCK / read
+    return volume["flash_bytes_written"] / written, back / written, volume["backend_read_blocks"] * BLOCK / read
 
 
 print("| cache | flash written per byte written | backend written per byte written | backend read per byte read |")

@@ -96,7 +96,7 @@ impl Outcome {
 
     /// Blocks written to flash per operation, whatever for.
     pub fn written_per_operation(&self) -> f64 {
-        self.status.flash_written_bytes as f64 / PAGE_BYTES as f64 / self.operations as f64
+        self.status.flash_bytes_written as f64 / PAGE_BYTES as f64 / self.operations as f64
     }
 
     /// Blocks written to flash per operation, without those that the log moved.
@@ -106,7 +106,7 @@ impl Outcome {
 
     /// The share of the guest's reads that hit flash.
     pub fn read_hit_ratio(&self) -> f64 {
-        self.status.flash_read_hits as f64 / self.status.read_blocks as f64
+        self.status.flash_read_hits as f64 / self.status.reads as f64
     }
 }
 

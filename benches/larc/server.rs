@@ -25,9 +25,9 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Status {
     /// Blocks that clients read.
-    pub read_blocks: u64,
+    pub reads: u64,
     /// Blocks that clients wrote.
-    pub written_blocks: u64,
+    pub writes: u64,
     /// Blocks that were read from flash.
     pub flash_read_hits: u64,
     /// Blocks written to flash for clients' writes.
@@ -39,7 +39,7 @@ pub struct Status {
     /// Blocks of metadata written to flash.
     pub flash_metadata_blocks: u64,
     /// All bytes written to flash.
-    pub flash_written_bytes: u64,
+    pub flash_bytes_written: u64,
     /// Blocks read from the backend.
     pub backend_read_blocks: u64,
     /// Blocks written to the backend.

@@ -88,7 +88,7 @@ impl Outcome {
 
     /// The share of the blocks read that RAM or flash had.
     pub fn read_hit_ratio(&self) -> f64 {
-        (self.status.ram_read_hits + self.status.flash_read_hits) as f64 / self.status.read_blocks as f64
+        (self.status.ram_read_hits + self.status.flash_read_hits) as f64 / self.status.reads as f64
     }
 }
 

@@ -53,7 +53,7 @@ pub fn table(runs: &[Run]) -> String {
                 "| {ram} MB | {flash} MB | {:.0} | {acceleration} | {:.1} % | {:.2} blocks | {:.2} blocks |",
                 outcome.tps(),
                 outcome.read_hit_ratio() * 100.0,
-                outcome.status.flash_written_bytes as f64 / 4096.0 / transactions,
+                outcome.status.flash_bytes_written as f64 / 4096.0 / transactions,
                 (outcome.status.destaged_blocks + outcome.status.backend_written_blocks) as f64 / transactions,
             )
             .expect("a string takes everything");

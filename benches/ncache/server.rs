@@ -25,9 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Status {
     /// Blocks that clients read.
-    pub read_blocks: u64,
+    pub reads: u64,
     /// Blocks that clients wrote.
-    pub written_blocks: u64,
+    pub writes: u64,
     /// Blocks that were read from RAM.
     pub ram_read_hits: u64,
     /// Blocks that were read from flash.
@@ -39,7 +39,7 @@ pub struct Status {
     /// Blocks written to flash for what clients wrote.
     pub flash_client_blocks: u64,
     /// All bytes written to flash.
-    pub flash_written_bytes: u64,
+    pub flash_bytes_written: u64,
     /// Blocks read from the disks.
     pub backend_read_blocks: u64,
     /// Blocks written to the disks past the flash.
@@ -52,14 +52,14 @@ impl Status {
     /// What happened after `before`.
     pub fn since(self, before: Status) -> Status {
         Status {
-            read_blocks: self.read_blocks - before.read_blocks,
-            written_blocks: self.written_blocks - before.written_blocks,
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
             ram_read_hits: self.ram_read_hits - before.ram_read_hits,
             flash_read_hits: self.flash_read_hits - before.flash_read_hits,
             ram_write_hits: self.ram_write_hits - before.ram_write_hits,
             flash_write_requests: self.flash_write_requests - before.flash_write_requests,
             flash_client_blocks: self.flash_client_blocks - before.flash_client_blocks,
-            flash_written_bytes: self.flash_written_bytes - before.flash_written_bytes,
+            flash_bytes_written: self.flash_bytes_written - before.flash_bytes_written,
             backend_read_blocks: self.backend_read_blocks - before.backend_read_blocks,
             backend_written_blocks: self.backend_written_blocks - before.backend_written_blocks,
             destaged_blocks: self.destaged_blocks - before.destaged_blocks,

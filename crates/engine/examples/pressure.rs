@@ -131,7 +131,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     writes.report("writes", seconds);
     flushes.report("flushes", seconds);
     let figures = volume.with_cache(|cache| cache.figures());
-    let missed = figures.read_blocks - figures.flash_read_hits;
+    let missed = figures.reads - figures.flash_read_hits;
     let admitted = 100.0 * (1.0 - figures.refused_read_blocks as f64 / missed as f64);
     println!("{missed} blocks missed, of which {admitted:.0} % were admitted");
     Ok(())

@@ -96,9 +96,9 @@ pub struct VolumeStatus {
     /// Seconds since the volume was opened.
     pub uptime_seconds: f64,
     /// Blocks that clients read.
-    pub read_blocks: u64,
+    pub reads: u64,
     /// Blocks that clients wrote.
-    pub written_blocks: u64,
+    pub writes: u64,
     /// Reads served from RAM.
     pub ram_read_hits: u64,
     /// Reads served from flash.
@@ -111,11 +111,11 @@ pub struct VolumeStatus {
     /// Writes of neighbouring blocks that were handed to the log because a client wrote: a request's, or what left the write buffer together.
     pub flash_write_requests: u64,
     /// All flash writes, in bytes.
-    pub flash_written_bytes: u64,
+    pub flash_bytes_written: u64,
     /// Erase units reset.
     pub erasures: u64,
     /// Flash writes per day at the rate so far, in bytes; 0 in the first second.
-    pub flash_written_bytes_per_day: f64,
+    pub flash_bytes_per_day: f64,
     /// Drive writes per day that this is.
     pub drive_writes_per_day: f64,
     /// Drive writes per day that the flash is rated for, if the configuration says so.
@@ -124,7 +124,7 @@ pub struct VolumeStatus {
     /// opened; absent without a rating or without writes.
     pub lifetime_years_rated: Option<f64>,
     /// Blocks read or written that missed, and that neither admission rule nor policy took in.
-    pub bypassed_blocks: u64,
+    pub bypasses: u64,
     /// Time that answers to writes were held back for, all of them together, so that no more becomes dirty than can be written back.
     pub throttled_seconds: f64,
     /// Requests that are under way.
@@ -349,14 +349,14 @@ const DAY_SECONDS: f64 = 86_400.0;
 
 impl VolumeStatus {
     /// Works out from the counts, after `uptime_seconds`, what depends on time: `uptime_seconds`, flash writes per day, drive writes
-    /// per day and the lifetime. Needs `flash_written_bytes` and `flash_bytes`.
+    /// per day and the lifetime. Needs `flash_bytes_written` and `flash_bytes`.
     pub fn set_wear(&mut self, uptime_seconds: f64, rating: Option<Rating>) {
         self.uptime_seconds = uptime_seconds;
-        self.flash_written_bytes_per_day = bytes_per_day(self.flash_written_bytes, uptime_seconds);
-        self.drive_writes_per_day = drive_writes_per_day(self.flash_written_bytes_per_day, self.flash_bytes);
+        self.flash_bytes_per_day = bytes_per_day(self.flash_bytes_written, uptime_seconds);
+        self.drive_writes_per_day = drive_writes_per_day(self.flash_bytes_per_day, self.flash_bytes);
         self.drive_writes_per_day_rated = rating.map(|rating| rating.drive_writes_per_day);
         self.lifetime_years_rated = rating.and_then(|rating| {
-            lifetime_years(rating, self.flash_bytes, self.flash_written_bytes, self.flash_written_bytes_per_day)
+            lifetime_years(rating, self.flash_bytes, self.flash_bytes_written, self.flash_bytes_per_day)
         });
     }
 }
@@ -391,10 +391,10 @@ mod tests {
     #[test]
     fn wear_is_worked_out_from_bytes_and_time() {
         let mut volume =
-            VolumeStatus { flash_written_bytes: 600 * GB, flash_bytes: 1000 * GB, ..VolumeStatus::default() };
+            VolumeStatus { flash_bytes_written: 600 * GB, flash_bytes: 1000 * GB, ..VolumeStatus::default() };
         volume.set_wear(6.0 * 3600.0, Some(Rating { drive_writes_per_day: 1.0, warranty_years: 5.0 }));
         assert_eq!(volume.uptime_seconds, 21_600.0);
-        assert!((volume.flash_written_bytes_per_day - 2.4e12).abs() < 1.0);
+        assert!((volume.flash_bytes_per_day - 2.4e12).abs() < 1.0);
         assert!((volume.drive_writes_per_day - 2.4).abs() < 1e-12);
         assert_eq!(volume.drive_writes_per_day_rated, Some(1.0));
         let years = volume.lifetime_years_rated.unwrap();
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(bytes_per_day(10, 1.0), 864_000.0);
         assert_eq!(drive_writes_per_day(5.0, 0), 0.0);
         assert_eq!(lifetime_years(rating, GB, 0, 0.0), None);
-        let mut volume = VolumeStatus { flash_written_bytes: GB, flash_bytes: GB, ..VolumeStatus::default() };
+        let mut volume = VolumeStatus { flash_bytes_written: GB, flash_bytes: GB, ..VolumeStatus::default() };
         volume.set_wear(86_400.0, None);
         assert_eq!(
             (volume.drive_writes_per_day, volume.drive_writes_per_day_rated, volume.lifetime_years_rated),

@@ -63,7 +63,7 @@ pub struct EstimateStatus {
     /// Reads that would hit, 0 to 1; absent before anything was read.
     pub read_hit_ratio: Option<f64>,
     /// Bytes that would be written to flash: writes that hit, and what is taken in.
-    pub flash_written_bytes: u64,
+    pub flash_bytes_written: u64,
 }
 
 struct Small {
@@ -193,7 +193,7 @@ impl WhatIf {
             capacity_bytes: capacity_blocks * BLOCK_BYTES as u64,
             is_present: (policy, capacity_blocks) == (&present.0, &present.1),
             read_hit_ratio: (reads > 0.0).then(|| (read_hits / reads).clamp(0.0, 1.0)),
-            flash_written_bytes: (written / self.rate) as u64 * BLOCK_BYTES as u64,
+            flash_bytes_written: (written / self.rate) as u64 * BLOCK_BYTES as u64,
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
             let error = estimate.read_hit_ratio.unwrap() - reads.hits as f64 / reads.accesses() as f64;
             let written =
                 counters.of(Op::Write).hits + counters.of(Op::Read).admissions() + counters.of(Op::Write).admissions();
-            let ratio = estimate.flash_written_bytes as f64 / (written * 4096) as f64;
+            let ratio = estimate.flash_bytes_written as f64 / (written * 4096) as f64;
             assert!(error.abs() < 0.01 && (0.95..1.05).contains(&ratio), "{estimate:?}: off by {error}, {ratio}");
         }
     }

@@ -163,7 +163,7 @@ fn rules(subject: &Subject) -> Option<Figure> {
     for row in &rows {
         let Some(array) = &row.array else { continue };
         let better = relative(&QUOTIENT, row, base).map_or_else(|| "-".to_owned(), |ratio| written(1.0 / ratio));
-        let mut cells = vec![percent(row.hit_ratio), count(array.bypassed)];
+        let mut cells = vec![percent(row.hit_ratio), count(row.bypasses)];
         cells.extend([array.latency_mean_us, array.lifetime_years, array.latency_over_lifetime].map(written));
         cells.extend([better, format!("{:.2e}", array.cache_write_rate), format!("{:.2e}", array.storage_write_rate)]);
         table.push(&row.policy, cells);

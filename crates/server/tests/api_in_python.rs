@@ -52,7 +52,7 @@ check(json.loads(get("/v1/volumes/one/detach")[1]), "DetachProgress")
 check(json.loads(get("/v1/volumes/one/what-if")[1]), "WhatIfStatus")
 check(json.loads(get("/v1/session")[1]), "Session")
 # The check checks.
-status["volumes"][0]["read_blocks"] = "ten"
+status["volumes"][0]["reads"] = "ten"
 try:
     check(status, "ServerStatus")
 except jsonschema.ValidationError:

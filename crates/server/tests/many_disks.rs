@@ -83,7 +83,7 @@ fn a_thousand_logical_disks_are_found_and_64_sessions_open_them_at_once() {
     });
     assert_eq!((status.logical_disks.len(), support::targets(&address, NAME, 8192).len()), (DISKS, DISKS));
     let written =
-        status.logical_disks.iter().filter(|disk| disk.writes == 1 && disk.allocated_bytes == 64 << 10).count();
+        status.logical_disks.iter().filter(|disk| disk.write_requests == 1 && disk.allocated_bytes == 64 << 10).count();
     assert_eq!(written, SESSIONS, "each has written one chunk of its own");
     assert!(server.stop(Duration::from_secs(60)));
     pool.close().unwrap();

@@ -51,7 +51,7 @@ impl<O: Observer> CacheRun<O> {
     /// Blocks that clients read and wrote so far.
     pub fn accesses(&self) -> u64 {
         let figures = self.cache.figures();
-        figures.read_blocks + figures.written_blocks
+        figures.reads + figures.writes
     }
 
     /// What happened so far.

@@ -80,7 +80,7 @@ fn counts(run: &CacheRun<Charged>) -> Counts {
         hits: [figures.flash_read_hits, 0],
         admissions: [0, 0],
         // Reads of lost blocks have no answer; nothing is lost here.
-        bypasses: [figures.read_blocks - read_hits, charged.waited_writes],
+        bypasses: [figures.reads - read_hits, charged.waited_writes],
         written_back: figures.destaged_blocks,
     };
     let flash_writes = FlashWrites {
@@ -90,8 +90,8 @@ fn counts(run: &CacheRun<Charged>) -> Counts {
         metadata_blocks: figures.flash_metadata_blocks,
     };
     Counts {
-        reads: figures.read_blocks,
-        writes: figures.written_blocks,
+        reads: figures.reads,
+        writes: figures.writes,
         read_hits,
         write_hits: figures.ram_write_hits + counters.of(Op::Write).hits,
         ram_hits: figures.ram_read_hits,

@@ -190,7 +190,7 @@ fn logical_disks(disks: &[LogicalDiskStatus]) -> String {
             bytes(disk.lost_bytes),
             disk.clients.to_string(),
             bytes(disk.read_bytes),
-            if disk.read_blocks == 0 { "none".to_owned() } else { format!("{:.1}%", disk.read_hit_ratio * 100.0) },
+            if disk.reads == 0 { "none".to_owned() } else { format!("{:.1}%", disk.read_hit_ratio * 100.0) },
             bytes(disk.written_bytes),
         ]);
     }

@@ -105,19 +105,19 @@ fn volume_page(volume: &VolumeStatus) -> String {
     line("backend", volume.backend.clone());
     line("flash", format!("{}, {}", volume.flash, human::bytes(volume.flash_bytes as f64)));
     line("admission", admission(volume));
-    let read = |blocks| share(blocks, volume.read_blocks);
+    let read = |blocks| share(blocks, volume.reads);
     line(
         "reads",
         format!(
             "{}; {} hits: {} from RAM, {} from flash",
-            blocks(volume.read_blocks),
+            blocks(volume.reads),
             human::percent(volume.read_hit_ratio),
             read(volume.ram_read_hits),
             read(volume.flash_read_hits)
         ),
     );
-    let rewritten = share(volume.cache.ram_write_hits, volume.written_blocks);
-    line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.written_blocks)));
+    let rewritten = share(volume.cache.ram_write_hits, volume.writes);
+    line("writes", format!("{}; {rewritten} to blocks that waited in RAM", blocks(volume.writes)));
     line("flash writes", flash_writes(volume));
     line("wear", wear(volume));
     let (room, kept) = (blocks(volume.flash_room_blocks), blocks(volume.capacity_blocks));
@@ -168,7 +168,7 @@ fn admission(volume: &VolumeStatus) -> String {
         let _ = write!(text, ", now {choice} after {decisions}");
     }
     let refused = volume.cache.refused_read_blocks + volume.cache.refused_write_blocks;
-    format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypassed_blocks), blocks(refused))
+    format!("{text}; {} of misses not taken in; {} found no space", blocks(volume.bypasses), blocks(refused))
 }
 
 /// How many have the volume open, how many of them are not cached, and by which rules.
@@ -186,7 +186,7 @@ fn clients(volume: &VolumeStatus) -> String {
 fn flash_writes(volume: &VolumeStatus) -> String {
     format!(
         "{}: {} clients, {} admissions, {} copied forward, {} metadata; {} erasures, {} dropped with them",
-        human::bytes(volume.flash_written_bytes as f64),
+        human::bytes(volume.flash_bytes_written as f64),
         blocks(volume.cache.flash_client_blocks),
         blocks(volume.cache.flash_admission_blocks),
         blocks(volume.cache.flash_copy_forward_blocks),
@@ -197,7 +197,7 @@ fn flash_writes(volume: &VolumeStatus) -> String {
 }
 
 fn wear(volume: &VolumeStatus) -> String {
-    let rate = human::bytes(volume.flash_written_bytes_per_day);
+    let rate = human::bytes(volume.flash_bytes_per_day);
     let mut text = format!("{rate} a day, {:.2} drive writes a day", volume.drive_writes_per_day);
     match volume.drive_writes_per_day_rated {
         Some(rated) => {

@@ -65,12 +65,12 @@ fn admission_rules_stand_before_any_policy_and_an_array_behind_it() {
         };
         assert_eq!(without_rule(none), without_rule(all));
         assert_eq!((&nothing["cache_write_rate"], &nothing["hits"]), (&Value::from(0.0), &Value::from(0)));
-        assert_eq!(nothing["bypassed"], nothing["accesses"]);
+        assert_eq!(nothing["bypasses"], nothing["accesses"]);
         for row in [some, size, hotness] {
             assert!(row["admissions"].as_u64() < none["admissions"].as_u64(), "{row}");
         }
     }
-    assert!(run(&["--csv"]).lines().next().unwrap().ends_with("cache_write_rate,storage_write_rate,bypassed"));
+    assert!(run(&["--csv"]).lines().next().unwrap().ends_with("cache_write_rate,storage_write_rate"));
     let refused = [
         &["--admission", "probability:p=2"][..],
         &["--admission", "larger"],
@@ -115,7 +115,7 @@ fn requests_wait_for_devices_as_arrivals_say() {
                 "hits",
                 "admissions",
                 "evictions",
-                "bypassed",
+                "bypasses",
                 "lifetime_years",
                 "cache_write_rate",
                 "storage_write_rate",

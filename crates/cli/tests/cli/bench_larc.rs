@@ -27,12 +27,12 @@ fn both_workloads_run_against_the_server_and_its_figures_are_those_of_the_client
         let Outcome { operations, guest_blocks, status, status_at_end, .. } = *outcome;
         let context = format!("{experiment:?}: {outcome:?}");
         // What the guest asked for is what the server was asked for, and most of it within the time.
-        assert_eq!(guest_blocks, [status_at_end.read_blocks, status_at_end.written_blocks], "{context}");
-        assert!(status.read_blocks > 200 && status.written_blocks > 200, "{context}");
+        assert_eq!(guest_blocks, [status_at_end.reads, status_at_end.writes], "{context}");
+        assert!(status.reads > 200 && status.writes > 200, "{context}");
         // Some reads hit, and some do not. In netsfs hardly any does, whose page cache is half as large as the flash.
         assert!(status.flash_read_hits > 0 || experiment.kind == Kind::Netsfs, "{context}");
-        assert!(status.flash_read_hits < status.read_blocks, "{context}");
-        assert!(status.backend_read_blocks >= status.read_blocks - status.flash_read_hits, "{context}");
+        assert!(status.flash_read_hits < status.reads, "{context}");
+        assert!(status.backend_read_blocks >= status.reads - status.flash_read_hits, "{context}");
         // Every block on flash has a cause.
         let causes = [
             status.flash_client_blocks,
@@ -41,7 +41,7 @@ fn both_workloads_run_against_the_server_and_its_figures_are_those_of_the_client
             status.flash_metadata_blocks,
         ];
         assert!(status.flash_client_blocks > 0 && status.flash_admission_blocks > 0, "{context}");
-        assert_eq!(causes.iter().sum::<u64>() * 4096, status.flash_written_bytes, "{context}");
+        assert_eq!(causes.iter().sum::<u64>() * 4096, status.flash_bytes_written, "{context}");
         assert!(operations > 100 && outcome.seconds > 8.0, "{context}");
     }
     assert!(runs.iter().any(|(_, outcome)| outcome.status.flash_copy_forward_blocks > 0), "{runs:?}");

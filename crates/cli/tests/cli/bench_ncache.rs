@@ -37,11 +37,11 @@ fn transactions_run_against_a_pool_and_its_figures_are_those_of_the_clients() {
         assert!(totals.transactions > 100, "{context}");
         // Each reads a page of two blocks and writes it and a block of the log. Some were under way at the two moments.
         let differ = |blocks: u64, each: u64| (blocks as i64 - (totals.transactions * each) as i64).unsigned_abs();
-        assert!(differ(status.read_blocks, 2) <= totals.transactions / 5 + 100, "{context}");
-        assert!(differ(status.written_blocks, 3) <= totals.transactions / 5 + 100, "{context}");
+        assert!(differ(status.reads, 2) <= totals.transactions / 5 + 100, "{context}");
+        assert!(differ(status.writes, 3) <= totals.transactions / 5 + 100, "{context}");
         let hot = totals.hot as f64 / totals.transactions as f64;
         assert!((0.8..0.98).contains(&hot), "{context}");
-        assert_eq!(status.flash_written_bytes > 0, experiment.flash_mb > 0, "{context}");
+        assert_eq!(status.flash_bytes_written > 0, experiment.flash_mb > 0, "{context}");
         // With an SSD and without, writes wait in RAM.
         assert_eq!(status.ram_write_hits > 0, experiment.write_buffer_percent > 0, "{context}");
     }

@@ -188,7 +188,7 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
         let written = || {
             let figures = volume(&setting);
             let count = |key: &str| figures[key].as_u64().unwrap();
-            (count("flash_client_blocks") + count("flash_admission_blocks"), count("bypassed_blocks"))
+            (count("flash_client_blocks") + count("flash_admission_blocks"), count("bypasses"))
         };
         let write = |letter: char, at: u64, length: u64| {
             let script = format!(
@@ -198,7 +198,7 @@ fn what_an_admission_rule_refuses_is_not_written_to_flash_and_reads_right() {
         };
         write('a', 0, 65536);
         let (blocks, bypassed) = written();
-        assert_eq!((blocks, volume(&setting)["flash_written_bytes"].as_u64()), (0, Some(0)), "{mode}");
+        assert_eq!((blocks, volume(&setting)["flash_bytes_written"].as_u64()), (0, Some(0)), "{mode}");
         assert!(bypassed >= 16, "{mode}: {bypassed}");
         let on_backend = std::fs::read(setting.path("disk.img")).unwrap();
         assert!(on_backend[..65536].iter().all(|&byte| byte == b'a') && on_backend[65536] == 0, "{mode}");
@@ -266,11 +266,11 @@ h.flush()",
         arguments.extend(options.split_whitespace());
         let rows: Value = serde_json::from_str(&setting.flashwise(&arguments)).unwrap();
         for (key, figure) in [
-            ("read_blocks", "reads"),
-            ("written_blocks", "writes"),
+            ("reads", "reads"),
+            ("writes", "writes"),
             ("ram_read_hits", "ram_read_hits"),
             ("flash_read_hits", "flash_read_hits"),
-            ("bypassed_blocks", "bypasses"),
+            ("bypasses", "bypasses"),
             ("flash_client_blocks", "flash_client_blocks"),
             ("flash_admission_blocks", "flash_admission_blocks"),
             ("flash_copy_forward_blocks", "flash_copy_forward_blocks"),
@@ -279,7 +279,7 @@ h.flush()",
         ] {
             assert_eq!(live[key], rows[0][figure], "{rule}: {key}");
         }
-        assert!(live["erasures"].as_u64() > Some(0) && live["bypassed_blocks"].as_u64() > Some(0), "{rule}: {live}");
+        assert!(live["erasures"].as_u64() > Some(0) && live["bypasses"].as_u64() > Some(0), "{rule}: {live}");
     }
 }
 

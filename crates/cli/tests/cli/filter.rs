@@ -68,7 +68,7 @@ fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
         assert!(read_back(&setting) == content, "{mode}");
         let denied = volume(&setting);
         assert_eq!(count(&denied, "filtered_blocks"), BLOCKS, "{mode}: {denied}");
-        for figure in ["flash_admission_blocks", "cached_blocks", "bypassed_blocks", "sequential_blocks"] {
+        for figure in ["flash_admission_blocks", "cached_blocks", "bypasses", "sequential_blocks"] {
             assert_eq!(count(&denied, figure), 0, "{mode}: {figure} in {denied}");
         }
 
@@ -116,7 +116,7 @@ fn a_denied_program_fills_nothing_and_reads_and_writes_what_is_true() {
         arguments.extend(options.split_whitespace().chain([mode]));
         let rows: Value = serde_json::from_str(&setting.flashwise(&arguments)).unwrap();
         for (key, figure) in [
-            ("read_blocks", "reads"),
+            ("reads", "reads"),
             ("filtered_blocks", "filtered_blocks"),
             ("flash_read_hits", "flash_read_hits"),
             ("flash_client_blocks", "flash_client_blocks"),

@@ -9,13 +9,15 @@ use std::fs;
 
 use crate::common::{project, succeed};
 
-/// Figures that have another name since the rows were kept, and the same value: the name is that of the served cache's status.
-const NAMES: [(&str, &str); 5] = [
+/// Figures that have another name since the rows were kept, and the same value: the name is that of the served cache's status, or of the same
+/// figure of another mode.
+const NAMES: [(&str, &str); 6] = [
     ("ram_hits", "ram_read_hits"),
     ("flash_hits", "flash_read_hits"),
     ("client_blocks", "flash_client_blocks"),
     ("admission_blocks", "flash_admission_blocks"),
     ("copy_forward_blocks", "flash_copy_forward_blocks"),
+    ("bypassed", "bypasses"),
 ];
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.

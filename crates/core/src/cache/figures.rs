@@ -19,7 +19,7 @@ macro_rules! cache_figures {
             flash_admission_blocks: u64, "blocks", "admitted", "what was read, or written to the backend, and admitted";
             /// Flash writes because wanted blocks were moved out of erase units that were reset.
             flash_copy_forward_blocks: u64, "blocks", "copied", "what was copied forward out of erase units that were reset";
-            /// Flash writes of metadata.
+            /// Flash writes of metadata, and to fill pages.
             flash_metadata_blocks: u64, "blocks", "metadata", "";
         ] [
             /// Writes to blocks that waited in the write buffer.
@@ -104,9 +104,9 @@ macro_rules! figures {
 
 cache_figures! { figures! {
     /// Blocks read by clients.
-    read_blocks,
+    reads,
     /// Blocks written by clients.
-    written_blocks,
+    writes,
     /// Blocks read from a buffer in RAM.
     ram_read_hits,
     /// Blocks read that had a copy on flash.
@@ -126,7 +126,7 @@ impl Figures {
     /// Blocks read from RAM or flash per block read, 0 to 1.
     pub fn read_hit_ratio(&self) -> f64 {
         let hits = self.ram_read_hits + self.flash_read_hits;
-        if self.read_blocks == 0 { 0.0 } else { hits as f64 / self.read_blocks as f64 }
+        if self.reads == 0 { 0.0 } else { hits as f64 / self.reads as f64 }
     }
 }
 

@@ -13,7 +13,7 @@ impl LogCache {
         // The processor waits for the memory of many look-ups at once.
         parts(request.offset, request.length).skip(1).for_each(|part| self.log.prefetch(part.block));
         for part in parts(request.offset, request.length) {
-            self.figures.read_blocks += 1;
+            self.figures.reads += 1;
             match self.read_block(part.block, !bypasses, steps) {
                 Some(frame) if send => {
                     steps.push(Step::Send { block: part.block, frame, at: part.at, length: part.length, to: part.from })

@@ -26,7 +26,7 @@ impl LogCache {
         let mut written = Vec::new();
         let dirty_before = self.log.dirty_blocks();
         for part in parts(request.offset, request.length) {
-            self.figures.written_blocks += 1;
+            self.figures.writes += 1;
             if buffered && self.config.write_buffer_blocks > 0 {
                 self.write_buffered(part, steps);
             } else if let Some(write) = self.receive(part, steps) {

@@ -59,18 +59,18 @@ pub struct LogicalDiskStatus {
     /// Clients that have it open.
     pub clients: u64,
     /// Reads that were asked for.
-    pub reads: u64,
+    pub read_requests: u64,
     /// Bytes of them.
     pub read_bytes: u64,
     /// Writes that were asked for.
-    pub writes: u64,
+    pub write_requests: u64,
     /// Bytes of them.
     pub written_bytes: u64,
     /// Flushes that were asked for.
     pub flushes: u64,
     /// Blocks of 4,096 bytes that were read of chunks that have a place: what the cache was asked for.
     #[serde(default)]
-    pub read_blocks: u64,
+    pub reads: u64,
     /// Of these, from RAM.
     #[serde(default)]
     pub ram_read_hits: u64,
@@ -211,12 +211,12 @@ impl Pool {
             mode: shape.mode.name().to_owned(),
             pinned_ram_bytes: shape.pinned_ram_bytes,
             clients: disk.clients() as u64,
-            reads: figure(&disk.figures.reads),
+            read_requests: figure(&disk.figures.reads),
             read_bytes: figure(&disk.figures.read_bytes),
-            writes: figure(&disk.figures.writes),
+            write_requests: figure(&disk.figures.writes),
             written_bytes: figure(&disk.figures.written_bytes),
             flushes: figure(&disk.figures.flushes),
-            read_blocks: reads.blocks,
+            reads: reads.blocks,
             ram_read_hits: reads.ram_hits,
             flash_read_hits: reads.flash_hits,
             read_hit_ratio: reads.hit_ratio(),

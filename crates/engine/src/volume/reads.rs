@@ -35,7 +35,7 @@ pub struct Reads {
 impl Reads {
     /// Those that a log has counted so far.
     pub(super) fn of_log(figures: &Figures) -> Reads {
-        Reads { blocks: figures.read_blocks, ram_hits: figures.ram_read_hits, flash_hits: figures.flash_read_hits }
+        Reads { blocks: figures.reads, ram_hits: figures.ram_read_hits, flash_hits: figures.flash_read_hits }
     }
 
     /// Blocks read from RAM or flash per block read, 0 to 1; 0 where nothing was read.

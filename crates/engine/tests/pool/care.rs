@@ -246,7 +246,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
         let before = status(pool, one);
         read_back(&disks[0], MIB);
         let after = status(pool, one);
-        assert_eq!((after.read_blocks - before.read_blocks, after.read_bytes - before.read_bytes), (256, MIB));
+        assert_eq!((after.reads - before.reads, after.read_bytes - before.read_bytes), (256, MIB));
         after.ram_read_hits - before.ram_read_hits
     };
     assert_eq!(left(&pool, "a", "b"), 0);
@@ -254,7 +254,7 @@ fn ram_that_is_kept_for_a_logical_disk_is_not_taken_by_reads_of_another() {
     pool.set_pinned("a", MIB).unwrap();
     assert_eq!((left(&pool, "a", "b"), left(&pool, "b", "a")), (256, 0));
     let a = status(&pool, "a");
-    assert_eq!(a.read_hit_ratio, (a.ram_read_hits + a.flash_read_hits) as f64 / a.read_blocks as f64);
+    assert_eq!(a.read_hit_ratio, (a.ram_read_hits + a.flash_read_hits) as f64 / a.reads as f64);
     assert!(a.flash_read_hits == 0 && a.ram_read_hits >= 256);
     let [plan, done] = [pool.plan_pinned("b", 2 * MIB).err(), pool.set_pinned("b", 2 * MIB).err()].map(Option::unwrap);
     let expected =

@@ -105,10 +105,10 @@ struct Look {
     time_seconds: u64,
     reads: u64,
     writes: u64,
-    read_blocks: u64,
-    written_blocks: u64,
+    blocks_read: u64,
+    blocks_written: u64,
     read_hits: u64,
-    flash_written_bytes: u64,
+    flash_bytes_written: u64,
     dirty_bytes: u64,
     latencies: Vec<LatencyBucket>,
 }
@@ -130,10 +130,10 @@ impl Look {
             time_seconds,
             reads: count("read"),
             writes: count("write"),
-            read_blocks: status.read_blocks,
-            written_blocks: status.written_blocks,
+            blocks_read: status.reads,
+            blocks_written: status.writes,
             read_hits: status.ram_read_hits + status.flash_read_hits,
-            flash_written_bytes: status.flash_written_bytes,
+            flash_bytes_written: status.flash_bytes_written,
             dirty_bytes: status.dirty_bytes,
             latencies,
         }
@@ -143,7 +143,7 @@ impl Look {
     fn since(&self, before: &Look) -> Point {
         let seconds = self.time_seconds.saturating_sub(before.time_seconds).max(1) as f64;
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
-        let read_blocks = self.read_blocks.saturating_sub(before.read_blocks);
+        let blocks_read = self.blocks_read.saturating_sub(before.blocks_read);
         let hits = self.read_hits.saturating_sub(before.read_hits);
         let count_before =
             |us_max| before.latencies.iter().find(|bucket| bucket.us_max == us_max).map_or(0, |b| b.count);
@@ -159,10 +159,10 @@ impl Look {
             time_seconds: self.time_seconds,
             reads_per_second: rate(self.reads, before.reads),
             writes_per_second: rate(self.writes, before.writes),
-            read_bytes_per_second: rate(self.read_blocks, before.read_blocks) * BLOCK_BYTES,
-            written_bytes_per_second: rate(self.written_blocks, before.written_blocks) * BLOCK_BYTES,
-            flash_written_bytes_per_second: rate(self.flash_written_bytes, before.flash_written_bytes),
-            read_hit_ratio: (read_blocks > 0).then(|| (hits as f64 / read_blocks as f64).min(1.0)),
+            read_bytes_per_second: rate(self.blocks_read, before.blocks_read) * BLOCK_BYTES,
+            written_bytes_per_second: rate(self.blocks_written, before.blocks_written) * BLOCK_BYTES,
+            flash_written_bytes_per_second: rate(self.flash_bytes_written, before.flash_bytes_written),
+            read_hit_ratio: (blocks_read > 0).then(|| (hits as f64 / blocks_read as f64).min(1.0)),
             latency_p50_us: quantile(&latencies, 0.5),
             latency_p99_us: quantile(&latencies, 0.99),
             dirty_bytes: self.dirty_bytes,
@@ -354,11 +354,11 @@ mod tests {
         };
         VolumeStatus {
             name: "one".to_owned(),
-            read_blocks: 20 * seconds,
-            written_blocks: 4 * seconds,
+            reads: 20 * seconds,
+            writes: 4 * seconds,
             ram_read_hits: 5 * seconds,
             flash_read_hits: 10 * seconds,
-            flash_written_bytes: 8192 * seconds,
+            flash_bytes_written: 8192 * seconds,
             dirty_bytes: seconds,
             latencies: vec![
                 latency("read", 10, vec![bucket(10, 0), bucket(20, 9), bucket(200, 1)]),

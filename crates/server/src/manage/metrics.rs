@@ -62,8 +62,8 @@ const FAMILIES: [(&str, &str, &str, &str); 2] = [
 const METRICS: &[Metric] = &[
     gauge!("volume_size", Some(Unit::Bytes), "Size of the volume", |v| Some(v.size_bytes as f64)),
     gauge!("uptime", Some(Unit::Seconds), "Time since the volume was opened", |v| Some(v.uptime_seconds)),
-    counter!("client_read", Some(Unit::Bytes), "Blocks that clients read", |v| v.read_blocks * BLOCK_BYTES),
-    counter!("client_written", Some(Unit::Bytes), "Blocks that clients wrote", |v| v.written_blocks * BLOCK_BYTES),
+    counter!("client_read", Some(Unit::Bytes), "Blocks that clients read", |v| v.reads * BLOCK_BYTES),
+    counter!("client_written", Some(Unit::Bytes), "Blocks that clients wrote", |v| v.writes * BLOCK_BYTES),
     Metric {
         name: "read_hit",
         unit: Some(Unit::Bytes),
@@ -76,14 +76,12 @@ const METRICS: &[Metric] = &[
     gauge!("read_hit_ratio", None, "Reads served from RAM or flash since the volume was opened, 0 to 1", |v| {
         Some(v.read_hit_ratio)
     }),
-    counter!("flash_written", Some(Unit::Bytes), "All flash writes", |v| v.flash_written_bytes),
+    counter!("flash_written", Some(Unit::Bytes), "All flash writes", |v| v.flash_bytes_written),
     counter!("flash_write_requests", None, "Writes of neighbouring blocks to flash because clients wrote", |v| {
         v.flash_write_requests
     }),
     counter!("erasures", None, "Erase units reset", |v| v.erasures),
-    gauge!("flash_written_bytes_per_day", None, "Flash writes per day at the rate so far", |v| {
-        Some(v.flash_written_bytes_per_day)
-    }),
+    gauge!("flash_bytes_per_day", None, "Flash writes per day at the rate so far", |v| { Some(v.flash_bytes_per_day) }),
     gauge!("drive_writes_per_day", None, "Writes of the whole flash per day at the rate so far", |v| {
         Some(v.drive_writes_per_day)
     }),
@@ -98,7 +96,7 @@ const METRICS: &[Metric] = &[
         Some(v.clients.iter().filter(|client| client.caching == Caching::Never.name()).count() as f64)
     }),
     counter!("bypassed", Some(Unit::Bytes), "Misses that neither admission rule nor policy took in", |v| {
-        v.bypassed_blocks * BLOCK_BYTES
+        v.bypasses * BLOCK_BYTES
     }),
     Metric {
         name: "throttled",

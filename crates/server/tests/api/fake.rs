@@ -43,7 +43,7 @@ pub fn volume(name: &str, seed: u64) -> VolumeStatus {
     VolumeStatus {
         name: name.to_owned(),
         policy: "larc".to_owned(),
-        read_blocks: seed + 10,
+        reads: seed + 10,
         flash_read_hits: seed + 3,
         cache: CacheStatus { flash_copy_forward_blocks: seed + 2, ..CacheStatus::default() },
         lifetime_years_rated: (seed > 0).then_some(1.0),

@@ -43,8 +43,6 @@ figures! {
         cache_write_rate: f64, "writes a cell and second", "cache writes", "per cell and second", Show::Exponent;
         /// `w_s`: writes per cell of the storage and second.
         storage_write_rate: f64, "writes a cell and second", "storage writes", "the same", Show::Exponent;
-        /// Accesses that went past the cache.
-        bypassed: u64, "block accesses", "bypassed", "accesses that went past the cache";
     }
 }
 
@@ -60,7 +58,6 @@ impl ArrayFigures {
             lifetime_years: wear.lifetime_years(),
             cache_write_rate: wear.cache_writes,
             storage_write_rate: wear.storage_writes,
-            bypassed: counts.counters.bypasses(),
             ..ArrayFigures::default()
         };
         figures.with_latencies(&latencies)
@@ -118,7 +115,7 @@ mod tests {
         }
         let counts = Counts { reads: 50, writes: 50, counters, answered, ..Counts::default() };
         let figures = ArrayFigures::of(&setting, &counts, 2.0);
-        assert_eq!((figures.cache_write_rate, figures.storage_write_rate, figures.bypassed), (0.25, 0.0075, 20));
+        assert_eq!((figures.cache_write_rate, figures.storage_write_rate), (0.25, 0.0075));
         let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9 * expected;
         assert!(near(figures.latency_mean_us, 232.0), "{figures:?}");
         assert!(near(figures.lifetime_years, 1.0 / 2.5e-6 / YEAR_SECONDS), "{figures:?}");

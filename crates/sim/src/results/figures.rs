@@ -75,7 +75,7 @@ impl TierFigures {
             client_blocks: counts.log_blocks,
             admission_blocks: counts.admission_blocks,
             copy_forward_blocks: counts.copy_forward_blocks,
-            metadata_blocks: counts.metadata_blocks,
+            metadata_blocks: counts.metadata_blocks + counts.padding_blocks,
         };
         let wanted = writes.client_blocks + writes.admission_blocks;
         let written = counts.flash_written_blocks();
@@ -106,8 +106,10 @@ figures! {
         backend_ratio: f64, "accesses per request", "backend each", "accesses of the backend per request", Show::Digits(4);
         /// Blocks read from the backend.
         backend_read_blocks: u64, "blocks";
-        /// Blocks written to the backend, for clients or to write back.
+        /// Blocks that clients' writes sent to the backend past the flash.
         backend_written_blocks: u64, "blocks";
+        /// Blocks written back.
+        destaged_blocks: u64, "blocks", "written back", "";
         /// From a request to its answer, on average over reads and writes; empty if there was none.
         latency_mean_us: Option<f64>, "us", "latency us", "mean, of requests that come one after the other", Show::Digits(1);
         /// The same of reads.
@@ -116,8 +118,8 @@ figures! {
         write_latency_mean_us: Option<f64>, "us", "write us", "", Show::Digits(1);
         /// Bytes read and written per time until the last answer; empty if no time passed.
         throughput_mib_s: Option<f64>, "MiB/s", "MiB/s", "", Show::Digits(1);
-        /// Flash writes to fill pages.
-        flash_padding_blocks: u64, "blocks", "filled", "blocks written to fill flash pages";
+        /// Flash writes among `flash_metadata_blocks` that only fill pages.
+        flash_padding_blocks: u64, "blocks", "filled", "what is among metadata to fill flash pages";
     }
 }
 
@@ -136,7 +138,8 @@ impl BucketFigures {
             backend_accesses,
             backend_ratio: per_request(backend_accesses),
             backend_read_blocks: counts.backend_read_blocks,
-            backend_written_blocks: counts.backend_written_blocks,
+            backend_written_blocks: counts.bypasses,
+            destaged_blocks: counts.backend_written_blocks - counts.bypasses,
             latency_mean_us: mean_us(latencies.reads_ns + latencies.writes_ns, latencies.reads + latencies.writes),
             read_latency_mean_us: mean_us(latencies.reads_ns, latencies.reads),
             write_latency_mean_us: mean_us(latencies.writes_ns, latencies.writes),

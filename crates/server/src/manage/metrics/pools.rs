@@ -51,9 +51,9 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
         help: "Clients that have the logical disk open",
         value: |disk| disk.clients,
     },
-    count("logical_disk_reads", None, "Reads that were asked for", |disk| disk.reads),
+    count("logical_disk_read_requests", None, "Reads that were asked for", |disk| disk.read_requests),
     count("logical_disk_read", Some(Unit::Bytes), "Bytes of them", |disk| disk.read_bytes),
-    count("logical_disk_writes", None, "Writes that were asked for", |disk| disk.writes),
+    count("logical_disk_write_requests", None, "Writes that were asked for", |disk| disk.write_requests),
     count("logical_disk_written", Some(Unit::Bytes), "Bytes of them", |disk| disk.written_bytes),
     count("logical_disk_flushes", None, "Flushes that were asked for", |disk| disk.flushes),
 ];

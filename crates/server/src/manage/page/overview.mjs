@@ -27,7 +27,7 @@ function Advice({ volume }) {
 export function Overview({ status, pools }) {
   const found = worries(status, pools);
   const sum = of => status.volumes.reduce((all, volume) => all + of(volume), 0);
-  const reads = sum(volume => volume.read_blocks);
+  const reads = sum(volume => volume.reads);
   const hits = sum(volume => volume.ram_read_hits + volume.flash_read_hits);
   return html`<h2 id="view-title" tabindex="-1">Overview</h2>
     ${found.length === 0 ? html`<p class="banner good"><strong>✓ All is well.</strong></p>` : html`<div class="banner bad" role="alert"><strong>! Look at this:</strong><ul>${found.map(text => html`<li>${text}</li>`)}</ul></div>`}
@@ -35,7 +35,7 @@ export function Overview({ status, pools }) {
       ["Volumes", numbers.count(status.volumes.length)],
       ["Reads from RAM or flash", numbers.percent(reads > 0 ? hits / reads : null), "since the start"],
       ["Dirty", numbers.bytes(sum(volume => volume.dirty_bytes)), "only on flash or in RAM"],
-      ["Written to flash", numbers.bytes(sum(volume => volume.flash_written_bytes_per_day)), "a day, at the rate so far"],
+      ["Written to flash", numbers.bytes(sum(volume => volume.flash_bytes_per_day)), "a day, at the rate so far"],
       ["Connections", numbers.count(status.connections)],
       ["Memory of requests", numbers.bytes(status.request_memory_bytes), `of at most ${numbers.bytes(status.request_memory_bytes_max)}`],
     ]} />
@@ -47,7 +47,7 @@ export function Overview({ status, pools }) {
         numbers.bytes(volume.size_bytes),
         numbers.bytes(volume.flash_bytes),
         volume.policy,
-        numbers.percent(volume.read_blocks > 0 ? volume.read_hit_ratio : null),
+        numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null),
         numbers.bytes(volume.dirty_bytes),
         volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`,
       ])} />

@@ -154,7 +154,7 @@ function Logical({ pool, change, show }) {
       disk.mode + (disk.pinned_ram_bytes > 0 ? `, ${numbers.bytes(disk.pinned_ram_bytes)} kept in RAM` : ""),
       numbers.count(disk.clients),
       numbers.bytes(disk.read_bytes),
-      numbers.percent(disk.read_blocks > 0 ? disk.read_hit_ratio : null),
+      numbers.percent(disk.reads > 0 ? disk.read_hit_ratio : null),
       numbers.bytes(disk.written_bytes),
       html`<span class="buttons">
         <button type="button" aria-label=${`Map of ${disk.name}`} onClick=${() => show("map", disk.name)}>Map</button>

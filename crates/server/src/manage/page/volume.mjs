@@ -129,10 +129,10 @@ export function Volume({ volume }) {
     <${Figures} of=${[
       ["Size", numbers.bytes(volume.size_bytes), volume.backend],
       ["Flash", numbers.bytes(volume.flash_bytes), volume.flash],
-      ["Reads from RAM or flash", numbers.percent(volume.read_blocks > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.read_blocks)} blocks read`],
+      ["Reads from RAM or flash", numbers.percent(volume.reads > 0 ? volume.read_hit_ratio : null), `of ${numbers.count(volume.reads)} blocks read`],
       ["Cached", numbers.bytes(volume.cached_blocks * 4096), `of at most ${numbers.bytes(volume.flash_room_blocks * 4096)}`],
       ["Dirty", numbers.bytes(volume.dirty_bytes), "only on flash or in RAM"],
-      ["Written to flash", numbers.bytes(volume.flash_written_bytes), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
+      ["Written to flash", numbers.bytes(volume.flash_bytes_written), `${volume.drive_writes_per_day.toFixed(2)} drive writes a day`],
       ["Flash lifetime", volume.lifetime_years_rated == null ? "not rated" : `${volume.lifetime_years_rated.toFixed(1)} years`, "at the rate so far"],
       ["Reads take", ...shown("read")],
       ["Writes take", ...shown("write")],

@@ -46,7 +46,7 @@ export function WhatIf({ volume }) {
         numbers.bytes(estimate.capacity_bytes),
         numbers.percent(estimate.read_hit_ratio),
         estimate.is_present || estimate.read_hit_ratio == null ? "" : `${estimate.read_hit_ratio < own.read_hit_ratio ? "-" : "+"}${numbers.percent(Math.abs(estimate.read_hit_ratio - own.read_hit_ratio))}`,
-        numbers.bytes(estimate.flash_written_bytes),
+        numbers.bytes(estimate.flash_bytes_written),
       ])} />`}
     ${found.dropped_accesses > 0 && html`<p class="bad">! ${numbers.count(found.dropped_accesses)} accesses of the sample were not looked at, for want of time.</p>`}
   </section>`;
