@@ -104,7 +104,7 @@ def flashwise(folder, policy, mode):
     server.terminate()
     server.wait()
     # nbdkit writes everything back at a flush, flashwise later.
-    back = (volume["backend_written_blocks"] + volume["dirty_blocks"]) * BLOCK
+    back = (volume["backend_written_blocks"] + volume["destaged_blocks"] + volume["dirty_blocks"]) * BLOCK
     return volume["flash_bytes_written"] / written, back / written, volume["backend_read_blocks"] * BLOCK / read
 
 
