@@ -36,6 +36,10 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 const PIECE_BYTES: usize = 256 << 10;
 /// Smallest limit of a segment and of all of them.
 pub const LIMIT_BYTES_MIN: u64 = 1 << 20;
+/// Largest segment unless another is asked for, as users write it.
+pub const SEGMENT_SIZE: &str = "1GiB";
+/// What all of them take at most unless another limit is asked for.
+pub const SIZE_MAX: &str = "10GiB";
 
 /// Why a recording cannot be made.
 #[derive(Debug, thiserror::Error)]

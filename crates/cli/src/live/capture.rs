@@ -10,7 +10,7 @@ use clap::Args;
 use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_engine::capture::{Capture as Tracing, Device};
 use flashwise_engine::record::segments::Limits;
-use flashwise_engine::record::{LIMIT_BYTES_MIN, Recorder};
+use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
 use flashwise_trace::human;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -34,10 +34,10 @@ pub struct Capture {
     #[arg(long, value_name = "DURATION")]
     time: Option<Duration>,
     /// A file that would become larger than this is followed by another
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", default_value = record::SEGMENT_SIZE)]
     segment_size: ByteSize,
     /// End when the files, those of earlier starts included, take this
-    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    #[arg(long, value_name = "SIZE", default_value = record::SIZE_MAX)]
     size_max: ByteSize,
 }
 

@@ -20,7 +20,7 @@ use crate::manage::DEFAULT_ADDRESS;
 use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::pool::metadata::check_name;
-use flashwise_engine::record::LIMIT_BYTES_MIN;
+use flashwise_engine::record::{self, LIMIT_BYTES_MIN};
 use flashwise_engine::volume::VolumeConfig;
 
 /// A key of a table of the configuration.
@@ -99,11 +99,11 @@ pub const SERVER_KEYS: &[Key<ServerConfig>] = &[
         Ok(())
     }),
     key("record", None, |server, value| Ok(server.record = Some(value.path()?))),
-    key("record-segment-size", Some("1GiB"), |server, value| {
+    key("record-segment-size", Some(record::SEGMENT_SIZE), |server, value| {
         server.record_limits.segment_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
         Ok(())
     }),
-    key("record-size-max", Some("10GiB"), |server, value| {
+    key("record-size-max", Some(record::SIZE_MAX), |server, value| {
         server.record_limits.total_bytes_max = value.size(LIMIT_BYTES_MIN, RECORD_BYTES_MAX)?;
         Ok(())
     }),
@@ -142,7 +142,7 @@ pub const TLS_MODES: [(&str, TlsMode); 3] =
 
 /// Keys of `[tls]`.
 pub const TLS_KEYS: &[Key<ServerConfig>] = &[
-    key("mode", Some("off"), |server, value| {
+    key("mode", Some(TLS_MODES[0].0), |server, value| {
         server.tls.mode = value.word(&TLS_MODES)?;
         Ok(())
     }),
