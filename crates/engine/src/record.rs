@@ -21,7 +21,7 @@ use flashwise_core::quantity::ByteSize;
 use flashwise_core::recording::{self, Flags};
 
 use crate::export::{Operation, Request};
-use crate::status::RecordingStatus;
+use crate::status::{RecordingState, RecordingStatus};
 pub use segments::Limits;
 use segments::Segments;
 
@@ -169,8 +169,8 @@ impl Recorder {
             writer.join().expect("writing a recording does not panic");
         }
         let status = self.status();
-        match (status.state.as_str(), status.error.clone()) {
-            ("failed", Some(error)) => {
+        match (status.state, status.error.clone()) {
+            (RecordingState::Failed, Some(error)) => {
                 Err(RecordError::Write { path: status.path, error, dropped: status.dropped_requests })
             }
             _ => Ok(status),
@@ -210,14 +210,14 @@ impl Shared {
             format!("its segments have reached record-size-max, {most}; move some away, or set a larger one")
         };
         let state = match (&error, is_full) {
-            (Some(_), _) => "failed",
-            (None, true) => "full",
-            (None, false) => "recording",
+            (Some(_), _) => RecordingState::Failed,
+            (None, true) => RecordingState::Full,
+            (None, false) => RecordingState::Recording,
         };
         RecordingStatus {
             path: self.path.display().to_string(),
             segment: segment.map(|path| path.display().to_string()),
-            state: state.to_owned(),
+            state,
             size_bytes: bytes,
             size_bytes_max: self.limits.total_bytes_max,
             recorded_requests: self.written.load(Ordering::Relaxed),
@@ -402,7 +402,7 @@ mod tests {
             assert_eq!(error, format!("the recording {path} ends early: no storage space; 10 requests are missing"));
             let status = recorder.status();
             assert_eq!((status.recorded_requests, status.dropped_requests), (0, 10));
-            assert_eq!((status.state.as_str(), status.error.as_deref()), ("failed", Some("no storage space")));
+            assert_eq!((status.state, status.error.as_deref()), (RecordingState::Failed, Some("no storage space")));
         }
     }
 

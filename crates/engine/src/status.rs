@@ -1,57 +1,64 @@
 //! What a running server says of itself: the one set of figures behind `flashwise status`, the JSON API and the metrics.
 
-use std::fmt;
-
 use flashwise_core::cache::Figures;
 use flashwise_core::filter::{Caching, Client};
 use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What state a volume is in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum VolumeState {
-    /// Everything works.
-    #[default]
-    Ok,
-    /// The flash failed, and data is only there: reads are served, writes refused.
-    FlashFailed,
-    /// The flash failed, nothing was only there, and the volume goes on without it.
-    WithoutFlash,
-    /// All reads, all writes or all flushes of the backend have failed for at least 5 seconds, until one succeeds.
-    BackendFailed,
-    /// What is dirty is being written back, so that the volume can go on without its flash.
-    Detaching,
-    /// The volume was asked to go on without its flash, and does; or it has none.
-    Detached,
+/// The states that something can be in, each with its name, which every output has. The first is the one that it begins in.
+macro_rules! states {
+    ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
+        $(#[$meaning])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        pub enum $name {
+            $($(#[$of_state])* #[serde(rename = $text)] $state,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [$name; $count] = [$($name::$state),*];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$state => $text,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use states;
+
+states! {
+    /// What state a volume is in.
+    VolumeState [6] {
+        /// Everything works.
+        #[default]
+        Ok "ok",
+        /// The flash failed, and data is only there: reads are served, writes refused.
+        FlashFailed "flash-failed",
+        /// The flash failed, nothing was only there, and the volume goes on without it.
+        WithoutFlash "without-flash",
+        /// All reads, all writes or all flushes of the backend have failed for at least 5 seconds, until one succeeds.
+        BackendFailed "backend-failed",
+        /// What is dirty is being written back, so that the volume can go on without its flash.
+        Detaching "detaching",
+        /// The volume was asked to go on without its flash, and does; or it has none.
+        Detached "detached",
+    }
 }
 
 impl VolumeState {
-    /// All of them.
-    pub const ALL: [VolumeState; 6] = [
-        VolumeState::Ok,
-        VolumeState::FlashFailed,
-        VolumeState::WithoutFlash,
-        VolumeState::BackendFailed,
-        VolumeState::Detaching,
-        VolumeState::Detached,
-    ];
-
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        ["ok", "flash-failed", "without-flash", "backend-failed", "detaching", "detached"][self as usize]
-    }
-
     /// Whether the volume goes on without its flash.
     pub fn is_without_flash(self) -> bool {
         matches!(self, VolumeState::WithoutFlash | VolumeState::Detached)
-    }
-}
-
-impl fmt::Display for VolumeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -294,6 +301,19 @@ pub struct LatencyBucket {
     pub count: u64,
 }
 
+states! {
+    /// What state a recording is in.
+    RecordingState [3] {
+        /// Requests are written.
+        #[default]
+        Recording "recording",
+        /// Nothing is written until segments were taken away.
+        Full "full",
+        /// Writing failed, and nothing is written any more.
+        Failed "failed",
+    }
+}
+
 /// What a server records of its requests, for `flashwise simulate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecordingStatus {
@@ -301,8 +321,8 @@ pub struct RecordingStatus {
     pub path: String,
     /// The segment that was written to last; absent before this start's first.
     pub segment: Option<String>,
-    /// `recording`; `full`: nothing is written until segments were taken away; `failed`.
-    pub state: String,
+    /// What state it is in.
+    pub state: RecordingState,
     /// What all segments take, those of earlier starts included.
     pub size_bytes: u64,
     /// The most that they may take.

@@ -7,6 +7,7 @@ use std::path::Path;
 use flashwise_engine::export::{Operation, Request};
 use flashwise_engine::record::segments::Names;
 use flashwise_engine::record::{Limits, Recorder};
+use flashwise_engine::status::RecordingState;
 
 const ZEROES: Operation = Operation::WriteZeroes { may_punch_holes: false, only_if_fast: true };
 const HOLES: Operation = Operation::WriteZeroes { may_punch_holes: true, only_if_fast: false };
@@ -141,7 +142,7 @@ fn segments_rotate_and_at_the_limit_recording_stops_and_goes_on_once_there_is_ro
         std::thread::yield_now();
     }
     let status = recorder.status();
-    assert_eq!(status.state, "full");
+    assert_eq!(status.state, RecordingState::Full);
     let error = "its segments have reached record-size-max, 2MiB; move some away, or set a larger one";
     assert_eq!(status.error.as_deref(), Some(error));
     assert!(status.size_bytes <= 2 * MIB && status.size_bytes > MIB, "{status:?}");
@@ -149,7 +150,7 @@ fn segments_rotate_and_at_the_limit_recording_stops_and_goes_on_once_there_is_ro
     std::fs::remove_file(Names::of(&path).path(1)).unwrap();
     recorder.record(7_000_000, 0, &request(Operation::Read, 4096, 4096, false));
     let status = recorder.finish().unwrap();
-    assert_eq!((status.state.as_str(), status.error), ("recording", None));
+    assert_eq!((status.state, status.error), (RecordingState::Recording, None));
     assert_eq!(status.recorded_requests + status.dropped_requests, 100_001);
     assert!(read_segment(&path, 4).ends_with("\n7000000,db,read,4096,4096,\n"));
 }

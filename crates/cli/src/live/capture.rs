@@ -11,6 +11,7 @@ use flashwise_core::quantity::{ByteSize, Duration};
 use flashwise_engine::capture::{Capture as Tracing, Device};
 use flashwise_engine::record::segments::Limits;
 use flashwise_engine::record::{self, LIMIT_BYTES_MIN, Recorder};
+use flashwise_engine::status::RecordingState;
 use flashwise_trace::human;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -62,7 +63,8 @@ impl Capture {
         note!("requests to {} are recorded to {}", self.device.display(), recorder.pattern());
         let begun = Instant::now();
         let time_is_up = || self.time.is_some_and(|time| begun.elapsed().as_micros() >= u128::from(time.us()));
-        let ends = || ending.load(Ordering::Relaxed) || time_is_up() || recorder.status().state != "recording";
+        let ends =
+            || ending.load(Ordering::Relaxed) || time_is_up() || recorder.status().state != RecordingState::Recording;
         let captured = tracing.record(&recorder, ends)?;
         drop(tracing);
         let status = recorder.finish()?;

@@ -153,7 +153,7 @@ fn page(pool: &PoolStatus) -> String {
     }
     let mut disks = table::plain(&["disk", "path", "state", "size", "used"], 3);
     for disk in &pool.disks {
-        let state = disk.failed.as_ref().map_or(disk.state.clone(), |failed| format!("{}: {failed}", disk.state));
+        let state = disk.failed.as_ref().map_or(disk.state.to_string(), |failed| format!("{}: {failed}", disk.state));
         disks.add_row([
             disk.number.to_string(),
             disk.path.clone(),

@@ -75,7 +75,7 @@ fn recorded(recording: &RecordingStatus) -> String {
         let _ = write!(text, ", {} MISSING", human::count(recording.dropped_requests));
     }
     if let Some(error) = &recording.error {
-        let _ = write!(text, "; {}: {error}", recording.state.to_uppercase());
+        let _ = write!(text, "; {}: {error}", recording.state.name().to_uppercase());
     }
     text
 }

@@ -7,9 +7,36 @@ use utoipa::ToSchema;
 
 use super::{CHUNK_BYTES, Pool};
 use crate::export::Export;
+use crate::status::states;
 
 /// A pool of which this much is in use says so.
 pub const WARN_PERCENT: u64 = 80;
+
+states! {
+    /// What state a pool is in.
+    PoolState [2] {
+        /// All of its disks are there.
+        #[default]
+        Ok "ok",
+        /// Disks are missing.
+        Degraded "degraded",
+    }
+}
+
+states! {
+    /// What state a disk of a pool is in.
+    PoolDiskState [4] {
+        /// It is there, and stays.
+        #[default]
+        Ok "ok",
+        /// It is not there, until it is back or is given up.
+        Missing "missing",
+        /// It is emptied.
+        Leaving "leaving",
+        /// It failed to take a change of the map.
+        Stale "stale",
+    }
+}
 
 /// A disk of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -24,8 +51,8 @@ pub struct PoolDiskStatus {
     pub size_bytes: u64,
     /// Bytes of them that logical disks have.
     pub used_bytes: u64,
-    /// `ok`; `missing`, until it is back or is given up; `leaving`, while it is emptied; `stale`, where it failed to take a change of the map.
-    pub state: String,
+    /// What state it is in.
+    pub state: PoolDiskState,
     /// Why emptying it stopped; null where it did not.
     pub failed: Option<String>,
 }
@@ -91,8 +118,8 @@ pub struct PoolStatus {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// `ok`, or `degraded` where disks are missing.
-    pub state: String,
+    /// What state it is in.
+    pub state: PoolState,
     /// Bytes for data on all disks.
     pub size_bytes: u64,
     /// Bytes of them that logical disks have, or that are not free yet.
@@ -150,11 +177,11 @@ impl Pool {
             .map(|(id, member)| {
                 let count = counts.get(id).copied().unwrap_or_default();
                 let stale = metadata.present.iter().any(|present| present.id == *id && present.stale);
-                let state_name = match (missing.contains(id), stale, member.leaving) {
-                    (true, ..) => "missing",
-                    (_, true, _) => "stale",
-                    (_, _, true) => "leaving",
-                    _ => "ok",
+                let disk_state = match (missing.contains(id), stale, member.leaving) {
+                    (true, ..) => PoolDiskState::Missing,
+                    (_, true, _) => PoolDiskState::Stale,
+                    (_, _, true) => PoolDiskState::Leaving,
+                    _ => PoolDiskState::Ok,
                 };
                 PoolDiskStatus {
                     number: *id,
@@ -162,7 +189,7 @@ impl Pool {
                     uuid: member.disk.to_string(),
                     size_bytes: u64::from(count.chunks) * CHUNK_BYTES,
                     used_bytes: u64::from(count.chunks - count.free) * CHUNK_BYTES,
-                    state: state_name.to_owned(),
+                    state: disk_state,
                     failed: state.leaving.get(id).and_then(|progress| progress.failed.clone()),
                 }
             })
@@ -173,7 +200,7 @@ impl Pool {
         PoolStatus {
             name: self.name().to_owned(),
             uuid: metadata.pool.to_string(),
-            state: if missing.is_empty() { "ok" } else { "degraded" }.to_owned(),
+            state: if missing.is_empty() { PoolState::Ok } else { PoolState::Degraded },
             size_bytes,
             used_bytes,
             free_bytes: u64::from(count.free) * CHUNK_BYTES,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::{Error, Export, Operation};
 use flashwise_engine::pool::plan::Plan;
+use flashwise_engine::pool::status::{PoolDiskState, PoolState};
 use flashwise_engine::pool::{CHUNK_BYTES, NewLogical, Pool, PoolConfig};
 
 use super::live::{Tank, ask, flush, new, read, write};
@@ -92,7 +93,7 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         pool.give_up_disk(2, &path).unwrap();
         let check = |pool: &Pool, lost: &[u64]| {
             let status = pool.status();
-            assert_eq!((status.state.as_str(), status.disks.len()), ("ok", 2));
+            assert_eq!((status.state, status.disks.len()), (PoolState::Ok, 2));
             let told = (status.logical_disks[0].lost_bytes, status.logical_disks[0].missing_bytes);
             assert_eq!(told, (lost.len() as u64 * CHUNK, 0));
             let disk = pool.logical("a").unwrap();
@@ -208,7 +209,7 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     drop(guest);
 
     says(&pool.plan_remove(1).unwrap(), "128KiB move from");
-    assert_eq!(pool.status().disks[0].state, "ok");
+    assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
     assert!(pool.plan_remove(7).unwrap_err().to_string().contains("it has no disk 7"));
     let path = tank.config.cache.state_directory.join("new.img");
     std::fs::write(&path, vec![1; 2 * MIB as usize]).unwrap();

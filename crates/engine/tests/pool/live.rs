@@ -10,6 +10,7 @@ use flashwise_core::filter::{Caching, Client};
 use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::export::{Error, Export, Operation, Request};
+use flashwise_engine::pool::status::{PoolDiskState, PoolState};
 use flashwise_engine::pool::{CHUNK_BYTES, LogicalDisk, NewLogical, Pool, PoolConfig, prepare};
 use flashwise_engine::volume::VolumeConfig;
 use rand::{RngExt, SeedableRng};
@@ -298,7 +299,7 @@ fn without_a_disk_its_chunks_answer_with_an_error_and_the_others_are_served() {
         config.degraded = true;
         let pool = Pool::open(config, &|_, _| ()).unwrap().0;
         let status = pool.status();
-        assert_eq!((status.state.as_str(), status.disks[1].state.as_str()), ("degraded", "missing"));
+        assert_eq!((status.state, status.disks[1].state), (PoolState::Degraded, PoolDiskState::Missing));
         let missing: u64 = runs.iter().filter(|run| run.disk == 2).map(|run| run.length_bytes).sum();
         assert_eq!(status.logical_disks[0].missing_bytes, missing);
         let disk = pool.logical("a").unwrap();

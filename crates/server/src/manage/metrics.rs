@@ -14,7 +14,9 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 
 use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
-use flashwise_engine::status::{CacheFigure, CacheStatus, LatencyStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::status::{
+    CacheFigure, CacheStatus, LatencyStatus, RecordingState, ServerStatus, VolumeState, VolumeStatus,
+};
 
 const PREFIX: &str = "flashwise";
 const BLOCK_BYTES: u64 = flashwise_core::format::BLOCK_BYTES as u64;
@@ -228,7 +230,7 @@ fn server(encoder: &mut DescriptorEncoder, status: &ServerStatus) -> fmt::Result
         for (name, help, count) in counts {
             counter(&mut encoder.encode_descriptor(name, help, None, MetricType::Counter)?, count)?;
         }
-        let is_writing = u64::from(recording.state == "recording");
+        let is_writing = u64::from(recording.state == RecordingState::Recording);
         let (active, size) =
             ("Whether requests are written to the recording", "What all segments of the recording take");
         encoder.encode_descriptor("recording_active", active, None, MetricType::Gauge)?.encode_gauge(&is_writing)?;

@@ -79,6 +79,8 @@ fn of_pool(before: Option<&Seen>, now: &Seen, pool: &PoolStatus, happened: &mut 
 
 #[cfg(test)]
 mod tests {
+    use flashwise_engine::pool::status::PoolDiskState;
+
     use super::*;
 
     #[test]
@@ -100,16 +102,16 @@ mod tests {
 
     #[test]
     fn pools_tell_of_warnings_and_of_what_becomes_of_their_disks() {
-        let disk = |number, state: &str| PoolDiskStatus {
+        let disk = |number, state| PoolDiskStatus {
             number,
             path: format!("/dev/sd{number}"),
-            state: state.to_owned(),
+            state,
             ..PoolDiskStatus::default()
         };
         let mut seen = None;
         let mut look = |disks: Vec<PoolDiskStatus>, warning: Option<&str>| {
-            let (state, warning) = ("ok".to_owned(), warning.map(str::to_owned));
-            let pool = PoolStatus { name: "tank".to_owned(), state, disks, warning, ..PoolStatus::default() };
+            let warning = warning.map(str::to_owned);
+            let pool = PoolStatus { name: "tank".to_owned(), disks, warning, ..PoolStatus::default() };
             let disks = pool.disks.iter().map(|disk| (disk.number, disk.clone())).collect();
             let now = Seen { warning: pool.warning.clone(), disks };
             let mut told = Vec::new();
@@ -117,15 +119,18 @@ mod tests {
             seen = Some(now);
             told
         };
-        assert!(look(vec![disk(0, "ok"), disk(1, "ok")], None).is_empty());
-        assert!(look(vec![disk(0, "ok"), disk(1, "ok")], None).is_empty());
-        assert_eq!(look(vec![disk(0, "ok"), disk(1, "leaving")], None), ["Disk 1, /dev/sd1, is leaving"]);
-        let failed = PoolDiskStatus { failed: Some("no room".to_owned()), ..disk(1, "leaving") };
-        let told = look(vec![disk(0, "ok"), failed], Some("full"));
+        assert!(look(vec![disk(0, PoolDiskState::Ok), disk(1, PoolDiskState::Ok)], None).is_empty());
+        assert!(look(vec![disk(0, PoolDiskState::Ok), disk(1, PoolDiskState::Ok)], None).is_empty());
+        assert_eq!(
+            look(vec![disk(0, PoolDiskState::Ok), disk(1, PoolDiskState::Leaving)], None),
+            ["Disk 1, /dev/sd1, is leaving"]
+        );
+        let failed = PoolDiskStatus { failed: Some("no room".to_owned()), ..disk(1, PoolDiskState::Leaving) };
+        let told = look(vec![disk(0, PoolDiskState::Ok), failed], Some("full"));
         let expected = ["The pool warns: full", "Disk 1, /dev/sd1, is not emptied any further: no room"];
         assert_eq!(told, expected);
-        let told = look(vec![disk(0, "ok")], Some("fuller"));
+        let told = look(vec![disk(0, PoolDiskState::Ok)], Some("fuller"));
         assert_eq!(told, ["Disk 1, /dev/sd1, is empty and was taken out"]);
-        assert_eq!(look(vec![disk(0, "ok")], None), ["The pool is ok, and warns of nothing any more"]);
+        assert_eq!(look(vec![disk(0, PoolDiskState::Ok)], None), ["The pool is ok, and warns of nothing any more"]);
     }
 }

@@ -5,7 +5,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
-use flashwise_engine::pool::status::PoolStatus;
+use flashwise_engine::pool::status::{PoolDiskState, PoolStatus};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -24,7 +24,8 @@ pub fn of_iscsi(iscsi: &IscsiStatus) -> String {
 
 /// The tag of a pool.
 pub fn of_pool(pool: &PoolStatus) -> String {
-    let disks = pool.disks.iter().map(|disk| (disk.number, &disk.uuid, &disk.path, disk.state == "leaving"));
+    let disks =
+        pool.disks.iter().map(|disk| (disk.number, &disk.uuid, &disk.path, disk.state == PoolDiskState::Leaving));
     let logical = pool.logical_disks.iter().map(|disk| {
         let of_space = (&disk.name, &disk.uuid, disk.size_bytes, disk.thick, disk.striped);
         (of_space, disk.cached, &disk.mode, disk.pinned_ram_bytes)
@@ -60,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_tag_is_of_what_can_be_changed_and_not_of_figures() {
-        let disk = PoolDiskStatus { path: "/dev/sdb".to_owned(), state: "ok".to_owned(), ..PoolDiskStatus::default() };
+        let disk = PoolDiskStatus { path: "/dev/sdb".to_owned(), ..PoolDiskStatus::default() };
         let logical = LogicalDiskStatus { name: "mail".to_owned(), size_bytes: 4096, ..LogicalDiskStatus::default() };
         let pool = PoolStatus { disks: vec![disk], logical_disks: vec![logical], ..PoolStatus::default() };
         let tag = of_pool(&pool);
@@ -72,7 +73,7 @@ mod tests {
         let changes: [fn(&mut PoolStatus); 5] = [
             |pool| pool.logical_disks[0].size_bytes = 8192,
             |pool| pool.logical_disks[0].cached = true,
-            |pool| pool.disks[0].state = "leaving".to_owned(),
+            |pool| pool.disks[0].state = PoolDiskState::Leaving,
             |pool| pool.logical_disks.clear(),
             |pool| pool.disks.push(PoolDiskStatus { number: 1, ..PoolDiskStatus::default() }),
         ];

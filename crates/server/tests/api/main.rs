@@ -15,7 +15,7 @@ use fake::{Fake, volume};
 use flashwise_core::cache::Mode;
 use flashwise_core::cache::settings::Setting;
 use flashwise_core::options::Parameter;
-use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeState, VolumeStatus};
+use flashwise_engine::status::{RecordingState, RecordingStatus, ServerStatus, VolumeState, VolumeStatus};
 use flashwise_server::manage::{Address, Api, ApiError, Options, Tokens, encode_metrics, metric_names, openapi};
 use serde_json::{Value, json};
 
@@ -465,7 +465,7 @@ fn the_history_of_an_unknown_volume_is_not_found() {
 fn a_recording_is_in_status_and_metrics() {
     let recording = RecordingStatus {
         path: "trace.zst".to_owned(),
-        state: "recording".to_owned(),
+        state: RecordingState::Recording,
         size_bytes: 1000,
         size_bytes_max: 9000,
         recorded_requests: 5,

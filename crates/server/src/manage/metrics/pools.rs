@@ -3,7 +3,7 @@
 use std::fmt;
 
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskStatus, PoolStatus};
+use flashwise_engine::pool::status::{LogicalDiskStatus, PoolDiskState, PoolDiskStatus, PoolState, PoolStatus};
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
@@ -58,9 +58,6 @@ const LOGICAL: &[Metric<LogicalDiskStatus>] = &[
     count("logical_disk_flushes", None, "Flushes that were asked for", |disk| disk.flushes),
 ];
 
-const POOL_STATES: [&str; 2] = ["ok", "degraded"];
-const DISK_STATES: [&str; 4] = ["ok", "missing", "leaving", "stale"];
-
 /// Writes the metrics of all pools.
 pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolStatus]) -> fmt::Result {
     let disks: Vec<_> = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk))).collect();
@@ -69,11 +66,17 @@ pub fn encode(encoder: &mut DescriptorEncoder<'_>, pools: &[PoolStatus]) -> fmt:
     let of_disks: Vec<_> = disks.iter().map(|(pool, disk)| (labels(pool, "disk", &disk.path), *disk)).collect();
     let of_logical: Vec<_> = logical.map(|(pool, disk)| (labels(pool, "logical_disk", &disk.name), disk)).collect();
     all(encoder, POOL, &of_pools)?;
-    let states = of_pools.iter().map(|(labels, pool)| (&labels[..], pool.state.as_str()));
-    state(encoder, "pool_state", "1 for the state that the pool is in", &POOL_STATES, states)?;
+    let states = of_pools.iter().map(|(labels, pool)| (&labels[..], pool.state.name()));
+    state(encoder, "pool_state", "1 for the state that the pool is in", &PoolState::ALL.map(PoolState::name), states)?;
     all(encoder, DISK, &of_disks)?;
-    let states = of_disks.iter().map(|(labels, disk)| (&labels[..], disk.state.as_str()));
-    state(encoder, "pool_disk_state", "1 for the state that the disk is in", &DISK_STATES, states)?;
+    let states = of_disks.iter().map(|(labels, disk)| (&labels[..], disk.state.name()));
+    state(
+        encoder,
+        "pool_disk_state",
+        "1 for the state that the disk is in",
+        &PoolDiskState::ALL.map(PoolDiskState::name),
+        states,
+    )?;
     all(encoder, LOGICAL, &of_logical)?;
     reads(encoder, &of_logical)
 }
