@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flashwise_core::options::OptionError;
 use flashwise_core::policy::Spec;
 use flashwise_report::curve::Curves;
 use flashwise_report::render_curves;
@@ -18,6 +19,7 @@ use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
 use crate::input::InputOptions;
+use crate::list::List;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, margin, misuse, parse_sizes, parse_warmup};
@@ -31,9 +33,9 @@ use crate::table::plain;
 pub struct Curve {
     /// A trace of any format, or a normalised one; - is standard input
     trace: PathBuf,
-    /// A policy, of `flashwise policies`; can be given many times [default: lru]
-    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policy)]
-    policies: Vec<Spec>,
+    /// Policies, of `flashwise policies`: lru,larc; can be given many times [default: lru]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
+    policies: Vec<List<Spec>>,
     /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
@@ -55,8 +57,8 @@ pub struct Curve {
     input: InputOptions,
 }
 
-fn parse_policy(text: &str) -> Result<Spec, flashwise_core::options::OptionError> {
-    Spec::parse(text)
+fn parse_policies(text: &str) -> Result<List<Spec>, OptionError> {
+    List::read(text, Spec::parse)
 }
 
 impl Curve {
@@ -90,7 +92,8 @@ impl Curve {
     fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
         let sizes = capacities(trace, sizes)?;
         let lru = Spec::parse("lru")?;
-        let policies = if self.policies.is_empty() { vec![lru] } else { self.policies.clone() };
+        let given: Vec<Spec> = self.policies.iter().flatten().cloned().collect();
+        let policies = if given.is_empty() { vec![lru] } else { given };
         let (mut points, mut most) = (Vec::new(), Some(0.0_f64));
         for policy in &policies {
             let bar = match is_in_one_pass(trace, policy) {

@@ -8,11 +8,12 @@ use flashwise_core::options::OptionError;
 use flashwise_report::pareto::{self, Point};
 use flashwise_sim::columns::about;
 use flashwise_sim::endurance::Algorithm;
-use flashwise_sim::experiment::{self, Experiment, Layout};
+use flashwise_sim::experiment::{self, Case, Experiment, ExperimentError, Layout};
 use flashwise_sim::job::{Job, Place};
 use flashwise_sim::results::{EnduranceFigures, ResultRow, TierFigures};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::Size;
+use flashwise_trace::Trace;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
 
@@ -20,6 +21,7 @@ use crate::cache::CacheOptions;
 use crate::failure::Misuse;
 use crate::input::InputOptions;
 use crate::list::List;
+use crate::log::note;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
 use crate::table::{self, caveats, rate};
@@ -91,11 +93,15 @@ impl Pareto {
         } else {
             self.policies.iter().flatten().cloned().collect()
         };
-        let cases = pareto::cases(&trace, &online, &sizes)?;
-        let bar = Bar::accesses(format!("{} runs", cases.len()), cases.len() as u64 * trace.len() as u64);
+        let mut cases = pareto::cases(&trace, &online, &sizes)?;
         let counting = Counting { warmup: self.warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
-        let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, &bar)?;
+        if self.sizes.is_empty() {
+            leave_out(&trace, &mut cases, &experiment)?;
+        }
+        let bar = Bar::accesses(format!("{} runs", cases.len()), cases.len() as u64 * trace.len() as u64);
+        let runs = experiment::run(std::slice::from_ref(&trace), cases, &experiment, &bar);
+        let runs = runs.map_err(|error| misuse(error.into()))?;
         drop(bar);
         let points = pareto::points(trace.name(), runs.iter());
         if let Some(svg) = &self.svg {
@@ -134,6 +140,30 @@ impl Pareto {
         }
         Ok(())
     }
+}
+
+/// Leaves out the caches, of sizes that nobody asked for, that are too small to be any, and says so; where none is left, the first of them
+/// tells why.
+fn leave_out(trace: &Trace, cases: &mut Vec<Case>, experiment: &Experiment) -> anyhow::Result<()> {
+    let mut left_out: Vec<(Case, ExperimentError)> = Vec::new();
+    cases.retain(|case| match experiment::fits(trace, case, experiment) {
+        Ok(()) => true,
+        Err(why) => {
+            left_out.push((case.clone(), why));
+            false
+        }
+    });
+    if cases.is_empty() {
+        let why = left_out.into_iter().next().map(|(_, why)| why);
+        return why.map_or(Ok(()), |why| Err(misuse(why.into())));
+    }
+    for of_size in left_out.chunk_by(|(one, _), (other, _)| one.size == other.size) {
+        let names: Vec<String> = of_size.iter().map(|(case, _)| case.algorithm.to_string()).collect();
+        let is_all = !cases.iter().any(|case| case.size == of_size[0].0.size);
+        let which = if is_all { "all policies".to_owned() } else { names.join(", ") };
+        note!("left out {which}: {}", of_size[0].1);
+    }
+    Ok(())
 }
 
 fn frontier<'a>(points: impl Iterator<Item = &'a Point>) -> String {

@@ -305,6 +305,15 @@ impl Prepared {
     }
 }
 
+/// Whether a case over `trace` can be run.
+///
+/// # Errors
+/// Why not, as [`run`] has it.
+pub fn fits(trace: &Trace, case: &Case, experiment: &Experiment) -> Result<(), ExperimentError> {
+    experiment.check(case)?;
+    Prepared::new(0, case.clone(), experiment, trace).map(drop)
+}
+
 /// Runs all cases, on all cores; the runs come in the order of the cases, whatever the number of threads. What cases have in common is done
 /// once. `progress` is told of block accesses, those of a whole trace when a case is done.
 ///

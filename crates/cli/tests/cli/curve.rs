@@ -146,7 +146,7 @@ fn what_a_sample_cannot_tell_is_refused() {
 fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
     let folder = tempfile::tempdir().unwrap();
     let (trace, page) = (project().join(TRACE), folder.path().join("curve.html"));
-    let arguments = ["--policy", "lru", "--policy", "larc", "--sample", "10%", "--size", "10%..100%:10%", "--html"];
+    let arguments = ["--policy", "lru,larc", "--sample", "10%", "--size", "10%..100%:10%", "--html"];
     let all = [&["curve", trace.to_str().unwrap()], &arguments[..], &[page.to_str().unwrap()]].concat();
     let shown = succeed(folder.path(), &all);
     assert!(shown.contains("standard error of hits") && shown.contains("Page: "), "{shown}");

@@ -1,6 +1,6 @@
 //! Figures of wear as the program prints them: each is of the time that it names, and counts what its name says.
 
-use crate::common::{fail, project, succeed};
+use crate::common::{fail, project, run as run_in, succeed};
 use serde_json::Value;
 
 /// The rows of `flashwise simulate` over the bundled trace, with erase units of 256KiB.
@@ -112,6 +112,14 @@ fn what_is_extrapolated_from_minutes_says_so_beside_the_figure() {
     let caption =
         "how often each erase unit is erased in a day. Rates per day and lifetimes are extrapolated from 59 s 985 ms.";
     assert!(page("short.html").contains(caption) && !page("long.html").contains("extrapolated"));
+    // Of the sizes that pareto takes by itself, the smallest are no flash.
+    let pareto = "pareto minute.csv --policy lru --erase-unit 16KiB --ram 0";
+    let (shown, said, code) = run_in(folder.path(), &pareto.split(' ').collect::<Vec<_>>());
+    assert!(code == 0 && shown.contains("20%") && said.contains("left out all policies: size '1%': "), "{said}{shown}");
+    assert_eq!(
+        fail(folder.path(), &format!("{pareto} --size 1%").split(' ').collect::<Vec<_>>(), 2).matches("1%").count(),
+        1
+    );
     let pareto = "pareto minute.csv --policy lru --size 10% --erase-unit 16KiB --ram 0";
     let shown = succeed(folder.path(), &pareto.split(' ').collect::<Vec<_>>());
     assert!(shown.contains("~: minute.csv: rates per day"), "{shown}");
