@@ -119,6 +119,24 @@ fn every_combination_runs_or_is_refused_with_a_reason() {
     }
 }
 
+/// What takes no rule stands beside what rules judge, once, where no rule is in the list too.
+#[test]
+fn rules_are_held_against_what_takes_none() {
+    let folder = folder();
+    let options = ["--size", "400", "--ram", "0", "--erase-unit", "16KiB", "--policy", "m+,lru,ripq+:sections=2"];
+    let both = [&options[..], &["--admission", "none", "--admission", "probability:p=0.3"]].concat();
+    let rows: Vec<Value> = serde_json::from_str(&simulate_text(folder.path(), &both).unwrap()).unwrap();
+    let ran: Vec<_> = rows.iter().map(|row| (row["policy"].as_str().unwrap(), row["admission"].as_str())).collect();
+    let lru = [("lru", Some("")), ("lru", Some("probability:p=0.3"))];
+    assert_eq!(ran, [&[("m+", Some(""))], &lru[..], &[("ripq+:sections=2", Some(""))]].concat());
+    assert!(
+        rows.iter().all(|row| row["erasures"].is_u64() && row["wfue"].is_f64() && row["epbpd"].is_f64()),
+        "{rows:?}"
+    );
+    let alone = [&options[..], &["--admission", "probability:p=0.3"]].concat();
+    assert!(simulate_text(folder.path(), &alone).unwrap_err().contains(REASONS[0]));
+}
+
 /// A row has the figures of the stages that were named, and they go together.
 fn check(row: &Value, options: &[&str], named: &[(&str, &str)]) {
     let is_named = |option: &str| named.iter().any(|(name, value)| *name == option && !value.is_empty());

@@ -40,7 +40,8 @@ impl Many {
     /// The jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest.
     ///
     /// # Errors
-    /// What cannot be run. Of policies that are not named, those that cannot are left out.
+    /// What cannot be run. Of policies that are not named, those that cannot are left out; what takes no rule runs without one, where that is in
+    /// the list of rules.
     pub fn jobs(&self) -> Result<Vec<Job>, JobError> {
         let (mut base, meaning) = self.common()?;
         let policies = match &meaning.place {
@@ -73,9 +74,10 @@ impl Many {
                         let (policy, size) = (policy.clone().or(base.policy.clone()), Some(size.clone()));
                         let admission = admission.clone().or(base.admission.clone());
                         let job = Job { policy, size, layout, admission, over_provision, ..base.clone() };
-                        match job.plain() {
+                        match job.clone().plain() {
                             Ok(job) => jobs.push(job),
                             Err(_) if self.policies.is_empty() && base.policy.is_none() => {}
+                            Err(_) if self.runs_without(&job) => {}
                             Err(error) => return Err(error),
                         }
                     }
@@ -83,6 +85,14 @@ impl Many {
             }
         }
         Ok(jobs)
+    }
+
+    /// Whether a job that cannot be run is, without its rule, another of these: of what takes no rule, such as the algorithms that rules are held
+    /// against.
+    fn runs_without(&self, job: &Job) -> bool {
+        let admission = Some(Admission::None);
+        let is_listed = self.admissions.iter().any(|admission| admission.rule().is_none());
+        is_listed && Job { admission, ..job.clone() }.plain().is_ok()
     }
 
     /// The first option that is said, if there is one.
