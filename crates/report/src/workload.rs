@@ -211,7 +211,7 @@ fn popularity(id: &str, workload: &Workload) -> Figure {
         let of_blocks = blocks as f64 / workload.unique_blocks.max(1) as f64;
         table.push(count(blocks), vec![percent(of_blocks), percent(share)]);
     }
-    let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that so many blocks have. It is what a cache would hit \
+    let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that this many blocks have. It is what a cache would hit \
                    that held these blocks all the time.";
     Figure { caption: caption.to_owned(), ..figure(&chart, table) }
 }

@@ -26,7 +26,7 @@ impl<'a> Room<'a> {
         Room { read: requests.read_of(), name: requests.name().to_owned(), progress }
     }
 
-    /// The copy takes so many bytes by now.
+    /// The copy takes this many bytes by now.
     ///
     /// # Errors
     /// A directory that will not have enough room.

@@ -328,7 +328,7 @@ impl LogCache {
         self.active = true;
     }
 
-    /// Keeps so many blocks of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    /// Keeps this many blocks of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
     pub fn pin_ram(&mut self, pin: u8, blocks: usize) -> bool {
         self.read_buffer.pin(pin, blocks)
     }

@@ -34,7 +34,7 @@ impl<F: Copy> ReadBuffer<F> {
         ReadBuffer { capacity_blocks, blocks, pinned_blocks: [0; PINS_MAX as usize + 1] }
     }
 
-    /// Keeps so many blocks for a pin from now on, of what its requests use; whether the buffer has room for that besides the other pins.
+    /// Keeps this many blocks for a pin from now on, of what its requests use; whether the buffer has room for that besides the other pins.
     pub fn pin(&mut self, pin: u8, blocks: usize) -> bool {
         assert!((1..=PINS_MAX).contains(&pin), "pin {pin} is one of 1 to {PINS_MAX}");
         let others = self.pinned_blocks.iter().sum::<usize>() - self.pinned_blocks[usize::from(pin)];

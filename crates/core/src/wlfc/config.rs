@@ -58,7 +58,7 @@ pub struct Config {
     pub refresh: Refresh,
     /// Blocks of the read cache in RAM: 64 MiB of WLFC_c.
     pub ram_blocks: u32,
-    /// Evicted buckets are erased in the background until so many are free. The paper erases without end.
+    /// Evicted buckets are erased in the background until this many are free. The paper erases without end.
     pub free_target: u32,
     /// Few buckets may be written at a time, so that those that were evicted are erased before the next piece of a request is planned.
     pub erases_at_once: bool,
@@ -150,7 +150,7 @@ impl Config {
         self.headers(self.bucket_blocks) + self.bucket_blocks / self.page_blocks
     }
 
-    /// Header pages of so many blocks of data that are programmed together.
+    /// Header pages of this many blocks of data that are programmed together.
     #[inline]
     pub fn headers(&self, blocks: u32) -> u32 {
         if self.header_blocks == 0 { 0 } else { blocks.div_ceil(self.header_blocks) }
@@ -162,7 +162,7 @@ impl Config {
         self.headers(if oob.log == Log::Data { oob.blocks } else { 0 }) + oob.pages(self.page_blocks)
     }
 
-    /// The most blocks that a bucket of so many pages can have, each of a block, where a header page is about `header_blocks` of them.
+    /// The most blocks that a bucket of this many pages can have, each of a block, where a header page is about `header_blocks` of them.
     pub fn blocks_beside_headers(pages: u32, header_blocks: u32) -> u32 {
         pages - pages.div_ceil(header_blocks + 1)
     }

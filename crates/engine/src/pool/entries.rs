@@ -126,7 +126,7 @@ impl Entries {
         before
     }
 
-    /// Has so many chunks from now on; new ones have no place.
+    /// Has this many chunks from now on; new ones have no place.
     pub fn resize(&mut self, chunks: usize) {
         self.all.resize(chunks, Entry::default());
         self.counts = Counts::of(&self.all);

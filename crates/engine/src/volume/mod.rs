@@ -340,7 +340,7 @@ impl Volume {
         inner.engine.log().map_or(0, |cache| u64::from(cache.config().read_buffer_blocks) * BLOCK)
     }
 
-    /// Keeps so many bytes of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
+    /// Keeps this many bytes of the read buffer for a pin, of what its requests read; whether there is room for that besides the other pins.
     pub fn pin_ram(&self, pin: u8, bytes: u64) -> bool {
         let mut inner = self.lock();
         inner.engine.log_mut().is_some_and(|cache| cache.pin_ram(pin, (bytes / BLOCK) as usize))

@@ -98,7 +98,7 @@ impl Columns {
         }
     }
 
-    /// Checks the ops and the blocks, of which there are so many, and the other columns where nothing `is_summed`.
+    /// Checks the ops and the blocks, of which there are this many, and the other columns where nothing `is_summed`.
     fn check(&self, blocks: usize, is_summed: bool) -> Result<(), Refused> {
         if !is_summed {
             self.time_us.checked().map_err(unpackable)?;

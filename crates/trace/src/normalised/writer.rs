@@ -115,7 +115,7 @@ impl Body {
         self.buffer(-1, &values);
     }
 
-    /// Adds a column that is so many bytes long unpacked; -1 if it is not packed.
+    /// Adds a column that is this many bytes long unpacked; -1 if it is not packed.
     fn buffer(&mut self, length: i64, contents: &[u8]) {
         let start = self.bytes.len();
         self.buffers.push(ipc::Buffer::new(start as i64, 0));

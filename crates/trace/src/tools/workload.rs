@@ -131,7 +131,7 @@ fn rows(addresses: &[u64]) -> Vec<u8> {
     rows
 }
 
-/// Counts a request of so many blocks.
+/// Counts a request of this many blocks.
 fn add(sizes: &mut Vec<u64>, blocks: u32) {
     let log2 = (u32::BITS - blocks.saturating_sub(1).leading_zeros()) as usize;
     if sizes.len() <= log2 {
