@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table sampling-table
+.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
 
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
@@ -93,6 +93,11 @@ bench-b-like:
 admission-table:
 	cargo build --profile dist -p flashwise
 	benches/admission.sh admission.html > admission.csv
+
+# The same over generated weeks like those of MSR-Cambridge, as in docs/results/admission.md. Takes some minutes.
+weeks-table:
+	cargo build --profile dist -p flashwise
+	benches/weeks.sh
 
 # How far estimates from samples of 1 % are off, by 100 seeds over the traces in FLASHWISE_TRACES, as in docs/results/sampling.md. Takes some
 # minutes.
