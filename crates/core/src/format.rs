@@ -11,12 +11,14 @@ mod superblock;
 use std::fmt;
 
 use crate::checksum;
-pub use superblock::{Layout, State, Superblock};
+pub use superblock::{FailedUnit, Layout, State, Superblock};
 
 /// Bytes in a block, which is also the page of the log.
 pub const BLOCK_BYTES: usize = 4096;
-/// The newest version of the format: of the [layout](Layout) of buckets.
-pub const VERSION: u32 = 5;
+/// The newest version of the format: of the [layout](Layout) of buckets, where some of them have failed.
+pub const VERSION: u32 = 6;
+/// The version of the layout of buckets that are all whole.
+pub const VERSION_BUCKETS: u32 = 5;
 /// The version of a log on a flash whose units are zones, which are [written in order](Superblock::in_order).
 pub const VERSION_ZONED: u32 = 4;
 /// The version of any other flash. Version 1, which is read too, lacked what [`Superblock`] says from

@@ -72,6 +72,7 @@ fn the_superblock_is_as_documented() {
         clean_from: Place { sequence: 0x45, page: 0x46 },
         in_order: false,
         layout: Layout::Log,
+        failed_units: Vec::new(),
     };
     let page = superblock.encode();
     let fields = [
@@ -94,9 +95,11 @@ fn the_superblock_is_as_documented() {
         ("clean from sequence", superblock.clean_from.sequence.to_le_bytes().to_vec()),
         ("clean from page", superblock.clean_from.page.to_le_bytes().to_vec()),
         ("in order", vec![0; 4]),
+        ("failed units", vec![0; 4]),
+        ("failed", vec![0; 4 * Superblock::FAILED_UNITS_MAX]),
     ];
     assert_rows("Superblock", &page, &fields);
-    assert!(page[128..].iter().all(|&byte| byte == 0), "nothing follows");
+    assert!(page[128..].iter().all(|&byte| byte == 0), "of no failed unit anything is said");
 }
 
 #[test]
@@ -112,6 +115,7 @@ fn bucket_headers_are_as_documented() {
         durable_end: 0x26,
         previous: 0x27,
         part: 0,
+        before: Some(wlfc::header::Witness { bucket: 0x28, epoch: 0x29, page: 0x2A }),
     };
     let checksums: Vec<Option<u32>> = (0..896).map(|block| (block != 9).then_some(block + 7)).collect();
     let mut page: Page = [0; BLOCK_BYTES];
@@ -137,7 +141,10 @@ fn bucket_headers_are_as_documented() {
         ("durable end", 0x26_u32.to_le_bytes().to_vec()),
         ("previous", 0x27_u32.to_le_bytes().to_vec()),
         ("sectors", page[512..].chunks(512).flat_map(|sector| crc32c::crc32c(sector).to_le_bytes()).collect()),
-        ("zeroes", vec![0; 20]),
+        ("epoch before", 0x29_u64.to_le_bytes().to_vec()),
+        ("bucket before", 0x29_u32.to_le_bytes().to_vec()),
+        ("page before", 0x2A_u32.to_le_bytes().to_vec()),
+        ("zeroes", vec![0; 4]),
         ("absent", absent),
         ("zeroes", vec![0; 272]),
         ("checksums", checksums.iter().flat_map(|crc| crc.unwrap_or(0).to_le_bytes()).collect()),

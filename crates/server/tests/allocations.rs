@@ -7,6 +7,7 @@ mod api;
 mod support;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use flashwise_server::config::ServerConfig;
@@ -50,6 +51,9 @@ mod counting {
         }
     }
 }
+
+/// What is in use is of the process: tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 12_000;
@@ -112,6 +116,7 @@ fn round(address: &Address, api: &manage::Address, state: &mut u64) -> usize {
 
 #[test]
 fn nothing_that_was_allocated_for_clients_or_settings_stays() {
+    let _turn = TURN.lock();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     std::fs::File::create(path.join("disk.img")).unwrap().set_len(BLOCKS * BLOCK).unwrap();
@@ -139,4 +144,40 @@ fn nothing_that_was_allocated_for_clients_or_settings_stays() {
     let (before, after) = (in_use[ROUNDS_BEFORE - 1], in_use[ROUNDS_BEFORE + ROUNDS - 1]);
     assert!(after <= before + GROWTH_BYTES_MAX, "bytes in use after each round: {in_use:?}");
     server.stop(Duration::from_secs(10)).unwrap();
+}
+
+/// What a server of buckets has in use, with its caches and its threads, after a client has come and gone.
+fn in_use_of_buckets(flash_size: &str) -> usize {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    std::fs::File::create(path.join("disk.img")).unwrap().set_len(BLOCKS * BLOCK).unwrap();
+    let text = format!(
+        "listen = [\"nbd+unix:///?socket={0}/nbd.sock\"]\n[[volume]]\nname = \"v\"\nbackend = \"{0}/disk.img\"\n\
+         flash = \"{0}/cache.img\"\nflash-size = \"{flash_size}\"\nlayout = \"wlfc\"\n",
+        path.display()
+    );
+    let before = counting::in_use_bytes();
+    let server =
+        Server::start(&ServerConfig::parse(Path::new("flashwise.toml"), &text).unwrap(), &|_, _, _| ()).unwrap();
+    let address = server.uris("v")[0].parse::<Uri>().unwrap().address;
+    let mut client = Client::open(&address, "v", true).unwrap();
+    for block in (0..BLOCKS).step_by(97) {
+        assert_eq!(client.write(block * BLOCK, &[1; BLOCK as usize]).unwrap(), 0);
+        client.read((BLOCKS - 1 - block) * BLOCK, BLOCK as u32).unwrap();
+    }
+    let in_use = counting::in_use_bytes() - before;
+    drop(client);
+    server.stop(Duration::from_secs(10)).unwrap();
+    in_use
+}
+
+/// A GiB more of flash are 262,144 pages more, in 512 buckets.
+#[test]
+fn buckets_take_less_than_a_byte_for_each_page_of_flash() {
+    let _turn = TURN.lock();
+    drop(in_use_of_buckets("64MiB"));
+    let (small, large) = (in_use_of_buckets("64MiB"), in_use_of_buckets("1088MiB"));
+    let a_page = (large as f64 - small as f64) / 262_144.0;
+    println!("{small} and {large} bytes in use, {a_page:.3} a page");
+    assert!((0.2..1.0).contains(&a_page), "{small} and {large} bytes in use, {a_page:.3} a page");
 }

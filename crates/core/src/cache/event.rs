@@ -106,7 +106,7 @@ pub enum Event<'a, S = Step> {
     Failed {
         /// The step.
         step: &'a S,
-        /// Nothing was moved, since the content of the step's frame never came.
+        /// Nothing was moved, since the content of the step's frame never came. Of a flush of WLFC, that a client hears of it.
         missing: bool,
     },
 }

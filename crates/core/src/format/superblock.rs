@@ -1,8 +1,8 @@
 //! The superblock: what a flash device is a cache of.
 
 use super::{
-    BLOCK_BYTES, Geometry, Page, PageError, Place, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE, VERSION_MIN,
-    VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
+    BLOCK_BYTES, Geometry, Page, PageError, Place, SUPERBLOCK_MAGIC, VERSION, VERSION_ANYWHERE, VERSION_BUCKETS,
+    VERSION_MIN, VERSION_ZONED, array_at, check_crc, put, u32_at, u64_at,
 };
 use crate::checksum;
 
@@ -37,6 +37,15 @@ impl Layout {
     }
 }
 
+/// An erase unit that failed and is not written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedUnit {
+    /// Its number.
+    pub unit: u32,
+    /// Whether what is on it counts; else it could not be reset.
+    pub counts: bool,
+}
+
 /// The superblock: what a flash device is a cache of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -67,9 +76,19 @@ pub struct Superblock {
     pub in_order: bool,
     /// How its units are laid out.
     pub layout: Layout,
+    /// Buckets that failed, at most [`FAILED_UNITS_MAX`](Self::FAILED_UNITS_MAX).
+    pub failed_units: Vec<FailedUnit>,
 }
 
+const FAILED_UNITS: usize = 128;
+const FAILED_UNITS_COUNT: usize = 4;
+/// Of a failed unit, that nothing on it counts.
+const COUNTS_NOT: u32 = 1 << 31;
+
 impl Superblock {
+    /// The most failed units that it has room for.
+    pub const FAILED_UNITS_MAX: usize = (BLOCK_BYTES - FAILED_UNITS - FAILED_UNITS_COUNT) / 4;
+
     /// That of a new and empty cache, which was never written.
     pub fn new(cache: [u8; 16], backend: [u8; 16], geometry: Geometry, volume_bytes: u64) -> Superblock {
         Superblock {
@@ -86,6 +105,7 @@ impl Superblock {
             clean_from: Place::default(),
             in_order: false,
             layout: Layout::Log,
+            failed_units: Vec::new(),
         }
     }
 
@@ -94,6 +114,7 @@ impl Superblock {
         let mut page = [0; BLOCK_BYTES];
         put(&mut page, 0, &SUPERBLOCK_MAGIC.to_le_bytes());
         let version = match (self.layout, self.in_order) {
+            (Layout::Wlfc, _) if self.failed_units.is_empty() => VERSION_BUCKETS,
             (Layout::Wlfc, _) => VERSION,
             (Layout::Log, true) => VERSION_ZONED,
             (Layout::Log, false) => VERSION_ANYWHERE,
@@ -120,6 +141,12 @@ impl Superblock {
         put(&mut page, 112, &self.clean_from.sequence.to_le_bytes());
         put(&mut page, 120, &self.clean_from.page.to_le_bytes());
         put(&mut page, 124, &u32::from(self.in_order && self.layout == Layout::Wlfc).to_le_bytes());
+        assert!(self.failed_units.len() <= Superblock::FAILED_UNITS_MAX, "there is room for the failed units");
+        put(&mut page, FAILED_UNITS, &(self.failed_units.len() as u32).to_le_bytes());
+        for (number, failed) in self.failed_units.iter().enumerate() {
+            let entry = failed.unit | if failed.counts { 0 } else { COUNTS_NOT };
+            put(&mut page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number, &entry.to_le_bytes());
+        }
         let crc = checksum::crc32c(&page[12..]);
         put(&mut page, 8, &crc.to_le_bytes());
         page
@@ -152,6 +179,14 @@ impl Superblock {
             3 => State::Detached,
             found => return Err(PageError::Field { field: "state", found: found.into() }),
         };
+        let count = if version == VERSION { u32_at(page, FAILED_UNITS) } else { 0 };
+        let count = field("number of failed units", count, count as usize <= Superblock::FAILED_UNITS_MAX)?;
+        let failed = |number: u32| {
+            let entry = u32_at(page, FAILED_UNITS + FAILED_UNITS_COUNT + 4 * number as usize);
+            let unit = field("failed unit", entry & !COUNTS_NOT, (1..units).contains(&(entry & !COUNTS_NOT)))?;
+            Ok(FailedUnit { unit, counts: entry & COUNTS_NOT == 0 })
+        };
+        let is_wlfc = version >= VERSION_BUCKETS;
         Ok(Superblock {
             generation: u64_at(page, 16),
             cache: array_at(page, 24),
@@ -165,8 +200,9 @@ impl Superblock {
             may_be_dirty: u32_at(page, 96) != 0 || version == 1,
             durable: Place { sequence: u64_at(page, 104), page: u32_at(page, 100) },
             clean_from: Place { sequence: u64_at(page, 112), page: u32_at(page, 120) },
-            in_order: version == VERSION_ZONED || version == VERSION && u32_at(page, 124) != 0,
-            layout: if version == VERSION { Layout::Wlfc } else { Layout::Log },
+            in_order: version == VERSION_ZONED || is_wlfc && u32_at(page, 124) != 0,
+            layout: if is_wlfc { Layout::Wlfc } else { Layout::Log },
+            failed_units: (0..count).map(failed).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -201,14 +237,14 @@ mod tests {
             assert!(Superblock::decode(&damaged).is_err(), "byte {at}");
         }
         let mut newer = page;
-        newer[12] = 6;
+        newer[12] = 7;
         assert!(
             matches!(Superblock::decode(&newer), Err(PageError::Checksum { .. })),
             "a flipped bit is no newer version"
         );
         let crc = checksum::crc32c(&newer[12..]);
         put(&mut newer, 8, &crc.to_le_bytes());
-        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 6 }));
+        assert_eq!(Superblock::decode(&newer), Err(PageError::Version { found: 7 }));
     }
 
     /// Version 2 differs in the records that a log may have, version 4 in how its units are written, version 5 in what they hold.
@@ -224,7 +260,11 @@ mod tests {
         assert_eq!((zoned.encode()[12], Superblock::decode(&zoned.encode())), (4, Ok(zoned)));
         for in_order in [false, true] {
             let wlfc = Superblock { in_order, layout: Layout::Wlfc, ..superblock() };
-            assert_eq!((wlfc.encode()[12], Superblock::decode(&wlfc.encode())), (5, Ok(wlfc)));
+            assert_eq!((wlfc.encode()[12], Superblock::decode(&wlfc.encode())), (5, Ok(wlfc.clone())));
+            let failed = |number: usize| FailedUnit { unit: 1 + number as u32 % 10, counts: number.is_multiple_of(3) };
+            let failed_units = (0..Superblock::FAILED_UNITS_MAX).map(failed).collect();
+            let worn = Superblock { failed_units, ..wlfc };
+            assert_eq!((worn.encode()[12], Superblock::decode(&worn.encode())), (6, Ok(worn)));
         }
     }
 

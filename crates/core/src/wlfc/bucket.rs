@@ -89,6 +89,8 @@ pub struct Bucket {
     pub next_page: u32,
     /// The logs of a write bucket, the oldest first.
     pub entries: Vec<Entry>,
+    /// Which blocks any of them is of, a bit each.
+    pub covered: Vec<u64>,
     /// How many logs of the write bucket of the same backend bucket a copy has in it.
     pub fresh: u32,
 }
@@ -96,13 +98,44 @@ pub struct Bucket {
 impl Bucket {
     /// A bucket that nothing was written to, nor ever was.
     pub fn new() -> Bucket {
-        Bucket { state: State::Read, backend: 0, epoch: 0, next_page: 0, entries: Vec::new(), fresh: 0 }
+        let (entries, covered) = (Vec::new(), Vec::new());
+        Bucket { state: State::Read, backend: 0, epoch: 0, next_page: 0, entries, covered, fresh: 0 }
+    }
+
+    /// Adds a log.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        let last = (entry.at + entry.blocks).saturating_sub(1) as usize / 64;
+        if last >= self.covered.len() {
+            self.covered.resize(last + 1, 0);
+        }
+        for (word, bits) in words(entry.at, entry.blocks) {
+            self.covered[word] |= bits;
+        }
+    }
+
+    /// Whether any log is of any of these blocks.
+    #[inline]
+    pub(super) fn touches(&self, at: u32, blocks: u32) -> bool {
+        words(at, blocks).any(|(word, bits)| self.covered.get(word).is_some_and(|covered| covered & bits != 0))
     }
 
     /// Whether it holds logs.
     pub fn is_write(&self) -> bool {
         self.state == State::Write
     }
+}
+
+/// The words that have the bits of these blocks, with those bits.
+#[inline]
+fn words(at: u32, blocks: u32) -> impl Iterator<Item = (usize, u64)> {
+    let (from, to) = (at as usize, (at + blocks) as usize);
+    let end = if blocks == 0 { from / 64 } else { to.div_ceil(64) };
+    (from / 64..end).map(move |word| {
+        let (first, end) = (from.max(word * 64) - word * 64, to.min(word * 64 + 64) - word * 64);
+        (word, (u64::MAX >> (64 - (end - first))) << first)
+    })
 }
 
 impl Default for Bucket {

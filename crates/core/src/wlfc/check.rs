@@ -10,8 +10,7 @@ impl Wlfc {
         let config = &self.config;
         self.queues.check(config.buckets);
         self.ram.check();
-        assert!(self.queues.write.len() as u32 <= config.write_queue, "the write queue has no more than it may");
-        assert!(self.queues.read_len() <= config.read_queue, "the read queue has no more than it may");
+        assert!(self.crowded || self.has_bounds(), "no queue has more than it may, and buckets are to spare");
         assert!(
             self.free_frames.len() + self.ram.len() == config.ram_blocks as usize,
             "a frame is free or holds a block"
@@ -39,6 +38,10 @@ impl Wlfc {
                 assert!(pair[0].page < pair[1].page, "logs are in the order in which they came");
             }
             assert!(queued.entries.last().is_none_or(|entry| entry.page < queued.next_page), "logs were written");
+            for block in 0..self.config.bucket_blocks {
+                let has = queued.entries.iter().any(|entry| (entry.at..entry.at + entry.blocks).contains(&block));
+                assert_eq!(queued.touches(block, 1), has, "which blocks have logs is known");
+            }
         }
         for bucket in self.queues.read_copies() {
             let queued = &self.buckets[bucket as usize];

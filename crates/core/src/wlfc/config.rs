@@ -118,6 +118,22 @@ impl Config {
         Ok(config)
     }
 
+    /// The same with `failed` buckets fewer that can be used, if enough are left: the longer queue gives way first.
+    pub(super) fn without(&self, failed: u32) -> Option<Config> {
+        let usable = self.buckets.saturating_sub(failed);
+        if usable < Config::SPARE_MIN + 2 {
+            return None;
+        }
+        let mut config = self.clone();
+        let beyond = (config.write_queue + config.read_queue + Config::SPARE_MIN).saturating_sub(usable);
+        for _ in 0..beyond {
+            let longer =
+                if config.read_queue >= config.write_queue { &mut config.read_queue } else { &mut config.write_queue };
+            *longer -= 1;
+        }
+        Some(config)
+    }
+
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
         let at_least_one = [

@@ -1,8 +1,8 @@
 //! WLFC by the interface that all caches have.
 //!
-//! It does nothing by itself: there are no ticks, and what is written back makes room for what a request needs. A step that fails and
-//! would have changed flash or backend stops it, since what it knows of them may be wrong from then on: every request fails until a start has
-//! [found the cache again](super::recover).
+//! It does nothing by itself but to [try again](super::failing) what could not be written to the backend: what is written back makes room for
+//! what a request needs. It plans as if all that it planned before were done. Where a step fails that it relies on, its driver has the cache
+//! [found again](super::recover_around), from what is on flash.
 
 use super::load::Cover;
 use super::{Copies, Figures, Log, NONE, State, Step, Wlfc};
@@ -19,6 +19,9 @@ impl Wlfc {
         for backend in backends {
             let (copies, blocks) = (self.copies_of(backend), self.config.extent(backend));
             if self.has_newer(&copies, 0, blocks) {
+                if self.is_failing(backend) {
+                    continue;
+                }
                 self.load(backend, &copies, 0, blocks, steps);
                 self.write_back(backend, steps);
                 let held = [copies.read, copies.write].into_iter().filter(|bucket| *bucket != NONE);
@@ -28,19 +31,22 @@ impl Wlfc {
         self.settle(steps);
     }
 
-    fn failed(&mut self, step: &Step) {
+    fn failed(&mut self, step: &Step, missing: bool) {
         match *step {
             Step::KeepInRam { block, frame } if self.ram.peek(block as u32) == Some(frame) => {
                 self.free_frames.extend(self.ram.remove(block as u32));
             }
+            // A client was told.
+            Step::FlushBackend => self.backend_flush_failed(missing),
+            // Not if it was not tried.
+            Step::WriteBackend { block, .. } if !missing => drop(self.failing.insert(self.backend_of(block))),
+            // The request fails and nothing else, or the cache is found again.
             Step::Append { .. }
             | Step::Reset { .. }
             | Step::FlushFlash
             | Step::WriteBackend { .. }
             | Step::ZeroBackend { .. }
-            | Step::FlushBackend => self.stopped = true,
-            // The request fails, and nothing else.
-            Step::ReadFlash { .. }
+            | Step::ReadFlash { .. }
             | Step::ReadBackend { .. }
             | Step::ReadRam { .. }
             | Step::KeepInRam { .. }
@@ -76,24 +82,22 @@ impl Cache for Wlfc {
     #[inline]
     fn on(&mut self, event: Event<'_, Step>, steps: &mut Vec<Step>) {
         match event {
-            Event::Request { .. } if self.stopped => steps.extend([Step::Fail, Step::Reply]),
+            Event::Request { request, .. } if self.frozen => self.plan_frozen(request, steps),
             Event::Request { request, .. } => self.plan(request, steps),
-            Event::DestageAll { .. } if !self.stopped => self.destage_all(steps),
-            Event::Close { .. } if !self.stopped => self.settle(steps),
-            // Nothing is dirty in memory alone, and what is on a flash that failed waits for a start.
-            Event::Tick { .. }
-            | Event::GoOn
-            | Event::DestageAll { .. }
-            | Event::DestageRest { .. }
-            | Event::Close { .. } => {}
-            Event::Failed { step, .. } => self.failed(step),
-            Event::Done(_) | Event::Postponed(_) => {}
+            Event::DestageAll { .. } => self.destage_all(steps),
+            Event::Close { .. } => self.settle(steps),
+            Event::Tick { now_us } => self.try_again(now_us, steps),
+            // Nothing is dirty in memory alone.
+            Event::GoOn | Event::DestageRest { .. } => {}
+            Event::Failed { step, missing } => self.failed(step, missing),
+            Event::Done(step) => self.done(step),
+            Event::Postponed(_) => {}
             Event::Appending(_) => unreachable!("what WLFC appends has no records"),
         }
     }
 
-    fn next_tick_us(&self, _now_us: u64) -> Option<u64> {
-        None
+    fn next_tick_us(&self, now_us: u64) -> Option<u64> {
+        (!self.failing.is_empty()).then_some(now_us)
     }
 
     fn geometry(&self) -> Geometry {

@@ -15,14 +15,17 @@ impl Wlfc {
             Then::Evict(bucket) => self.evict(bucket, steps),
             Then::Copy { backend, dirty } => {
                 self.copy(backend, dirty, steps);
-                if self.queues.read_len() > self.config.read_queue {
-                    self.replace(steps);
+                if self.queues.read_len() > self.config.read_queue
+                    && let Some(copy) = self.replaceable()
+                {
+                    self.replace(copy, steps);
                 }
             }
         }
     }
 
-    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend.
+    /// Evicts a write bucket: what its logs change goes to the read copy or, if there is none, to the backend. If that cannot be written, to
+    /// a dirty copy.
     pub(super) fn evict(&mut self, bucket: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[bucket as usize].backend;
         // Writes may go to a newer bucket already, which is not evicted.
@@ -39,14 +42,19 @@ impl Wlfc {
             self.buckets[read as usize].fresh = 0;
         } else if self.has_data(bucket) {
             self.load(backend, &copies, 0, whole, steps);
-            self.write_back(backend, steps);
+            if self.is_failing(backend) {
+                self.copy(backend, true, steps);
+                let read = self.copies_of(backend).read;
+                self.buckets[read as usize].fresh = 0;
+            } else {
+                self.write_back(backend, steps);
+            }
         }
         self.retire(bucket);
     }
 
-    /// Replaces the least recently used read copy.
-    fn replace(&mut self, steps: &mut Vec<Step>) {
-        let bucket = self.queues.read_last().expect("the read queue is too long");
+    /// Replaces a read copy.
+    pub(super) fn replace(&mut self, bucket: u32, steps: &mut Vec<Step>) {
         let backend = self.buckets[bucket as usize].backend;
         if self.buckets[bucket as usize].state == State::Dirty {
             // Logs that the copy lacks stay in their bucket. What went past the cache must not be written over.
@@ -66,15 +74,15 @@ impl Wlfc {
         if !planted!(self, WriteBackFirst) {
             self.settle_flash(steps);
         }
-        self.push(Step::WriteBackend { block, blocks }, steps);
+        self.push(Step::WriteBackend { block, blocks, gives_up: true }, steps);
     }
 
-    fn first_block(&self, backend: u32) -> u64 {
+    pub(super) fn first_block(&self, backend: u32) -> u64 {
         u64::from(backend) * u64::from(self.config.bucket_blocks)
     }
 
     /// Writes a backend bucket, which is in memory with all its logs, to a new read copy.
-    fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
+    pub(super) fn copy(&mut self, backend: u32, dirty: bool, steps: &mut Vec<Step>) {
         let Copies { write, read: old, .. } = self.copies_of(backend);
         let state = if dirty { State::Dirty } else { State::Read };
         let bucket = self.allocate(state, backend, steps);

@@ -12,6 +12,15 @@ macro_rules! figures {
             $($(#[$doc])* pub $figure: u64,)*
         }
 
+        impl std::ops::Add for Figures {
+            type Output = Figures;
+
+            /// What happened in two runs.
+            fn add(self, other: Figures) -> Figures {
+                Figures { $($figure: self.$figure + other.$figure,)* }
+            }
+        }
+
         impl std::ops::Sub for Figures {
             type Output = Figures;
 

@@ -14,8 +14,26 @@ const MAGIC: u32 = u32::from_le_bytes(*b"FWWL");
 const SECTOR: usize = 512;
 /// The checksums of the other sectors, so that a torn page is told from a damaged one.
 const SECTORS: usize = 80;
+const BEFORE: usize = 108;
 const ABSENT: usize = 128;
 const CHECKSUMS: usize = SECTOR;
+/// What a header says, but for checksums and absent blocks.
+const FIELDS: std::ops::Range<usize> = 12..80;
+/// The fields once more, at the other end of the page where checksums leave room: so that one whose first sector is damaged is not taken for
+/// one that was never written.
+const TWIN: usize = BLOCK_BYTES - 8 - (FIELDS.end - FIELDS.start);
+const TWIN_MAGIC: u32 = u32::from_le_bytes(*b"FWWT");
+
+/// Where something was programmed, as what was programmed next says: so that a header that is lost is told from one that was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// The bucket.
+    pub bucket: u32,
+    /// The epoch that the bucket was of.
+    pub epoch: u64,
+    /// The first page.
+    pub page: u32,
+}
 
 /// What a header page says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +56,8 @@ pub struct Header {
     pub previous: u32,
     /// Which of its header pages this one is.
     pub part: u32,
+    /// What was programmed before, to whichever bucket: with the sequence before this one.
+    pub before: Option<Witness>,
 }
 
 /// The checksum of a block of data, or none where the data never came.
@@ -67,9 +87,14 @@ impl Header {
         self.page + if self.oob.log == Log::Data { self.parts() } else { 0 }
     }
 
+    /// Blocks that its header pages have the checksums of.
+    pub fn described_blocks(&self) -> u32 {
+        if self.oob.log == Log::Data { self.oob.blocks } else { 0 }
+    }
+
     /// The blocks that this header page has the checksums of, counted from the first.
     pub fn described(&self) -> std::ops::Range<u32> {
-        let blocks = if self.oob.log == Log::Data { self.oob.blocks } else { 0 };
+        let blocks = self.described_blocks();
         let first = (self.part * HEADER_BLOCKS).min(blocks);
         first..(first + HEADER_BLOCKS).min(blocks)
     }
@@ -81,7 +106,7 @@ impl Header {
     pub fn encode(&self, checksums: &[Crc], page: &mut Page) {
         assert_eq!(checksums.len(), self.described().len(), "one checksum for each block");
         page.fill(0);
-        let Header { cache, oob, run, sequence, durable, page: first, durable_end, previous, part } = *self;
+        let Header { cache, oob, run, sequence, durable, page: first, durable_end, previous, part, before } = *self;
         let state = match oob.state {
             State::Read => 1,
             State::Dirty => 2,
@@ -103,11 +128,22 @@ impl Header {
         for (number, value) in [oob.backend, oob.at, oob.blocks, first, durable_end, previous].into_iter().enumerate() {
             put(page, 56 + 4 * number, &value.to_le_bytes());
         }
+        if let Some(Witness { bucket, epoch, page: first }) = before {
+            put(page, BEFORE, &epoch.to_le_bytes());
+            put(page, BEFORE + 8, &(bucket + 1).to_le_bytes());
+            put(page, BEFORE + 12, &first.to_le_bytes());
+        }
         for (number, crc) in checksums.iter().enumerate() {
             match crc {
                 Some(crc) => put(page, CHECKSUMS + 4 * number, &crc.to_le_bytes()),
                 None => page[ABSENT + number / 8] |= 1 << (number % 8),
             }
+        }
+        if CHECKSUMS + 4 * checksums.len() <= TWIN {
+            let fields: Vec<u8> = page[FIELDS].to_vec();
+            put(page, TWIN, &TWIN_MAGIC.to_le_bytes());
+            put(page, TWIN + 4, &checksum::crc32c(&fields).to_le_bytes());
+            put(page, TWIN + 8, &fields);
         }
         for number in 1..BLOCK_BYTES / SECTOR {
             let crc = checksum::crc32c(sector(page, number));
@@ -124,6 +160,23 @@ impl Header {
         if u32_at(page, 0) != MAGIC || u32_at(page, 8) != checksum::crc32c(&page[12..SECTOR]) {
             return None;
         }
+        Header::of_fields(page)
+    }
+
+    /// What is left of a header page that may be damaged: its first sector says it, or its end.
+    pub fn trace(page: &Page) -> Option<Header> {
+        Header::of_sector(page).or_else(|| {
+            let fields = &page[TWIN + 8..];
+            if u32_at(page, TWIN) != TWIN_MAGIC || u32_at(page, TWIN + 4) != checksum::crc32c(fields) {
+                return None;
+            }
+            let mut twin = [0; BLOCK_BYTES];
+            twin[FIELDS].copy_from_slice(fields);
+            Header::of_fields(&twin)
+        })
+    }
+
+    fn of_fields(page: &Page) -> Option<Header> {
         let state = match page[12] {
             1 => State::Read,
             2 => State::Dirty,
@@ -148,6 +201,11 @@ impl Header {
             durable_end: number(4),
             previous: number(5),
             part: u16::from_le_bytes([page[14], page[15]]).into(),
+            before: u32_at(page, BEFORE + 8).checked_sub(1).map(|bucket| Witness {
+                bucket,
+                epoch: u64_at(page, BEFORE),
+                page: u32_at(page, BEFORE + 12),
+            }),
         };
         let possible =
             at.checked_add(blocks).is_some() && header.page.checked_add(blocks).is_some_and(|end| end < 1 << 20);
@@ -171,11 +229,14 @@ impl Header {
 
     /// The checksums that a header page has.
     pub fn checksums(&self, page: &Page) -> Vec<Crc> {
-        let crc = |number: usize| {
-            let absent = page[ABSENT + number / 8] >> (number % 8) & 1 == 1;
-            (!absent).then(|| u32_at(page, CHECKSUMS + 4 * number))
-        };
-        (0..self.described().len()).map(crc).collect()
+        (0..self.described().len() as u32).map(|number| self.checksum(page, number)).collect()
+    }
+
+    /// One of them, counted from the first that this page has.
+    pub fn checksum(&self, page: &Page, number: u32) -> Crc {
+        let number = number as usize;
+        let absent = page[ABSENT + number / 8] >> (number % 8) & 1 == 1;
+        (!absent).then(|| u32_at(page, CHECKSUMS + 4 * number))
     }
 }
 
@@ -198,8 +259,18 @@ mod tests {
     #[test]
     fn a_header_reads_back_and_a_changed_byte_is_noticed() {
         let oob = Oob { state: State::Dirty, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 1000 };
-        let first =
-            Header { cache: 1, oob, run: 2, sequence: 3, durable: 4, page: 0, durable_end: 5, previous: 6, part: 0 };
+        let first = Header {
+            cache: 1,
+            oob,
+            run: 2,
+            sequence: 3,
+            durable: 4,
+            page: 0,
+            durable_end: 5,
+            previous: 6,
+            part: 0,
+            before: None,
+        };
         let second = Header { part: 1, ..first };
         assert_eq!((first.parts(), first.data_page(), first.end()), (2, 2, 1002));
         assert_eq!((first.described(), second.described()), (0..896, 896..1000));
@@ -218,10 +289,53 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_is_damaged_in_one_sector_leaves_a_trace() {
+        let header = |blocks| {
+            let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks };
+            Header {
+                cache: 1,
+                oob,
+                run: 1,
+                sequence: 3,
+                durable: 0,
+                page: 5,
+                durable_end: 0,
+                previous: 6,
+                part: 0,
+                before: None,
+            }
+        };
+        // 4,020 bytes less 512 are room for 877 checksums beside the copy of the fields.
+        for (blocks, has_twin) in [(1, true), (877, true), (878, false), (896, false)] {
+            let mut page = [0; BLOCK_BYTES];
+            header(blocks).encode(&vec![Some(0x0101_0101); blocks as usize], &mut page);
+            assert_eq!(Header::decode(&page).unwrap().0, header(blocks));
+            for number in 0..BLOCK_BYTES / SECTOR {
+                let mut damaged = page;
+                damaged[number * SECTOR..(number + 1) * SECTOR].fill(0xEE);
+                assert!(Header::decode(&damaged).is_none());
+                let expected = (number > 0 || has_twin).then(|| header(blocks));
+                assert_eq!(Header::trace(&damaged), expected, "{blocks} blocks, sector {number}");
+            }
+            assert_eq!(Header::trace(&[0; BLOCK_BYTES]), None);
+        }
+    }
+
+    #[test]
     fn a_torn_header_has_sectors_of_its_own_and_zeroes() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Data, at: 0, blocks: 800 };
-        let header =
-            Header { cache: 1, oob, run: 1, sequence: 3, durable: 0, page: 0, durable_end: 0, previous: 0, part: 0 };
+        let header = Header {
+            cache: 1,
+            oob,
+            run: 1,
+            sequence: 3,
+            durable: 0,
+            page: 0,
+            durable_end: 0,
+            previous: 0,
+            part: 0,
+            before: None,
+        };
         let mut page = [0; BLOCK_BYTES];
         header.encode(&[Some(0x0101_0101); 800], &mut page);
         page[1024..2048].fill(0);
@@ -233,8 +347,18 @@ mod tests {
     #[test]
     fn a_log_without_data_is_a_header_alone() {
         let oob = Oob { state: State::Write, backend: 7, epoch: 9, log: Log::Passed, at: 3, blocks: 90 };
-        let header =
-            Header { cache: 1, oob, run: 1, sequence: 3, durable: 0, page: 8, durable_end: 0, previous: 6, part: 0 };
+        let header = Header {
+            cache: 1,
+            oob,
+            run: 1,
+            sequence: 3,
+            durable: 0,
+            page: 8,
+            durable_end: 0,
+            previous: 6,
+            part: 0,
+            before: None,
+        };
         assert_eq!((header.parts(), header.data_page(), header.end(), header.described()), (1, 8, 9, 0..0));
         let mut page = [0; BLOCK_BYTES];
         header.encode(&[], &mut page);

@@ -9,6 +9,8 @@ use super::{Copies, NONE, Wlfc};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cover {
     words: Vec<u64>,
+    /// How many were not.
+    missing: u32,
     /// Steps that lay logs over what they cover.
     logs: Vec<Step>,
 }
@@ -17,6 +19,12 @@ impl Cover {
     pub(super) fn clear(&mut self, blocks: u32) {
         self.words.clear();
         self.words.resize(blocks.div_ceil(64) as usize, 0);
+        self.missing = blocks;
+    }
+
+    /// Whether all were found.
+    fn is_full(&self) -> bool {
+        self.missing == 0
     }
 
     fn has(&self, block: u32) -> bool {
@@ -25,6 +33,7 @@ impl Cover {
 
     fn add(&mut self, block: u32) {
         self.words[block as usize / 64] |= 1 << (block % 64);
+        self.missing -= 1;
     }
 
     /// Adds what is missing of `from..to`, and tells it run by run.
@@ -78,6 +87,12 @@ impl Wlfc {
         copies.write != NONE && self.buckets[copies.write as usize].entries.len() > self.fresh(copies)
     }
 
+    /// Whether any of them is of any of these blocks. They may be in the read copy.
+    #[inline]
+    fn logs_touch(&self, copies: &Copies, at: u32, blocks: u32) -> bool {
+        self.logs_beyond_copy(copies) && self.buckets[copies.write as usize].touches(at, blocks)
+    }
+
     /// Whether a bucket of logs, if it is one, has anything that the backend may not have.
     pub(super) fn has_data(&self, write: u32) -> bool {
         write != NONE && self.buckets[write as usize].entries.iter().any(|entry| entry.log != Log::Passed)
@@ -90,6 +105,7 @@ impl Wlfc {
         }
         let touches = |entry: &Entry| entry.at < at + blocks && at < entry.at + entry.blocks;
         copies.write != NONE
+            && self.buckets[copies.write as usize].touches(at, blocks)
             && self.buckets[copies.write as usize]
                 .entries
                 .iter()
@@ -98,10 +114,16 @@ impl Wlfc {
 
     /// How many of the blocks have their newest content on flash.
     pub(super) fn cached(&mut self, copies: &Copies, at: u32, blocks: u32) -> u32 {
+        if !self.logs_touch(copies, at, blocks) {
+            return if copies.read == NONE { 0 } else { blocks };
+        }
         let mut cover = std::mem::take(&mut self.cover);
         cover.clear(blocks);
         let (mut found, mut passed) = (0, 0);
         for entry in self.logs_over(copies).iter().rev() {
+            if cover.is_full() {
+                break;
+            }
             let (from, to) = within(entry, at, blocks);
             cover.add_missing(from, to, |from, to| match entry.log {
                 Log::Passed => passed += to - from,
@@ -118,7 +140,7 @@ impl Wlfc {
         let (read, page_blocks) = (copies.read, self.config.page_blocks);
         let first = u64::from(backend) * u64::from(self.config.bucket_blocks) + u64::from(at);
         let copied = self.config.headers(self.config.extent(backend));
-        if !self.logs_beyond_copy(copies) {
+        if !self.logs_touch(copies, at, blocks) {
             let step = match read {
                 NONE => Step::ReadBackend { block: first, blocks },
                 bucket => Step::ReadFlash { bucket, slot: copied + at, block: first, blocks },
@@ -130,6 +152,9 @@ impl Wlfc {
         cover.clear(blocks);
         let (mut span, write) = (Span::EMPTY, copies.write);
         for entry in self.logs_over(copies).iter().rev() {
+            if cover.is_full() {
+                break;
+            }
             let (from, to) = within(entry, at, blocks);
             cover.add_missing(from, to, |from, to| {
                 let block = first + u64::from(from);

@@ -35,6 +35,7 @@ mod check;
 mod config;
 mod events;
 mod evict;
+mod failing;
 mod figures;
 pub mod header;
 mod load;
@@ -46,7 +47,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rustc_hash::FxBuildHasher;
 
@@ -58,7 +59,7 @@ pub use figures::Figures;
 use load::Cover;
 use pieces::Piece;
 pub use queues::{Queues, WriteQueue};
-pub use recovery::{Scan, recover};
+pub use recovery::{Around, Scan, recover, recover_around};
 pub use step::Step;
 
 /// No cache bucket.
@@ -77,6 +78,12 @@ struct Copies {
 
 impl Copies {
     const NONE: Copies = Copies { write: NONE, read: NONE, count: 0 };
+}
+
+/// A part of a request has no place: the rest of it is not planned, and the client hears of it.
+fn fail(steps: &mut Vec<Step>) -> Then {
+    steps.push(Step::Fail);
+    Then::Nothing
 }
 
 /// What a request leaves to be done once it is answered.
@@ -111,8 +118,17 @@ pub struct Wlfc {
     resets_pending: bool,
     /// ... and something was written to the backend since its last flush.
     backend_dirty: bool,
-    /// A step failed that would have changed flash or backend.
-    stopped: bool,
+    /// What clients wrote past the cache.
+    passed: failing::Passed,
+    /// Backend buckets that could not be written when that was tried last.
+    failing: BTreeSet<u32>,
+    trials: failing::Trials,
+    /// More is in a queue than there may be, or fewer buckets are to spare, since something could not be written back.
+    crowded: bool,
+    /// The flash cannot be written any more.
+    frozen: bool,
+    /// What is on it is durable nevertheless.
+    settled: bool,
     figures: Figures,
     cover: Cover,
     #[cfg(test)]
@@ -137,7 +153,12 @@ impl Wlfc {
             flash_dirty: false,
             resets_pending: false,
             backend_dirty: false,
-            stopped: false,
+            passed: failing::Passed::default(),
+            failing: BTreeSet::new(),
+            trials: failing::Trials::default(),
+            crowded: false,
+            frozen: false,
+            settled: false,
             figures: Figures::default(),
             cover: Cover::default(),
             #[cfg(test)]
@@ -149,11 +170,6 @@ impl Wlfc {
     /// What it is like.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Whether a step failed that would have changed flash or backend: every request fails until a start has found the cache again.
-    pub fn has_stopped(&self) -> bool {
-        self.stopped
     }
 
     /// Blocks in copies and in logs. One that is in several logs counts once for each.
@@ -176,6 +192,13 @@ impl Wlfc {
         assert!(end.div_ceil(pieces::BLOCK) <= self.config.volume_blocks, "the request reaches beyond the volume");
         self.figures.requests += u64::from(request.last);
         self.figures.flushes += u64::from(request.kind == Kind::Flush);
+        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
+        let flushes = request.kind == Kind::Flush || changes && request.durable && request.last;
+        let lost = flushes && std::mem::take(&mut self.passed.lost);
+        if lost {
+            steps.extend([Step::Fail, Step::Reply]);
+            return;
+        }
         let mut then = Then::Nothing;
         for piece in pieces::pieces(request, self.config.bucket_blocks) {
             self.background(then, steps);
@@ -184,19 +207,26 @@ impl Wlfc {
             }
             then = match request.kind {
                 Kind::Read | Kind::Prefetch => self.read(&piece, request.kind == Kind::Read, steps),
-                Kind::Write if request.whole_length > self.config.large_write_bytes => self.pass(&piece, steps),
+                Kind::Write if self.passes(request, piece.backend) => self.pass(&piece, steps),
                 Kind::Write => self.write(&piece, steps),
                 Kind::Trim => self.trim(&piece, steps),
                 Kind::WriteZeroes { may_punch_holes } => self.write_zeroes(&piece, may_punch_holes, steps),
                 Kind::Flush => unreachable!("a flush has no bytes"),
             };
+            if steps.last() == Some(&Step::Fail) {
+                break;
+            }
         }
-        let changes = !matches!(request.kind, Kind::Read | Kind::Prefetch);
-        if request.kind == Kind::Flush || changes && request.durable && request.last {
-            self.settle(steps);
+        if flushes && steps.last() != Some(&Step::Fail) {
+            // What was written back is on flash until it is durable.
+            if self.passed.unflushed {
+                self.settle_backend(steps);
+            }
+            self.settle_flash(steps);
         }
         steps.push(Step::Reply);
         self.background(then, steps);
+        self.leave_room(steps);
         self.erase_all(steps);
     }
 
@@ -223,10 +253,11 @@ impl Wlfc {
         }
         let found = if copies.read != NONE && !stale { blocks } else { self.cached(&copies, at, blocks) };
         self.figures.read_hits += u64::from(if for_client { found } else { 0 });
-        let whole = match self.config.refresh {
-            Refresh::Read => stale || copies.read == NONE,
-            Refresh::Evict => found < blocks && copies.read == NONE,
-        };
+        let whole = self.may_copy(backend)
+            && match self.config.refresh {
+                Refresh::Read => stale || copies.read == NONE,
+                Refresh::Evict => found < blocks && copies.read == NONE,
+            };
         let (from, length) = if whole { (0, self.config.extent(backend)) } else { (at, blocks) };
         self.load(backend, &copies, from, length, steps);
         self.send(piece, for_client, steps);
@@ -243,6 +274,9 @@ impl Wlfc {
     fn write(&mut self, piece: &Piece, steps: &mut Vec<Step>) -> Then {
         let &Piece { backend, at, blocks, offset, length } = piece;
         self.figures.written_blocks += u64::from(blocks);
+        if !self.has_room(piece, Log::Data, steps) {
+            return fail(steps);
+        }
         if self.copies_of(backend).write != NONE {
             self.figures.write_hits += u64::from(blocks);
         }
@@ -262,6 +296,9 @@ impl Wlfc {
         let block = piece.block(&self.config);
         let mut then = Then::Nothing;
         let known = self.is_known(backend, steps) && !planted!(self, NoTombstone);
+        if known && !self.has_room(piece, Log::Passed, steps) {
+            return fail(steps);
+        }
         self.load_ends(piece, steps);
         if known {
             let copies = self.copies_of(backend);
@@ -269,7 +306,7 @@ impl Wlfc {
                 if self.has_newer(&copies, at, blocks) {
                     self.load(backend, &copies, at, blocks, steps);
                     self.settle_flash(steps);
-                    self.push(Step::WriteBackend { block, blocks }, steps);
+                    self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
                 }
                 // What was evicted may be on its way too.
                 self.settle_backend(steps);
@@ -282,7 +319,8 @@ impl Wlfc {
             self.settle_flash(steps);
         }
         steps.push(Step::Receive { offset, length });
-        self.push(Step::WriteBackend { block, blocks }, steps);
+        self.push(Step::WriteBackend { block, blocks, gives_up: false }, steps);
+        self.passed.note();
         self.keep_in_ram(piece, false, steps);
         if known && blocks == self.config.extent(backend) {
             let copies = self.copies_of(backend);
@@ -308,6 +346,8 @@ impl Wlfc {
             self.background(then, steps);
             then = if part.is_whole() {
                 self.zero(&part, may_punch_holes, steps)
+            } else if !self.has_room(&part, Log::Data, steps) {
+                fail(steps)
             } else {
                 self.load_ends(&part, steps);
                 steps.push(Step::Zero { offset: part.offset, length: part.length });
@@ -315,6 +355,9 @@ impl Wlfc {
                 self.keep_in_ram(&part, false, steps);
                 then
             };
+            if steps.last() == Some(&Step::Fail) {
+                break;
+            }
         }
         then
     }
@@ -322,12 +365,17 @@ impl Wlfc {
     /// Whole blocks become zeroes.
     fn zero(&mut self, piece: &Piece, may_punch_holes: bool, steps: &mut Vec<Step>) -> Then {
         let &Piece { backend, at, blocks, .. } = piece;
+        let known = self.is_known(backend, steps);
+        if known && !self.has_room(piece, Log::Zeroes, steps) {
+            return fail(steps);
+        }
         self.forget_in_ram(piece);
-        if self.is_known(backend, steps) {
+        if known {
             return self.log(backend, Log::Zeroes, at, blocks, steps);
         }
         let block = piece.block(&self.config);
         self.push(Step::ZeroBackend { block, blocks, may_punch_holes }, steps);
+        self.passed.note();
         Then::Nothing
     }
 
@@ -340,14 +388,19 @@ impl Wlfc {
         let mut then = Then::Nothing;
         if bucket == NONE || self.room(bucket) < pages {
             let full = self.queues.write.len() as u32 >= self.config.write_queue;
-            let victim = if bucket != NONE { Some(bucket) } else { self.queues.write.smallest().filter(|_| full) };
+            let victim = match bucket {
+                NONE if full => self.victim(),
+                NONE => None,
+                bucket => Some(bucket),
+            };
             then = victim.map_or(Then::Nothing, Then::Evict);
             bucket = self.allocate(State::Write, backend, steps);
         }
-        let Bucket { next_page: page, epoch, ref mut entries, .. } = self.buckets[bucket as usize];
-        let data = page + if log == Log::Data { self.config.headers(blocks) } else { 0 };
-        entries.push(Entry { log, at, blocks, page: data });
-        self.buckets[bucket as usize].next_page = page + pages;
+        let headers = if log == Log::Data { self.config.headers(blocks) } else { 0 };
+        let of = &mut self.buckets[bucket as usize];
+        let (page, epoch) = (of.next_page, of.epoch);
+        of.push(Entry { log, at, blocks, page: page + headers });
+        of.next_page = page + pages;
         self.push(Step::Append { bucket, page, pages, oob: Oob { epoch, ..oob } }, steps);
         self.queues.write.set(bucket, self.room(bucket));
         then
@@ -366,9 +419,11 @@ impl Wlfc {
         }
         let bucket = self.queues.allocate().expect("a bucket was erased");
         self.epoch += 1;
-        let Bucket { mut entries, .. } = std::mem::take(&mut self.buckets[bucket as usize]);
+        let Bucket { mut entries, mut covered, .. } = std::mem::take(&mut self.buckets[bucket as usize]);
         entries.clear();
-        self.buckets[bucket as usize] = Bucket { state, backend, epoch: self.epoch, next_page: 0, entries, fresh: 0 };
+        covered.clear();
+        self.buckets[bucket as usize] =
+            Bucket { state, backend, epoch: self.epoch, next_page: 0, entries, covered, fresh: 0 };
         let copies = self.copies.entry(backend).or_insert(Copies::NONE);
         copies.count += 1;
         if state == State::Write {
@@ -415,6 +470,7 @@ impl Wlfc {
 
     fn settle_backend(&mut self, steps: &mut Vec<Step>) {
         if std::mem::take(&mut self.backend_dirty) {
+            self.passed.unflushed = false;
             steps.push(Step::FlushBackend);
         }
     }

@@ -88,6 +88,11 @@ impl WriteQueue {
         self.heap.first().map(|(_, bucket)| *bucket)
     }
 
+    /// The bucket with the smallest priority of those that `may` leave. Looks at all.
+    pub fn smallest_of(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        self.heap.iter().filter(|(_, bucket)| may(*bucket)).min().map(|(_, bucket)| *bucket)
+    }
+
     /// Takes `bucket`, which is queued, out of the queue.
     pub fn remove(&mut self, bucket: u32) {
         let place = std::mem::replace(&mut self.places[bucket as usize], NOWHERE) as usize;
@@ -149,8 +154,10 @@ impl WriteQueue {
 const READ: u8 = 0;
 /// ... the GC queue, in the order in which buckets were evicted, the oldest at the back, ...
 const GC: u8 = 1;
-/// ... and the Allocation queue of erased ones, the one that is allocated next at the back.
+/// ... the Allocation queue of erased ones, the one that is allocated next at the back, ...
 const ALLOCATION: u8 = 2;
+/// ... and those that failed, which are never used again.
+const FAILED: u8 = 3;
 
 /// The Read Cache, Write Cache, GC and Allocation queues. A cache bucket is in one of them.
 #[derive(Clone, Debug)]
@@ -163,7 +170,7 @@ pub struct Queues {
 impl Queues {
     /// All `buckets` are free, and are allocated in the order of their numbers.
     pub fn new(buckets: u32) -> Queues {
-        let mut queues = Queues { lists: Lists::new(3), write: WriteQueue::default() };
+        let mut queues = Queues { lists: Lists::new(4), write: WriteQueue::default() };
         (0..buckets).for_each(|bucket| queues.lists.push_front(ALLOCATION, bucket));
         queues
     }
@@ -221,6 +228,11 @@ impl Queues {
         self.lists.back(GC)
     }
 
+    /// Buckets that are to be erased.
+    pub fn gc_len(&self) -> u32 {
+        self.lists.len(GC)
+    }
+
     /// The buckets that are to be erased, in this order.
     pub fn gc_buckets(&self) -> impl Iterator<Item = u32> {
         self.lists.from_back(GC)
@@ -235,6 +247,12 @@ impl Queues {
     /// Takes a bucket out of the Allocation queue that was found in use.
     pub(super) fn take(&mut self, bucket: u32) {
         assert_eq!(self.lists.remove(bucket), ALLOCATION, "what is found is free so far");
+    }
+
+    /// Takes a bucket out of the Allocation queue for good.
+    pub(super) fn fail(&mut self, bucket: u32) {
+        self.take(bucket);
+        self.lists.push_front(FAILED, bucket);
     }
 
     /// Asserts that each of `buckets` is in one queue.

@@ -11,7 +11,7 @@
 //!   leaves of a backend bucket, nothing that came after the oldest is missing unless it is elsewhere.
 //! - A backend bucket with more than one bucket of logs, or that finds no room in the queues, is written back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bucket::{Bucket, Entry, Log, Oob, State};
 use super::config::{Config, ConfigError};
@@ -51,22 +51,58 @@ pub(super) struct Counting {
 /// Lets less count than the sound rule.
 pub(super) type DropBy<'a> = &'a mut dyn FnMut(&[Bucket], &mut Counting);
 
+/// What a cache that is found has to go around.
+#[derive(Clone, Debug, Default)]
+pub struct Around {
+    /// Backend buckets that cannot be written for now: what they lack stays in the cache.
+    pub failing: BTreeSet<u32>,
+    /// Cache buckets that are never used again; nothing on them counts.
+    pub failed: BTreeSet<u32>,
+    /// Cache buckets whose pages cannot be read, of which no more can be written: they are evicted at once, so that what is lost is on flash.
+    pub unread: BTreeSet<u32>,
+    /// The flash cannot be written any more: what is on it can be read and written back.
+    pub frozen: bool,
+    /// What is on it is durable nevertheless.
+    pub settled: bool,
+}
+
 /// The cache that was found in `scans`, one for each cache bucket, and what has to be done before its first request.
 ///
 /// # Errors
 /// [`Config::check`] says what cannot work.
 pub fn recover(config: Config, scans: &[Scan]) -> Result<(Wlfc, Vec<Step>), ConfigError> {
-    recover_by(config, scans, &mut |_, _| {})
+    recover_around(config, scans, Around::default())
+}
+
+/// As [`recover`], on devices that failed in part. Queues are as much shorter as buckets failed; where too few are left the cache is frozen.
+///
+/// # Errors
+/// [`Config::check`] says what cannot work.
+pub fn recover_around(config: Config, scans: &[Scan], around: Around) -> Result<(Wlfc, Vec<Step>), ConfigError> {
+    recover_by(config, scans, around, &mut |_, _| {})
 }
 
 /// `drop_by` may drop what another rule would not let count.
-fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, Vec<Step>), ConfigError> {
-    let mut wlfc = Wlfc::new(config)?;
+fn recover_by(
+    config: Config,
+    scans: &[Scan],
+    around: Around,
+    drop_by: DropBy,
+) -> Result<(Wlfc, Vec<Step>), ConfigError> {
+    let shortened = config.without(around.failed.len() as u32);
+    let frozen = around.frozen || shortened.is_none();
+    let mut wlfc = Wlfc::new(shortened.filter(|_| !frozen).unwrap_or(config))?;
+    (wlfc.frozen, wlfc.settled) = (frozen, around.settled || !around.frozen);
+    wlfc.failing = around.failing;
     assert_eq!(scans.len(), wlfc.buckets.len(), "every bucket was scanned");
     // What counts, by backend bucket; torn copies, of which nothing counts, are erased first.
     let mut found: BTreeMap<u32, Found> = BTreeMap::new();
     let mut epochs: Vec<(u64, u32)> = Vec::new();
     for (number, scan) in (0..).zip(scans) {
+        if around.failed.contains(&number) {
+            wlfc.queues.fail(number);
+            continue;
+        }
         let Some(first) = scan.found.first() else {
             if scan.torn {
                 wlfc.queues.take(number);
@@ -97,17 +133,26 @@ fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, 
         found.copies.iter().chain(&found.writes).map(|number| wlfc.buckets[*number as usize].epoch).max()
     };
     let mut order: Vec<_> = found.into_iter().collect();
-    order.sort_by_key(|(_, found)| std::cmp::Reverse(newest(&wlfc, found)));
-    let mut copies_kept = Vec::new();
+    // What cannot be written back has to.
+    order.sort_by_key(|(backend, found)| std::cmp::Reverse((wlfc.is_failing(*backend), newest(&wlfc, found))));
+    let (mut copies_kept, mut apart) = (Vec::new(), Vec::new());
     for (backend, Found { mut copies, writes }) in order {
         let base = copies.pop();
         let mut counting = Counting { dropped: copies, base: base.into_iter().collect(), writes };
         drop_by(&wlfc.buckets, &mut counting);
         let Counting { dropped, base, writes } = counting;
         dropped.iter().for_each(|number| wlfc.retire(*number));
-        let room = (wlfc.queues.write.len() + writes.len()) as u32 <= wlfc.config.write_queue
-            && (copies_kept.len() + base.len()) as u32 <= wlfc.config.read_queue;
-        if writes.len() > 1 || !room {
+        // Nothing is written to a frozen flash, and all of it may stay.
+        let room = wlfc.frozen
+            || (wlfc.queues.write.len() + writes.len()) as u32 <= wlfc.config.write_queue
+                && (copies_kept.len() + base.len()) as u32 <= wlfc.config.read_queue;
+        let dirty = base.iter().chain(&writes).any(|number| wlfc.buckets[*number as usize].state != State::Read);
+        let stays = wlfc.is_failing(backend) && dirty;
+        if stays && writes.len() > 1 {
+            apart.push((backend, base.first().copied(), writes));
+            continue;
+        }
+        if writes.len() > 1 || !room && !stays {
             wlfc.commit(backend, base.first().copied(), &writes, &mut steps);
             base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
             continue;
@@ -120,6 +165,23 @@ fn recover_by(config: Config, scans: &[Scan], drop_by: DropBy) -> Result<(Wlfc, 
         }
     }
     copies_kept.iter().rev().for_each(|number| wlfc.queues.read_insert(*number));
+    for (backend, base, writes) in apart {
+        wlfc.make_room(&mut steps);
+        if wlfc.spare() == 0 {
+            // The backend is the only place that is left: it is tried again.
+            wlfc.failing.remove(&backend);
+            wlfc.commit(backend, base, &writes, &mut steps);
+            base.iter().chain(&writes).for_each(|number| wlfc.retire(*number));
+            continue;
+        }
+        wlfc.merge(backend, base, &writes, &mut steps);
+    }
+    for number in around.unread.into_iter().filter(|_| !frozen) {
+        if wlfc.spare() > 0 {
+            wlfc.leave(number, &mut steps);
+        }
+    }
+    wlfc.crowded = !wlfc.has_bounds();
     Ok((wlfc, steps))
 }
 
@@ -143,18 +205,47 @@ impl Wlfc {
         self.copies.entry(backend).or_insert(Copies::NONE).count += 1;
         let entry = |&(page, oob): &(u32, Oob)| Entry { log: oob.log, at: oob.at, blocks: oob.blocks, page };
         let logs = scan.found.iter().filter(|_| state == State::Write);
-        let entries = logs.map(entry).collect();
         let next_page = if scan.torn { self.config.bucket_pages() } else { scan.end };
-        self.buckets[number as usize] = Bucket { state, backend, epoch, next_page, entries, fresh: 0 };
+        let mut bucket = Bucket { state, backend, epoch, next_page, ..Bucket::new() };
+        logs.map(entry).for_each(|entry| bucket.push(entry));
+        self.buckets[number as usize] = bucket;
     }
 
     /// Writes back a backend bucket with all its logs, which may be in several buckets. Repeating it changes nothing.
     fn commit(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let has_data = writes.iter().any(|write| self.has_data(*write));
         let dirty = base.is_some_and(|base| self.buckets[base as usize].state == State::Dirty);
-        if !has_data && !dirty {
-            return;
+        if has_data || dirty {
+            self.load_all(backend, base, writes, steps);
+            self.write_back(backend, steps);
         }
+    }
+
+    /// As [`commit`](Self::commit), to a dirty copy in place of the backend.
+    fn merge(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
+        self.load_all(backend, base, writes, steps);
+        let of = self.copies.get_mut(&backend).expect("it was found");
+        (of.read, of.write) = (base.unwrap_or(NONE), NONE);
+        self.copy(backend, true, steps);
+        writes.iter().for_each(|number| self.retire(*number));
+    }
+
+    /// What a bucket holds that cannot be read goes to a copy that says so.
+    fn leave(&mut self, number: u32, steps: &mut Vec<Step>) {
+        let backend = self.buckets[number as usize].backend;
+        let copies = self.copies_of(backend);
+        if copies.write == number {
+            self.evict(number, steps);
+        } else if copies.read == number && self.buckets[number as usize].state == State::Dirty {
+            self.load(backend, &copies, 0, self.config.extent(backend), steps);
+            self.copy(backend, true, steps);
+        } else if copies.read == number {
+            self.retire(number);
+        }
+    }
+
+    /// Brings a backend bucket with all its logs to memory.
+    fn load_all(&mut self, backend: u32, base: Option<u32>, writes: &[u32], steps: &mut Vec<Step>) {
         let extent = self.config.extent(backend);
         let mut below = Copies { write: NONE, read: base.unwrap_or(NONE), count: 0 };
         if writes.is_empty() {
@@ -169,7 +260,6 @@ impl Wlfc {
                 self.lay_over(backend, *write, steps);
             }
         }
-        self.write_back(backend, steps);
     }
 
     /// Lays the logs of a bucket over what is in memory, in their order.
@@ -193,6 +283,6 @@ impl Wlfc {
     /// Recovers by another rule than the sound one.
     #[cfg(test)]
     pub(super) fn recover_planted(config: Config, scans: &[Scan], drop_by: DropBy) -> (Wlfc, Vec<Step>) {
-        recover_by(config, scans, drop_by).expect("the cache was there before")
+        recover_by(config, scans, Around::default(), drop_by).expect("the cache was there before")
     }
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::bucket::{Log, Oob, State};
 use super::config::Config;
-use super::header::{Crc, Header};
+use super::header::{Crc, Header, Witness};
 use super::recovery::Scan;
 use crate::checksum;
 use crate::format::{BLOCK_BYTES, Page};
@@ -46,8 +46,15 @@ pub struct Program {
     pub header: Header,
     /// The checksum of that page.
     pub crc: u32,
-    /// The checksums of its data.
-    pub checksums: Vec<Crc>,
+    /// The blocks of it whose data never came, counted from the first.
+    pub absent: Vec<u32>,
+}
+
+impl Program {
+    /// The header pages in the bucket.
+    pub fn header_pages(&self) -> std::ops::Range<u32> {
+        self.header.page..self.header.page + self.header.parts()
+    }
 }
 
 /// What a walk along the headers of a bucket found.
@@ -63,6 +70,8 @@ pub struct Walk {
     damaged_first: bool,
     /// Where the chain ends although a later header says that what was there was durable.
     damaged: Option<u32>,
+    /// A header that would go on is left in part where the chain ends: its run, its sequence and its page.
+    trace: Option<(u64, u64, u32)>,
 }
 
 impl Walk {
@@ -73,7 +82,7 @@ impl Walk {
 
     /// What is left where damage is made no account of: what was programmed before it.
     pub fn without_damage(self) -> Walk {
-        Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, ..self }
+        Walk { torn: true, torn_first: None, damaged_first: false, damaged: None, trace: None, ..self }
     }
 }
 
@@ -98,13 +107,38 @@ impl Durable {
     }
 }
 
-/// What is in a bucket, for recovery, with the checksums of its pages of data.
+/// What was durable was programmed where its witness says, unless the bucket was reset since: where it is missing, the end of the chain is
+/// damaged. There are no walks along buckets that cannot be read.
+pub fn confront(walks: &mut [Option<Walk>], durable: &Durable) {
+    let mut missing = Vec::new();
+    for header in walks.iter().flatten().flat_map(|walk| &walk.programs).map(|program| &program.header) {
+        if let Some(Witness { bucket, epoch, page }) = header.before
+            && durable.has(header.run, header.sequence.wrapping_sub(1))
+            && let Some(Some(walk)) = walks.get(bucket as usize)
+            && let (Some(first), Some(last)) = (walk.programs.first(), walk.programs.last())
+            // A later run may give the epoch's number again.
+            && (first.header.oob.epoch, last.header.end() <= page) == (epoch, true)
+            && first.header.run <= header.run
+        {
+            missing.push((bucket, last.header.end()));
+        }
+    }
+    for (bucket, end) in missing {
+        if let Some(walk) = &mut walks[bucket as usize] {
+            walk.damaged.get_or_insert(end);
+        }
+    }
+}
+
+/// What is in a bucket, for recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// What counts.
     pub scan: Scan,
-    /// Pages of data with their checksums; none of those that never came.
-    pub checksums: Vec<(u32, Crc)>,
+    /// Header pages of what counts.
+    pub headers: Vec<u32>,
+    /// Pages whose data never came.
+    pub absent: Vec<u32>,
     /// The checksum of the last header that counts.
     pub last: u32,
 }
@@ -187,10 +221,11 @@ pub fn walk<B: Buckets>(config: &Config, cache: u64, bucket: u32, buckets: &B) -
         if checksums.len() != blocks || header.end() > written {
             break;
         }
+        let absent = (0..).zip(checksums).filter(|(_, crc)| crc.is_none()).map(|(number, _)| number).collect();
         found.torn = false;
         (at, previous) = (header.end(), crc);
         epoch = Some((header.oob.epoch, header.oob.backend, header.oob.state));
-        found.programs.push(Program { header, crc, checksums });
+        found.programs.push(Program { header, crc, absent });
         if header.oob.state != State::Write {
             break;
         }
@@ -218,7 +253,13 @@ fn look_behind<B: Buckets>(
         return Ok(());
     }
     // Where all of an epoch was erased before a power failure, a later run gives its number again, and pages of the earlier use may be left.
-    let (epoch, run) = (last.oob.epoch, last.run);
+    let (epoch, run, previous) = (last.oob.epoch, last.run, found.programs.last().map_or(0, |last| last.crc));
+    if at < written
+        && let Some(header) = Header::trace(pages.page(at, READ_PAGES)?)
+        && (header.cache, header.oob.epoch, header.page, header.previous) == (cache, epoch, at, previous)
+    {
+        found.trace = Some((header.run, header.sequence, at));
+    }
     found.torn |= pages.buckets.in_order() && at < written;
     for page in at..written {
         if let Some((header, _)) = Header::decode(pages.page(page, READ_PAGES)?)
@@ -250,9 +291,15 @@ pub fn judge<B: Buckets>(
     if let Some(page) = walk.damaged {
         return damaged(page);
     }
+    if let Some((run, sequence, page)) = walk.trace
+        && durable.has(run, sequence)
+    {
+        return damaged(page);
+    }
     let mut found = Found { scan: Scan { torn: walk.torn, ..Scan::default() }, ..Found::default() };
-    for Program { header, crc, checksums } in &walk.programs {
-        if !durable.has(header.run, header.sequence) && !is_whole(bucket, header, checksums, buckets)? {
+    for program in &walk.programs {
+        let Program { header, crc, absent } = program;
+        if !durable.has(header.run, header.sequence) && !is_whole(bucket, header, buckets)? {
             found.scan.torn = true;
             break;
         }
@@ -260,20 +307,20 @@ pub fn judge<B: Buckets>(
         let data = header.data_page();
         found.scan.end = header.end();
         let blocks = |from: u32, blocks: u32| (data + from, Oob { at: header.oob.at + from, blocks, ..header.oob });
-        if header.oob.state == State::Write && checksums.iter().any(Option::is_none) {
+        if header.oob.state == State::Write && !absent.is_empty() {
             // What never came is below: older logs, or the backend.
-            let runs = checksums.chunk_by(|a, b| a.is_some() == b.is_some());
             let mut from = 0;
-            for run in runs {
-                if run[0].is_some() {
-                    found.scan.found.push(blocks(from, run.len() as u32));
+            for &end in absent.iter().chain([&header.oob.blocks]) {
+                if from < end {
+                    found.scan.found.push(blocks(from, end - from));
                 }
-                from += run.len() as u32;
+                from = end + 1;
             }
         } else {
             found.scan.found.push((data, header.oob));
         }
-        found.checksums.extend((data..).zip(checksums.iter().copied()));
+        found.headers.extend(program.header_pages());
+        found.absent.extend(absent.iter().map(|number| data + number));
     }
     if found.scan.found.is_empty() && found.scan.end > 0 {
         // All that was written never came: the bucket holds nothing, and is erased.
@@ -283,13 +330,26 @@ pub fn judge<B: Buckets>(
     Ok(found)
 }
 
+/// The checksums of the data of what was programmed, by its header pages; fewer than it has blocks if one of them cannot be made out.
+pub fn checksums<B: Buckets>(bucket: u32, first: &Header, buckets: &B) -> Result<Vec<Crc>, ScanError<B::Error>> {
+    let mut checksums = Vec::new();
+    let mut bytes = vec![0; BLOCK_BYTES];
+    for part in 0..first.parts() {
+        buckets.read(bucket, first.page + part, &mut bytes).map_err(ScanError::Read)?;
+        let header = Header { part, ..*first };
+        if Header::decode(page_of(&bytes)).is_some_and(|(found, _)| found == header) {
+            checksums.extend(header.checksums(page_of(&bytes)));
+        }
+    }
+    Ok(checksums)
+}
+
 /// Whether all data of what was programmed is there.
-fn is_whole<B: Buckets>(
-    bucket: u32,
-    header: &Header,
-    checksums: &[Crc],
-    buckets: &B,
-) -> Result<bool, ScanError<B::Error>> {
+fn is_whole<B: Buckets>(bucket: u32, header: &Header, buckets: &B) -> Result<bool, ScanError<B::Error>> {
+    let checksums = checksums(bucket, header, buckets)?;
+    if checksums.len() < header.described_blocks() as usize {
+        return Ok(false);
+    }
     let mut bytes = Vec::new();
     let mut page = header.data_page();
     for crcs in checksums.chunks(READ_PAGES as usize) {
@@ -334,8 +394,18 @@ mod tests {
     fn bucket() -> (Config, Bucket, Header) {
         let config = Config { header_blocks: 896, volume_blocks: 64, ..Config::new(8, 7, 1, 0.5).unwrap() };
         let oob = Oob { state: State::Write, backend: 0, epoch: 5, log: Log::Zeroes, at: 0, blocks: 1 };
-        let header =
-            Header { cache: 1, oob, run: 3, sequence: 0, durable: 0, page: 0, durable_end: 0, previous: 0, part: 0 };
+        let header = Header {
+            cache: 1,
+            oob,
+            run: 3,
+            sequence: 0,
+            durable: 0,
+            page: 0,
+            durable_end: 0,
+            previous: 0,
+            part: 0,
+            before: None,
+        };
         let pages = vec![[0; BLOCK_BYTES]; config.bucket_pages() as usize];
         (config, Bucket(pages), header)
     }
@@ -345,6 +415,31 @@ mod tests {
         let mut durable = Durable::default();
         durable.add_walk(&walk);
         judge(config, 0, &walk, &durable, bucket).map(|found| found.scan)
+    }
+
+    /// The last header of bucket 0 is zeroes, and what was programmed next, to bucket 1, says that it was there.
+    #[test]
+    fn a_lost_last_header_is_missed_where_it_was_durable() {
+        let (config, mut lost, first) = bucket();
+        first.encode(&[], &mut lost.0[0]);
+        let before = Some(Witness { bucket: 0, epoch: 5, page: 1 });
+        let next = Header { oob: Oob { epoch: 6, ..first.oob }, sequence: 2, durable: 2, before, ..first };
+        let mut missing = |next: Header, first: Header| {
+            let (_, mut witness, _) = bucket();
+            next.encode(&[], &mut witness.0[0]);
+            first.encode(&[], &mut lost.0[0]);
+            let mut walks = [&lost, &witness].map(|bucket| walk(&config, 1, 0, bucket).ok());
+            let mut durable = Durable::default();
+            walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
+            confront(&mut walks, &durable);
+            judge(&config, 0, walks[0].as_ref().unwrap(), &durable, &lost).map(|found| found.scan.end)
+        };
+        assert_eq!(missing(next, first), Err(ScanError::Damaged { bucket: 0, page: 1 }));
+        assert_eq!(missing(Header { durable: 1, ..next }, first), Ok(1), "it was not durable");
+        assert_eq!(missing(next, Header { run: 4, ..first }), Ok(1), "a later run gave the epoch again");
+        assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }), Ok(1), "it was reset");
+        let there = Some(Witness { page: 0, ..before.unwrap() });
+        assert_eq!(missing(Header { before: there, ..next }, first), Ok(1), "it is there");
     }
 
     #[test]

@@ -28,8 +28,9 @@ pub enum Step {
     ReadBackend { block: u64, blocks: u32 },
     /// Programs `pages` pages of a cache bucket at its write pointer, `page`, with the blocks of memory that the first's `oob` says.
     Append { bucket: u32, page: u32, pages: u32, oob: Oob },
-    /// Writes blocks of memory to the backend.
-    WriteBackend { block: u64, blocks: u32 },
+    /// Writes blocks of memory to the backend. What `gives_up` has left the cache by what is planned behind it: if it fails, the cache has to be
+    /// found again.
+    WriteBackend { block: u64, blocks: u32, gives_up: bool },
     /// Makes blocks of the backend read as zeroes.
     ZeroBackend { block: u64, blocks: u32, may_punch_holes: bool },
     /// Makes durable what was appended and reset.

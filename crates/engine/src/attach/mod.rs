@@ -19,7 +19,7 @@ pub mod stores;
 
 use std::io;
 
-use flashwise_core::format::{Geometry, Layout, PageError, Place, State, Superblock};
+use flashwise_core::format::{FailedUnit, Geometry, Layout, PageError, Place, State, Superblock};
 use uuid::Uuid;
 
 pub use self::held::Held;
@@ -473,6 +473,24 @@ impl Attachment {
     /// The volume has another size.
     pub fn set_volume_bytes(&mut self, flash: &dyn Disk, volume_bytes: u64) -> io::Result<()> {
         self.superblock.volume_bytes = volume_bytes;
+        write_superblock(flash, &mut self.superblock)
+    }
+
+    /// What this run programmed is durable up to a place, of buckets: what is damaged there was not torn.
+    pub fn note_durable(&mut self, flash: &dyn Disk, place: Place) -> io::Result<()> {
+        if self.superblock.state != State::InUse {
+            return Ok(());
+        }
+        self.superblock.durable = place;
+        write_superblock(flash, &mut self.superblock)
+    }
+
+    /// Units of the flash failed, or could not be reset.
+    pub fn set_failed_units(&mut self, flash: &dyn Disk, failed_units: Vec<FailedUnit>) -> io::Result<()> {
+        if failed_units.len() > Superblock::FAILED_UNITS_MAX {
+            return Err(io::Error::other(format!("{} of its erase units have failed", failed_units.len())));
+        }
+        self.superblock.failed_units = failed_units;
         write_superblock(flash, &mut self.superblock)
     }
 

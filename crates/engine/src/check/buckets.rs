@@ -9,8 +9,9 @@ use flashwise_core::wlfc::{Log, Scan, State as BucketState};
 use super::Report;
 use crate::disk::Disk;
 use crate::disk::zoned::ZonedFlash;
-use crate::flash::{FlashError, SCAN_THREADS};
+use crate::flash::{FlashError, SCAN_THREADS, cache_tag};
 use crate::memory::Memory;
+use crate::wlfc::checksums::{Says, header_at, says};
 use crate::wlfc::start::{self, Held};
 
 /// Reads all buckets, and with `data` what is in them.
@@ -45,6 +46,10 @@ pub(super) fn check_buckets(
     }
     (report.counts.log_units, report.counts.unused_units) = (used, held.scans.len() as u64 - used);
     (report.counts.cached_blocks, report.counts.dirty_blocks) = held.blocks();
+    if !superblock.failed_units.is_empty() {
+        let units: Vec<String> = superblock.failed_units.iter().map(|failed| failed.unit.to_string()).collect();
+        report.note(format!("Erase units that have failed and are not written any more: {}.", units.join(", ")));
+    }
     if torn > 0 {
         report.note(format!("{torn} buckets were torn by a crash: what was being written to them was never flushed."));
     }
@@ -96,15 +101,29 @@ fn check_data(
 ) -> io::Result<()> {
     let unit_pages = superblock.geometry.unit_pages;
     let bucket_blocks = u64::from(held.bucket_blocks());
-    let mut page = Memory::new(1);
+    let (mut page, mut header) = (Memory::new(1), Memory::new(1));
     let mut damage = Vec::new();
+    let offset = |bucket: u32, page: u32| u64::from((bucket + 1) * unit_pages + page) * BLOCK_BYTES as u64;
     for (bucket, scan) in (0..).zip(&held.scans) {
+        // The header page that is in memory.
+        let mut at = None;
         for &(first, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
             for number in 0..oob.blocks {
-                let slot = bucket * unit_pages + first + number;
-                let read = flash.read_at(page.bytes_mut(), u64::from(unit_pages + slot) * BLOCK_BYTES as u64);
-                let known = !held.absent.contains(&slot);
-                let right = read.is_ok() && known && checksum::crc32c(page.page(0)) == held.checksums[slot as usize];
+                let mut expected = None;
+                let mut next = held.headers.of(bucket, oob.state, first + number);
+                while let Some(found) = next.take() {
+                    if at != Some(found) {
+                        at = flash.read_at(header.bytes_mut(), offset(bucket, found)).is_ok().then_some(found);
+                    }
+                    let of = at.and_then(|at| header_at(header.page(0), cache_tag(superblock), oob.epoch, at));
+                    match says(of.as_ref(), header.page(0), first + number) {
+                        Says::Checksum(crc) => expected = crc,
+                        Says::Elsewhere(other) if other < found => next = Some(other),
+                        Says::Elsewhere(_) | Says::Nothing => {}
+                    }
+                }
+                let read = flash.read_at(page.bytes_mut(), offset(bucket, first + number));
+                let right = read.is_ok() && expected == Some(checksum::crc32c(page.page(0)));
                 report.counts.verified_blocks += 1;
                 progress(BLOCK_BYTES as u64);
                 if right {

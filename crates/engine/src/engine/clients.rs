@@ -21,6 +21,12 @@ pub(crate) struct Client {
     started_us: u64,
     /// It is not answered before this time.
     pub until_us: u64,
+    /// Of WLFC: counts requests, in the order in which they came.
+    pub number: u64,
+    /// Of WLFC: the error is that of the backend and its own.
+    pub is_own: bool,
+    /// Of WLFC: a step other than a flush did not take place.
+    pub incomplete: bool,
 }
 
 /// The requests that are under way, by number, in the engine of any cache.
@@ -35,7 +41,9 @@ impl Clients {
     pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
         let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
         let (pending, planned, error, until_us) = (0, false, None, 0);
-        let client = Client { request, reply, done, pending, planned, error, started_us, until_us };
+        let (number, is_own, incomplete) = (0, false, false);
+        let client =
+            Client { request, reply, done, pending, planned, error, started_us, until_us, number, is_own, incomplete };
         insert(&mut self.all, &mut self.free, client)
     }
 
@@ -69,7 +77,7 @@ impl Client {
     }
 
     /// What was asked, and who is to be told, as if it had not been begun.
-    fn hand_back(self) -> (Request, Done) {
+    pub fn hand_back(self) -> (Request, Done) {
         (self.request, self.done)
     }
 }

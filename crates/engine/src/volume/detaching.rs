@@ -27,7 +27,7 @@ impl Volume {
     pub(super) fn go_on_without_flash(&self) {
         {
             let mut inner = self.lock();
-            let failed = inner.engine.log().is_some() && inner.engine.has_flash_failed();
+            let failed = inner.engine.has_flash_failed();
             if !failed
                 || inner.state != VolumeState::Ok
                 || inner.closed
@@ -112,9 +112,11 @@ impl Volume {
             self.thaw(inner);
             attempts_left -= 1;
             if attempts_left == 0 {
+                self.check_none_lost(&self.lock().engine)?;
                 return Err(VolumeError::NotDestaged { volume: self.config.name.clone(), dirty_blocks });
             }
             std::thread::sleep(Duration::from_millis(200));
+            self.mend();
         }
     }
 

@@ -5,7 +5,7 @@ use flashwise_core::format::Place;
 
 use super::reads::Reads;
 use crate::disk;
-use crate::engine::{BACKEND, Engine, FLASH, Faults, Output};
+use crate::engine::{Engine, Faults, Output};
 use crate::export::{Done, Error, Request};
 use crate::wlfc;
 
@@ -120,7 +120,15 @@ impl Driver {
     pub fn advance(&mut self, now_us: u64) {
         match self {
             Driver::Log(engine) => engine.advance(now_us),
-            Driver::Wlfc(_) => {}
+            Driver::Wlfc(engine) => engine.advance(now_us),
+        }
+    }
+
+    /// Where what is durable ends, of buckets that were not written for a while.
+    pub fn pause(&mut self) -> Option<Place> {
+        match self {
+            Driver::Log(_) => None,
+            Driver::Wlfc(engine) => engine.pause(),
         }
     }
 
@@ -181,8 +189,26 @@ impl Driver {
     pub fn blocks_to_write_back(&self) -> u64 {
         match self {
             Driver::Log(engine) => engine.cache().blocks_to_write_back(),
-            Driver::Wlfc(engine) => engine.cache().blocks_to_write_back(),
+            // What stopped does not know.
+            Driver::Wlfc(engine) => engine.cache().blocks_to_write_back().max(engine.stopped().is_some().into()),
         }
+    }
+
+    /// What there is to say of devices that failed in part.
+    pub fn remarks(&self) -> Vec<String> {
+        let Driver::Wlfc(engine) = self else { return Vec::new() };
+        let (failing, failed) = (engine.cache().failing().len(), engine.failed_units());
+        let mut remarks = Vec::new();
+        if failing > 0 {
+            remarks.push(format!(
+                "backend: {failing} buckets could not be written; they stay in the cache, and are tried again"
+            ));
+        }
+        if !failed.is_empty() {
+            let frozen = if engine.cache().is_frozen() { ": too few are left to write to" } else { "" };
+            remarks.push(format!("flash: erase units {failed:?} have failed, and are not written any more{frozen}"));
+        }
+        remarks
     }
 
     /// Of those, what is durable on flash.
@@ -205,25 +231,29 @@ impl Driver {
     pub fn has_flash_failed(&self) -> bool {
         match self {
             Driver::Log(engine) => engine.cache().has_flash_failed(),
-            Driver::Wlfc(engine) => engine.stopped() == Some(FLASH),
+            Driver::Wlfc(engine) => engine.cache().is_frozen() || engine.is_given_up(),
         }
-    }
-
-    /// Whether the backend's failure has stopped everything.
-    pub fn has_backend_stopped(&self) -> bool {
-        matches!(self, Driver::Wlfc(engine) if engine.stopped() == Some(BACKEND))
     }
 
     /// Whether nothing is only on the flash, so that the volume can go on without it.
     pub fn can_give_up_flash(&self) -> bool {
-        self.log().is_some_and(LogCache::can_give_up_flash)
+        match self {
+            Driver::Log(engine) => engine.cache().can_give_up_flash(),
+            Driver::Wlfc(engine) => {
+                let nothing_dirty = engine.stopped().is_none() && engine.cache().blocks_to_write_back() == 0;
+                nothing_dirty && engine.unreadable().is_empty()
+            }
+        }
     }
 
     /// Where what is durable ends; none where it is not known.
     pub fn end(&self) -> Option<Place> {
         match self {
             Driver::Log(engine) => Some(engine.cache().log().end()),
-            Driver::Wlfc(engine) => engine.stopped().is_none().then(|| wlfc::start::end(engine.durable())),
+            Driver::Wlfc(engine) => {
+                let end = || wlfc::start::end(engine.durable(), engine.found_again());
+                engine.stopped().is_none().then(end)
+            }
         }
     }
 }

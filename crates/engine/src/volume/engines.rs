@@ -68,10 +68,12 @@ pub(super) fn wlfc_engine(
     let (wlfc, started) = held.start(cache).map_err(refuse)?;
     let settings = wlfc::Settings {
         cache: cache_tag(superblock),
-        run: superblock.attach,
+        start: superblock.attach,
+        found_again: 0,
         retries: 2,
         zoned: flash.zoned().is_some(),
         skips_bad: false,
+        holds_failed: true,
         answers_flushes_at_once: config.unsafe_ignore_flushes,
     };
     Ok(Driver::Wlfc(Box::new(wlfc::Engine::new(wlfc, settings, started))))

@@ -6,6 +6,7 @@
 //! | `devices.rs` | its devices, opened and paired |
 //! | `driver.rs` | the engine, whichever cache it drives |
 //! | `detaching.rs` | giving the flash up |
+//! | `mending.rs` | finding the cache again where something failed that it relies on |
 //! | `extents.rs` | what of it is data |
 //! | `guests.rs` | who has it open, and whose requests are cached |
 //! | `reads.rs` | what became of reads of a part of it |
@@ -22,6 +23,7 @@ mod engines;
 mod error;
 mod extents;
 mod guests;
+mod mending;
 mod pacer;
 mod reads;
 mod requests;
@@ -88,6 +90,8 @@ struct Inner {
     failed_requests: u64,
     /// Whether it was decided what becomes of a flash that failed.
     flash_given_up: bool,
+    /// When and how many times the cache was found again, within a [`TICK`].
+    mended: Option<(Instant, u32)>,
     /// Requests that failed with the flash, until that is decided.
     held: Vec<(Request, Done)>,
     /// Of the flash and of the backend.
@@ -229,6 +233,7 @@ impl Volume {
             state: if pair.attachment.is_none() { VolumeState::Detached } else { VolumeState::Ok },
             failed_requests: 0,
             flash_given_up: false,
+            mended: None,
             held: Vec::new(),
             health: Default::default(),
             recorder: None,
@@ -523,6 +528,7 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         };
         let Some(volume) = volume.upgrade() else { break };
+        volume.mend();
         volume.go_on_without_flash();
         if asked {
             continue;
@@ -533,7 +539,13 @@ fn tick(volume: &Weak<Volume>, looks: &mpsc::Receiver<()>) {
         if !inner.frozen {
             inner.engine.advance(Volume::now_us());
         }
+        let pause = inner.engine.pause();
         volume.dispatch(inner);
+        if let Some(place) = pause
+            && let Err(error) = volume.with_attachment(|attachment| attachment.note_durable(&*volume.flash, place))
+        {
+            tracing::warn!(volume = volume.config.name, %error, "the superblock could not be written");
+        }
         if let Some(what_if) = &volume.what_if {
             what_if.catch_up();
         }

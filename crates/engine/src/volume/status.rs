@@ -135,17 +135,19 @@ fn state(inner: &Inner) -> (VolumeState, Option<String>) {
     let backend = inner.health[BACKEND].failure(Instant::now()).map(|reason| format!("backend: {reason}"));
     if inner.engine.has_flash_failed() || inner.state == VolumeState::WithoutFlash {
         let flash = inner.health[FLASH].last_failure().map(|last| format!("flash: {last}"));
-        let reasons: Vec<_> = flash.into_iter().chain(backend).collect();
+        let reasons: Vec<_> = flash.into_iter().chain(backend).chain(inner.engine.remarks()).collect();
         let state = match inner.state {
             VolumeState::WithoutFlash => VolumeState::WithoutFlash,
             _ => VolumeState::FlashFailed,
         };
         return (state, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()));
     }
-    let stopped = || "a write failed: every request fails until the server is started again".to_owned();
-    let backend = backend.or_else(|| inner.engine.has_backend_stopped().then(stopped));
     match (inner.state, backend) {
         (VolumeState::Ok | VolumeState::Detached, Some(reason)) => (VolumeState::BackendFailed, Some(reason)),
+        (state, None) => {
+            let remarks = inner.engine.remarks();
+            (state, (!remarks.is_empty()).then(|| remarks.join("; ")))
+        }
         (state, reason) => (state, reason),
     }
 }

@@ -5,42 +5,61 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `mod.rs` | plans: requests and what the cache does by itself |
+//! | `clients.rs` | requests of clients |
 //! | `memory.rs` | the memory of a plan |
 //! | `order.rs` | which steps wait for which |
 //! | `perform.rs` | what each step does |
+//! | `read.rs` | reads of the flash, and what they are compared with |
+//! | `transfers.rs` | what is handed out to devices |
 //! | `start.rs` | reading what a flash holds |
+//! | `again.rs` | going on where something failed |
+//! | `checksums.rs` | where the checksums of data are |
 //!
 //! A block that cannot be read makes the requests fail that want it, and no other: what is programmed in its place says that it never came.
-//! Once something fails that would have changed flash or backend, nothing changes them any more: the cache is found again by a start.
+//! Once something fails that the cache relies on, nothing is begun any more: the cache is found again from what is on flash, as after a crash
+//! of the process, and its next engine is told what to go around. Requests that were not answered are handed back, and are made again.
 
+pub mod again;
+pub mod checksums;
+mod clients;
 mod memory;
 mod order;
 mod perform;
+mod read;
 pub mod start;
+mod transfers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use flashwise_core::cache::{self, Cache, Event};
+use flashwise_core::cache::{Cache, Event};
+use flashwise_core::format::Place;
 use flashwise_core::wlfc::{Log, State, Step, Wlfc};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
-use crate::disk::{Operation as DiskOperation, Transfer};
 use crate::engine::hazard::StepId;
-use crate::engine::{Answered, Clients, Faults, Output, insert, kind, leave_out_flushes};
-use crate::export::{Done, Error, Operation, Request};
+use crate::engine::{Answered, Clients, Faults, insert};
+use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
+use checksums::{Checksums, HeaderPages};
+use flashwise_core::wlfc::header::{Crc, Witness};
 use memory::Regions;
-use order::Order;
+use order::{Entered, Order};
 use start::Started;
+use transfers::Part;
+
+/// Backend buckets that could not be written and are tried again, each time that it is looked at what is due.
+const TRIALS_MAX: usize = 4;
 
 /// How the engine behaves, beyond the cache's own configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// First 8 bytes of the cache's UUID.
     pub cache: u64,
-    /// Which start of the cache this is.
-    pub run: u64,
+    /// Which start of the cache this is, ...
+    pub start: u64,
+    /// ... and how many times it was found again since.
+    pub found_again: u32,
     /// How many times a transfer that fails is tried again.
     pub retries: u8,
     /// Whether buckets are zones.
@@ -48,6 +67,8 @@ pub struct Settings {
     /// Blocks that cannot be read are left out of what is written back, rather than that everything stops: only where nothing counts as
     /// written back before all is known to be.
     pub skips_bad: bool,
+    /// Whether requests that fail because the cache has to be found again are [handed back](crate::engine::Output::held) rather than answered.
+    pub holds_failed: bool,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
     pub answers_flushes_at_once: bool,
 }
@@ -71,15 +92,23 @@ struct Running {
     dependents: SmallVec<[StepId; 2]>,
     /// A step that it waited for failed.
     doomed: bool,
-    /// What it reads of the flash the backend has too.
-    clean: bool,
+    /// What the bucket of the flash that it reads holds.
+    state: State,
     /// The backend is read in place of the flash.
     falls_back: bool,
     retries: u8,
     /// What is to be transferred after this, last first.
     next: Vec<Part>,
+    /// Its blocks are read one by one.
+    apart: bool,
+    /// Of what it reads of the flash, the checksums so far, ...
+    expected: SmallVec<[Crc; 4]>,
+    /// ... and the header page that is read for more of them, and whether it is read with the data.
+    header: Option<(u32, bool)>,
     /// The number of what is programmed; what a flush covers.
     sequence: u64,
+    /// What was programmed before.
+    before: Option<Witness>,
     /// Memory of its own.
     memory: Option<Memory>,
 }
@@ -93,21 +122,24 @@ struct Plan {
     bytes: u64,
 }
 
-/// A piece of a step that is transferred.
-#[derive(Clone, Debug)]
-struct Part {
-    disk: usize,
-    operation: DiskOperation,
-    offset: u64,
-    length: u64,
-    buffers: SmallVec<[crate::disk::Buffer; 2]>,
+/// What failed of a flash since its cache was found.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    /// Cache buckets that cannot be written any more.
+    pub buckets: BTreeSet<u32>,
+    /// Cache buckets that cannot be reset, of which nothing counts.
+    pub dead: BTreeSet<u32>,
+    /// It cannot be flushed.
+    pub flushes: bool,
 }
 
 /// What is known of a cache bucket on flash.
 #[derive(Clone, Debug)]
 struct OnFlash {
-    /// The state of what was planned to be programmed last.
+    /// The state of what was planned to be programmed last, ...
     state: State,
+    /// ... and the epoch of what was programmed.
+    epoch: u64,
     /// The checksum of the header that was programmed last.
     last: u32,
     /// What was programmed and may not be durable: its number, and the page behind it.
@@ -135,10 +167,9 @@ pub struct Engine<C = Wlfc> {
     running: usize,
     /// Bytes that plans take.
     planned_bytes: u64,
-    /// Checksums of the data in each page of the flash, ...
-    checksums: Vec<u32>,
-    /// ... except for these, whose data never came.
-    absent: FxHashSet<u32>,
+    /// Which pages are headers, and the checksums of data that were used last.
+    headers: HeaderPages,
+    checksums: Checksums,
     on_flash: Vec<OnFlash>,
     /// Buckets that were reset, where no flush was planned since.
     reset: FxHashSet<u32>,
@@ -148,13 +179,25 @@ pub struct Engine<C = Wlfc> {
     /// The number of what is programmed next, and below which everything is durable.
     sequence: u64,
     durable: u64,
+    /// What was planned to be programmed last.
+    programmed: Option<Witness>,
+    /// What [`pause`](Self::pause) saw and said last.
+    seen: u64,
+    noted: u64,
     /// The device whose failure has stopped everything: the flash, as 0, or the backend, as 1.
     stopped: Option<usize>,
+    failures: Failures,
+    /// Cache buckets that failed before, and are not reset.
+    worn: BTreeSet<u32>,
+    requests: u64,
+    held: Vec<(u64, Request, Done)>,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
-    transfers: FxHashMap<u64, (StepId, Part)>,
+    transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
     next_tag: u64,
     outgoing: Vec<(StepId, Part)>,
+    /// Steps that wait for a header page of a bucket that another reads.
+    reading: FxHashMap<(u32, u32), Vec<StepId>>,
     answers: Vec<(Done, Result<Vec<u8>, Error>)>,
     answered: Vec<Answered>,
     planned: Vec<Step>,
@@ -186,19 +229,27 @@ impl<C: Cache<Step = Step>> Engine<C> {
             ready: VecDeque::new(),
             running: 0,
             planned_bytes: 0,
-            checksums: started.checksums,
-            absent: started.absent,
+            checksums: Checksums::new(geometry.units * bucket_pages),
+            headers: started.headers,
             on_flash: started.on_flash,
             reset: FxHashSet::default(),
             ram: (ram > 0).then(|| Memory::new(ram as usize)),
             bad_frames: FxHashSet::default(),
             sequence: 0,
             durable: 0,
+            programmed: None,
+            seen: 0,
+            noted: 0,
             stopped: None,
-            unreadable: FxHashSet::default(),
+            failures: Failures::default(),
+            worn: started.worn,
+            requests: 0,
+            held: Vec::new(),
+            unreadable: started.unreadable,
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
             outgoing: Vec::new(),
+            reading: FxHashMap::default(),
             answers: Vec::new(),
             answered: Vec::new(),
             planned: Vec::new(),
@@ -207,7 +258,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             settings,
         };
         // What a process that died has written to the backend may be in its volatile cache, of which this one's flushes would not know.
-        let mut steps = vec![Step::FlushBackend];
+        let mut steps = if started.goes_on { Vec::new() } else { vec![Step::FlushBackend] };
         steps.extend(started.steps);
         engine.enqueue_plan(&mut steps, None, false);
         engine.run_ready();
@@ -239,9 +290,46 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.faults
     }
 
-    /// Whether something failed that would have changed the flash, as 0, or the backend, as 1: every request fails.
+    /// What failed of the flash.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    /// Whether something failed that the cache relies on, of the flash, as 0, or the backend, as 1: no request is performed any more.
     pub fn stopped(&self) -> Option<usize> {
         self.stopped
+    }
+
+    /// Erase units of the flash that failed.
+    pub fn failed_units(&self) -> Vec<u32> {
+        let all = self.worn.iter().chain(&self.failures.buckets).chain(&self.failures.dead);
+        all.map(|bucket| bucket + 1).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    /// Asked once in a while: up to where what this run programmed is durable, if nothing was programmed since it was asked before and it has not
+    /// said so yet.
+    pub fn pause(&mut self) -> Option<Place> {
+        let seen = std::mem::replace(&mut self.seen, self.sequence);
+        let quiet = self.stopped.is_none() && self.running == 0 && seen == self.sequence && self.noted < self.durable;
+        quiet.then(|| {
+            self.noted = self.durable;
+            start::end(self.durable, self.settings.found_again)
+        })
+    }
+
+    /// How many times the cache was found again since the start.
+    pub fn found_again(&self) -> u32 {
+        self.settings.found_again
+    }
+
+    /// Every request fails from now on.
+    pub fn give_up(&mut self) {
+        self.settings.holds_failed = false;
+    }
+
+    /// Whether every request fails for good.
+    pub fn is_given_up(&self) -> bool {
+        self.stopped.is_some() && !self.settings.holds_failed
     }
 
     /// Below which number everything that this run programmed is durable.
@@ -271,32 +359,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.plan_background(Event::Close { now_us });
     }
 
+    /// Does what is due.
+    pub fn advance(&mut self, now_us: u64) {
+        for _ in 0..TRIALS_MAX {
+            if self.cache.next_tick_us(now_us).is_some() {
+                self.plan_background(Event::Tick { now_us });
+            }
+        }
+    }
+
     fn plan_background(&mut self, event: Event<'_, Step>) {
+        if self.stopped.is_some() {
+            return;
+        }
         let mut steps = std::mem::take(&mut self.planned);
         self.cache.on(event, &mut steps);
         self.enqueue_plan(&mut steps, None, false);
         self.planned = steps;
         self.run_ready();
-    }
-
-    /// Starts a request at a time; its range lies within the volume.
-    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
-        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
-            self.answers.push((done, Ok(Vec::new())));
-            return;
-        }
-        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
-        let number = self.clients.insert(request, done, now_us);
-        let whole =
-            cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
-        let mut steps = std::mem::take(&mut self.planned);
-        self.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
-        let durable = operation == Operation::Flush || force_unit_access && operation != Operation::Read;
-        self.enqueue_plan(&mut steps, Some(number), durable);
-        self.planned = steps;
-        self.clients.get_mut(number).planned = true;
-        self.run_ready();
-        self.answer_if_complete(number);
     }
 
     fn plan(&mut self, number: u32) -> &mut Plan {
@@ -362,11 +442,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             waiting: 0,
             dependents: SmallVec::new(),
             doomed: false,
-            clean: false,
+            state: State::Write,
             falls_back: false,
             retries: self.settings.retries,
             next: Vec::new(),
+            apart: false,
+            expected: SmallVec::new(),
+            header: None,
             sequence: 0,
+            before: None,
             memory: None,
         };
         let id = insert(&mut self.steps, &mut self.free_steps, running);
@@ -406,6 +490,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         match *step {
             Step::Append { bucket, page, oob, .. } => {
                 self.sequence += 1;
+                let witness = Witness { bucket, epoch: oob.epoch, page };
+                self.step(id).before = self.programmed.replace(witness);
                 let on_flash = &mut self.on_flash[bucket as usize];
                 if page == 0 {
                     on_flash.state = oob.state;
@@ -414,52 +500,12 @@ impl<C: Cache<Step = Step>> Engine<C> {
             Step::Reset { bucket } => drop(self.reset.insert(bucket)),
             Step::FlushFlash => self.reset.clear(),
             Step::ReadFlash { bucket, .. } => {
-                let clean = self.on_flash[bucket as usize].state == State::Read;
-                self.step(id).clean = clean;
+                self.step(id).state = self.on_flash[bucket as usize].state;
             }
             _ => {}
         }
         let sequence = self.sequence;
         self.step(id).sequence = sequence;
-    }
-
-    fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = self.clients.take_complete(number) else { return };
-        let (answered, done, result) = client.answer();
-        self.answered.push(answered);
-        self.answers.push((done, result));
-    }
-
-    /// The disk and the operation of a transfer that has not ended.
-    pub fn transfer_of(&self, tag: u64) -> (usize, DiskOperation) {
-        let (_, part) = &self.transfers[&tag];
-        (part.disk, part.operation)
-    }
-
-    /// What is to be done after calls: transfers, and answers to give.
-    pub fn take_output(&mut self, output: &mut Output) {
-        for (step, part) in self.outgoing.drain(..) {
-            let tag = self.next_tag;
-            self.next_tag += 1;
-            output.transfers.push(Transfer {
-                tag,
-                disk: part.disk,
-                operation: part.operation,
-                offset: part.offset,
-                length: part.length,
-                buffers: part.buffers.to_vec(),
-            });
-            self.transfers.insert(tag, (step, part));
-        }
-        output.answers.append(&mut self.answers);
-        output.answered.append(&mut self.answered);
-    }
-
-    /// Is told that a transfer ended.
-    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
-        let (id, part) = self.transfers.remove(&tag).expect("a transfer ends once");
-        self.part_completed(id, part, result);
-        self.run_ready();
     }
 }
 
@@ -476,7 +522,7 @@ fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
         Step::ReadRam { block, .. } | Step::KeepInRam { block, .. } => Some((block, 1)),
         Step::ReadFlash { block, blocks, .. }
         | Step::ReadBackend { block, blocks }
-        | Step::WriteBackend { block, blocks } => Some((block, blocks)),
+        | Step::WriteBackend { block, blocks, .. } => Some((block, blocks)),
         Step::Append { oob, .. } if oob.log == Log::Data => {
             Some((u64::from(oob.backend) * u64::from(bucket_blocks) + u64::from(oob.at), oob.blocks))
         }
@@ -487,40 +533,5 @@ fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
         | Step::Reset { .. }
         | Step::Fail
         | Step::Reply => None,
-    }
-}
-
-/// The steps of a plan that were entered last: reads of different blocks are done at the same time.
-#[derive(Debug, Default)]
-struct Entered {
-    /// Reads that go on together, with the blocks that they read.
-    together: Vec<(StepId, u64, u32)>,
-    /// What they all wait for.
-    before: SmallVec<[StepId; 4]>,
-}
-
-impl Entered {
-    fn enter(&mut self, id: StepId, work: &Work, mut after: impl FnMut(StepId)) {
-        let read = match work {
-            Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) => {
-                Some((*block, *blocks))
-            }
-            _ => None,
-        };
-        let apart = |(block, blocks): (u64, u32)| {
-            let (end, other_end) = (block + u64::from(blocks), |first: u64, count: u32| first + u64::from(count));
-            self.together
-                .iter()
-                .all(|&(_, first, count)| count > 0 && (end <= first || other_end(first, count) <= block))
-        };
-        match read {
-            Some((block, blocks)) if apart((block, blocks)) => self.together.push((id, block, blocks)),
-            _ => {
-                self.before = self.together.drain(..).map(|(id, ..)| id).collect();
-                let (block, blocks) = read.unwrap_or((0, 0));
-                self.together.push((id, block, blocks));
-            }
-        }
-        self.before.iter().for_each(|step| after(*step));
     }
 }

@@ -7,10 +7,12 @@
 //! - A flush waits for all that changed its device, and all that changes a device for all flushes: so a power failure finds what it might
 //!   have found after some of the steps, done one by one.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::engine::hazard::{Hazard, StepId};
 use flashwise_core::wlfc::{State, Step};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use super::Work;
+use crate::engine::hazard::{Hazard, StepId};
 
 /// What is being done to a cache bucket.
 #[derive(Debug, Default)]
@@ -175,5 +177,41 @@ impl Order {
                 self.backend.remove(&bucket);
             }
         }
+    }
+}
+
+/// The steps of a plan that were entered last: reads of different blocks are done at the same time.
+#[derive(Debug, Default)]
+pub(super) struct Entered {
+    /// Reads that go on together, with the blocks that they read.
+    together: Vec<(StepId, u64, u32)>,
+    /// What they all wait for.
+    before: SmallVec<[StepId; 4]>,
+}
+
+impl Entered {
+    /// Enters the next step of the plan; `after` is told of each that it waits for.
+    pub fn enter(&mut self, id: StepId, work: &Work, mut after: impl FnMut(StepId)) {
+        let read = match work {
+            Work::Step(Step::ReadFlash { block, blocks, .. } | Step::ReadBackend { block, blocks }) => {
+                Some((*block, *blocks))
+            }
+            _ => None,
+        };
+        let apart = |(block, blocks): (u64, u32)| {
+            let (end, other_end) = (block + u64::from(blocks), |first: u64, count: u32| first + u64::from(count));
+            self.together
+                .iter()
+                .all(|&(_, first, count)| count > 0 && (end <= first || other_end(first, count) <= block))
+        };
+        match read {
+            Some((block, blocks)) if apart((block, blocks)) => self.together.push((id, block, blocks)),
+            _ => {
+                self.before = self.together.drain(..).map(|(id, ..)| id).collect();
+                let (block, blocks) = read.unwrap_or((0, 0));
+                self.together.push((id, block, blocks));
+            }
+        }
+        self.before.iter().for_each(|step| after(*step));
     }
 }

@@ -37,16 +37,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn begin(&mut self, id: StepId) -> Begun {
+        let stopped = self.stopped.is_some();
         let Running { work, plan, doomed, .. } = self.step(id);
-        let (plan, doomed) = (*plan, *doomed);
-        let step = match work {
-            Work::Await => return Begun::Done(!doomed),
-            Work::Step(step) => *step,
-        };
-        let changes = changed(&step).or(flushed(&step)).is_some();
-        if doomed || changes && self.stopped.is_some() {
+        let plan = *plan;
+        *doomed |= stopped;
+        if *doomed {
             return Begun::Done(false);
         }
+        let step = match work {
+            Work::Await => return Begun::Done(true),
+            Work::Step(step) => *step,
+        };
         match step {
             Step::Receive { offset, length } => self.receive(id, plan, offset, length),
             Step::Send { offset, length } => self.send(id, plan, offset, length),
@@ -75,19 +76,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 let ram = self.ram.as_mut().expect("frames that are kept are there");
                 ram.page_mut(frame).copy_from_slice(region.bytes(block * BLOCK, BLOCK_BYTES));
             }
-            Step::ReadFlash { bucket, slot, block, blocks } => {
-                let offset = self.unit_offset(bucket) + u64::from(slot) * BLOCK;
-                return self.transfer(id, FLASH, Operation::Read, offset, block, blocks);
+            Step::ReadFlash { .. } => {
+                self.read_flash(id);
+                return Begun::UnderWay;
             }
             Step::ReadBackend { block, blocks } => {
                 return self.transfer(id, BACKEND, Operation::Read, block * BLOCK, block, blocks);
             }
-            Step::WriteBackend { block, blocks } => {
+            Step::WriteBackend { block, blocks, .. } => {
                 if self.plan(plan).regions.of(block).has_bad(block, blocks) {
                     if self.settings.skips_bad {
                         return self.write_what_came(id, plan, block, blocks);
                     }
-                    self.stopped.get_or_insert(FLASH);
+                    // What is lost stays known as lost on flash.
                     return Begun::Done(false);
                 }
                 return self.transfer(id, BACKEND, Operation::Write, block * BLOCK, block, blocks);
@@ -109,6 +110,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]);
                 return Begun::UnderWay;
             }
+            Step::Reset { bucket } if self.worn.contains(&bucket) => {
+                self.failures.dead.insert(bucket);
+                return Begun::Done(false);
+            }
             Step::Reset { bucket } => {
                 self.reset(id, bucket);
                 return Begun::UnderWay;
@@ -120,7 +125,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     /// Bytes before a cache bucket: the first unit holds superblocks.
-    fn unit_offset(&self, bucket: u32) -> u64 {
+    pub(super) fn unit_offset(&self, bucket: u32) -> u64 {
         (u64::from(bucket) + 1) * self.unit_bytes
     }
 
@@ -171,7 +176,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         Begun::UnderWay
     }
 
-    fn hand_out(
+    pub(super) fn hand_out(
         &mut self,
         id: StepId,
         disk: usize,
@@ -180,7 +185,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         length: u64,
         buffers: smallvec::SmallVec<[Buffer; 2]>,
     ) {
-        self.outgoing.push((id, Part { disk, operation, offset, length, buffers }));
+        self.outgoing.push((id, Part { disk, operation, offset, length, buffers, alone: false }));
     }
 
     /// Writes the blocks whose content came to the backend.
@@ -196,6 +201,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                 offset: block * BLOCK,
                 length: BLOCK,
                 buffers,
+                alone: false,
             });
         }
         let Some(first) = parts.pop() else { return Begun::Done(true) };
@@ -207,10 +213,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     /// Programs data behind header pages that describe it.
     fn append(&mut self, id: StepId, plan: u32, bucket: u32, page: u32, oob: Oob) {
         let (durable, settings) = (self.durable, self.settings);
-        let sequence = self.step(id).sequence;
+        let running = self.step(id);
+        let (sequence, before) = (running.sequence, running.before);
         let on_flash = &mut self.on_flash[bucket as usize];
         if page == 0 {
-            (on_flash.last, on_flash.durable_end) = (0, 0);
+            (on_flash.last, on_flash.durable_end, on_flash.epoch) = (0, 0, oob.epoch);
             on_flash.volatile.clear();
         }
         while let Some(&(number, end)) = on_flash.volatile.front()
@@ -222,13 +229,14 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let header = Header {
             cache: settings.cache,
             oob,
-            run: settings.run,
+            run: super::start::run(settings.start, settings.found_again),
             sequence,
             durable,
             page,
             durable_end: on_flash.durable_end,
             previous: on_flash.last,
             part: 0,
+            before,
         };
         on_flash.volatile.push_back((sequence, header.end()));
         let has_data = oob.log == Log::Data;
@@ -244,17 +252,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             data = Some(region.buffer(block, oob.blocks));
         }
-        let first_slot = bucket * self.bucket_pages + header.data_page();
-        for (slot, crc) in (first_slot..).zip(&checksums) {
-            match crc {
-                Some(crc) => {
-                    self.checksums[slot as usize] = *crc;
-                    self.absent.remove(&slot);
-                }
-                None => drop(self.absent.insert(slot)),
-            }
-        }
         let parts = header.parts();
+        (page..header.end()).for_each(|at| self.headers.set(bucket, at, at < page + parts));
+        self.checksums.program(bucket * self.bucket_pages + header.data_page(), &checksums);
         // A zone that holds a copy is full, so that the device need not keep it open.
         let padding = if settings.zoned && oob.state != State::Write { self.bucket_pages - header.end() } else { 0 };
         let mut memory = Memory::new((parts + padding) as usize);
@@ -290,37 +290,97 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     pub(super) fn part_completed(&mut self, id: StepId, part: Part, result: Result<(), Error>) {
         let read_flash = part.disk == FLASH && part.operation == Operation::Read;
+        if read_flash && result.is_ok() && self.expects_more(id) {
+            return;
+        }
         let wrong = if read_flash && result.is_ok() { self.compare(id) } else { false };
         let failed = result.is_err() || wrong;
         self.faults.flash_checksum_errors += u64::from(wrong);
         // A flush that failed says nothing the second time.
         if failed && self.step(id).retries > 0 && part.operation != Operation::Sync {
             self.step(id).retries -= 1;
-            self.outgoing.push((id, part));
+            if wrong {
+                // Its header page may be what is wrong.
+                self.read_again(id);
+            } else {
+                self.outgoing.push((id, part));
+            }
             return;
         }
         if let Err(error) = result {
             self.count_failure(part.disk, part.operation);
+            if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
+                return;
+            }
             let request = self.step(id).request;
             if matches!(part.operation, Operation::Read) {
+                self.header_failed(id);
                 return self.read_failed(id, read_flash);
             }
             if let Some(request) = request {
-                self.clients.get_mut(request).error.get_or_insert(error);
+                let client = self.clients.get_mut(request);
+                client.error.get_or_insert(error);
+                client.is_own |= part.disk == BACKEND;
+            }
+            if let Work::Step(step) = &self.step(id).work {
+                let step = *step;
+                self.note_failure(&step);
             }
             return self.finish(id, false);
         }
         if wrong {
             return self.read_failed(id, true);
         }
-        if let Some(next) = self.step(id).next.pop() {
-            self.outgoing.push((id, next));
-            return;
-        }
         if part.operation == Operation::Read && !read_flash {
-            self.set_bad(id, |_, _| false);
+            self.came(id, &part, true);
         }
-        self.finish(id, true);
+        self.next_part(id);
+    }
+
+    fn next_part(&mut self, id: StepId) {
+        match self.step(id).next.pop() {
+            Some(next) => self.outgoing.push((id, next)),
+            None => self.finish(id, true),
+        }
+    }
+
+    /// Whether the blocks that a part read of the backend came.
+    fn came(&mut self, id: StepId, part: &Part, came: bool) {
+        let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+        let region = self.plan(plan).regions.of(first);
+        (first..first + part.length / BLOCK).for_each(|block| region.set_bad(block, !came));
+    }
+
+    /// Blocks of the backend that could not be read together are read one by one, so that the bad ones alone are missing.
+    fn read_apart(&mut self, id: StepId, part: &Part) -> bool {
+        if part.length > BLOCK {
+            let (first, plan) = (part.offset / BLOCK, self.step(id).plan);
+            let region = self.plan(plan).regions.of(first);
+            let mut parts = Vec::new();
+            for block in (first..first + part.length / BLOCK).rev() {
+                let buffers = smallvec![region.buffer(block, 1)];
+                parts.push(Part { offset: block * BLOCK, length: BLOCK, buffers, ..part.clone() });
+            }
+            let running = self.step(id);
+            (running.next, running.apart) = (parts, true);
+            self.next_part(id);
+            return true;
+        }
+        let apart = self.step(id).apart;
+        if apart {
+            self.came(id, part, false);
+            self.next_part(id);
+        }
+        apart
+    }
+
+    fn note_failure(&mut self, step: &Step) {
+        match *step {
+            Step::Append { bucket, .. } => drop(self.failures.buckets.insert(bucket)),
+            Step::Reset { bucket } => drop(self.failures.dead.insert(bucket)),
+            Step::FlushFlash => self.failures.flushes = true,
+            _ => {}
+        }
     }
 
     fn count_failure(&mut self, disk: usize, operation: Operation) {
@@ -334,24 +394,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         *counter += 1;
     }
 
-    /// Compares what was read with its checksums; whether anything is wrong that may be right when it is read again.
-    fn compare(&mut self, id: StepId) -> bool {
-        let running = self.step(id);
-        let (plan, Work::Step(step)) = (running.plan, &running.work) else { return false };
-        let Step::ReadFlash { bucket, slot, block, blocks } = *step else { return false };
-        let first = bucket * self.bucket_pages + slot;
-        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
-        let mut wrong = false;
-        for (slot, block) in (first..).zip(block..block + u64::from(blocks)) {
-            let absent = self.absent.contains(&slot);
-            let page = region.bytes(block * BLOCK, BLOCK_BYTES);
-            let right = !absent && checksum::crc32c(page) == self.checksums[slot as usize];
-            region.set_bad(block, !right);
-            wrong |= !right;
-        }
-        wrong
-    }
-
     /// What could not be read is in the backend too, or is known to be bad from now on.
     fn read_failed(&mut self, id: StepId, flash: bool) {
         let retries = self.settings.retries;
@@ -360,7 +402,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         else {
             unreachable!("it reads")
         };
-        let (plan, clean, fell_back) = (running.plan, running.clean, running.falls_back);
+        let (plan, clean, fell_back) = (running.plan, running.state == State::Read, running.falls_back);
         if flash && clean && !fell_back && !self.order.is_written(block) {
             let running = self.step(id);
             (running.falls_back, running.retries) = (true, retries);
@@ -407,7 +449,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let dooms = !ok && !matches!(running.work, Work::Step(Step::KeepInRam { .. }));
         for dependent in running.dependents {
             let next = self.step(dependent);
-            next.doomed |= dooms;
+            // What others do that relies on it is not begun: the cache is found again.
+            // What follows the answer does not need what the client alone has asked for.
+            let needs = next.plan == running.plan && (next.request.is_some() || running.request.is_none());
+            next.doomed |= dooms && needs;
             next.waiting -= 1;
             if next.waiting == 0 {
                 self.ready.push_back(dependent);
@@ -419,6 +464,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
             client.pending -= 1;
             if dooms {
                 client.error.get_or_insert(Error::Io);
+                client.incomplete |= match &running.work {
+                    Work::Step(step) => flushed(step).is_none(),
+                    Work::Await => false,
+                };
             }
             self.answer_if_complete(request);
         }
@@ -430,12 +479,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if *step == Step::FlushFlash {
                 self.durable = self.durable.max(running.sequence + 1);
             }
+            if let Step::Reset { bucket } = *step {
+                self.on_flash[bucket as usize].last = 0;
+            }
             self.cache.on(Event::Done(step), &mut self.planned);
         } else {
-            if let Some(device) = changed(step).or(flushed(step)) {
+            // The cache does not rely on these: a client hears of it, or it is tried again.
+            let alone = matches!(step, Step::WriteBackend { gives_up: false, .. } | Step::ZeroBackend { .. });
+            if let Some(device) = changed(step).or(flushed(step)).filter(|_| !alone) {
                 self.stopped.get_or_insert(device);
             }
-            self.cache.on(Event::Failed { step, missing: false }, &mut self.planned);
+            let told = running.request.is_some() && !running.doomed;
+            let missing = if *step == Step::FlushBackend { told } else { running.doomed };
+            self.cache.on(Event::Failed { step, missing }, &mut self.planned);
         }
         assert!(self.planned.is_empty(), "what became of a step gets no steps as its answer");
     }

@@ -1,5 +1,6 @@
 //! What a flash of cache buckets holds: read at a start, and formatted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,11 +8,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use flashwise_core::format::{BLOCK_BYTES, Geometry, Place, State as CacheState, Superblock};
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::header::HEADER_BLOCKS;
-use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, judge, walk};
-use flashwise_core::wlfc::{Config, ConfigError, Refresh, Scan, State, Step, Wlfc, recover};
+use flashwise_core::wlfc::scan::{Buckets, Durable, Found, ScanError, Walk, confront, judge, walk};
+use flashwise_core::wlfc::{Around, Config, ConfigError, Log, Oob, Refresh, Scan, State, Step, Wlfc, recover_around};
 use rustc_hash::FxHashSet;
 
 use super::OnFlash;
+use super::checksums::HeaderPages;
 use crate::disk::Disk;
 use crate::disk::zoned::{Use, ZonedFlash};
 use crate::flash::{FlashError, Progress, cache_tag};
@@ -19,6 +21,8 @@ use crate::memory::Memory;
 
 /// Threads that read buckets, with a piece of a bucket each in memory.
 const THREADS_MAX: u32 = 8;
+/// Buckets for which another of them is worth its while.
+const BUCKETS_PER_THREAD: u32 = 16;
 
 /// What a volume may say of its buckets; the rest follows from its devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,16 +93,21 @@ pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Resul
 }
 
 /// What was found on a flash of cache buckets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Held {
     /// What is in each bucket.
     pub scans: Vec<Scan>,
-    /// Checksums of the data in each page of the flash.
-    pub checksums: Vec<u32>,
+    /// Which pages are headers.
+    pub headers: HeaderPages,
     /// Pages whose data never came.
     pub absent: FxHashSet<u32>,
     /// The checksum of the last header of each bucket.
     pub lasts: Vec<u32>,
+    /// Buckets that failed and what is on them counts, and those of which nothing does.
+    pub worn: BTreeSet<u32>,
+    dead: BTreeSet<u32>,
+    /// Buckets whose pages cannot be read.
+    pub unread: BTreeSet<u32>,
     unit_pages: u32,
     /// The last run did not end in order.
     crashed: bool,
@@ -110,24 +119,64 @@ impl Held {
         let buckets = geometry.log_units() as usize;
         Held {
             scans: vec![Scan::default(); buckets],
-            checksums: vec![0; buckets * geometry.unit_pages as usize],
+            headers: HeaderPages::new(geometry.log_units(), geometry.unit_pages),
             absent: FxHashSet::default(),
             lasts: vec![0; buckets],
+            worn: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            unread: BTreeSet::new(),
             unit_pages: geometry.unit_pages,
             crashed: false,
         }
     }
 
     fn add(&mut self, bucket: u32, found: Found) {
-        let Found { scan, checksums, last } = found;
-        for (page, crc) in checksums {
-            let slot = bucket * self.unit_pages + page;
-            match crc {
-                Some(crc) => self.checksums[slot as usize] = crc,
-                None => drop(self.absent.insert(slot)),
+        let Found { scan, headers, absent, last } = found;
+        headers.into_iter().for_each(|page| self.headers.set(bucket, page, true));
+        self.absent.extend(absent.into_iter().map(|page| bucket * self.unit_pages + page));
+        (self.scans[bucket as usize], self.lasts[bucket as usize]) = (scan, last);
+    }
+
+    /// A bucket whose pages cannot be read was to hold this.
+    fn add_unread(&mut self, bucket: u32, scan: Scan) {
+        for (page, oob) in scan.found.iter().filter(|(_, oob)| oob.log == Log::Data) {
+            let first = bucket * self.unit_pages + page;
+            self.absent.extend(first..first + oob.blocks);
+        }
+        self.unread.insert(bucket);
+        self.worn.insert(bucket);
+        self.scans[bucket as usize] = scan;
+    }
+
+    /// Backend buckets of which something cannot be read.
+    pub fn unread_backends(&self) -> BTreeSet<u32> {
+        let found = self.unread.iter().flat_map(|bucket| &self.scans[*bucket as usize].found);
+        found.filter(|(_, oob)| oob.state != State::Read).map(|(_, oob)| oob.backend).collect()
+    }
+
+    /// Blocks of the volume that dirty copies do not have, and no log: they are lost.
+    fn lost(&self) -> FxHashSet<u64> {
+        let bucket_blocks = u64::from(self.bucket_blocks());
+        let blocks = |oob: &Oob| {
+            let first = u64::from(oob.backend) * bucket_blocks + u64::from(oob.at);
+            first..first + u64::from(oob.blocks)
+        };
+        let mut lost = FxHashSet::default();
+        if self.absent.is_empty() {
+            return lost;
+        }
+        let found = || (0..).zip(&self.scans).flat_map(|(bucket, scan)| scan.found.iter().map(move |of| (bucket, of)));
+        for (bucket, (page, oob)) in found().filter(|(_, (_, oob))| oob.state == State::Dirty) {
+            let first: u32 = bucket * self.unit_pages + page;
+            let missing = (first..).zip(blocks(oob)).filter(|(slot, _)| self.absent.contains(slot));
+            lost.extend(missing.map(|(_, block)| block));
+        }
+        for (_, (_, oob)) in found().filter(|(_, (_, oob))| oob.state == State::Write) {
+            for block in blocks(oob) {
+                lost.remove(&block);
             }
         }
-        (self.scans[bucket as usize], self.lasts[bucket as usize]) = (scan, last);
+        lost
     }
 
     /// Whether anything may be newer than the backend's.
@@ -189,17 +238,29 @@ impl Held {
 
     /// The cache, and what its engine has to know.
     pub fn start(self, config: Config) -> Result<(Wlfc, Started), ConfigError> {
-        let (wlfc, steps) = recover(config, &self.scans)?;
+        self.start_around(config, Around::default())
+    }
+
+    /// As [`start`](Self::start), on devices that failed in part.
+    pub fn start_around(self, config: Config, around: Around) -> Result<(Wlfc, Started), ConfigError> {
+        // What failed before anything was on it is as good as dead.
+        let empty = self.worn.iter().filter(|bucket| self.scans[**bucket as usize].found.is_empty());
+        let failed = self.dead.iter().chain(empty).copied().collect();
+        let around = Around { failed, ..around };
+        let (wlfc, steps) = recover_around(config, &self.scans, around)?;
+        let unreadable = self.lost();
         let on_flash = |(scan, last): (&Scan, &u32)| OnFlash {
             state: scan.found.first().map_or(State::Read, |(_, oob)| oob.state),
+            epoch: scan.found.first().map_or(0, |(_, oob)| oob.epoch),
             last: *last,
             volatile: Default::default(),
             // What was found was flushed before anything is written.
             durable_end: scan.end,
         };
         let on_flash = self.scans.iter().zip(&self.lasts).map(on_flash).collect();
-        let Held { checksums, absent, unit_pages, .. } = self;
-        Ok((wlfc, Started { unit_pages, checksums, absent, on_flash, steps }))
+        let Held { headers, unit_pages, mut worn, dead, .. } = self;
+        worn.extend(dead);
+        Ok((wlfc, Started { unit_pages, headers, on_flash, worn, unreadable, steps, goes_on: false }))
     }
 }
 
@@ -207,10 +268,20 @@ impl Held {
 #[derive(Debug)]
 pub struct Started {
     pub(super) unit_pages: u32,
-    pub(super) checksums: Vec<u32>,
-    pub(super) absent: FxHashSet<u32>,
+    pub(super) headers: HeaderPages,
     pub(super) on_flash: Vec<OnFlash>,
+    pub(super) worn: BTreeSet<u32>,
+    pub(super) unreadable: FxHashSet<u64>,
+    /// The process goes on: its next flush of the backend covers what was written.
+    pub(super) goes_on: bool,
     pub(super) steps: Vec<Step>,
+}
+
+impl Started {
+    /// The process went on: what it wrote to the backend is covered by its next flush.
+    pub fn go_on(self) -> Started {
+        Started { goes_on: true, ..self }
+    }
 }
 
 /// The buckets of a flash.
@@ -245,6 +316,7 @@ fn for_each_bucket<T: Send>(
     threads: u32,
     work: impl Fn(u32) -> Result<T, ScanError<io::Error>> + Sync,
 ) -> Result<Vec<T>, ScanError<io::Error>> {
+    let threads = threads.min(buckets / BUCKETS_PER_THREAD);
     let (next, done) = (AtomicU32::new(0), Mutex::new(Vec::new()));
     let take = || -> Result<(), ScanError<io::Error>> {
         loop {
@@ -260,7 +332,7 @@ fn for_each_bucket<T: Send>(
         take()?;
     } else {
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads.min(buckets)).map(|_| scope.spawn(take)).collect();
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
             threads.into_iter().try_for_each(|thread| thread.join().expect("reading does not panic"))
         })?;
     }
@@ -279,7 +351,16 @@ pub fn scan(
     threads: u32,
     progress: Progress<'_>,
 ) -> Result<Held, FlashError> {
-    scan_with(flash, superblock, threads, progress, &mut |_, error| Err(error))
+    scan_with(flash, superblock, threads, progress, None, &mut |_, error| Err(error))
+}
+
+/// As [`scan`], of a cache in use: `remembered` is what a bucket was to hold that cannot be read any more.
+pub fn scan_again(
+    flash: &dyn Disk,
+    superblock: &Superblock,
+    remembered: &dyn Fn(u32) -> Scan,
+) -> Result<Held, FlashError> {
+    scan_with(flash, superblock, THREADS_MAX, &|_, _| (), Some(remembered), &mut |_, error| Err(error))
 }
 
 /// As [`scan`], where damage is made no account of: with the backend buckets of which something is missing, none for one that is not known.
@@ -290,7 +371,7 @@ pub fn scan_remains(
     progress: Progress<'_>,
 ) -> Result<(Held, Vec<Option<u32>>), FlashError> {
     let mut missing = Vec::new();
-    let held = scan_with(flash, superblock, threads, progress, &mut |walk, error| match error {
+    let held = scan_with(flash, superblock, threads, progress, None, &mut |walk, error| match error {
         ScanError::Damaged { .. } => {
             missing.push(walk.backend());
             Ok(walk.clone().without_damage())
@@ -308,6 +389,7 @@ fn scan_with(
     superblock: &Superblock,
     threads: u32,
     progress: Progress<'_>,
+    remembered: Option<&dyn Fn(u32) -> Scan>,
     mend: Mend<'_>,
 ) -> Result<Held, FlashError> {
     let geometry = superblock.geometry;
@@ -316,30 +398,51 @@ fn scan_with(
     let buckets = FlashBuckets { flash, unit_pages: geometry.unit_pages };
     let (count, cache) = (geometry.log_units(), cache_tag(superblock));
     let read = AtomicU64::new(0);
-    let walks = for_each_bucket(count, threads.min(THREADS_MAX), |bucket| {
-        let walk = walk(&config, cache, bucket, &buckets)?;
+    let failed = |counts: bool| {
+        let of = superblock.failed_units.iter().filter(move |failed| failed.counts == counts);
+        of.map(|failed| failed.unit - 1).collect::<BTreeSet<u32>>()
+    };
+    let (worn, dead, goes_around) = (failed(true), failed(false), remembered.is_some());
+    let mut walks = for_each_bucket(count, threads.min(THREADS_MAX), |bucket| {
+        let walk = match walk(&config, cache, bucket, &buckets) {
+            _ if dead.contains(&bucket) => Some(Walk::default()),
+            Err(_) if goes_around => None,
+            walk => Some(walk?),
+        };
         progress(read.fetch_add(1, Ordering::Relaxed) + 1, count.into());
         Ok(walk)
     })?;
     let mut durable = Durable::default();
-    walks.iter().for_each(|walk| durable.add_walk(walk));
-    if superblock.state == CacheState::Clean {
-        durable.add(superblock.attach, superblock.durable.sequence);
+    walks.iter().flatten().for_each(|walk| durable.add_walk(walk));
+    // Of an orderly end, or of a pause.
+    durable.add(run(superblock.attach, superblock.durable.page), superblock.durable.sequence);
+    confront(&mut walks, &durable);
+    let mut held = Held { crashed: superblock.state == CacheState::InUse, worn, dead, ..Held::empty(geometry) };
+    for (bucket, walk) in (0..).zip::<Vec<Option<Walk>>>(walks) {
+        let found = walk.as_ref().map(|walk| judge(&config, bucket, walk, &durable, &buckets));
+        match (found, walk, remembered) {
+            (Some(Ok(found)), ..) => held.add(bucket, found),
+            (_, _, Some(remembered)) => held.add_unread(bucket, remembered(bucket)),
+            (Some(Err(error)), Some(walk), None) => {
+                held.add(bucket, judge(&config, bucket, &mend(&walk, error)?, &durable, &buckets)?);
+            }
+            _ => unreachable!("a bucket that cannot be read ends it"),
+        }
     }
-    let mut held = Held { crashed: superblock.state == CacheState::InUse, ..Held::empty(geometry) };
-    for (bucket, walk) in (0..).zip::<Vec<Walk>>(walks) {
-        let found = match judge(&config, bucket, &walk, &durable, &buckets) {
-            Err(error) => judge(&config, bucket, &mend(&walk, error)?, &durable, &buckets)?,
-            found => found?,
-        };
-        held.add(bucket, found);
+    for &bucket in &held.worn {
+        held.scans[bucket as usize].torn |= !held.scans[bucket as usize].found.is_empty();
     }
     Ok(held)
 }
 
-/// Where a run ended that made everything durable below `sequence`.
-pub fn end(sequence: u64) -> Place {
-    Place { sequence, page: 0 }
+/// The number of a run: which start it is of, and how many times its cache was found again since.
+pub fn run(start: u64, found_again: u32) -> u64 {
+    start << 32 | u64::from(found_again)
+}
+
+/// Where a [run](run) ended that made everything durable below `sequence`.
+pub fn end(sequence: u64, found_again: u32) -> Place {
+    Place { sequence, page: found_again }
 }
 
 /// Makes a bucket empty: not durably.

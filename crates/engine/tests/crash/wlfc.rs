@@ -214,10 +214,12 @@ impl World {
         wlfc.check();
         let settings = Settings {
             cache: cache_tag(attachment.superblock()),
-            run: if setup.bug == Some(Bug::SameRun) { 1 } else { attachment.superblock().attach },
+            start: if setup.bug == Some(Bug::SameRun) { 1 } else { attachment.superblock().attach },
+            found_again: 0,
             retries: 0,
             zoned: setup.zoned,
             skips_bad: false,
+            holds_failed: false,
             answers_flushes_at_once: setup.bug == Some(Bug::AnswerFlushesAtOnce),
         };
         let cache = Planted { wlfc, no_tombstone: setup.bug == Some(Bug::NoTombstone) };
@@ -401,7 +403,7 @@ impl World {
         self.engine.close(0);
         self.collect();
         self.settle()?;
-        let end = start::end(self.engine.durable());
+        let end = start::end(self.engine.durable(), 0);
         let World { setup, disks, record, mut attachment, clients, random, .. } = self;
         let side = FakeSide { record: &record, backend: &disks[BACKEND], flash: &disks[FLASH] };
         attachment.close(&disks[FLASH], &side, end, true).map_err(|error| error.to_string())?;

@@ -165,7 +165,7 @@ impl Devices {
                 let fits = self.bucket_blocks / u64::from(self.page_blocks);
                 assert!(self.zones[bucket as usize].now.len() as u64 <= fits, "cache bucket {bucket} is too full");
             }
-            Step::WriteBackend { block, blocks } => {
+            Step::WriteBackend { block, blocks, .. } => {
                 for block in block..block + u64::from(blocks) {
                     let content = self.get(block);
                     self.backend[block as usize].pending.push(content);

@@ -78,7 +78,7 @@ fn a_full_bucket_goes_to_the_backend() {
         logs(1),
         logs(0),
         Step::FlushFlash,
-        Step::WriteBackend { block: 8, blocks: 8 },
+        Step::WriteBackend { block: 8, blocks: 8, gives_up: true },
         Step::FlushBackend,
         Step::Reset { bucket: 0 },
     ];
@@ -135,9 +135,9 @@ fn a_large_write_leaves_a_tombstone_where_the_cache_has_something() {
         Step::Append { bucket: 0, page: 1, pages: 1, oob: tombstone },
         Step::FlushFlash,
         receive(12, 4),
-        Step::WriteBackend { block: 12, blocks: 4 },
+        Step::WriteBackend { block: 12, blocks: 4, gives_up: true },
         receive(16, 8),
-        Step::WriteBackend { block: 16, blocks: 8 },
+        Step::WriteBackend { block: 16, blocks: 8, gives_up: true },
         Step::Reply,
     ];
     assert_eq!(steps, expected);
@@ -183,10 +183,10 @@ fn everything_newer_than_the_backend_is_written_back_when_asked() {
         Step::ReadFlash { bucket: 0, slot: 2, block: 10, blocks: 6 },
         Step::ReadFlash { bucket: 1, slot: 0, block: 9, blocks: 1 },
         Step::FlushFlash,
-        Step::WriteBackend { block: 8, blocks: 8 },
+        Step::WriteBackend { block: 8, blocks: 8, gives_up: true },
         Step::ReadBackend { block: 41, blocks: 7 },
         Step::ReadFlash { bucket: 2, slot: 0, block: 40, blocks: 1 },
-        Step::WriteBackend { block: 40, blocks: 8 },
+        Step::WriteBackend { block: 40, blocks: 8, gives_up: true },
         Step::FlushBackend,
     ];
     assert_eq!(steps, expected);
@@ -196,10 +196,9 @@ fn everything_newer_than_the_backend_is_written_back_when_asked() {
     assert_eq!(steps, [], "nothing is left");
 }
 
-/// What a failed read should have brought to RAM is not there, and else the read did no harm. After a failed append, what is known of the
-/// flash may be wrong.
+/// What a failed read should have brought to RAM is not there, and else the read did no harm.
 #[test]
-fn a_failed_read_is_forgotten_and_a_failed_write_stops_it() {
+fn a_failed_read_is_forgotten() {
     let mut wlfc = Wlfc::new(Config { ram_blocks: 2, ..config() }).unwrap();
     let read = plan(&mut wlfc, Kind::Read, 10, 1);
     let kept = read.iter().find(|step| matches!(step, Step::KeepInRam { .. })).expect("it is kept");
@@ -207,13 +206,48 @@ fn a_failed_read_is_forgotten_and_a_failed_write_stops_it() {
     wlfc.check();
     let again = plan(&mut wlfc, Kind::Read, 10, 1);
     assert!(!again.iter().any(|step| matches!(step, Step::ReadRam { .. })), "{again:?}");
-    let written = plan(&mut wlfc, Kind::Write, 9, 1);
-    let append = written.iter().find(|step| matches!(step, Step::Append { .. })).expect("it is a log");
-    wlfc.on(Event::Failed { step: append, missing: false }, &mut Vec::new());
-    assert_eq!(plan(&mut wlfc, Kind::Read, 10, 1), [Step::Fail, Step::Reply]);
-    assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Fail, Step::Reply]);
+}
+
+/// Backend bucket 1 cannot be written. The four logs of its write bucket go to a dirty copy when that is full, and to the backend when it is
+/// tried again, by which nothing leaves the cache; once they are there, the bucket is as any other.
+#[test]
+fn what_the_backend_does_not_take_stays_as_a_dirty_copy_and_is_tried_again() {
+    let mut wlfc = Wlfc::new(config()).unwrap();
+    (8..12).for_each(|block| drop(plan(&mut wlfc, Kind::Write, block, 1)));
+    assert_eq!(wlfc.next_tick_us(5), None);
+    let failed = Step::WriteBackend { block: 8, blocks: 8, gives_up: true };
+    wlfc.on(Event::Failed { step: &failed, missing: false }, &mut Vec::new());
+    assert_eq!((wlfc.failing().iter().collect::<Vec<_>>(), wlfc.next_tick_us(5)), (vec![&1], Some(5)));
+    let steps = plan(&mut wlfc, Kind::Write, 12, 1);
+    let copy = Step::Append { bucket: 2, page: 0, pages: 4, oob: oob(State::Dirty, 1, 3, 0, 8) };
+    assert!(steps.contains(&copy) && !steps.iter().any(|step| matches!(step, Step::WriteBackend { .. })), "{steps:?}");
+    assert_eq!(wlfc.blocks_to_write_back(), 8);
+    // A write past the cache would be to the backend.
+    let large = plan(&mut wlfc, Kind::Write, 8, 16);
+    let written = |at| large.iter().any(|step| matches!(step, Step::WriteBackend { block, .. } if *block == at));
+    assert!(!written(8) && written(16), "{large:?}");
     let mut steps = Vec::new();
-    wlfc.on(Event::DestageAll { now_us: 0 }, &mut steps);
-    wlfc.on(Event::Close { now_us: 0 }, &mut steps);
-    assert_eq!(steps, [], "nothing is written any more");
+    wlfc.on(Event::Tick { now_us: 5 }, &mut steps);
+    let trial = Step::WriteBackend { block: 8, blocks: 8, gives_up: false };
+    assert_eq!(steps.last(), Some(&trial));
+    wlfc.on(Event::Tick { now_us: 5 }, &mut steps);
+    assert_eq!(steps.last(), Some(&trial), "once in a tick");
+    wlfc.on(Event::Done(&trial), &mut Vec::new());
+    wlfc.check();
+    assert_eq!((wlfc.failing().len(), wlfc.next_tick_us(6), wlfc.blocks_to_write_back()), (0, None, 8));
+}
+
+/// A flush is of the backend only if clients wrote to that; one that fails is told to the next flush, unless a client was told.
+#[test]
+fn a_flush_of_the_backend_that_failed_is_told_once() {
+    for told in [false, true] {
+        let mut wlfc = Wlfc::new(Config { large_write_bytes: 4096, ..config() }).unwrap();
+        assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Reply]);
+        plan(&mut wlfc, Kind::Write, 8, 8);
+        assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::FlushBackend, Step::Reply]);
+        wlfc.on(Event::Failed { step: &Step::FlushBackend, missing: told }, &mut Vec::new());
+        let expected: &[Step] = if told { &[Step::Reply] } else { &[Step::Fail, Step::Reply] };
+        assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), expected);
+        assert_eq!(plan(&mut wlfc, Kind::Flush, 0, 0), [Step::Reply]);
+    }
 }

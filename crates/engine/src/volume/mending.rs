@@ -1,0 +1,48 @@
+//! A volume of buckets goes on where something failed that its cache relies on.
+
+use std::time::Instant;
+
+use super::driver::Driver;
+use super::requests::Waiting;
+use super::{TICK, Volume};
+use crate::engine::BACKEND;
+use crate::export::Error;
+use crate::wlfc::again::find_again;
+
+/// Times that the cache is found again within a [`TICK`] before those who wait hear of it.
+const MENDED_MAX: u32 = 16;
+
+impl Volume {
+    /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered begin anew. Where that
+    /// comes to nothing again and again, they fail.
+    pub(super) fn mend(&self) {
+        let has_stopped = |engine: &Driver| matches!(engine, Driver::Wlfc(engine) if engine.stopped().is_some() && !engine.is_given_up());
+        if !has_stopped(&self.lock().engine) {
+            return;
+        }
+        let mut inner = self.freeze();
+        let volume = &self.config.name;
+        if !inner.closed && has_stopped(&inner.engine) {
+            let backend_fails = inner.health[BACKEND].last_failure().is_some();
+            let mut attachment = self.attachment.lock().expect("no thread panics with the attachment");
+            if let (Driver::Wlfc(engine), Some(attachment)) = (&mut inner.engine, attachment.as_mut()) {
+                match find_again(engine, &*self.flash, attachment, backend_fails) {
+                    Ok(found) => **engine = found,
+                    Err(error) => {
+                        tracing::error!(volume, %error, "the cache is not found again: every request fails until the server is started again");
+                        engine.give_up();
+                    }
+                }
+            }
+        }
+        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
+        inner.mended = Some((since, before + 1));
+        let mut held = std::mem::take(&mut inner.held);
+        let failed = if before < MENDED_MAX { Vec::new() } else { std::mem::take(&mut held) };
+        inner.failed_requests += failed.len() as u64;
+        let held = held.into_iter().rev().map(|(request, done)| Waiting::new(request, done));
+        held.for_each(|held| inner.waiting.push_front(held));
+        self.thaw(inner);
+        failed.into_iter().for_each(|(_, done)| done(Err(Error::Io)));
+    }
+}

@@ -1,0 +1,94 @@
+//! Finding the cache again while its user runs, where something failed that it relies on: as a start does after a crash of the process,
+//! around what failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flashwise_core::format::{FailedUnit, Superblock};
+use flashwise_core::wlfc::{Around, Wlfc};
+
+use super::start::{self, Held};
+use super::{Engine, Failures, Settings};
+use crate::attach::Attachment;
+use crate::disk::Disk;
+use crate::disk::zoned::ZonedFlash;
+use crate::flash::FlashError;
+
+/// Backend buckets that may fail one by one; where more do, none is written before one of them could be.
+const FAILING_APART_MAX: usize = 2;
+
+/// The engine that goes on where `before` has stopped and nothing of it is under way. `backend_fails`: the last write of the backend failed.
+///
+/// Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](Wlfc::is_frozen).
+///
+/// # Errors
+/// The flash cannot be read, or what is on it is no cache any more.
+pub fn find_again(
+    before: &Engine,
+    flash: &dyn Disk,
+    attachment: &mut Attachment,
+    backend_fails: bool,
+) -> Result<Engine, FlashError> {
+    let was_frozen = before.cache().is_frozen();
+    let mut frozen = was_frozen || before.failures.flushes;
+    flash.zoned().map_or(Ok(()), ZonedFlash::look_again).map_err(FlashError::Io)?;
+    let remembered = |bucket: u32| match before.on_flash[bucket as usize].last {
+        0 => Default::default(),
+        _ => before.cache().remembered(bucket),
+    };
+    let known = failed_units(attachment.superblock(), &before.failures);
+    let superblock = Superblock { failed_units: listed(&known), ..attachment.superblock().clone() };
+    let mut held = start::scan_again(flash, &superblock, &remembered)?;
+    let unread = held.unread.iter().map(|bucket| (bucket + 1, !held.scans[*bucket as usize].found.is_empty()));
+    let failed_units = listed(&known.into_iter().chain(unread).collect());
+    if !frozen && failed_units != attachment.superblock().failed_units {
+        let units: Vec<u32> = failed_units.iter().map(|failed| failed.unit).collect();
+        let path = flash.description();
+        tracing::error!(path, ?units, "erase units of the flash have failed, and are not written any more");
+        frozen = attachment.set_failed_units(flash, failed_units).is_err();
+    }
+    let settled = held.settle(flash).is_ok() && !before.failures.flushes;
+    frozen |= !settled;
+    let around = match frozen {
+        true => Around { frozen, settled, ..Around::default() },
+        false => around(before.cache(), &held, backend_fails),
+    };
+    let made = held.start_around(before.cache().config().clone(), around);
+    let (mut wlfc, started) = made.map_err(FlashError::Config)?;
+    wlfc.succeed(before.cache());
+    if wlfc.is_frozen() && !was_frozen {
+        let path = flash.description();
+        tracing::error!(path, "the flash cannot be written any more: what is on it can be read, and writes fail");
+    }
+    let settings = Settings { found_again: before.settings.found_again + 1, ..before.settings };
+    let mut engine = Engine::new(wlfc, settings, started.go_on());
+    engine.faults = before.faults;
+    // A flush that works later says nothing of what one that failed was to make durable.
+    engine.failures.flushes = !settled;
+    engine.unreadable.extend(&before.unreadable);
+    Ok(engine)
+}
+
+/// What the cache has to go around, on a flash that can be written.
+fn around(before: &Wlfc, held: &Held, backend_fails: bool) -> Around {
+    let mut failing: BTreeSet<u32> = before.failing().clone();
+    if failing.len() > FAILING_APART_MAX && backend_fails {
+        failing.extend(before.dirty_backends());
+    }
+    failing.extend(held.unread_backends());
+    Around { failing, unread: held.unread.clone(), ..Around::default() }
+}
+
+/// The units that failed by now, and whether what is on them counts.
+fn failed_units(superblock: &Superblock, failures: &Failures) -> BTreeMap<u32, bool> {
+    let known = superblock.failed_units.iter().map(|failed| (failed.unit, failed.counts));
+    let mut all: BTreeMap<u32, bool> = known.collect();
+    for bucket in &failures.buckets {
+        all.entry(bucket + 1).or_insert(true);
+    }
+    all.extend(failures.dead.iter().map(|bucket| (bucket + 1, false)));
+    all
+}
+
+fn listed(units: &BTreeMap<u32, bool>) -> Vec<FailedUnit> {
+    units.iter().map(|(&unit, &counts)| FailedUnit { unit, counts }).collect()
+}

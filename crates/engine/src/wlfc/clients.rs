@@ -1,0 +1,59 @@
+//! Requests of clients: planned when they come, and answered or handed back once their steps are done.
+
+use flashwise_core::cache::{self, Cache, Event};
+use flashwise_core::wlfc::Step;
+
+use super::Engine;
+use crate::engine::{Answered, kind, leave_out_flushes};
+use crate::export::{Done, Error, Operation, Request};
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// Starts a request at a time; its range lies within the volume.
+    pub fn submit(&mut self, mut request: Request, done: Done, now_us: u64) {
+        self.requests += 1;
+        if self.stopped.is_some() {
+            if self.settings.holds_failed {
+                self.held.push((self.requests, request, done));
+            } else {
+                self.answered.push(Answered { operation: request.operation, started_us: now_us, failed: true });
+                self.answers.push((done, Err(Error::Io)));
+            }
+            return;
+        }
+        if self.settings.answers_flushes_at_once && leave_out_flushes(&mut request) {
+            self.answers.push((done, Ok(Vec::new())));
+            return;
+        }
+        let Request { operation, offset, length, force_unit_access, caching, .. } = request;
+        let number = self.clients.insert(request, done, now_us);
+        self.clients.get_mut(number).number = self.requests;
+        let whole =
+            cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
+        let mut steps = std::mem::take(&mut self.planned);
+        self.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
+        let durable = operation == Operation::Flush || force_unit_access && operation != Operation::Read;
+        self.enqueue_plan(&mut steps, Some(number), durable);
+        self.planned = steps;
+        self.clients.get_mut(number).planned = true;
+        self.run_ready();
+        self.answer_if_complete(number);
+    }
+
+    pub(super) fn answer_if_complete(&mut self, number: u32) {
+        let Some(client) = self.clients.take_complete(number) else { return };
+        if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !client.is_own {
+            let (number, incomplete) = (client.number, client.incomplete);
+            let (mut request, done) = client.hand_back();
+            if !incomplete && request.operation != Operation::Read {
+                // What was written is not written again: a later write may have taken its place.
+                (request.operation, request.offset, request.length) = (Operation::Flush, 0, 0);
+                request.data.clear();
+            }
+            self.held.push((number, request, done));
+            return;
+        }
+        let (answered, done, result) = client.answer();
+        self.answered.push(answered);
+        self.answers.push((done, result));
+    }
+}

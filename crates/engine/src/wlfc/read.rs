@@ -1,0 +1,179 @@
+//! Reads of the flash: the data, and before it the header pages that have its checksums, where those are not in memory.
+
+use std::collections::hash_map::Entry;
+
+use flashwise_core::cache::Cache;
+use flashwise_core::checksum;
+use flashwise_core::format::Page;
+use flashwise_core::wlfc::Step;
+use smallvec::smallvec;
+
+use super::checksums::{Says, header_at, says};
+use super::perform::BLOCK;
+use super::{Engine, Work};
+use crate::disk::Operation;
+use crate::engine::FLASH;
+use crate::engine::hazard::StepId;
+use crate::memory::Memory;
+
+/// A header page that is at most so many pages before the data is read with it.
+const TOGETHER: u32 = 4;
+
+/// What a step reads: pages of a bucket, into blocks of the volume.
+struct Run {
+    bucket: u32,
+    page: u32,
+    block: u64,
+    blocks: u32,
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    fn run(&mut self, id: StepId) -> Run {
+        let Work::Step(Step::ReadFlash { bucket, slot, block, blocks }) = self.step(id).work else {
+            unreachable!("it reads the flash")
+        };
+        Run { bucket, page: slot, block, blocks }
+    }
+
+    /// Begins to read: the data alone if all its checksums are in memory.
+    pub(super) fn read_flash(&mut self, id: StepId) {
+        let Run { bucket, page, blocks, .. } = self.run(id);
+        let first = bucket * self.bucket_pages + page;
+        let known = (first..first + blocks).map_while(|slot| self.checksums.get(slot).map(Some)).collect();
+        self.step(id).expected = known;
+        self.read_more(id);
+    }
+
+    /// Reads the next header page, or the data once all checksums are there.
+    fn read_more(&mut self, id: StepId) {
+        let Run { bucket, page, block, blocks } = self.run(id);
+        let found = self.step(id).expected.len() as u32;
+        let state = self.step(id).state;
+        match (found < blocks).then(|| self.headers.of(bucket, state, page + found)).flatten() {
+            Some(header) => self.read_header(id, header),
+            // What is missing has no checksum, and counts as wrong.
+            None => {
+                self.step(id).header = None;
+                let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
+                let plan = self.step(id).plan;
+                let buffer = self.plan(plan).regions.of(block).buffer(block, blocks);
+                let length = u64::from(blocks) * BLOCK;
+                self.hand_out(id, FLASH, Operation::Read, offset, length, smallvec![buffer]);
+            }
+        }
+    }
+
+    /// Reads a header page: with the data if it is near, else once for all that want it.
+    fn read_header(&mut self, id: StepId, header: u32) {
+        let Run { bucket, page, .. } = self.run(id);
+        if self.step(id).expected.is_empty() && page - header <= TOGETHER {
+            return self.transfer_header(id, header, page - header, true);
+        }
+        match self.reading.entry((bucket, header)) {
+            Entry::Occupied(mut others) => others.get_mut().push(id),
+            Entry::Vacant(first) => {
+                first.insert(Vec::new());
+                self.transfer_header(id, header, 1, false);
+            }
+        }
+    }
+
+    fn transfer_header(&mut self, id: StepId, header: u32, before: u32, with_data: bool) {
+        let Run { bucket, block, blocks, .. } = self.run(id);
+        let memory = Memory::new(before as usize);
+        let mut buffers = smallvec![memory.buffer(0, before)];
+        let mut pages = before;
+        if with_data {
+            let plan = self.step(id).plan;
+            buffers.push(self.plan(plan).regions.of(block).buffer(block, blocks));
+            pages += blocks;
+        }
+        let offset = self.unit_offset(bucket) + u64::from(header) * BLOCK;
+        let running = self.step(id);
+        (running.memory, running.header) = (Some(memory), Some((header, with_data)));
+        self.hand_out(id, FLASH, Operation::Read, offset, u64::from(pages) * BLOCK, buffers);
+    }
+
+    /// Takes over what a header page says, if one was read; whether the data is read after it.
+    pub(super) fn expects_more(&mut self, id: StepId) -> bool {
+        let Some((header, with_data)) = self.step(id).header.take() else { return false };
+        let bucket = self.run(id).bucket;
+        let memory = self.step(id).memory.take().expect("a header page has memory");
+        let waiting = if with_data { None } else { self.reading.remove(&(bucket, header)) };
+        let more = self.take_over(id, header, memory.page(0), with_data);
+        for other in waiting.unwrap_or_default() {
+            self.take_over(other, header, memory.page(0), false);
+        }
+        more
+    }
+
+    /// A header page cannot be read, if one was: those that waited for it try themselves.
+    pub(super) fn header_failed(&mut self, id: StepId) {
+        if let Some((header, false)) = self.step(id).header.take() {
+            let bucket = self.run(id).bucket;
+            for other in self.reading.remove(&(bucket, header)).unwrap_or_default() {
+                self.read_header(other, header);
+            }
+        }
+    }
+
+    /// Takes over what a header page says of what a step reads, and goes on; whether there is more to read.
+    fn take_over(&mut self, id: StepId, header: u32, bytes: &Page, with_data: bool) -> bool {
+        let Run { bucket, page, blocks, .. } = self.run(id);
+        let of = header_at(bytes, self.settings.cache, self.on_flash[bucket as usize].epoch, header);
+        let expected = &mut self.step(id).expected;
+        let before = expected.len() as u32;
+        let mut elsewhere = None;
+        while (expected.len() as u32) < blocks {
+            match says(of.as_ref(), bytes, page + expected.len() as u32) {
+                Says::Checksum(crc) => expected.push(crc),
+                Says::Elsewhere(other) => {
+                    elsewhere = Some(other);
+                    break;
+                }
+                Says::Nothing => break,
+            }
+        }
+        let found = expected.len() as u32;
+        if let Some(of) = of.filter(|_| found > before) {
+            let first = page + before;
+            self.checksums.keep(&of, bytes, bucket * self.bucket_pages + first, first, found - before);
+        }
+        match elsewhere {
+            // Another header page of what was programmed together: the right one, or the next.
+            Some(other) if other != header && (found > before) == (other > header) => self.read_header(id, other),
+            _ if with_data => return false,
+            _ => {
+                if found == before {
+                    // It says nothing of them: they count as wrong.
+                    self.step(id).expected.resize(blocks as usize, None);
+                }
+                self.read_more(id);
+            }
+        }
+        true
+    }
+
+    /// What was read is not what its checksums say: they are read again too.
+    pub(super) fn read_again(&mut self, id: StepId) {
+        let Run { bucket, page, blocks, .. } = self.run(id);
+        self.checksums.forget(bucket * self.bucket_pages + page, blocks);
+        self.read_flash(id);
+    }
+
+    /// Compares what was read with its checksums; whether anything is wrong that may be right when it is read again.
+    pub(super) fn compare(&mut self, id: StepId) -> bool {
+        let Run { block, blocks, .. } = self.run(id);
+        let running = self.step(id);
+        let (plan, expected) = (running.plan, std::mem::take(&mut running.expected));
+        let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(block);
+        let mut wrong = false;
+        for (number, block) in (block..block + u64::from(blocks)).enumerate() {
+            let page = region.bytes(block * BLOCK, BLOCK as usize);
+            let right = expected.get(number).copied().flatten().is_some_and(|crc| checksum::crc32c(page) == crc);
+            region.set_bad(block, !right);
+            wrong |= !right;
+        }
+        wrong
+    }
+}

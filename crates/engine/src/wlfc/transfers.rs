@@ -1,0 +1,89 @@
+//! Transfers: what steps read and write, as few of them as possible, and what becomes of them.
+
+use flashwise_core::cache::Cache;
+use flashwise_core::wlfc::Step;
+use smallvec::{SmallVec, smallvec};
+
+use super::Engine;
+use crate::disk::{Buffer, Operation, Transfer};
+use crate::engine::hazard::StepId;
+use crate::engine::{FLASH, Output};
+use crate::export::Error;
+
+/// Buffers of a transfer: as many as the kernel takes at once.
+const BUFFERS_MAX: usize = 1024;
+
+/// A piece of a step that is transferred.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub disk: usize,
+    pub operation: Operation,
+    pub offset: u64,
+    pub length: u64,
+    pub buffers: SmallVec<[Buffer; 2]>,
+    /// It is not read together with others.
+    pub alone: bool,
+}
+
+impl Part {
+    /// Whether it can be read together with what `first` begins and ends at `end`.
+    fn continues(&self, first: &Part, end: u64) -> bool {
+        let reads = |part: &Part| (part.disk, part.operation, part.alone) == (FLASH, Operation::Read, false);
+        reads(self) && reads(first) && self.offset == end
+    }
+}
+
+impl<C: Cache<Step = Step>> Engine<C> {
+    /// The disk and the operation of a transfer that has not ended.
+    pub fn transfer_of(&self, tag: u64) -> (usize, Operation) {
+        let (_, part) = &self.transfers[&tag][0];
+        (part.disk, part.operation)
+    }
+
+    /// What is to be done after calls: transfers, and answers to give.
+    pub fn take_output(&mut self, output: &mut Output) {
+        if self.outgoing.len() > 1 {
+            // Logs that are read together are next to each other on flash, with their headers.
+            self.outgoing.sort_by_key(|(_, part)| (part.disk, part.offset));
+        }
+        let mut outgoing = self.outgoing.drain(..).peekable();
+        while let Some(first) = outgoing.next() {
+            let (disk, operation, offset) = (first.1.disk, first.1.operation, first.1.offset);
+            let (mut length, mut buffers) = (first.1.length, first.1.buffers.to_vec());
+            let mut parts: SmallVec<[(StepId, Part); 1]> = smallvec![first];
+            while let Some((step, part)) = outgoing.next_if(|(_, part)| {
+                let first = &parts[0].1;
+                part.continues(first, offset + length) && buffers.len() + part.buffers.len() <= BUFFERS_MAX
+            }) {
+                length += part.length;
+                buffers.extend(part.buffers.iter().copied());
+                parts.push((step, part));
+            }
+            let tag = self.next_tag;
+            self.next_tag += 1;
+            output.transfers.push(Transfer { tag, disk, operation, offset, length, buffers });
+            self.transfers.insert(tag, parts);
+        }
+        if self.running == 0 && !self.held.is_empty() {
+            self.held.sort_unstable_by_key(|(number, ..)| *number);
+            output.held.extend(self.held.drain(..).map(|(_, request, done)| (request, done)));
+        }
+        output.answers.append(&mut self.answers);
+        output.answered.append(&mut self.answered);
+    }
+
+    /// Is told that a transfer ended.
+    pub fn completed(&mut self, tag: u64, result: Result<(), Error>) {
+        let parts = self.transfers.remove(&tag).expect("a transfer ends once");
+        let are_several = parts.len() > 1;
+        for (id, part) in parts {
+            if are_several && result.is_err() {
+                // Which of them cannot be read is found out one by one.
+                self.outgoing.push((id, Part { alone: true, ..part }));
+            } else {
+                self.part_completed(id, part, result);
+            }
+        }
+        self.run_ready();
+    }
+}

@@ -1,0 +1,117 @@
+//! A volume of buckets over a backend that fails for a while.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use flashwise_core::cache::settings::Settings;
+use flashwise_core::format::{BLOCK_BYTES, Layout};
+use flashwise_engine::attach::memory::MemorySide;
+use flashwise_engine::disk::Disk;
+use flashwise_engine::disk::identity::Identity;
+use flashwise_engine::disk::memory::MemoryDisk;
+use flashwise_engine::export::{Export, Operation, Request};
+use flashwise_engine::volume::{Storage, Volume, VolumeConfig};
+
+fn block(fill: u8) -> Vec<u8> {
+    vec![fill; BLOCK_BYTES]
+}
+
+/// A backend that cannot be written while that is asked for.
+struct Flaky {
+    disk: MemoryDisk,
+    fails: AtomicBool,
+}
+
+impl Flaky {
+    fn may_write(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("it fails")) } else { Ok(()) }
+    }
+}
+
+impl Disk for Flaky {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn description(&self) -> String {
+        "flaky".to_owned()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.disk.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.may_write()?;
+        self.disk.write_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    fn zero(&self, offset: u64, length: u64, may_punch_holes: bool) -> io::Result<()> {
+        self.may_write()?;
+        self.disk.zero(offset, length, may_punch_holes)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+}
+
+/// Clients of a volume hear nothing of a backend that cannot be written, while the cache has room; the status does.
+#[test]
+fn a_volume_goes_on_while_its_backend_cannot_be_written() {
+    const MIB: u64 = 1 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let backend = Arc::new(Flaky { disk: MemoryDisk::new(16 * MIB as usize), fails: AtomicBool::new(false) });
+    let config = VolumeConfig {
+        flash_size_bytes: Some(8 * MIB),
+        layout: Layout::Wlfc,
+        cache: Settings::of(&[("erase-unit", "256KiB"), ("ram", "0")]).unwrap(),
+        ..VolumeConfig::of("v", Path::new("flaky"), &directory.path().join("cache.img"))
+    };
+    let storage = Storage {
+        disk: backend.clone(),
+        identity: Identity { id: [9; 16], description: "a backend in memory".to_owned() },
+        side: Box::new(MemorySide::default()),
+        notes: Vec::new(),
+    };
+    let volume = Volume::open_on(config, storage, &|_, _| ()).unwrap_or_else(|error| panic!("{error}")).0;
+    let ask = |operation: Operation, at: u64, data: Vec<u8>| {
+        let (sender, receiver) = mpsc::channel();
+        let length = if operation == Operation::Flush { 0 } else { BLOCK_BYTES as u64 };
+        let (offset, caching) = (at * BLOCK_BYTES as u64, Default::default());
+        let request = Request { operation, offset, length, force_unit_access: false, data, caching };
+        volume.submit(request, Box::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap()
+    };
+    backend.fails.store(true, Ordering::SeqCst);
+    // A bucket has room for 32 logs of a block, so that each of these three is evicted several times.
+    for number in 0..600_u64 {
+        ask(Operation::Write, number % 180, block(number as u8))
+            .unwrap_or_else(|error| panic!("write {number}: {error}"));
+        ask(Operation::Flush, 0, Vec::new()).unwrap_or_else(|error| panic!("flush {number}: {error}"));
+    }
+    let status = volume.status();
+    assert!(status.state_reason.is_some_and(|reason| reason.starts_with("backend: ")), "{:?}", status.state);
+    assert_eq!(status.faults.failed_requests, 0);
+    for number in 420..600_u64 {
+        assert_eq!(ask(Operation::Read, number % 180, Vec::new()), Ok(block(number as u8)));
+    }
+    backend.fails.store(false, Ordering::SeqCst);
+    let started = Instant::now();
+    while volume.status().state_reason.is_some() {
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", volume.status().state_reason);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    volume.detach().unwrap_or_else(|error| panic!("{error}"));
+    let content = backend.disk.contents();
+    for number in 420..600 {
+        assert_eq!(content[number % 180 * BLOCK_BYTES..][..BLOCK_BYTES], block(number as u8), "block {}", number % 180);
+    }
+}
