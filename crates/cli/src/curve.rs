@@ -17,7 +17,9 @@ use flashwise_trace::tools::curve::working_sets;
 use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
+use crate::fit;
 use crate::input::InputOptions;
+use crate::list::{List, distinct};
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, margin, misuse, parse_sizes, parse_warmup};
@@ -31,9 +33,9 @@ use crate::table::plain;
 pub struct Curve {
     /// A trace of any format, or a normalised one; - is standard input
     trace: PathBuf,
-    /// A policy, of `flashwise policies`; can be given many times [default: lru]
-    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policy)]
-    policies: Vec<Spec>,
+    /// Policies, of `flashwise policies`: lru,larc; can be given many times [default: lru]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = parse_policies)]
+    policies: Vec<List<Spec>>,
     /// A cache size, as for simulate; can be given many times [default: 1%..100%:1%]
     #[arg(long = "size", value_name = "SIZE", value_parser = parse_sizes)]
     sizes: Vec<Sizes>,
@@ -55,8 +57,8 @@ pub struct Curve {
     input: InputOptions,
 }
 
-fn parse_policy(text: &str) -> Result<Spec, flashwise_core::options::OptionError> {
-    Spec::parse(text)
+fn parse_policies(text: &str) -> Result<List<Spec>, flashwise_core::options::OptionError> {
+    List::read(text, Spec::parse)
 }
 
 impl Curve {
@@ -90,7 +92,7 @@ impl Curve {
     fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
         let sizes = capacities(trace, sizes)?;
         let lru = Spec::parse("lru")?;
-        let policies = if self.policies.is_empty() { vec![lru] } else { self.policies.clone() };
+        let policies = if self.policies.is_empty() { vec![lru] } else { distinct(&self.policies) };
         let (mut points, mut most) = (Vec::new(), Some(0.0_f64));
         for policy in &policies {
             let bar = match is_in_one_pass(trace, policy) {
@@ -136,10 +138,10 @@ impl Curve {
         }
         writeln!(out, "{}", table.trim_fmt())?;
         let error = if sampled { "; error: standard error of hits, from a sample" } else { "" };
-        writeln!(
-            out,
+        let notes = format!(
             "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
-        )?;
+        );
+        writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
         if let Some(html) = &self.html {
             writeln!(out, "\nPage: {}", html.display())?;
         }

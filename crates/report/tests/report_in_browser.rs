@@ -44,7 +44,7 @@ addEventListener("load", () => {
       }
     });
   }
-  const cut = [...document.querySelectorAll(".chart, .stacked")].filter(region => region.scrollWidth > region.clientWidth + 1)
+  const cut = [...document.querySelectorAll(".chart, .stacked, .pair > .scroll")].filter(region => region.scrollWidth > region.clientWidth + 1)
     .map(region => region.getAttribute("aria-label") || region.querySelector("title").textContent);
   const count = selector => document.querySelectorAll(selector).length;
   const style = getComputedStyle(document.body);
