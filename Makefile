@@ -18,12 +18,20 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
+.PHONY: features dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
 
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
 planted:
 	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test cli planted::
+
+# The program and the library that serves with each feature left out by itself, and with none.
+features:
+	for features in http,parquet,serve http,serve,tls parquet,serve,tls parquet serve ""; do \
+		cargo clippy -p flashwise --locked --no-default-features --features "$$features" -- -D warnings || exit 1; done
+	for features in http tls ""; do \
+		cargo clippy -p flashwise-server --locked --no-default-features --features "$$features" -- -D warnings || exit 1; done
+	cargo test -p flashwise-server --locked --no-default-features --lib built_without
 
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \

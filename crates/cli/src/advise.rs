@@ -22,8 +22,9 @@ use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
+use crate::fit;
 use crate::input::InputOptions;
-use crate::list::List;
+use crate::list::{List, distinct};
 use crate::progress::Bar;
 use crate::simulate::{command, misuse, parse_warmup};
 use crate::table;
@@ -192,7 +193,7 @@ impl Advise {
 
     /// The ways to set a cache that are asked for, or those that tell most.
     fn ways(&self) -> anyhow::Result<Ways> {
-        let policies: Vec<Spec> = self.policies.iter().flatten().cloned().collect();
+        let policies: Vec<Spec> = distinct(&self.policies);
         let admissions: Vec<Admission> = self.admissions.iter().flatten().cloned().collect();
         let modes: Vec<&'static str> = self.modes.iter().flatten().copied().collect();
         let over_provisions: Vec<Share> = self.over_provisions.iter().flatten().copied().collect();
@@ -234,27 +235,28 @@ impl Advise {
             writeln!(out)?;
             return Ok(());
         }
+        let mut line = |indent: usize, text: &str| writeln!(out, "{}", fit::sentences(text, indent, fit::width()));
         for sentence in &advice.sentences {
-            writeln!(out, "{sentence}")?;
+            line(0, sentence)?;
         }
         if let Some(cache) = &advice.cache {
             let first = if cache.meets == 1 { "this" } else { "nearest" };
             let others = advice.alternatives.iter().filter(|told| told.cache != *cache);
             let others = others.map(|told| (told.kind, &told.cache));
-            writeln!(out, "\n{}", caches(std::iter::once((first, cache)).chain(others), &advice.currency))?;
+            line(0, &format!("\n{}", caches(std::iter::once((first, cache)).chain(others), &advice.currency)))?;
         }
         let buts: Vec<String> = advice.alternatives.iter().map(|told| format!("{}: {}", told.kind, told.but)).collect();
         if !buts.is_empty() {
-            writeln!(out, "\n{}.", buts.join("; "))?;
+            line(0, &format!("\n{}.", buts.join("; ")))?;
         }
-        writeln!(out, "\nCertainty: {}", advice.certainty.verdict)?;
+        line(0, &format!("\nCertainty: {}", advice.certainty.verdict))?;
         for (name, reason) in &advice.certainty.reasons {
-            writeln!(out, "  {name}: {reason}")?;
+            line(4, &format!("  {name}: {reason}"))?;
         }
         if !advice.cautions.is_empty() {
-            writeln!(out, "\nBefore you buy:")?;
+            line(0, "\nBefore you buy:")?;
             for caution in &advice.cautions {
-                writeln!(out, "- {caution}")?;
+                line(2, &format!("- {caution}"))?;
             }
         }
         if let Some(path) = self.write_config.as_ref() {
@@ -276,13 +278,12 @@ impl Advise {
 fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency: &str) -> String {
     let price = if currency.is_empty() { "price".to_owned() } else { currency.to_owned() };
     let header =
-        ["", "device", "flash", "RAM", "policy", "admission", "writes", "free", &price, "latency", "years", "hits"];
-    let mut table = table::plain(&header, 2);
-    for (kind, cache) in rows {
+        vec!["", "device", "flash", "RAM", "policy", "admission", "writes", "free", &price, "latency", "years", "hits"];
+    let row = |(kind, cache): (&str, &AdvisedCache)| {
         let number = if cache.devices > 1 { format!("{} x ", cache.devices) } else { String::new() };
         let years = cache.cache_lifetime_years.map_or_else(|| "-".to_owned(), |years| format!("{years:.2}"));
         let latency = human::duration(cache.latency_mean_us.round() as u64);
-        table.add_row([
+        vec![
             kind.to_owned(),
             format!("{number}{}", cache.device),
             human::bytes(cache.size_bytes as f64),
@@ -295,7 +296,7 @@ fn caches<'a>(rows: impl Iterator<Item = (&'a str, &'a AdvisedCache)>, currency:
             latency,
             years,
             human::percent(cache.hit_ratio),
-        ]);
-    }
-    table.trim_fmt()
+        ]
+    };
+    table::fitting(header, 2, rows.map(row).collect())
 }

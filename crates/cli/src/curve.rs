@@ -18,8 +18,9 @@ use flashwise_trace::tools::curve::working_sets;
 use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
+use crate::fit;
 use crate::input::InputOptions;
-use crate::list::List;
+use crate::list::{List, distinct};
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::simulate::{Sizes, command, margin, misuse, parse_sizes, parse_warmup};
@@ -92,8 +93,7 @@ impl Curve {
     fn points(&self, trace: &Trace, sizes: &[Size]) -> anyhow::Result<(Vec<CurvePoint>, Option<f64>)> {
         let sizes = capacities(trace, sizes)?;
         let lru = Spec::parse("lru")?;
-        let given: Vec<Spec> = self.policies.iter().flatten().cloned().collect();
-        let policies = if given.is_empty() { vec![lru] } else { given };
+        let policies = if self.policies.is_empty() { vec![lru] } else { distinct(&self.policies) };
         let (mut points, mut most) = (Vec::new(), Some(0.0_f64));
         for policy in &policies {
             let bar = match is_in_one_pass(trace, policy) {
@@ -139,10 +139,10 @@ impl Curve {
         }
         writeln!(out, "{}", table.trim_fmt())?;
         let error = if sampled { "; error: standard error of hits, from a sample" } else { "" };
-        writeln!(
-            out,
+        let notes = format!(
             "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
-        )?;
+        );
+        writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
         if let Some(html) = &self.html {
             writeln!(out, "\nPage: {}", html.display())?;
         }

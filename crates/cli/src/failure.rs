@@ -1,5 +1,6 @@
 //! How the program ends: 0, 1 where it failed, 2 where trying again cannot mend it: it was misused, or what it was given is wrong.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use flashwise_core::cache::settings::SettingError;
@@ -22,6 +23,14 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }
     crate::log::tell(tracing::Level::ERROR, &format!("{error:#}"));
     ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
+}
+
+/// Prints what is wrong with the command line as a message in JSON.
+pub fn misuse_as_json(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").next().unwrap_or_default();
+    let _ = writeln!(std::io::stderr(), "{}", crate::log::json(tracing::Level::ERROR, text.trim_end()));
+    ExitCode::from(2)
 }
 
 /// Whoever read the output has seen enough: `flashwise ... | head`.

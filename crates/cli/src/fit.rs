@@ -14,6 +14,16 @@ pub fn width() -> Option<usize> {
     told.or_else(terminal)
 }
 
+/// Columns of the terminal that standard error is, if it is one.
+pub fn width_of_errors() -> Option<usize> {
+    let stderr = std::io::stderr();
+    stderr
+        .is_terminal()
+        .then(|| terminal_size::terminal_size_of(&stderr))
+        .flatten()
+        .map(|(width, _)| usize::from(width.0))
+}
+
 /// Breaks the lines of a text between words; what follows a break stands behind `indent` spaces.
 pub fn sentences(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
@@ -24,7 +34,7 @@ pub fn sentences(text: &str, indent: usize, width: Option<usize>) -> String {
 fn wrapped(line: &str, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
-    for word in line.split_inclusive(' ') {
+    for word in line.split_inclusive(' ').flat_map(|word| pieces(word, width.saturating_sub(indent))) {
         let len = word.trim_end().chars().count();
         if column > indent && column + len > width {
             out.truncate(out.trim_end().len());
@@ -36,6 +46,12 @@ fn wrapped(line: &str, indent: usize, width: usize) -> String {
         column += word.chars().count();
     }
     out
+}
+
+/// A word, or one that is longer than a line by its commas: a list of names.
+fn pieces(word: &str, width: usize) -> impl Iterator<Item = &str> {
+    let is_long = word.trim_end().chars().count() > width;
+    word.split_inclusive(move |letter| is_long && letter == ',')
 }
 
 /// Groups of columns by number, each of which fits beside the first `keys`, which stand in every group.
@@ -77,5 +93,7 @@ mod tests {
         assert_eq!(sentences("one two three", 0, Some(12)), "one two\nthree");
         assert_eq!(sentences("one two three", 2, Some(6)), "one\n  two\n  three");
         assert_eq!(sentences("  a  b\nc", 2, Some(80)), "  a  b\nc");
+        assert_eq!(sentences("of one,two,three", 2, Some(9)), "of one,\n  two,\n  three");
+        assert_eq!(sentences("    a,b c", 4, Some(7)), "    a,b\n    c");
     }
 }

@@ -7,6 +7,7 @@ use flashwise_core::filter::Filter;
 use flashwise_sim::size::{SizeError, parse_block_size};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::formats::FormatSpec;
+use flashwise_trace::human;
 use flashwise_trace::normalised::trace::{Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::output::name_of;
@@ -159,6 +160,8 @@ fn warn_of_trace(trace: &Trace) {
 /// Says on standard error how many malformed records of the trace called `name` were passed over, if any were.
 pub fn warn(name: &str, about: &Description) {
     if about.malformed_records > 0 {
-        warning!("{name}: {} malformed records were passed over", about.malformed_records);
+        let were = if about.malformed_records == 1 { "was" } else { "were" };
+        let records = human::counted(about.malformed_records, "malformed record");
+        warning!("{name}: {records} {were} passed over");
     }
 }

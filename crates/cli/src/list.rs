@@ -1,5 +1,6 @@
 //! Lists in one argument: `lru,larc:fill=ghost,writes=admit,arc` are three policies.
 
+use std::collections::HashSet;
 use std::str::FromStr;
 
 /// What stands between commas. The options of an item have commas between them too: `name=value` goes on with the item before.
@@ -19,6 +20,12 @@ impl<T> List<T> {
     pub fn read<E>(text: &str, read: impl Fn(&str) -> Result<T, E>) -> Result<List<T>, E> {
         items(text).into_iter().map(read).collect::<Result<_, _>>().map(List)
     }
+}
+
+/// All items of lists, each once: what is written in another way is the same all the same.
+pub fn distinct<T: Clone + ToString>(lists: &[List<T>]) -> Vec<T> {
+    let mut said = HashSet::new();
+    lists.iter().flatten().filter(|item| said.insert(item.to_string())).cloned().collect()
 }
 
 impl<'a, T> IntoIterator for &'a List<T> {
@@ -51,6 +58,12 @@ fn items(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_item_of_several_lists_is_there_once() {
+        let lists = ["larc,lru", "lru,min"].map(|text| text.parse::<List<String>>().unwrap());
+        assert_eq!(distinct(&lists), ["larc", "lru", "min"]);
+    }
 
     #[test]
     fn options_stay_with_their_item() {

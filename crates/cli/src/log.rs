@@ -2,6 +2,7 @@
 //!
 //! Messages of the program itself have a level as those of the cache and the server have. For people they stand behind the program's name.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -14,6 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::fit;
 
 /// How much is told, and how; the same for every command.
 #[derive(Clone, Debug, Args)]
@@ -88,11 +91,22 @@ pub fn tell(level: Level, text: &str) {
         return;
     }
     let line = match chosen.format {
-        Format::Text => format!("flashwise: {text}"),
-        Format::Json => json!({"timestamp": now(), "level": level.as_str(), "message": text}).to_string(),
+        Format::Text => fit::sentences(&format!("flashwise: {text}"), 0, fit::width_of_errors()),
+        Format::Json => json(level, text),
     };
     // Where nobody listens any more, such as on a terminal that was closed, the program goes on.
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A message as a JSON object.
+pub fn json(level: Level, text: &str) -> String {
+    json!({"timestamp": now(), "level": level.as_str(), "message": text}).to_string()
+}
+
+/// Whether a command line, which may be a wrong one, asks for messages in JSON.
+pub fn is_json_asked_for(arguments: &[OsString]) -> bool {
+    let follows = |pair: &[OsString]| pair[0] == "--log-format" && pair[1] == "json";
+    arguments.windows(2).any(follows) || arguments.iter().any(|argument| argument == "--log-format=json")
 }
 
 /// The time, as it stands in messages of the server's parts.

@@ -89,7 +89,12 @@ fn sums(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(sums(std::env::args_os()));
+    let given = sums(std::env::args_os());
+    let arguments = match Arguments::try_parse_from(&given) {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && log::is_json_asked_for(&given) => return failure::misuse_as_json(&error),
+        Err(error) => error.exit(),
+    };
     arguments.log.start();
     let result = match arguments.command {
         Command::Simulate(simulate) => simulate.run(),

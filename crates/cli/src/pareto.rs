@@ -19,8 +19,9 @@ use flashwise_trace::output::{check_writable, write_whole};
 
 use crate::cache::CacheOptions;
 use crate::failure::Misuse;
+use crate::fit;
 use crate::input::InputOptions;
-use crate::list::List;
+use crate::list::{List, distinct};
 use crate::log::note;
 use crate::progress::Bar;
 use crate::simulate::{Sizes, misuse, parse_sizes, parse_warmup};
@@ -88,11 +89,8 @@ impl Pareto {
         let trace = self.input.open(&self.trace)?;
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(pareto::SIZES)? } else { given };
-        let online: Vec<Algorithm> = if self.policies.is_empty() {
-            pareto::online().collect()
-        } else {
-            self.policies.iter().flatten().cloned().collect()
-        };
+        let online: Vec<Algorithm> =
+            if self.policies.is_empty() { pareto::online().collect() } else { distinct(&self.policies) };
         let mut cases = pareto::cases(&trace, &online, &sizes)?;
         let counting = Counting { warmup: self.warmup, epoch: None };
         let experiment = Experiment { layout: Layout::Flash(settings), devices: None, counting };
@@ -123,18 +121,19 @@ impl Pareto {
         writeln!(out, "What can run:\n\n{}\n", frontier(shown(false)))?;
         writeln!(out, "What knows the future:\n\n{}\n", frontier(shown(true)))?;
         let footnote = "read hits: share of the reads; erased: erase units, per day each; flash writes: blocks";
-        if self.all {
-            writeln!(
-                out,
-                "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the other."
-            )?;
-        } else {
-            writeln!(
-                out,
-                "{footnote}. No other cache is better in one of hits and erasures and as good in the other."
-            )?;
-        }
-        write!(out, "{}", caveats(points.iter().map(|point| (&point.trace[..], point.caveat.as_deref()))))?;
+        let footnote = match self.all {
+            true => {
+                format!(
+                    "{footnote}; *: on the frontier, no other is better in one of hits and erasures and as good in the other."
+                )
+            }
+            false => {
+                format!("{footnote}. No other cache is better in one of hits and erasures and as good in the other.")
+            }
+        };
+        writeln!(out, "{}", fit::sentences(&footnote, 0, fit::width()))?;
+        let caveats = caveats(points.iter().map(|point| (&point.trace[..], point.caveat.as_deref())));
+        write!(out, "{}", fit::sentences(&caveats, 0, fit::width()))?;
         if let Some(svg) = &self.svg {
             writeln!(out, "\nChart: {}", svg.display())?;
         }

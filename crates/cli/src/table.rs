@@ -4,7 +4,7 @@ mod screen;
 
 use std::collections::HashMap;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use flashwise_core::policy::{Spec, larc, min};
 use flashwise_sim::columns::{About, Cell, Head, Show};
 use flashwise_sim::results::{Cells, ResultRow, columns_of};
@@ -17,10 +17,16 @@ use screen::Figures;
 /// Spaces between columns.
 const GAP: usize = 2;
 
-/// A table without lines whose columns after the first `text_columns` stand to the right.
+/// A table without lines whose columns after the first `text_columns` stand to the right. Where it is wider than the terminal, cells are broken
+/// between words.
 pub fn plain(header: &[&str], text_columns: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
+    if let Some(width) = fit::width() {
+        // The gap behind the last column is not printed.
+        let width = u16::try_from(width + GAP).unwrap_or(u16::MAX);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     for (number, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, GAP as u16));
         if number >= text_columns {
@@ -65,6 +71,12 @@ pub fn results(rows: &[ResultRow]) -> String {
     let begins = rows.windows(2).enumerate().filter(|(_, pair)| another(pair)).map(|(before, _)| before + 1).collect();
     let figures = Figures { header, names: text_columns, notes, rows: lines, begins };
     figures.print(more, fit::width()) + &too_small(rows) + &overloaded(rows) + &caveats_of(rows)
+}
+
+/// A line per row, the first `names` of whose cells are names; where that is wider than the terminal, figures go down the screen.
+pub fn fitting(header: Vec<&str>, names: usize, rows: Vec<Vec<String>>) -> String {
+    let notes = vec![""; header.len()];
+    Figures { header, names, notes, rows, begins: Vec::new() }.print(&[], fit::width())
 }
 
 /// The heading of a figure.

@@ -24,16 +24,11 @@ const ALONE: &str = "no cache";
 /// # Errors
 /// None that the advice could cause.
 pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
-    let chart = latencies(advice);
+    let (chart, told) = latencies(advice);
+    let (wide, narrow) = chart.inline_told(&told);
     let answer = Answer {
         sentences: advice.sentences.clone(),
-        picture: Some(Picture {
-            caption: caption(advice),
-            wide: chart.inline(),
-            narrow: chart.inline_narrow(None),
-            legend: chart.legend(),
-            again: false,
-        }),
+        picture: Some(Picture { caption: caption(advice), wide, narrow, legend: chart.legend(), again: false }),
         certainty: Certainty { verdict: advice.certainty.verdict, reasons: advice.certainty.reasons.clone() },
         steps: advice.cache.as_ref().map(|cache| choices(advice, cache)),
         drives: None,
@@ -86,14 +81,14 @@ fn rule(run: &AdvisedCache) -> &str {
 }
 
 /// Latency against cost.
-fn latencies(advice: &Advice) -> Chart {
+fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
     let value = |run: &AdvisedCache| Some(run.latency_mean_us / 1000.0);
     let axis = Of { id: "advice", title: "Latency against cost", label: "Mean latency of a block access, in ms" };
     chart(advice, &axis, value, Some(advice.no_cache.latency_mean_us / 1000.0))
 }
 
 /// Lifetime against cost, or hits where no lifetime is known.
-fn lifetimes(advice: &Advice) -> Chart {
+fn lifetimes(advice: &Advice) -> (Chart, Vec<String>) {
     let years = |run: &AdvisedCache| run.cache_lifetime_years.filter(|years| years.is_finite());
     if advice.runs.iter().any(|run| years(run).is_some()) {
         let axis = Of { id: "advice-all", title: "Lifetime against cost", label: "Lifetime of the flash, in years" };
@@ -110,8 +105,13 @@ struct Of {
     label: &'static str,
 }
 
-/// A point for each cache that was run and has the value, and one for `alone`, the storage without a cache.
-fn chart(advice: &Advice, of: &Of, value: impl Fn(&AdvisedCache) -> Option<f64>, alone: Option<f64>) -> Chart {
+/// A point for each cache that was run and has the value, and one for `alone`, the storage without a cache; and what each tells.
+fn chart(
+    advice: &Advice,
+    of: &Of,
+    value: impl Fn(&AdvisedCache) -> Option<f64>,
+    alone: Option<f64>,
+) -> (Chart, Vec<String>) {
     let is_buy = advice.cache.as_ref().is_some_and(|cache| cache.meets == 1);
     let first = if is_buy { THIS } else { NEAREST };
     let looks = Looks::new([first, MEETS, ALONE, MISSES]);
@@ -125,13 +125,22 @@ fn chart(advice: &Advice, of: &Of, value: impl Fn(&AdvisedCache) -> Option<f64>,
         look: looks.of(name),
         points: vec![(cost, value)],
     };
-    let mut series: Vec<Series> =
-        advice.runs.iter().filter_map(|run| Some(point(kind(run), run.cost, value(run)?))).collect();
-    series.extend(alone.map(|alone| point(ALONE, advice.no_cache.cost, alone)));
+    let currency = &advice.currency;
+    let mut all: Vec<(Series, String)> = advice
+        .runs
+        .iter()
+        .filter_map(|run| Some((point(kind(run), run.cost, value(run)?), told(run, currency))))
+        .collect();
+    let cost = shortest(advice.no_cache.cost, 2);
+    all.extend(alone.map(|alone| {
+        let told = format!("The storage alone, without a cache, for {cost} {currency}: {} ms", shortest(alone, 3));
+        (point(ALONE, advice.no_cache.cost, alone), told)
+    }));
     let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
-    series.sort_by_key(|series| place(&series.name));
+    all.sort_by_key(|(series, _)| place(&series.name));
+    let (series, told): (Vec<Series>, Vec<String>) = all.into_iter().unzip();
     let points = || series.iter().flat_map(|series| &series.points);
-    Chart {
+    let chart = Chart {
         id: of.id.to_owned(),
         title: of.title.to_owned(),
         description: format!("A point for each cache that was run. {NUMBERS_FOLLOW}"),
@@ -139,6 +148,32 @@ fn chart(advice: &Advice, of: &Of, value: impl Fn(&AdvisedCache) -> Option<f64>,
         y: linear(of.label, points().map(|point| point.1), ""),
         series,
         markers: true,
+    };
+    (chart, told)
+}
+
+/// What is told of a cache that is pointed at.
+fn told(run: &AdvisedCache, currency: &str) -> String {
+    let rule = if rule(run).is_empty() { String::new() } else { format!(" behind {}", run.admission) };
+    let (latency, hits) = (shortest(run.latency_mean_us / 1000.0, 3), percent(run.hit_ratio));
+    format!(
+        "{} with {} of RAM for {} {currency}: {latency} ms, years: {}, hits: {hits}; {}{rule}, {}, {} kept free",
+        device(run),
+        bytes(run.ram_bytes),
+        shortest(run.cost, 2),
+        years(run),
+        run.policy,
+        run.write_mode,
+        percent(run.over_provision),
+    )
+}
+
+/// How many years its flash lasts.
+fn years(run: &AdvisedCache) -> String {
+    match run.cache_lifetime_years {
+        None => "unknown".to_owned(),
+        Some(years) if years.is_finite() => written(years),
+        Some(_) => "unlimited".to_owned(),
     }
 }
 
@@ -161,13 +196,6 @@ const HEADS: [&str; 10] = [
 ];
 
 fn cells(run: &AdvisedCache) -> Vec<String> {
-    let years = run.cache_lifetime_years.map_or_else(
-        || "unknown".to_owned(),
-        |years| match years.is_finite() {
-            true => written(years),
-            false => "unlimited".to_owned(),
-        },
-    );
     vec![
         bytes(run.size_bytes),
         bytes(run.ram_bytes),
@@ -177,7 +205,7 @@ fn cells(run: &AdvisedCache) -> Vec<String> {
         percent(run.over_provision),
         shortest(run.cost, 2),
         shortest(run.latency_mean_us / 1000.0, 3),
-        years,
+        years(run),
         percent(run.hit_ratio),
     ]
 }
@@ -186,15 +214,20 @@ fn device(run: &AdvisedCache) -> String {
     if run.devices > 1 { format!("{} x {}", run.devices, run.device) } else { run.device.clone() }
 }
 
-/// The answer and what else to think of.
+/// The answer and what else to think of: a column each, so that the table is no wider than a page.
 fn choices(advice: &Advice, cache: &AdvisedCache) -> Table {
-    let heads = ["", "Device", "But"].into_iter().chain(HEADS);
-    let mut table = Table::new("What else to think of", heads);
     let first = if cache.meets == 1 { THIS } else { NEAREST };
     let others = advice.alternatives.iter().map(|told| (told.kind, &told.but[..], &told.cache));
-    for (kind, but, cache) in std::iter::once((first, "", cache)).chain(others) {
-        let row = [device(cache), but.to_owned()].into_iter().chain(cells(cache)).collect();
-        table.push(kind, row);
+    let choices: Vec<_> = std::iter::once((first, "", cache)).chain(others).collect();
+    let mut table =
+        Table::new("What else to think of", std::iter::once("").chain(choices.iter().map(|(kind, ..)| *kind)));
+    table.push("Device", choices.iter().map(|(.., cache)| device(cache)).collect());
+    if choices.iter().any(|(_, but, _)| !but.is_empty()) {
+        table.push("But", choices.iter().map(|(_, but, _)| (*but).to_owned()).collect());
+    }
+    let cells: Vec<Vec<String>> = choices.iter().map(|(.., cache)| cells(cache)).collect();
+    for (at, head) in HEADS.iter().enumerate() {
+        table.push(head.replace('\n', " "), cells.iter().map(|cells| cells[at].clone()).collect());
     }
     table
 }
@@ -209,5 +242,7 @@ fn all(advice: &Advice) -> Figure {
     let years = (years > 0.0).then(|| format!(" The target is {} years.", shortest(years, 2)));
     let caption =
         format!("{} of {} caches were run exactly.{}", advice.runs.len(), advice.caches, years.unwrap_or_default());
-    Figure { caption, open: true, ..figure(&lifetimes(advice), table) }
+    let (chart, told) = lifetimes(advice);
+    let (svg, narrow) = chart.inline_told(&told);
+    Figure { caption, svg, narrow, open: true, ..figure(&chart, table) }
 }

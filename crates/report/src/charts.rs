@@ -20,6 +20,8 @@ use serde::Serialize;
 
 use super::look::{self, Look, Marker};
 
+/// From line to line of a label that takes several.
+const LINE: f64 = 17.0;
 /// Width of a chart; its page scales it.
 const WIDTH: f64 = 640.0;
 /// Width of a chart for a narrow screen, on which its text stays as large as the page's.
@@ -120,23 +122,32 @@ pub struct Mark<'a> {
 impl Chart {
     /// The chart as an `svg` element that takes its colours from the page's [`look::css`]; its legend is [`legend`](Self::legend).
     pub fn inline(&self) -> String {
-        self.in_page(WIDTH, None)
+        self.in_page(WIDTH, None, &[])
     }
 
     /// The same for a narrow screen, with an id of its own.
     pub fn inline_narrow(&self, mark: Option<Mark>) -> String {
-        // Names at the vertical axis take their room.
-        let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
-        Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, mark)
+        self.narrow(mark, &[])
     }
 
     /// The same with a mark.
     pub fn inline_marked(&self, mark: Option<Mark>) -> String {
-        self.in_page(WIDTH, mark)
+        self.in_page(WIDTH, mark, &[])
     }
 
-    fn in_page(&self, width: f64, mark: Option<Mark>) -> String {
-        let (height, body) = self.body(&Manner { width, in_page: true, mark });
+    /// The chart for a wide and for a narrow screen, where each series tells what `told` has at its place when it is pointed at.
+    pub fn inline_told(&self, told: &[String]) -> (String, String) {
+        (self.in_page(WIDTH, None, told), self.narrow(None, told))
+    }
+
+    fn narrow(&self, mark: Option<Mark>, told: &[String]) -> String {
+        // Names at the vertical axis take their room.
+        let width = NARROW.max(self.left() + 220.0).min(WIDTH - 1.0);
+        Chart { id: format!("{}-narrow", self.id), ..self.clone() }.in_page(width, mark, told)
+    }
+
+    fn in_page(&self, width: f64, mark: Option<Mark>, told: &[String]) -> String {
+        let (height, body) = self.body(&Manner { width, in_page: true, mark, told });
         format!("{}{body}", head(&self.id, &self.title, &self.description, (width, height), ""))
     }
 
@@ -167,9 +178,16 @@ impl Chart {
     /// Height, and everything within the `svg` element, its end included.
     fn body(&self, manner: &Manner) -> (f64, String) {
         let legend = if manner.in_page { Legend { keys: Vec::new(), rows: 0 } } else { Legend::new(&self.series) };
-        let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW;
-        let height = top + self.plot_height() + BELOW;
+        let (up, across) = (wrapped(&self.y.label, manner.width), wrapped(&self.x.label, manner.width));
+        let more = |lines: &[String]| LINE * (lines.len() - 1) as f64;
+        let top = 36.0 + f64::from(legend.rows) * LEGEND_ROW + more(&up);
+        let below = BELOW + more(&across);
+        let height = top + self.plot_height() + below;
         let frame = Frame { left: self.left(), top, width: manner.width, chart: self };
+        // The label of the horizontal axis is below its middle, or where that has too little room below all of the chart.
+        let half = LETTER * self.x.label.chars().count() as f64 / 2.0;
+        let is_below =
+            half <= ((frame.left + manner.width - RIGHT) / 2.0).min((manner.width + RIGHT - frame.left) / 2.0);
         let mut plots = Vec::new();
         // What is grey lies below what is not.
         let mut order: Vec<usize> = (0..self.series.len()).collect();
@@ -192,10 +210,16 @@ impl Chart {
             let ends = [(mark.x, self.y.min), (mark.x, self.y.max)];
             plots.push(line(&look::MARK, &format!("var({})", look::MARK.colour), &ends));
         }
-        let mut scene = render_multiple(plots, self.layout(&frame, height));
+        let mut scene = render_multiple(plots, self.layout(&frame, (height, below), is_below));
         scene.elements.retain(|element| !matches!(element, Primitive::ClipStart { .. } | Primitive::ClipEnd));
         scene.defs.clear();
-        text(&mut scene, 8.0, 18.0, &self.y.label);
+        for (at, line) in up.iter().enumerate() {
+            text(&mut scene, 8.0, 18.0 + LINE * at as f64, line);
+        }
+        for (at, line) in across.iter().enumerate().filter(|_| !is_below) {
+            let y = height - 8.0 - LINE * (across.len() - 1 - at) as f64;
+            label(&mut scene, (manner.width / 2.0, y), TextAnchor::Middle, false, line);
+        }
         for key in &legend.keys {
             text(&mut scene, key.x + 36.0, 42.5 + f64::from(key.row) * LEGEND_ROW, &key.name);
         }
@@ -209,11 +233,11 @@ impl Chart {
         let svg = SvgBackend::new().render_scene(&scene);
         // What comes before is the library's own opening tag and its name.
         let body = svg.split_once("-->").map_or(svg.as_str(), |(_, body)| body);
-        (height, if manner.in_page { self.grouped(body) } else { body.to_owned() })
+        (height, if manner.in_page { self.grouped(body, manner.told) } else { body.to_owned() })
     }
 
     /// The drawing with the elements of each series in a group, which has the class of its switch, its colour and what it tells.
-    fn grouped(&self, body: &str) -> String {
+    fn grouped(&self, body: &str, told: &[String]) -> String {
         let legend = self.legend();
         let mut drawing = body.to_owned();
         for (at, series) in self.series.iter().enumerate() {
@@ -226,7 +250,7 @@ impl Chart {
             let group = format!(
                 "<g class=\"s s{number}{kind}\" style=\"--c:var({})\"><title>{}</title>{}</g>",
                 series.look.colour,
-                escape(&self.told(series)),
+                escape(&told.get(at).map_or_else(|| self.told(series), String::clone)),
                 drawing[start..end].replace(&place, "var(--c)")
             );
             drawing.replace_range(start..end, &group);
@@ -258,7 +282,7 @@ impl Chart {
         (22.0 + letter * widest.unwrap_or(0) as f64).max(48.0)
     }
 
-    fn layout(&self, frame: &Frame, height: f64) -> Layout {
+    fn layout(&self, frame: &Frame, (height, below): (f64, f64), labelled: bool) -> Layout {
         let theme = Theme {
             background: "none".to_owned(),
             axis_color: "var(--fw-axis)".to_owned(),
@@ -273,7 +297,7 @@ impl Chart {
             .with_width(frame.width)
             .with_height(height)
             .with_force_margins(frame.left, RIGHT)
-            .with_force_margins_y(frame.top, BELOW)
+            .with_force_margins_y(frame.top, below)
             .with_x_axis_min(x.min)
             .with_x_axis_max(x.max)
             .with_y_axis_min(y.min)
@@ -282,7 +306,7 @@ impl Chart {
             .with_y_tick_step(y.step)
             .with_x_tick_format(TickFormat::Custom(Arc::clone(&x.tick)))
             .with_y_tick_format(TickFormat::Custom(Arc::clone(&y.tick)))
-            .with_x_label(&x.label)
+            .with_x_label(if labelled { &x.label } else { "" })
             .with_tick_size(TEXT_SIZE)
             .with_label_size(TEXT_SIZE)
     }
@@ -330,11 +354,12 @@ struct Manner<'a> {
     width: f64,
     in_page: bool,
     mark: Option<Mark<'a>>,
+    told: &'a [String],
 }
 
 impl Manner<'_> {
     fn of_file() -> Self {
-        Manner { width: WIDTH, in_page: false, mark: None }
+        Manner { width: WIDTH, in_page: false, mark: None, told: &[] }
     }
 }
 
@@ -448,6 +473,21 @@ fn markers(look: &Look, colour: &str, points: &[(f64, f64)]) -> Plot {
     };
     let plot = ScatterPlot::new().with_data(points.iter().copied()).with_color(colour.to_owned());
     Plot::Scatter(plot.with_marker(shape).with_size(MARKER_SIZE))
+}
+
+/// A label in as many lines as it needs in a chart of this width.
+fn wrapped(label: &str, width: f64) -> Vec<String> {
+    let letters_max = ((width - 16.0) / LETTER) as usize;
+    let mut lines = vec![String::new()];
+    for word in label.split(' ') {
+        let line = lines.last_mut().map(|line| (line.chars().count() + 1 + word.chars().count() > letters_max, line));
+        match line {
+            Some((false, line)) if !line.is_empty() => *line += &format!(" {word}"),
+            Some((_, line)) if line.is_empty() => word.clone_into(line),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn text(scene: &mut Scene, x: f64, y: f64, content: &str) {

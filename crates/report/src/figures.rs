@@ -366,5 +366,6 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
 
 /// A chart with its table, and no caption yet.
 pub fn figure(chart: &Chart, table: Table) -> Figure {
-    Figure { caption: String::new(), svg: chart.inline(), legend: chart.legend(), table, open: false }
+    let (svg, narrow) = chart.inline_told(&[]);
+    Figure { caption: String::new(), svg, narrow, legend: chart.legend(), table, open: false }
 }

@@ -44,6 +44,8 @@ pub struct Figure {
     pub caption: String,
     /// The chart, as an `svg` element.
     pub svg: String,
+    /// The same for a narrow screen.
+    pub narrow: String,
     /// The switches of its series.
     pub legend: Vec<LegendKey>,
     /// The numbers of the chart.

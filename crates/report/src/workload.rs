@@ -11,8 +11,9 @@ use super::numbers::{bytes, count, duration, percent, shortest};
 use super::scales::{linear, powers_of_two};
 use super::table::{Figure, Table};
 
-/// Width and height of the map, and where its axes are.
+/// Width and height of the map, its width on a narrow screen, and where its axes are.
 const SIZE: (f64, f64) = (640.0, 350.0);
+const NARROW: f64 = 340.0;
 const LEFT: f64 = 34.0;
 const TOP: f64 = 34.0;
 const RIGHT: f64 = 10.0;
@@ -70,20 +71,31 @@ fn heat(id: &str, workload: &Workload) -> Figure {
     }
     let title = "Accesses over time and address";
     let description = format!("A map: time from left to right, block addresses from bottom to top. {NUMBERS_FOLLOW}");
-    let mut svg = head(&format!("{id}-heat"), title, &description, SIZE, "");
+    let mut map = format!("<g id=\"{id}-heat-map\">");
     for (number, path) in paths.iter().enumerate().skip(1).filter(|(_, path)| !path.is_empty()) {
         let opacity = shortest(number as f64 / SHADES as f64, 2);
-        let _ = write!(svg, "<path d=\"{path}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />");
+        let _ = write!(map, "<path d=\"{path}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />");
     }
-    let frame = format!("M{LEFT} {TOP}V{y}H{x}", y = TOP + height, x = SIZE.0 - RIGHT);
-    let _ = write!(svg, "<path d=\"{frame}\" fill=\"none\" stroke=\"var(--fw-axis)\" />");
-    svg += &text_at(8.0, 18.0, "start", "Blocks in the order of their addresses");
-    for (share, anchor) in [(0, "start"), (1, "middle"), (2, "middle"), (3, "middle"), (4, "end")] {
-        let x = LEFT + width * f64::from(share) / 4.0;
-        svg += &text_at(x, TOP + height + 18.0, anchor, &begins(workload, columns * share as usize / 4));
-    }
-    svg += &text_at(LEFT + width / 2.0, SIZE.1 - 8.0, "middle", time_label(workload));
-    svg += "</svg>";
+    map += "</g>";
+    let around = |id: String, all: f64, map: &str, ticks: &[usize]| {
+        let width = all - LEFT - RIGHT;
+        let mut svg = head(&id, title, &description, (all, SIZE.1), "") + map;
+        let frame = format!("M{LEFT} {TOP}V{y}H{x}", y = TOP + height, x = all - RIGHT);
+        let _ = write!(svg, "<path d=\"{frame}\" fill=\"none\" stroke=\"var(--fw-axis)\" />");
+        svg += &text_at(8.0, 18.0, "start", "Blocks in the order of their addresses");
+        for &quarter in ticks {
+            let anchor = ["start", "middle", "middle", "middle", "end"][quarter];
+            let x = LEFT + width * quarter as f64 / 4.0;
+            svg += &text_at(x, TOP + height + 18.0, anchor, &begins(workload, columns * quarter / 4));
+        }
+        svg + &text_at(LEFT + width / 2.0, SIZE.1 - 8.0, "middle", time_label(workload)) + "</svg>"
+    };
+    let svg = around(format!("{id}-heat"), SIZE.0, &map, &[0, 1, 2, 3, 4]);
+    // The same map, pressed together.
+    let share = (NARROW - LEFT - RIGHT) / width;
+    let pressed = format!("matrix({share:.4} 0 0 1 {:.2} 0)", LEFT * (1.0 - share));
+    let again = format!("<use href=\"#{id}-heat-map\" transform=\"{pressed}\" />");
+    let narrow = around(format!("{id}-heat-narrow"), NARROW, &again, &[0, 2, 4]);
 
     let told =
         |all: usize| (0..all.min(TOLD)).map(move |at| (all * at / all.min(TOLD), all * (at + 1) / all.min(TOLD)));
@@ -104,7 +116,7 @@ fn heat(id: &str, workload: &Workload) -> Figure {
         count(most),
         shortest((most as f64 + 1.0).powf(1.0 / SHADES as f64), 1),
     );
-    Figure { caption, svg, legend: Vec::new(), table, open: false }
+    Figure { caption, svg, narrow, legend: Vec::new(), table, open: false }
 }
 
 fn line(name: &str, points: Vec<(f64, f64)>) -> Series {
@@ -250,6 +262,9 @@ mod tests {
         // The cells of 1, of 100 and 100, and of 6 and 6: neighbours of one shade are one piece.
         assert_eq!(heat.svg.matches('M').count(), 3 + 1, "and the axes: {}", heat.svg);
         assert!(heat.svg.starts_with("<svg ") && heat.svg.ends_with("</svg>"));
+        // The narrow map has no cells of its own: half the width between the axes, which begin at the same place.
+        assert!(heat.svg.contains("<g id=\"t-heat-map\">") && heat.narrow.contains("<use href=\"#t-heat-map\""));
+        assert!(heat.narrow.contains("matrix(0.4966 0 0 1 17.11 0)"), "{}", heat.narrow);
         let cells = |figure: &Figure| figure.table.rows.iter().map(|row| row.cells.clone()).collect::<Vec<_>>();
         assert_eq!(cells(heat), [["0", "1", "100", "100"], ["6", "6", "0", "0"]]);
         assert_eq!(cells(rate)[0], ["2", "1", "24 KiB"]);

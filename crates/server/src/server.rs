@@ -63,9 +63,14 @@ impl ServerError {
                 ListenError::Io { error, .. } => is_of_the_address(error),
             },
             ServerError::Front(StartError::Io(_)) => false,
-            ServerError::Api(ApiError::TokenNeeded { .. } | ApiError::BadToken { .. } | ApiError::NoOtherToken) => true,
+            ServerError::Api(
+                ApiError::TokenNeeded { .. }
+                | ApiError::BadToken { .. }
+                | ApiError::NoOtherToken
+                | ApiError::NotBuilt { .. },
+            ) => true,
             ServerError::Api(ApiError::Listen { error, .. }) => is_of_the_address(error),
-            ServerError::Api(ApiError::Threads { .. }) => false,
+            ServerError::Api(ApiError::InUse { .. } | ApiError::Threads { .. }) => false,
             ServerError::Record(error) => error.is_permanent(),
         }
     }

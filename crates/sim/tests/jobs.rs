@@ -216,6 +216,16 @@ fn many_jobs_are_every_combination() {
     let choices = |names: &[&str]| names.iter().map(|name| name.parse::<Choice>().unwrap()).collect::<Vec<_>>();
     let sizes = Size::parse_list("1%,400").unwrap();
     let two = Many { policies: choices(&["lru", "m+"]), sizes, ..Many::default() };
+    // Said twice, in words that mean the same, it is there once.
+    let again = Many {
+        policies: choices(&["belady", "OPT", "fif", "LRU"]),
+        sizes: Size::parse_list("1%,400,1%").unwrap(),
+        ..Many::default()
+    };
+    assert_eq!(
+        texts(&again),
+        ["policy=fif size=1%", "policy=fif size=400", "policy=lru size=1%", "policy=lru size=400"]
+    );
     // An algorithm names a layout, for all of them.
     let flash = [
         "policy=lru size=1% layout=in-place",

@@ -40,7 +40,7 @@ impl Check {
     pub fn run(&self) -> anyhow::Result<()> {
         let options = Options { read_only: true, ..Options::default() };
         let flash = open_flash(&self.flash, options)?;
-        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), options);
+        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash)?, options);
         let backend = self.backend.as_deref().map(open).transpose()?;
         let bar = Bar::bytes(format!("checking {}", self.flash.display()), total_bytes(&*flash, self.data));
         let pair = backend.as_ref().map(|backend| (&backend.identity, backend.disk.size()));

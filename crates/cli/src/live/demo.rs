@@ -18,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::fit;
 use crate::live::api::ApiOptions;
 use crate::live::status::Status;
 use crate::progress::Bar;
@@ -69,7 +70,8 @@ impl Demo {
         })?;
         let server = Server::start(&config, &|_, _, _| {})?;
         let mut out = std::io::stdout();
-        writeln!(out, "A volume of 256 MiB behind 64 MiB of flash, at nbd+unix:///demo?socket={socket}")?;
+        let served = format!("A volume of 256 MiB behind 64 MiB of flash, at nbd+unix:///demo?socket={socket}");
+        writeln!(out, "{}", fit::sentences(&served, 0, fit::width()))?;
         let begun = Instant::now();
         let loaded = self.load(Path::new(&socket));
         let took = human::duration(begun.elapsed().as_micros() as u64);

@@ -54,7 +54,7 @@ impl Detach {
         match (&self.config, &self.backend, &self.flash) {
             (Some(path), _, _) => self.configured(&ServerConfig::read(path)?),
             (None, Some(backend), Some(flash)) => {
-                let volume = self.pair.volume(backend, flash);
+                let volume = self.pair.volume(backend, flash)?;
                 offline(&volume, &self.salvage)
             }
             _ if self.salvage.salvage => {

@@ -1,5 +1,6 @@
 //! How a backend is told from others, where it cannot tell itself.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use flashwise_engine::attach::{BackendSide, Pairing};
 use flashwise_engine::disk::file::{FileDisk, Options};
 use flashwise_engine::disk::identity::{Identity, identity};
 use flashwise_engine::volume::VolumeConfig;
+
+use crate::failure::Misuse;
 
 /// What a configuration says of a backend, for commands that work without one.
 #[derive(Debug, Args)]
@@ -24,14 +27,26 @@ pub struct PairFlags {
 
 impl PairFlags {
     /// The volume of a backend and a flash, with what is said here.
-    pub fn volume(&self, backend: &Path, flash: &Path) -> VolumeConfig {
+    pub fn volume(&self, backend: &Path, flash: &Path) -> anyhow::Result<VolumeConfig> {
+        if same(backend, flash) {
+            let shown = flash.display();
+            return Err(
+                Misuse(format!("--flash: found {shown}, which is the backend too; expected the cache's own")).into()
+            );
+        }
         let mut volume = VolumeConfig::of("volume", backend, flash);
         volume.backend_id.clone_from(&self.backend_id);
         if let Some(directory) = &self.state_directory {
             volume.state_directory.clone_from(directory);
         }
-        volume
+        Ok(volume)
     }
+}
+
+/// Whether two paths lead to one file or device.
+fn same(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| std::fs::metadata(path).ok().map(|known| (known.dev(), known.ino()));
+    known(one).is_some_and(|one| known(other) == Some(one))
 }
 
 /// A backend that no server uses, with what it knows of its cache.

@@ -83,7 +83,7 @@ fn path(pool: &PoolStatus, parts: &[&str]) -> String {
 
 #[derive(Debug, Args)]
 pub struct Create {
-    /// The pool's name: 1 to 64 lower-case letters, digits, - and .
+    /// The pool's name: 1 to 64 lower-case letters, digits, hyphens and dots
     #[arg(value_name = "NAME")]
     name: String,
     /// Its disks: block devices or regular files
@@ -291,7 +291,7 @@ const MODES: [&str; 3] = [Mode::NAMES[0].0, Mode::NAMES[1].0, Mode::NAMES[2].0];
 
 #[derive(Debug, Args)]
 pub struct CreateDisk {
-    /// Its name: 1 to 64 lower-case letters, digits, - and .
+    /// Its name: 1 to 64 lower-case letters, digits, hyphens and dots
     #[arg(value_name = "NAME")]
     name: String,
     /// Its size, such as 10GiB

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use flashwise_core::filter::Caching;
 use flashwise_core::format::BLOCK_BYTES;
-use flashwise_engine::status::{RecordingStatus, ServerStatus, VolumeStatus};
+use flashwise_engine::status::{LatencyStatus, RecordingStatus, ServerStatus, VolumeStatus};
 use flashwise_sim::results::caveat;
 use flashwise_trace::human;
 
@@ -234,12 +234,12 @@ fn latencies(volume: &VolumeStatus) -> String {
     if answered.is_empty() {
         return String::new();
     }
-    let mut table = table::plain(&["  requests", "count", "mean", "median", "99%", "99.9%", "longest"], 1);
-    for latency in answered {
+    let header = vec!["  requests", "count", "mean", "median", "99%", "99.9%", "longest"];
+    let row = |latency: &LatencyStatus| {
         let times = [latency.mean_us as u64, latency.p50_us, latency.p99_us, latency.p999_us, latency.max_us];
         let mut row = vec![format!("  {}", latency.operation), human::count(latency.count)];
         row.extend(times.map(human::duration));
-        table.add_row(row);
-    }
-    format!("{}\n", table.trim_fmt())
+        row
+    };
+    format!("{}\n", table::fitting(header, 1, answered.into_iter().map(row).collect()))
 }

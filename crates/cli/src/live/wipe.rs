@@ -39,7 +39,7 @@ pub struct Wipe {
 impl Wipe {
     pub fn run(&self) -> anyhow::Result<()> {
         let flash = open_flash(&self.flash, Options::default())?;
-        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash), Options::default());
+        let open = |path| OpenBackend::of(&self.pair.volume(path, &self.flash)?, Options::default());
         let backend = self.backend.as_deref().map(open).transpose()?;
         let holding = examine(&*flash)?;
         println!("{}", self.description(&holding));

@@ -86,6 +86,10 @@ fn what_is_written_comes_back_after_sigterm_and_after_a_kill_and_is_on_the_backe
     server.end();
 
     assert!(std::fs::read(path.join("disk.img")).unwrap() != bytes, "nothing was cached, so nothing is tested");
+    for command in [&["detach"][..], &["check"], &["wipe", "--yes"]] {
+        let err = fail(path, &[command, &["--backend", "disk.img", "--flash", "disk.img"]].concat(), 2);
+        assert_eq!(err, "flashwise: --flash: found disk.img, which is the backend too; expected the cache's own\n");
+    }
     let out = succeed(path, &["detach", "--backend", "disk.img", "--flash", "cache.img"]);
     assert!(out.starts_with("cache.img is detached: ") && out.contains("disk.img alone is whole"), "{out}");
     assert!(std::fs::read(path.join("disk.img")).unwrap() == bytes, "the backend alone is not whole");

@@ -41,6 +41,29 @@ fn csv_and_the_table_show_the_same_rows() {
     insta::assert_snapshot!("csv", succeed(folder.path(), &[&arguments[..], &["--csv"]].concat()));
 }
 
+/// Tables, lists and sentences: on a terminal no line is broken within a word.
+#[test]
+fn what_is_printed_fits_the_terminal() {
+    let folder = folder();
+    let commands: [&[&str]; 6] = [
+        &["policies"],
+        &["trace", "formats"],
+        &["curve", "table1.csv", "--policy", "lru,larc", "--size", "25%,50%"],
+        &["simulate", "table1.csv", "--size", "4"],
+        &["pareto", "traces/netsfs.csv.zst", "--policy", "lru", "--size", "5%", "--ram", "0", "--erase-unit", "256KiB"],
+        &["advise", "table1.csv", "--latency", "60ms", "--years", "0", "--policy", "lru", "--admission", "none"],
+    ];
+    for columns in [80, 120] {
+        for arguments in commands {
+            let output = flashwise(folder.path(), arguments).env("COLUMNS", columns.to_string()).output().unwrap();
+            let (out, err, code) = parts(output);
+            assert_eq!(code, 0, "{arguments:?}: {err}");
+            let long: Vec<&str> = out.lines().filter(|line| line.chars().count() > columns).collect();
+            assert!(long.is_empty(), "{arguments:?} at {columns}: {long:#?}");
+        }
+    }
+}
+
 #[test]
 fn epochs_add_up_to_the_whole() {
     let folder = folder();
@@ -128,6 +151,19 @@ fn misuse_ends_with_2_and_says_what_was_expected() {
         format!("{}\n{}", arguments.join(" "), err.lines().next().unwrap())
     });
     insta::assert_snapshot!(errors.join("\n\n"));
+}
+
+#[test]
+fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() {
+    let folder = folder();
+    for (code, wrong) in [(2, &["table1.csv", "--policy", "lrru"][..]), (2, &["--lrru"]), (1, &["lrru"])] {
+        for format in [&["--log-format", "json"][..], &["--log-format=json"]] {
+            let err = fail(folder.path(), &[&["simulate"], format, wrong].concat(), code);
+            let message: Value = serde_json::from_str(&err).unwrap();
+            assert_eq!(message["level"], "ERROR");
+            assert!(message["message"].as_str().unwrap().contains("lrru"), "{err}");
+        }
+    }
 }
 
 #[test]

@@ -24,8 +24,8 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
     for uri in &config.listen {
         check_listen(uri, config).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
     }
-    if let Some(Err(error)) = config.api.address().map(str::parse::<Address>) {
-        return Err(origin.refuse(Section::Api, "listen", format!("{error}, or off")));
+    if let Some(address) = config.api.address() {
+        check_api(address).map_err(|problem| origin.refuse(Section::Api, "listen", problem))?;
     }
     if config.api.read_token_file.is_some() && config.api.token_file.is_none() {
         return Err(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
@@ -44,6 +44,14 @@ pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Co
         check_pool(number, pool, config, origin)?;
     }
     Ok(())
+}
+
+fn check_api(address: &str) -> Result<(), String> {
+    address.parse::<Address>().map_err(|error| format!("{error}, or off"))?;
+    match cfg!(feature = "http") {
+        true => Ok(()),
+        false => Err(format!("found '{address}', expected off: this server was built without the feature http")),
+    }
 }
 
 fn check_pool(number: usize, pool: &PoolConfig, config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {

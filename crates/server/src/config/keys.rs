@@ -16,7 +16,7 @@ use tracing::level_filters::LevelFilter;
 use super::value::{Problem, Value};
 use super::{ServerConfig, TlsMode};
 use crate::front::iscsi::names;
-use crate::manage::DEFAULT_ADDRESS;
+use crate::manage::DEFAULT_LISTEN;
 use flashwise_engine::disk::zoned::file::Zoning;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::pool::metadata::check_name;
@@ -128,7 +128,7 @@ const LOG_LEVELS: [(&str, LevelFilter); 5] = [
 
 /// Keys of `[api]`.
 pub const API_KEYS: &[Key<ServerConfig>] = &[
-    key("listen", Some(DEFAULT_ADDRESS), |server, value| {
+    key("listen", Some(DEFAULT_LISTEN), |server, value| {
         server.api.listen = value.text()?;
         Ok(())
     }),

@@ -124,7 +124,7 @@ fn the_example_is_read_with_and_without_what_is_commented_out() {
 fn what_is_left_out_has_the_documented_default() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.listen, ["nbd://localhost"]);
-    assert_eq!(config.api.address(), Some("127.0.0.1:9470"));
+    assert_eq!(config.api.address(), cfg!(feature = "http").then_some("127.0.0.1:9470"));
     let recording = config.record_limits;
     assert_eq!((recording.segment_bytes_max, recording.total_bytes_max), (1 << 30, 10 << 30));
     assert_eq!((config.limits.connections_max, config.limits.bytes_in_flight_max), (4096, 64 << 20));
@@ -400,4 +400,15 @@ fn a_pool_is_told_why_it_has_no_buckets() {
     let expected = "layout: found wlfc, expected log: a pool grows with its disks";
     assert!(with("wlfc").contains(expected), "{}", with("wlfc"));
     assert!(!with("log").contains("layout"), "{}", with("log"));
+}
+
+/// Run by `make features`.
+#[cfg(not(feature = "http"))]
+#[test]
+fn a_server_that_was_built_without_http_has_no_api() {
+    assert_eq!(parse(LEAST).unwrap().api.address(), None);
+    assert_eq!(
+        refusal(&format!("{LEAST}[api]\nlisten = '127.0.0.1:9470'\n")),
+        "flashwise.toml:7: listen: found '127.0.0.1:9470', expected off: this server was built without the feature http"
+    );
 }

@@ -1,56 +1,69 @@
 //! The management API: status, settings and metrics of a running server over HTTP, on threads of its own.
 //!
-//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and metrics.
+//! What it manages is behind [`Managed`]; it knows neither volumes nor caches. `docs/api.md` lists the routes and metrics. What answers over
+//! HTTP is the feature `http`.
 
 mod address;
 mod changes;
 pub mod clients;
-mod connections;
-mod exposition;
-mod guard;
-mod history;
-mod live;
-mod metrics;
-mod news;
-mod page;
 pub mod plan;
 mod pools;
+
+#[cfg(feature = "http")]
+mod api;
+#[cfg(feature = "http")]
+mod connections;
+#[cfg(feature = "http")]
+mod exposition;
+#[cfg(feature = "http")]
+mod guard;
+#[cfg(feature = "http")]
+mod history;
+#[cfg(feature = "http")]
+mod live;
+#[cfg(feature = "http")]
+mod metrics;
+#[cfg(not(feature = "http"))]
+mod missing;
+#[cfg(feature = "http")]
+mod news;
+#[cfg(feature = "http")]
+mod page;
+#[cfg(feature = "http")]
 mod routes;
+#[cfg(feature = "http")]
 mod sessions;
+#[cfg(feature = "http")]
 mod tag;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use flashwise_core::cache::settings::Settings;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Runtime;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_ADDRESS, DEFAULT_PORT, Listener};
+#[cfg(feature = "http")]
+pub use api::Api;
 pub use changes::{Changes, parse as parse_changes};
 pub use clients::Clients;
+#[cfg(feature = "http")]
 pub use exposition::Exposition;
+#[cfg(feature = "http")]
 pub use metrics::{encode as encode_metrics, names as metric_names};
+#[cfg(not(feature = "http"))]
+pub use missing::Api;
 pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
+#[cfg(feature = "http")]
 pub use routes::openapi;
 
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::what_if::WhatIfStatus;
-use guard::Guard;
-use live::Live;
-use routes::Page;
-use sessions::Sessions;
 
-/// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
-const BLOCKING_THREADS_MAX: usize = 8;
-/// What is being answered when the API stops has this long.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Where the API listens if nothing is said of it: at [`DEFAULT_ADDRESS`], or nowhere where it was not built.
+pub const DEFAULT_LISTEN: &str = if cfg!(feature = "http") { DEFAULT_ADDRESS } else { "off" };
 
 /// What the API manages. Calls come from several threads, may wait, and must not stop the [`Api`].
 pub trait Managed: Send + Sync + 'static {
@@ -175,19 +188,16 @@ pub enum ApiError {
     NoOtherToken,
     #[error("the management API cannot listen on {address}: {error}")]
     Listen { address: String, error: io::Error },
+    #[error(
+        "the management API cannot listen on {address}: another program listens there; stop it or choose another address"
+    )]
+    InUse { address: String },
     #[error("the management API cannot start its threads: {error}")]
     Threads { error: io::Error },
-}
-
-/// The API while it runs; dropping it stops it at once.
-#[derive(Debug)]
-pub struct Api {
-    runtime: Option<Runtime>,
-    serving: Option<JoinHandle<()>>,
-    stopping: watch::Sender<bool>,
-    address: Address,
-    guard: Arc<Guard>,
-    live: Arc<Live>,
+    #[error(
+        "the management API at {address}: this server was built without HTTP, expected the address off, or a server that was built with the feature http"
+    )]
+    NotBuilt { address: String },
 }
 
 /// What the management API asks for.
@@ -205,25 +215,6 @@ impl std::fmt::Debug for Tokens {
     }
 }
 
-impl Tokens {
-    fn check(&self) -> Result<(), ApiError> {
-        let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-        let tokens = [
-            (&self.change, "the token of the management API"),
-            (&self.read, "the token of the management API for those who only look"),
-        ];
-        for (token, whose) in tokens {
-            if !token.iter().all(good) {
-                return Err(ApiError::BadToken { whose });
-            }
-        }
-        if self.read.is_some() && (self.change.is_none() || self.read == self.change) {
-            return Err(ApiError::NoOtherToken);
-        }
-        Ok(())
-    }
-}
-
 /// How the API is served.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -231,84 +222,4 @@ pub struct Options {
     pub tokens: Tokens,
     /// The file that keeps the figures of the last 30 days; where there is none, they are forgotten with the process.
     pub history: Option<PathBuf>,
-}
-
-impl Api {
-    /// Listens on an address and serves from then on. Those who ask must bear a token, if there is one; without one the address
-    /// must be a Unix socket or loopback.
-    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        let Options { tokens, history } = options;
-        tokens.check()?;
-        let listen_error = |error| ApiError::Listen { address: address.to_string(), error };
-        let resolved = address.resolved().map_err(listen_error)?;
-        if tokens.change.is_none()
-            && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
-        {
-            return Err(ApiError::TokenNeeded { address });
-        }
-        let listener = address.bind(&resolved).map_err(listen_error)?;
-        let address = match &listener {
-            Listener::Tcp(listener) => {
-                let bound = listener.local_addr().map_err(listen_error)?;
-                Address::Tcp(bound.ip().to_string(), bound.port())
-            }
-            Listener::Unix(..) => address.clone(),
-        };
-        let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
-        let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
-        let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
-        let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
-        let (stopping, stopped) = watch::channel(false);
-        let live = Arc::new(Live::new(history.as_deref()));
-        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
-        let router = routes::router(Arc::clone(&server), page);
-        runtime.spawn(Arc::clone(&live).look(server));
-        let context = runtime.enter();
-        let accepting = connections::Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
-        drop(context);
-        let serving = runtime.spawn(connections::serve(accepting, router, stopped));
-        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
-    }
-
-    /// Where it listens, with the port that was chosen where 0 was asked for.
-    pub fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// Asks for other tokens from now on, each where one is asked for, and signs everybody out.
-    pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
-        tokens.check()?;
-        for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
-            if let (Some(current), Some(new)) = (current, new) {
-                *current.write().unwrap_or_else(PoisonError::into_inner) = new;
-            }
-        }
-        self.guard.sessions.end_all();
-        Ok(())
-    }
-
-    /// Stops listening, and waits some seconds for what is being answered. Not to be called by what it manages.
-    pub fn stop(mut self) {
-        self.stopping.send_replace(true);
-        if let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) {
-            // Who is not done by then is cut off.
-            let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
-        }
-        self.live.happened(None, "The server was stopped");
-        self.live.history.keep(live::seconds());
-    }
-}
-
-impl Drop for Api {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-fn runtime() -> io::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).max_blocking_threads(BLOCKING_THREADS_MAX).thread_name("flashwise-api");
-    builder.enable_io().enable_time().build()
 }

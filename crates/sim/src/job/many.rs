@@ -1,5 +1,7 @@
 //! Many jobs at once: every combination of policies, sizes, rules and over-provisionings, and what a report compares them with.
 
+use std::collections::HashSet;
+
 use flashwise_core::policy::{POLICIES, larc};
 use flashwise_core::quantity::Share;
 
@@ -37,7 +39,7 @@ fn each<T: Clone>(list: &[T]) -> Vec<Option<T>> {
 }
 
 impl Many {
-    /// The jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest.
+    /// The jobs: for each policy, size, rule and over-provisioning, the last of which changes fastest; each once, however often it is said.
     ///
     /// # Errors
     /// What cannot be run. Of policies that are not named, those that cannot are left out; what takes no rule runs without one, where that is in
@@ -65,7 +67,7 @@ impl Many {
             base.sample_by = judged.sample_by;
         }
         let sizes = if self.sizes.is_empty() { Size::parse_list(SIZES)? } else { self.sizes.clone() };
-        let mut jobs = Vec::new();
+        let (mut jobs, mut said) = (Vec::new(), HashSet::new());
         for policy in policies {
             let layout = if matches!(policy, Some(Choice::Algorithm(_))) { None } else { Some(layout) };
             for size in &sizes {
@@ -75,7 +77,11 @@ impl Many {
                         let admission = admission.clone().or(base.admission.clone());
                         let job = Job { policy, size, layout, admission, over_provision, ..base.clone() };
                         match job.clone().plain() {
-                            Ok(job) => jobs.push(job),
+                            Ok(job) => {
+                                if said.insert(job.to_string()) {
+                                    jobs.push(job);
+                                }
+                            }
                             Err(_) if self.policies.is_empty() && base.policy.is_none() => {}
                             Err(_) if self.runs_without(&job) => {}
                             Err(error) => return Err(error),

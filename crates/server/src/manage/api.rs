@@ -1,0 +1,134 @@
+//! The API while it runs: its listener, its threads, and what it keeps.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::address::{Address, Listener};
+use super::guard::{self, Guard};
+use super::live::{self, Live};
+use super::routes::{self, Page};
+use super::sessions::Sessions;
+use super::{ApiError, Managed, Options, Tokens, connections};
+
+/// Threads for calls of [`Managed`], which wait for locks and devices; more calls wait their turn.
+const BLOCKING_THREADS_MAX: usize = 8;
+/// What is being answered when the API stops has this long.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Tokens {
+    fn check(&self) -> Result<(), ApiError> {
+        let good = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        let tokens = [
+            (&self.change, "the token of the management API"),
+            (&self.read, "the token of the management API for those who only look"),
+        ];
+        for (token, whose) in tokens {
+            if !token.iter().all(good) {
+                return Err(ApiError::BadToken { whose });
+            }
+        }
+        if self.read.is_some() && (self.change.is_none() || self.read == self.change) {
+            return Err(ApiError::NoOtherToken);
+        }
+        Ok(())
+    }
+}
+
+/// The API while it runs; dropping it stops it at once.
+#[derive(Debug)]
+pub struct Api {
+    runtime: Option<Runtime>,
+    serving: Option<JoinHandle<()>>,
+    stopping: watch::Sender<bool>,
+    address: Address,
+    guard: Arc<Guard>,
+    live: Arc<Live>,
+}
+
+impl Api {
+    /// Listens on an address and serves from then on. Those who ask must bear a token, if there is one; without one the address
+    /// must be a Unix socket or loopback.
+    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        let Options { tokens, history } = options;
+        tokens.check()?;
+        let listen_error = |error: io::Error| match (error.kind(), address.to_string()) {
+            (io::ErrorKind::AddrInUse, address) => ApiError::InUse { address },
+            (_, address) => ApiError::Listen { address, error },
+        };
+        let resolved = address.resolved().map_err(listen_error)?;
+        if tokens.change.is_none()
+            && let Some(&address) = resolved.iter().find(|address| !guard::is_loopback(address.ip()))
+        {
+            return Err(ApiError::TokenNeeded { address });
+        }
+        let listener = address.bind(&resolved).map_err(listen_error)?;
+        let address = match &listener {
+            Listener::Tcp(listener) => {
+                let bound = listener.local_addr().map_err(listen_error)?;
+                Address::Tcp(bound.ip().to_string(), bound.port())
+            }
+            Listener::Unix(..) => address.clone(),
+        };
+        let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
+        let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
+        let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });
+        let runtime = runtime().map_err(|error| ApiError::Threads { error })?;
+        let (stopping, stopped) = watch::channel(false);
+        let live = Arc::new(Live::new(history.as_deref()));
+        let page = Page::new(Arc::clone(&live), Arc::clone(&guard), stopped.clone());
+        let router = routes::router(Arc::clone(&server), page);
+        runtime.spawn(Arc::clone(&live).look(server));
+        let context = runtime.enter();
+        let accepting = connections::Accepting::new(listener).map_err(|error| ApiError::Threads { error })?;
+        drop(context);
+        let serving = runtime.spawn(connections::serve(accepting, router, stopped));
+        Ok(Api { runtime: Some(runtime), serving: Some(serving), stopping, address, guard, live })
+    }
+
+    /// Where it listens, with the port that was chosen where 0 was asked for.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Asks for other tokens from now on, each where one is asked for, and signs everybody out.
+    pub fn set_tokens(&self, tokens: Tokens) -> Result<(), ApiError> {
+        tokens.check()?;
+        for (current, new) in [(&self.guard.token, tokens.change), (&self.guard.read_token, tokens.read)] {
+            if let (Some(current), Some(new)) = (current, new) {
+                *current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            }
+        }
+        self.guard.sessions.end_all();
+        Ok(())
+    }
+
+    /// Stops listening, and waits some seconds for what is being answered. Not to be called by what it manages.
+    pub fn stop(mut self) {
+        self.stopping.send_replace(true);
+        if let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) {
+            // Who is not done by then is cut off.
+            let _ = runtime.block_on(async { tokio::time::timeout(STOP_TIMEOUT, serving).await });
+        }
+        self.live.happened(None, "The server was stopped");
+        self.live.history.keep(live::seconds());
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).max_blocking_threads(BLOCKING_THREADS_MAX).thread_name("flashwise-api");
+    builder.enable_io().enable_time().build()
+}
