@@ -422,9 +422,9 @@ mod tests {
     fn a_lost_last_header_is_missed_where_it_was_durable() {
         let (config, mut lost, first) = bucket();
         first.encode(&[], &mut lost.0[0]);
-        let before = Witness { bucket: 0, epoch: 5, page: 1 };
-        let next =
-            Header { oob: Oob { epoch: 6, ..first.oob }, sequence: 2, durable: 2, before: Some(before), ..first };
+        let witness = Witness { bucket: 0, epoch: 5, page: 1 };
+        let before = Some(witness);
+        let next = Header { oob: Oob { epoch: 6, ..first.oob }, sequence: 2, durable: 2, before, ..first };
         let mut missing = |next: Header, first: Header| {
             let (_, mut witness, _) = bucket();
             next.encode(&[], &mut witness.0[0]);
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(missing(Header { durable: 1, ..next }, first), Ok(1), "it was not durable");
         assert_eq!(missing(next, Header { run: 4, ..first }), Ok(1), "a later run gave the epoch again");
         assert_eq!(missing(next, Header { oob: Oob { epoch: 7, ..first.oob }, ..first }), Ok(1), "it was reset");
-        let there = Some(Witness { page: 0, ..before });
+        let there = Some(Witness { page: 0, ..witness });
         assert_eq!(missing(Header { before: there, ..next }, first), Ok(1), "it is there");
     }
 

@@ -135,9 +135,9 @@ fn a_large_write_leaves_a_tombstone_where_the_cache_has_something() {
         Step::Append { bucket: 0, page: 1, pages: 1, oob: tombstone },
         Step::FlushFlash,
         receive(12, 4),
-        Step::WriteBackend { block: 12, blocks: 4, gives_up: true },
+        Step::WriteBackend { block: 12, blocks: 4, gives_up: false },
         receive(16, 8),
-        Step::WriteBackend { block: 16, blocks: 8, gives_up: true },
+        Step::WriteBackend { block: 16, blocks: 8, gives_up: false },
         Step::Reply,
     ];
     assert_eq!(steps, expected);
