@@ -9,12 +9,13 @@ use flashwise_core::policy::Spec;
 use flashwise_report::curve::Curves;
 use flashwise_report::render_curves;
 use flashwise_sim::curve::{self, CurvePoint, PARTS, SIZES, capacities, is_in_one_pass, write_csv};
+use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::Size;
 use flashwise_trace::Trace;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
-use flashwise_trace::tools::curve::working_sets;
+use flashwise_trace::tools::curve::{LruCurvePass, working_sets};
 use flashwise_trace::tools::info::Info;
 
 use crate::failure::Misuse;
@@ -23,7 +24,7 @@ use crate::input::InputOptions;
 use crate::list::{List, distinct};
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
-use crate::simulate::{Sizes, command, margin, misuse, parse_sizes, parse_warmup};
+use crate::simulate::{Sizes, command, misuse, parse_sizes, parse_warmup};
 use crate::table::plain;
 
 /// Show what a policy hits at every cache size: of LRU exactly and in one pass, of others by simulation
@@ -73,6 +74,11 @@ impl Curve {
         }
         let given = Sizes::given(&self.sizes);
         let sizes = if given.is_empty() { Size::parse_list(SIZES)? } else { given };
+        if let Some(warmup) = self.passes() {
+            let mut pass = LruCurvePass::new(warmup, 0);
+            let about = self.input.pass(&self.trace, |columns| pass.accesses(columns))?;
+            return self.print(&curve::lru_points(&about, &pass.finish(), &sizes, warmup).map_err(misuse)?);
+        }
         let work = |share| {
             let traces = self.input.open_all(traces, false, false, self.sample.sampling(share))?;
             let (points, margin) = self.points(&traces[0], &sizes)?;
@@ -87,6 +93,18 @@ impl Curve {
             write_whole(html, std::slice::from_ref(&self.trace), |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
         }
         self.print(&points)
+    }
+
+    /// How many accesses are not counted, if one pass over the trace is all that it takes, with nothing to be known before: LRU over a whole trace.
+    fn passes(&self) -> Option<u64> {
+        let is_sampled = self.sample.share().is_some() || self.sample.accuracy_given().is_some();
+        match self.warmup {
+            Warmup::Accesses(warmup) if !is_sampled && self.html.is_none() => {
+                let is_lru = self.policies.iter().flatten().all(|policy| policy.to_string() == "lru");
+                is_lru.then_some(warmup)
+            }
+            _ => None,
+        }
     }
 
     /// The points of all curves, by policy and size, and how far they are off at most.

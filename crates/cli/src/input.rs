@@ -8,7 +8,8 @@ use flashwise_sim::size::{SizeError, parse_block_size};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::human;
-use flashwise_trace::normalised::trace::{Description, Trace};
+use flashwise_trace::normalised::times::Times;
+use flashwise_trace::normalised::trace::{Accesses, Description, Trace};
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::output::name_of;
 use flashwise_trace::progress::Silent;
@@ -16,6 +17,7 @@ use flashwise_trace::request_file::RequestFile;
 use flashwise_trace::sampling::Sampling;
 use flashwise_trace::sources::sources;
 use flashwise_trace::tools::concat::{join as join_traces, join_with_requests};
+use flashwise_trace::tools::pass::{About, pass};
 use flashwise_trace::tools::{sample, volumes};
 
 use crate::help;
@@ -65,6 +67,13 @@ impl InputOptions {
         let trace = normalised::open(path, &self.settings(), &reading(&[path.to_owned()]))?;
         warn_of_trace(&trace);
         Ok(trace)
+    }
+
+    /// Hands all accesses of a trace of any kind to `each`, without a copy on disk, with a progress bar. Says on standard error what was passed over.
+    pub fn pass(&self, path: &Path, each: impl FnMut(&Accesses)) -> Result<About, TraceError> {
+        let about = pass(path, &self.settings(), &reading(&[path.to_owned()]), each)?;
+        warn_of(&about.name, &about.description, &about.times);
+        Ok(about)
     }
 
     /// Opens a sample of a trace of any kind, with a progress bar.
@@ -145,15 +154,18 @@ pub fn reading(paths: &[PathBuf]) -> Bar {
     Bar::bytes(format!("reading {}", names.join(", ")), paths.iter().map(bytes).sum())
 }
 
-/// Says on standard error what is wrong with a trace that was opened, if anything is: malformed records, and times that are no clock.
+/// Says on standard error what is wrong with a trace that was opened, if anything is.
 fn warn_of_trace(trace: &Trace) {
-    warn(trace.name(), trace.description());
-    let (times, requests) = (trace.times(), trace.description().requests);
-    if let Some(refusal) = times.refusal(requests) {
-        let name = trace.name();
+    warn_of(trace.name(), trace.description(), &trace.times());
+}
+
+/// Says on standard error what is wrong with the trace called `name`, if anything is: malformed records, and times that are no clock.
+fn warn_of(name: &str, about: &Description, times: &Times) {
+    warn(name, about);
+    if let Some(refusal) = times.refusal(about.requests) {
         warning!("{name}: nothing is said per day or per year, since its times are no clock: {refusal}");
-    } else if let Some(disorder) = times.disorder(requests) {
-        warning!("{}: {disorder}", trace.name());
+    } else if let Some(disorder) = times.disorder(about.requests) {
+        warning!("{name}: {disorder}");
     }
 }
 

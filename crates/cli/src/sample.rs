@@ -5,18 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use flashwise_core::quantity::Share;
 use flashwise_sim::job::{Job, SampleBy, sample_share};
+use flashwise_sim::sampling::{accurate, parse_accuracy};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::sampling::Sampling;
 
 use crate::failure::Misuse;
 use crate::help;
-
-/// Where `--accuracy` begins: a thousandth of the blocks.
-const RATE_FIRST: f64 = 0.001;
-/// Samples that would be larger than this are all of the trace.
-const RATE_LAST: f64 = 0.5;
-/// A sample that was not accurate enough is followed by one that is at least and at most this many times as large.
-const GROWTH: (f64, f64) = (2.0, 30.0);
 
 /// Whether a sample is taken, and which.
 #[derive(Clone, Debug, Args)]
@@ -38,11 +32,6 @@ pub struct SampleOptions {
     /// Which blocks are in the sample: another number, others [default: 0]
     #[arg(long, value_name = "N", help_heading = help::INPUT)]
     sample_seed: Option<u64>,
-}
-
-fn parse_accuracy(text: &str) -> Result<f64, String> {
-    let share = text.parse::<Share>().map(Share::of_one).ok().filter(|&share| share > 0.0 && share < 1.0);
-    share.ok_or_else(|| format!("found '{text}', expected a share between 0% and 100%, such as 0.005 or 0.5%"))
 }
 
 impl SampleOptions {
@@ -97,25 +86,6 @@ impl SampleOptions {
         }
         let is_empty =
             |error: &anyhow::Error| matches!(error.downcast_ref::<TraceError>(), Some(TraceError::EmptySample { .. }));
-        let mut rate = RATE_FIRST;
-        loop {
-            let found = match work(Share::new(rate)) {
-                Ok(done) => {
-                    let margin = margin(&done);
-                    if rate >= 1.0 || margin.is_some_and(|margin| margin <= accuracy) {
-                        return Ok(done);
-                    }
-                    margin
-                }
-                Err(error) if is_empty(&error) => None,
-                Err(error) => return Err(error),
-            };
-            // Errors fall with the root of the size.
-            let wanted = found.map_or(GROWTH.0, |margin| 1.1 * (margin / accuracy).powi(2));
-            rate *= wanted.clamp(GROWTH.0, GROWTH.1);
-            if rate > RATE_LAST {
-                rate = 1.0;
-            }
-        }
+        accurate(accuracy, work, is_empty, margin)
     }
 }

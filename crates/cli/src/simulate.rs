@@ -6,26 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use flashwise_core::policy::Spec;
 use flashwise_core::quantity::Share;
-use flashwise_report::{Report, Section};
-use flashwise_sim::checks::{self, Checks};
+use flashwise_report::Report;
 use flashwise_sim::experiment::{Cache, check};
 use flashwise_sim::job::lines::{Lines, LinesError, Origin, checksum};
 use flashwise_sim::job::{Choice, Comparison, Job, JobError, Many, Place, Reads, Runs, compared, run_each};
 use flashwise_sim::results::{self, ResultRow};
-use flashwise_sim::sampling::SampleFigures;
+use flashwise_sim::sampling::margin;
 use flashwise_sim::simulate::Warmup;
 use flashwise_sim::size::{Size, SizeError};
 use flashwise_trace::Trace;
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, write_whole};
-use flashwise_trace::progress::Silent;
 use flashwise_trace::request_file::RequestFile;
-use flashwise_trace::tools::info::Info;
-use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
-use flashwise_trace::tools::workload::Workload;
-use rayon::prelude::*;
 
 use crate::array::ArrayOptions;
 use crate::cache::CacheOptions;
@@ -295,18 +288,9 @@ impl Simulate {
     /// Writes the report of what was run, if one is asked for. What is recommended of policies alone is run again.
     fn write_report(&self, done: &Done) -> anyhow::Result<()> {
         let (Some(html), Some(first)) = (&self.html, done.jobs.first()) else { return Ok(()) };
-        let meaning = first.meaning().map_err(misuse)?;
-        let (traces, counting) = (&done.traces, meaning.counting);
-        let bar = Bar::accesses("reuse distances".to_owned(), traces.iter().map(|trace| trace.len() as u64).sum());
-        let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| {
-            let (info, reuse) = (Info::of(trace), reuse(trace, &bar));
-            let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
-            // A sample does not tell how much is asked.
-            let workload = trace.sample().is_none().then(|| Workload::of(trace, &Silent));
-            anyhow::Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
-        };
-        let sections = traces.par_iter().zip(&done.rows).map(section).collect::<Result<_, _>>()?;
-        let report = flashwise_report::render(&Report { command: command()?, counting, sections })?;
+        let bar = Bar::accesses("reuse distances".to_owned(), done.traces.iter().map(|trace| trace.len() as u64).sum());
+        let report = Report::of(command()?, first, &done.traces, &done.rows, &bar).map_err(misuse)?;
+        let report = flashwise_report::render(&report)?;
         write_whole(html, &self.traces, |file| anyhow::Ok(file.write_all(report.as_bytes())?))
     }
 
@@ -358,38 +342,6 @@ impl Done {
     fn asked(&self) -> impl Iterator<Item = &ResultRow> {
         self.rows.iter().flat_map(|rows| rows.iter().skip(self.before).take(self.asked))
     }
-}
-
-/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is, and none over a sample,
-/// which tells its own error.
-fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> anyhow::Result<Option<Checks>> {
-    if trace.sample().is_some() {
-        return Ok(None);
-    }
-    let Some(row) = flashwise_report::recommended(rows) else { return Ok(None) };
-    let policy = Spec::parse(&row.policy)?;
-    if policy.info().offline {
-        return Ok(None);
-    }
-    checks::run(trace, &policy, row, warmup, &Silent).map(Some).map_err(|error| misuse(error.into()))
-}
-
-/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
-fn reuse(trace: &Trace, bar: &Bar) -> ReuseDistances {
-    if trace.sample().is_none() {
-        return ReuseDistances::of(trace, Distance::Unique, bar);
-    }
-    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
-}
-
-/// How far hit ratios from samples are off at most; none if a sample is too small to say.
-pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) -> Option<f64> {
-    let margin = |sample: &Option<SampleFigures>| match sample {
-        Some(sample) if sample.sample_caveat.is_some() => None,
-        Some(sample) => Some(sample.hit_ratio_margin),
-        None => Some(0.0),
-    };
-    samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
 }
 
 /// The jobs that the file at `path` lists, one after the other.

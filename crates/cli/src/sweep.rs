@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
-use flashwise_sim::sweep::{Plan, PlanError, Shard, SweepError, Task};
+use flashwise_report::sweep::render_sweep;
+use flashwise_sim::sweep::{Plan, PlanError, Rows, Shard, SweepError, Task, rows};
 use flashwise_trace::human;
-use flashwise_trace::output::name_of;
+use flashwise_trace::output::{check_writable, name_of, write_whole};
 use flashwise_trace::progress::Progress;
 
 use crate::failure::Misuse;
 use crate::log::warning;
 use crate::progress::Bar;
-use crate::simulate::misuse;
+use crate::simulate::{command, misuse};
 
 /// Run many jobs over many traces: a Parquet file for each trace, and only what is not there yet
 ///
@@ -57,12 +58,23 @@ enum SweepCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Compare the policies over all traces of a sweep, pair by pair and by family of traces, on a page
+    Report {
+        /// The folder of the results
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        /// The page: one HTML file that needs no network
+        #[arg(long, value_name = "FILE")]
+        html: PathBuf,
+    },
 }
 
 impl Sweep {
     pub fn run(&self) -> anyhow::Result<()> {
-        if let Some(SweepCommand::Status { plan, json }) = &self.command {
-            return status(plan, *json);
+        match &self.command {
+            Some(SweepCommand::Status { plan, json }) => return status(plan, *json),
+            Some(SweepCommand::Report { folder, html }) => return report(folder, html),
+            None => {}
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or(cores / usize::from(self.workers.unwrap_or(1)), usize::from).max(1);
@@ -195,6 +207,19 @@ fn status(plan: &Path, json: bool) -> anyhow::Result<()> {
     }
     let done = rows.iter().filter(|(_, found)| found.as_ref().is_ok_and(|found| found.is_done)).count();
     Ok(writeln!(out, "{done} of {} done", human::counted(rows.len() as u64, "trace"))?)
+}
+
+/// Writes the page about the results in `folder`.
+fn report(folder: &Path, html: &Path) -> anyhow::Result<()> {
+    if html == Path::new("-") {
+        return Err(Misuse("--html takes a file".to_owned()).into());
+    }
+    check_writable(html, &[])?;
+    let Rows { rows, stale } = rows(folder)?;
+    stale.iter().for_each(|said| warning!("{said}"));
+    let page = render_sweep(&command()?, &rows)?;
+    write_whole(html, &[], |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
+    Ok(writeln!(std::io::stdout(), "Page: {}", html.display())?)
 }
 
 /// An error with all that caused it.

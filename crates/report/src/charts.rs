@@ -329,7 +329,7 @@ pub fn side_by_side(id: &str, title: &str, description: &str, columns: usize, ch
 }
 
 /// A picture as a file of its own; `body` ends the `svg` element.
-fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
+pub(super) fn standalone(id: &str, title: &str, description: &str, (width, height): (f64, f64), body: &str) -> String {
     let style = look::css(":root");
     format!(
         "{}<style>{style}svg{{color:var(--fw-ink);font-family:system-ui,sans-serif}}</style>\

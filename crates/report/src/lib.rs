@@ -31,6 +31,7 @@ mod answer;
 mod answers;
 mod array;
 mod array_time;
+mod boxes;
 mod candidates;
 mod certainty;
 mod charts;
@@ -40,12 +41,14 @@ mod figures;
 mod frontier;
 mod grid;
 mod look;
+mod made;
 mod numbers;
 mod panels;
 pub mod pareto;
 mod rows;
 mod scales;
 mod summary;
+pub mod sweep;
 mod table;
 mod timeline;
 mod wear;
@@ -176,6 +179,12 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
     let grid = Grid::new(rows);
     let looks = Looks::new(grid.policies.iter().map(|policy| policy.name));
     Subject { id: "chart", grid: &grid, looks: &looks }.hit_ratio_chart().standalone()
+}
+
+/// Pictures of a workload, each with its title and as an SVG file in light and in dark: accesses over time and address, requests per second,
+/// lengths of requests, popularity.
+pub fn workload_charts(workload: &Workload) -> Vec<(String, String)> {
+    workload::pictures(workload)
 }
 
 pub use self::frontier::{FrontierPoint, frontier_chart};

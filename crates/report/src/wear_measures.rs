@@ -41,6 +41,11 @@ const fn column(id: &'static str, about: About, suffix: &'static str, logarithmi
     Measure { id, name: about.title(), meaning: Meaning::Column(about), suffix, logarithmic, value: of_column }
 }
 
+/// A measure that is worked out elsewhere, in words.
+pub const fn worded(id: &'static str, name: &'static str, words: &'static str, suffix: &'static str) -> Measure {
+    Measure { id, name, meaning: Meaning::Words(words), suffix, logarithmic: false, value: |_, _| None }
+}
+
 const WEAR: &[Column<EnduranceFigures>] = EnduranceFigures::COLUMNS;
 
 /// Read hit ratio.

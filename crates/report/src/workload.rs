@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use flashwise_trace::tools::workload::{Part, Workload};
 
-use super::charts::{Chart, Series, head, text_at};
+use super::charts::{Chart, Series, head, standalone, text_at};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::{READS, WRITES};
 use super::numbers::{bytes, count, duration, percent, shortest};
@@ -22,13 +22,23 @@ const BELOW: f64 = 46.0;
 const SHADES: usize = 6;
 /// Parts of time and of addresses that the table of the map tells.
 const TOLD: usize = 8;
+/// Title of the map.
+const HEAT: &str = "Accesses over time and address";
 
 /// All pictures of a workload.
 pub fn figures(id: &str, workload: &Workload) -> Vec<Figure> {
-    let mut all = vec![heat(id, workload)];
-    all.extend(rate(id, workload));
-    all.extend([sizes(id, workload), popularity(id, workload)]);
-    all
+    let charts = charts(id, workload).into_iter().map(|(_, figure)| figure);
+    std::iter::once(heat(id, workload).0).chain(charts).collect()
+}
+
+/// The same as files of their own, with their titles.
+pub fn pictures(workload: &Workload) -> Vec<(String, String)> {
+    let charts = charts("workload", workload).into_iter().map(|(chart, _)| (chart.title.clone(), chart.standalone()));
+    std::iter::once((HEAT.to_owned(), heat("workload", workload).1)).chain(charts).collect()
+}
+
+fn charts(id: &str, workload: &Workload) -> Vec<(Chart, Figure)> {
+    rate(id, workload).into_iter().chain([sizes(id, workload), popularity(id, workload)]).collect()
 }
 
 /// When a bin begins.
@@ -50,8 +60,8 @@ fn shade(accesses: u64, most: u64) -> usize {
     ((share * SHADES as f64).ceil() as usize).clamp(1, SHADES)
 }
 
-/// Accesses over time and address.
-fn heat(id: &str, workload: &Workload) -> Figure {
+/// Accesses over time and address: as a figure, and as a file.
+fn heat(id: &str, workload: &Workload) -> (Figure, String) {
     let (rows, columns) = (workload.heat.len().max(1), workload.parts.len().max(1));
     let most = workload.heat.iter().flatten().copied().max().unwrap_or(0);
     let (width, height) = (SIZE.0 - LEFT - RIGHT, SIZE.1 - TOP - BELOW);
@@ -69,7 +79,6 @@ fn heat(id: &str, workload: &Workload) -> Figure {
             start += run.len();
         }
     }
-    let title = "Accesses over time and address";
     let description = format!("A map: time from left to right, block addresses from bottom to top. {NUMBERS_FOLLOW}");
     let mut map = format!("<g id=\"{id}-heat-map\">");
     for (number, path) in paths.iter().enumerate().skip(1).filter(|(_, path)| !path.is_empty()) {
@@ -77,9 +86,9 @@ fn heat(id: &str, workload: &Workload) -> Figure {
         let _ = write!(map, "<path d=\"{path}\" fill=\"var(--fw-read)\" fill-opacity=\"{opacity}\" />");
     }
     map += "</g>";
-    let around = |id: String, all: f64, map: &str, ticks: &[usize]| {
+    let around = |all: f64, map: &str, ticks: &[usize]| {
         let width = all - LEFT - RIGHT;
-        let mut svg = head(&id, title, &description, (all, SIZE.1), "") + map;
+        let mut svg = map.to_owned();
         let frame = format!("M{LEFT} {TOP}V{y}H{x}", y = TOP + height, x = all - RIGHT);
         let _ = write!(svg, "<path d=\"{frame}\" fill=\"none\" stroke=\"var(--fw-axis)\" />");
         svg += &text_at(8.0, 18.0, "start", "Blocks in the order of their addresses");
@@ -90,12 +99,13 @@ fn heat(id: &str, workload: &Workload) -> Figure {
         }
         svg + &text_at(LEFT + width / 2.0, SIZE.1 - 8.0, "middle", time_label(workload)) + "</svg>"
     };
-    let svg = around(format!("{id}-heat"), SIZE.0, &map, &[0, 1, 2, 3, 4]);
+    let whole = around(SIZE.0, &map, &[0, 1, 2, 3, 4]);
     // The same map, pressed together.
     let share = (NARROW - LEFT - RIGHT) / width;
     let pressed = format!("matrix({share:.4} 0 0 1 {:.2} 0)", LEFT * (1.0 - share));
     let again = format!("<use href=\"#{id}-heat-map\" transform=\"{pressed}\" />");
-    let narrow = around(format!("{id}-heat-narrow"), NARROW, &again, &[0, 2, 4]);
+    let narrow = head(&format!("{id}-heat-narrow"), HEAT, &description, (NARROW, SIZE.1), "")
+        + &around(NARROW, &again, &[0, 2, 4]);
 
     let told =
         |all: usize| (0..all.min(TOLD)).map(move |at| (all * at / all.min(TOLD), all * (at + 1) / all.min(TOLD)));
@@ -116,7 +126,9 @@ fn heat(id: &str, workload: &Workload) -> Figure {
         count(most),
         shortest((most as f64 + 1.0).powf(1.0 / SHADES as f64), 1),
     );
-    Figure { caption, svg, narrow, legend: Vec::new(), table, open: false }
+    let file = standalone(&format!("{id}-heat"), HEAT, &description, SIZE, &whole);
+    let svg = head(&format!("{id}-heat"), HEAT, &description, SIZE, "") + &whole;
+    (Figure { caption, svg, narrow, legend: Vec::new(), table, open: false }, file)
 }
 
 fn line(name: &str, points: Vec<(f64, f64)>) -> Series {
@@ -124,7 +136,7 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Series {
 }
 
 /// Requests per second over time; none without a clock.
-fn rate(id: &str, workload: &Workload) -> Option<Figure> {
+fn rate(id: &str, workload: &Workload) -> Option<(Chart, Figure)> {
     workload.start_us?;
     let seconds = workload.part_len as f64 / 1e6;
     // In the unit that the whole trace has a few of.
@@ -156,11 +168,12 @@ fn rate(id: &str, workload: &Workload) -> Option<Figure> {
         table.push(begins(workload, number), cells);
     }
     let length = duration(workload.part_len);
-    Some(Figure { caption: format!("Requests per second, in parts of {length}."), ..figure(&chart, table) })
+    let figure = Figure { caption: format!("Requests per second, in parts of {length}."), ..figure(&chart, table) };
+    Some((chart, figure))
 }
 
 /// Lengths of requests, reads and writes apart, cumulative.
-fn sizes(id: &str, workload: &Workload) -> Figure {
+fn sizes(id: &str, workload: &Workload) -> (Chart, Figure) {
     let sums = workload.sizes.each_ref().map(|sizes| sizes.iter().sum::<u64>());
     let cumulative = workload.sizes.each_ref().map(|sizes| {
         let mut sum = 0;
@@ -198,11 +211,12 @@ fn sizes(id: &str, workload: &Workload) -> Figure {
     }
     let caption =
         "Lengths of requests, in blocks: a point is the share of the read or write requests that are no longer.";
-    Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+    let figure = Figure { caption: caption.to_owned(), ..figure(&chart, table) };
+    (chart, figure)
 }
 
 /// How many accesses go to how few blocks.
-fn popularity(id: &str, workload: &Workload) -> Figure {
+fn popularity(id: &str, workload: &Workload) -> (Chart, Figure) {
     let all = workload.popularity.last().copied().unwrap_or(0).max(1) as f64;
     let blocks = |power: usize| (1_u64 << power).min(workload.unique_blocks.max(1));
     let shares: Vec<(u64, f64)> =
@@ -225,7 +239,8 @@ fn popularity(id: &str, workload: &Workload) -> Figure {
     }
     let caption = "Accesses to the most accessed blocks: a point is the share of all accesses that this many blocks have. It is what a cache would hit \
                    that held these blocks all the time.";
-    Figure { caption: caption.to_owned(), ..figure(&chart, table) }
+    let figure = Figure { caption: caption.to_owned(), ..figure(&chart, table) };
+    (chart, figure)
 }
 
 #[cfg(test)]

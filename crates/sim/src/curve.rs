@@ -7,6 +7,7 @@ use flashwise_core::policy::Spec;
 use flashwise_trace::Trace;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::tools::curve::LruCurve;
+use flashwise_trace::tools::pass::About;
 
 use crate::columns::{Column, figures};
 use crate::job::JobError;
@@ -64,15 +65,15 @@ const KNEE_RISE: f64 = 0.01;
 
 impl CurvePoint {
     /// The point of an LRU cache of `capacity_blocks`, which the user called `size`.
-    pub fn of_lru(trace: &Trace, curve: &LruCurve, size: &str, capacity_blocks: usize) -> CurvePoint {
+    pub fn of_lru(about: &About, curve: &LruCurve, size: &str, capacity_blocks: usize) -> CurvePoint {
         let hits = [Op::Read, Op::Write].map(|op| curve.hits(op, capacity_blocks));
         let accesses = [Op::Read, Op::Write].map(|op| curve.accesses(op));
         CurvePoint {
-            trace: trace.name().to_owned(),
+            trace: about.name.clone(),
             policy: "lru".to_owned(),
             size: size.to_owned(),
             capacity_blocks: capacity_blocks as u64,
-            capacity_bytes: capacity_blocks as u64 * trace.block_size_bytes(),
+            capacity_bytes: capacity_blocks as u64 * about.block_size_bytes,
             hit_ratio: ratio(hits[0] + hits[1], accesses[0] + accesses[1]),
             read_hit_ratio: ratio(hits[0], accesses[0]),
             write_hit_ratio: ratio(hits[1], accesses[1]),
@@ -110,7 +111,15 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 /// Sizes in blocks for caches over `trace`, each with what the user calls it, from the smallest to the largest, each once.
 pub fn capacities(trace: &Trace, sizes: &[Size]) -> Result<Vec<(String, usize)>, SizeError> {
-    let (unique_blocks, block_size_bytes) = (trace.whole_unique_blocks() as usize, trace.block_size_bytes());
+    capacities_over(trace.whole_unique_blocks() as usize, trace.block_size_bytes(), sizes)
+}
+
+/// The same over this many different blocks.
+fn capacities_over(
+    unique_blocks: usize,
+    block_size_bytes: u64,
+    sizes: &[Size],
+) -> Result<Vec<(String, usize)>, SizeError> {
     let mut all = Vec::new();
     for size in sizes {
         all.push((size.to_string(), size.capacity_blocks(unique_blocks, block_size_bytes)?));
@@ -137,8 +146,8 @@ pub fn points(
         return Err(JobError::Warmup { trace: trace.name().to_owned(), warmup: before, accesses });
     }
     let (mut points, samples): (Vec<_>, Vec<_>) = if is_in_one_pass(trace, policy) {
-        let curve = LruCurve::of(trace, before, progress);
-        sizes.iter().map(|(size, blocks)| (CurvePoint::of_lru(trace, &curve, size, *blocks), None)).unzip()
+        let (curve, about) = (LruCurve::of(trace, before, progress), About::of(trace));
+        sizes.iter().map(|(size, blocks)| (CurvePoint::of_lru(&about, &curve, size, *blocks), None)).unzip()
     } else {
         let case = |(size, capacity_blocks): &(String, usize)| PolicyCase {
             trace: 0,
@@ -152,6 +161,23 @@ pub fn points(
     };
     mark_knees(&mut points);
     Ok((points, samples))
+}
+
+/// The points of LRU at `sizes` over a trace that has passed `curve` and is known as `about`, with knees marked; the first `warmup` accesses were not
+/// counted.
+///
+/// # Errors
+/// A warm-up that leaves nothing to count, and sizes that are none of a cache over it.
+pub fn lru_points(about: &About, curve: &LruCurve, sizes: &[Size], warmup: u64) -> Result<Vec<CurvePoint>, JobError> {
+    if warmup >= about.accesses {
+        let accesses = about.accesses as usize;
+        return Err(JobError::Warmup { trace: about.name.clone(), warmup, accesses });
+    }
+    let sizes = capacities_over(about.unique_blocks as usize, about.block_size_bytes, sizes)?;
+    let mut points: Vec<_> =
+        sizes.iter().map(|(size, blocks)| CurvePoint::of_lru(about, curve, size, *blocks)).collect();
+    mark_knees(&mut points);
+    Ok(points)
 }
 
 /// Whether all points of a curve are counted in one pass: those of LRU, over a whole trace.

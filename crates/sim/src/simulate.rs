@@ -68,7 +68,7 @@ pub fn simulate(
             let Sampled { counters, epochs, figures, .. } = sampled;
             return Run { case, counters, epochs, sample: Some(figures) };
         }
-        let replay = Replay { trace, next_uses, counting, progress };
+        let replay = Replay { trace, next_uses, counting, lengths: false, progress };
         let (counters, epochs) = case.policy.build(Dense::new(trace.unique_blocks()), case.capacity_blocks, replay);
         Run { case, counters, epochs, sample: None }
     };
@@ -83,13 +83,15 @@ pub fn run_own<P: Policy<Key = u32> + Send + 'static>(
     counting: Counting,
     progress: &dyn Progress,
 ) -> (Counters, Vec<Counters>) {
-    Replay { trace, next_uses: None, counting, progress }.visit(policy)
+    Replay { trace, next_uses: None, counting, lengths: true, progress }.visit(policy)
 }
 
 struct Replay<'a> {
     trace: &'a Trace,
     next_uses: Option<&'a [u32]>,
     counting: Counting,
+    /// Whether the policy is told how long requests are: no policy of the table asks, and what is packed need not be unpacked for it.
+    lengths: bool,
     progress: &'a dyn Progress,
 }
 
@@ -114,7 +116,7 @@ impl Visitor<u32> for Replay<'_> {
                 }
                 let range = (position - batch_start) as usize..(end - batch_start) as usize;
                 let next_uses = self.next_uses.map(|next_uses| &next_uses[position as usize..end as usize]);
-                let segment = replay(&mut policy, &columns, range, next_uses);
+                let segment = replay(&mut policy, &columns, range, next_uses, self.lengths);
                 if position >= warmup {
                     counted += segment;
                 }
@@ -140,17 +142,57 @@ fn replay<P: Policy<Key = u32>>(
     columns: &Accesses,
     range: std::ops::Range<usize>,
     next_uses: Option<&[u32]>,
+    lengths: bool,
 ) -> Counters {
     let mut counters = Counters::default();
-    let (blocks, ops, request_blocks) = (&columns.block[..], &columns.op[..], &columns.request_blocks[..]);
+    let (blocks, ops) = (&columns.block[..], &columns.op[..]);
+    let lengths = lengths.then(|| &columns.request_blocks[..]);
     let ahead = |at: usize| blocks[at.min(blocks.len() - 1)] as u32;
     for (in_range, at) in range.enumerate() {
         policy.prefetch(ahead(at + PREFETCH_DISTANCE), ahead(at + 2 * PREFETCH_DISTANCE));
         let op = if ops[at] == 0 { Op::Read } else { Op::Write };
         let next_use = next_uses.map_or(NEVER, |next_uses| next_uses[in_range]);
-        let access = Access { block: blocks[at] as u32, op, request_blocks: request_blocks[at], next_use };
+        let request_blocks = lengths.map_or(1, |lengths| lengths[at]);
+        let access = Access { block: blocks[at] as u32, op, request_blocks, next_use };
         let outcome = policy.access(access);
         counters.record(op, &outcome);
     }
     counters
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+
+    use flashwise_core::policy::{POLICIES, Spec};
+    use flashwise_trace::normalised::Normaliser;
+    use flashwise_trace::progress::Silent;
+    use flashwise_trace::request::Request;
+
+    use super::*;
+
+    #[test]
+    fn no_policy_of_the_table_looks_at_the_length_of_requests() {
+        let mut normaliser = Normaliser::new("test", 4096, tempfile::tempfile().unwrap()).unwrap();
+        let volume = normaliser.volume(b"").unwrap();
+        for number in 0..2000_u64 {
+            let op = if number.is_multiple_of(3) { Op::Write } else { Op::Read };
+            let offset_bytes = 4096 * (number * number % 1511);
+            let length_bytes = 4096 * (1 + number % 40);
+            normaliser.request(&Request { time_us: 0, op, volume, offset_bytes, length_bytes }).unwrap();
+        }
+        let mut file = normaliser.finish().unwrap();
+        file.rewind().unwrap();
+        let trace = Trace::map("test", &file).unwrap();
+        let next_uses = trace.next_uses().unwrap();
+        let counting = Counting { warmup: Warmup::Accesses(0), epoch: None };
+        for info in POLICIES {
+            let counters = [false, true].map(|lengths| {
+                let next_uses = info.offline.then_some(&next_uses[..]);
+                let replay = Replay { trace: &trace, next_uses, counting, lengths, progress: &Silent };
+                Spec::parse(info.name).unwrap().build(Dense::new(trace.unique_blocks()), 200, replay).0
+            });
+            assert!(counters[0].accesses() > 2000 && counters[0] == counters[1], "{}", info.name);
+        }
+    }
 }

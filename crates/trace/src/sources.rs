@@ -36,6 +36,34 @@ pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     Ok(files)
 }
 
+/// The traces that `name` stands for, each by itself: all that a pattern fits, and itself where it is there, is none, or names several files with
+/// a + between them.
+///
+/// # Errors
+/// A pattern that is none or fits no file.
+pub fn each(name: &str) -> Result<Vec<PathBuf>, TraceError> {
+    let is_one = name.contains(AND) || !is_pattern(name) || Path::new(name).exists();
+    if is_one { Ok(vec![PathBuf::from(name)]) } else { fitting(name) }
+}
+
+/// The files of which the bytes of the trace called `path` come: those of its sources, and the archives of what lies in one.
+///
+/// # Errors
+/// As of [`sources`].
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let mut files = Vec::new();
+    for source in sources(path)? {
+        let file = match split_at_archive(&source) {
+            Some((archive, _)) if !source.exists() => archive.to_owned(),
+            _ => source,
+        };
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    Ok(files)
+}
+
 fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }
@@ -108,6 +136,21 @@ mod tests {
                 .ends_with("all.tar/*.csv: found none in the archive, expected files that fit the pattern")
         );
         assert!(refused("b.csv/*").contains("b.csv"), "{}", refused("b.csv/*"));
+        let names = |found: Vec<PathBuf>| {
+            found
+                .iter()
+                .map(|file| file.strip_prefix(folder.path()).unwrap_or(file).display().to_string())
+                .collect::<Vec<_>>()
+        };
+        let each = |name: &str| names(each(at(name).to_str().unwrap()).unwrap());
+        assert_eq!(each("all.tar/msr/*.csv"), ["all.tar/msr/a.csv", "all.tar/msr/b.csv"]);
+        assert_eq!(
+            (each("a.csv + b*"), each("e*.csv"), each("[ab].csv").len()),
+            (vec!["a.csv + b*".to_owned()], vec!["e*.csv".to_owned()], 2)
+        );
+        let files = |name: &str| names(files(&at(name)).unwrap());
+        assert_eq!(files("all.tar/**/*.csv"), ["all.tar"], "once");
+        assert_eq!(files(&format!("b.csv + {}", at("all.tar/msr/a.csv").display())), ["b.csv", "all.tar"]);
         let many = vec!["a.csv"; SOURCES_MAX + 1].join(AND);
         assert!(refused(&many).ends_with("found 257 files, expected at most 256 to merge at once"));
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use flashwise_trace::tools::info::InfoPass;
 
 use crate::input::InputOptions;
 use crate::table::plain;
@@ -25,7 +26,9 @@ impl Info {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut infos = Vec::new();
         for path in &self.traces {
-            infos.push(flashwise_trace::tools::info::Info::of(&self.input.open(path)?));
+            let mut pass = InfoPass::new(0);
+            let about = self.input.pass(path, |columns| pass.accesses(columns))?;
+            infos.push(pass.finish(about));
         }
         let mut out = std::io::stdout().lock();
         if self.json {

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use flashwise_trace::human;
-use flashwise_trace::tools::reuse::ReuseDistances;
+use flashwise_trace::tools::reuse::ReusePass;
 
 use crate::input::InputOptions;
-use crate::progress::Bar;
 use crate::table::plain;
 
 /// Show how long it takes until blocks are used again, reads and writes apart (LARC, Figure 3)
@@ -37,14 +36,13 @@ enum Distance {
 
 impl Reuse {
     pub fn run(&self) -> anyhow::Result<()> {
-        let trace = self.input.open(&self.trace)?;
         let distance = match self.distance {
             Distance::Unique => flashwise_trace::tools::reuse::Distance::Unique,
             Distance::Accesses => flashwise_trace::tools::reuse::Distance::Accesses,
         };
-        let bar = Bar::accesses("reuse distances".to_owned(), trace.len() as u64);
-        let distances = ReuseDistances::of(&trace, distance, &bar);
-        drop(bar);
+        let mut pass = ReusePass::new(distance, 0);
+        self.input.pass(&self.trace, |columns| pass.accesses(columns))?;
+        let distances = pass.finish();
         let mut out = std::io::stdout().lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&distances)?)?;

@@ -40,6 +40,62 @@ fn files(folder: &Path, out: &str) -> BTreeMap<String, Vec<u8>> {
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
+/// Traces that are merged, and those in an archive: what `simulate` takes.
+#[test]
+fn traces_of_several_files_and_in_archives_are_swept() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    for (name, seed) in [("a.csv", "1"), ("b.csv", "2"), ("c.csv", "3")] {
+        let options = ["trace", "generate", name, "--csv", "--blocks", "400", "--accesses", "2000", "--seed", seed];
+        succeed(path, &options);
+    }
+    let tar =
+        std::process::Command::new("tar").current_dir(path).args(["czf", "all.tar.gz", "b.csv", "c.csv"]).status();
+    assert!(tar.unwrap().success());
+    let plan =
+        |traces: &str| format!("traces = {traces}\nout = \"results\"\n[[run]]\npolicy = \"lru\"\nsize = \"10%\"\n");
+    let traces = r#"["a.csv + b.csv", "all.tar.gz/b.csv", "all.tar.gz/[c-d].csv"]"#;
+    std::fs::write(path.join("plan.toml"), plan(traces)).unwrap();
+    let out = succeed(path, &["-q", "sweep", "plan.toml"]);
+    let names: Vec<&str> = out.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
+    assert_eq!(names, ["a.csv + b.csv", "all.tar.gz/b.csv", "all.tar.gz/c.csv"]);
+    assert_eq!(files(path, "results").len(), 3);
+    assert!(succeed(path, &["sweep", "status", "plan.toml"]).ends_with("3 of 3 traces done\n"));
+    // A change of one of the merged files is one of the trace.
+    let mut lines = std::fs::read_to_string(path.join("a.csv")).unwrap();
+    let end = lines.trim_end().rfind('\n').unwrap() + 1;
+    lines.truncate(end);
+    std::fs::write(path.join("a.csv"), lines).unwrap();
+    assert!(succeed(path, &["sweep", "status", "plan.toml"]).starts_with("a.csv + b.csv: to do\n"));
+    std::fs::write(path.join("plan.toml"), plan(r#""all.tar.gz/none.csv""#)).unwrap();
+    let err = fail(path, &["sweep", "plan.toml"], 1);
+    assert!(err.contains("all.tar.gz/none.csv: ") && files(path, "results").len() == 3, "{err}");
+}
+
+#[test]
+fn a_page_compares_the_policies_of_a_sweep() {
+    let folder = folder(2, "3000");
+    let path = folder.path();
+    assert!(fail(path, &["sweep", "report", ".", "--html", "page.html"], 1).contains("no file that ends in .parquet"));
+    succeed(path, &["sweep", "plan.toml"]);
+    // What is added to a plan is run beside what was there: each job counts once.
+    std::fs::write(path.join("plan.toml"), PLAN.replace("\"larc\"", "\"larc\", \"arc\"")).unwrap();
+    succeed(path, &["sweep", "plan.toml"]);
+    assert_eq!(succeed(path, &["sweep", "report", "results", "--html", "page.html"]), "Page: page.html\n");
+    let page = std::fs::read_to_string(path.join("page.html")).unwrap();
+    for part in [
+        "2 traces in 1 family, 7 policies at 3 sizes.",
+        "Who hits more, pair by pair, at 20%",
+        "lru layout=in-place erase-unit=16KiB over-provision=28% gc-victim=fifo",
+        "trace: 2 traces",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    std::fs::write(path.join("results/other.parquet"), "PAR1").unwrap();
+    let err = fail(path, &["sweep", "report", "results", "--html", "page.html"], 1);
+    assert!(err.starts_with("flashwise: results/other.parquet: "), "{err}");
+}
+
 #[test]
 fn a_sweep_runs_what_is_not_there() {
     let folder = folder(3, "20000");
@@ -148,7 +204,7 @@ fn what_is_no_plan_is_refused() {
             "plan.toml: ot: found \"1\", expected none but traces, out, format, block-size, lenient, run",
         ),
         (("out = \"results\"", ""), "plan.toml: out: is missing, expected the folder of the results"),
-        (("trace?", "none?"), "plan.toml: traces: found no file for 'none?.arrow', expected one or more"),
+        (("trace?", "none?"), "plan.toml: traces: none?.arrow: found none, expected files that fit the pattern"),
         (("\n[[run]]", "\nlenient = 5\n[[run]]"), "plan.toml: lenient: found \"5\", expected true or false"),
         (("[\"5%\"", "[\"5%"), "plan.toml, line 6: is no TOML: "),
     ] {

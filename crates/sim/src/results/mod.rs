@@ -1,5 +1,6 @@
 //! The figures of a run, named once: JSON, CSV, Parquet, tables and the report all show these rows.
 
+mod brief;
 pub mod caveat;
 mod figures;
 mod output;
@@ -13,6 +14,7 @@ use flashwise_core::cache::Config;
 use flashwise_core::counters::Counters;
 use flashwise_core::format::BLOCK_BYTES;
 
+pub use self::brief::Brief;
 pub use self::figures::{BucketFigures, CacheFigures, EnduranceFigures, RamFigures, TierFigures, WearLimits};
 pub use self::output::{Cells, columns_of, write_csv};
 pub use self::page::page;

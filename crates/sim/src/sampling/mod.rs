@@ -4,6 +4,7 @@
 //! be off: the sampled blocks that fit stand for more or fewer blocks of the whole trace, by chance. Their difference is the one part of the
 //! error, what the [`Regression`] over classes leaves over the other.
 
+mod accuracy;
 mod estimate;
 mod figures;
 
@@ -14,6 +15,7 @@ use flashwise_core::policy::{Policy, Spec, Visitor};
 use flashwise_trace::Trace;
 use flashwise_trace::sampling::Sample;
 
+pub use self::accuracy::{accurate, margin, parse_accuracy};
 pub use self::estimate::{CONFIDENCE, Classes, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::Counting;

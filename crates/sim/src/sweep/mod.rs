@@ -5,7 +5,9 @@
 //! there, nothing is run again, and two who run the same task write the same bytes. It appears whole or not at all.
 
 mod plan;
+mod rows;
 mod task;
 
 pub use plan::{Plan, PlanError};
+pub use rows::{Rows, rows};
 pub use task::{Found, Shard, SweepError, Task};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use flashwise_core::quantity::Share;
 use flashwise_device::toml::{Malformed, Toml, decimal};
 use flashwise_trace::formats::FormatSpec;
+use flashwise_trace::sources::each;
 use serde_json::Value;
 use toml::de::DeValue;
 
@@ -86,7 +87,7 @@ impl Plan {
         let mut traces: Vec<PathBuf> = Vec::new();
         for named in list(get("traces")) {
             let place = at("traces");
-            for trace in paths(&place, &place.text(named)?)? {
+            for trace in each(&place.text(named)?).map_err(|error| place.refused(error))? {
                 if !traces.contains(&trace) {
                     traces.push(trace);
                 }
@@ -152,20 +153,6 @@ fn list(value: Option<&Value>) -> &[Value] {
         Some(Value::Array(items)) => items,
         Some(one) => std::slice::from_ref(one),
     }
-}
-
-/// The traces that a pattern names; what has no pattern names itself, whether it is there or not.
-fn paths(place: &Place, pattern: &str) -> Result<Vec<PathBuf>, PlanError> {
-    if !pattern.contains(['*', '?', '[']) {
-        return Ok(vec![pattern.into()]);
-    }
-    let found = glob::glob(pattern).map_err(|error| place.refused(error))?;
-    let mut found: Vec<PathBuf> = found.collect::<Result<_, _>>().map_err(|error| place.refused(error))?;
-    found.sort();
-    if found.is_empty() {
-        return Err(place.refused(format!("found no file for '{pattern}', expected one or more")));
-    }
-    Ok(found)
 }
 
 /// The jobs of one `[[run]]`: every combination of what its words list.

@@ -12,6 +12,7 @@ use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::Settings;
 use flashwise_trace::output::{name_of, write_whole};
 use flashwise_trace::progress::Progress;
+use flashwise_trace::sources::files;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -50,6 +51,8 @@ pub enum SweepError {
     Trace(#[from] TraceError),
     #[error("{path}: the results make no Parquet file: {problem}")]
     Parquet { path: String, problem: String },
+    #[error("{path}: {problem}")]
+    NotResults { path: String, problem: String },
     #[error("{path}: changed while it was read")]
     Changed { path: String },
 }
@@ -123,11 +126,14 @@ fn with(batch: RecordBatch, trace_checksum: &str) -> Result<RecordBatch, arrow_s
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
-/// When the file at `path` was changed last, and how long it is.
-fn changed(path: &Path) -> Result<(SystemTime, u64), TraceError> {
-    let io = |source| TraceError::Io { path: name_of(path), source };
-    let about = std::fs::metadata(path).map_err(io)?;
-    Ok((about.modified().map_err(io)?, about.len()))
+/// When each of the files of the trace at `path` was changed last, and how long it is.
+fn changed(path: &Path) -> Result<Vec<(SystemTime, u64)>, TraceError> {
+    let of = |file: PathBuf| {
+        let io = |source| TraceError::Io { path: name_of(&file), source };
+        let about = std::fs::metadata(&file).map_err(io)?;
+        Ok((about.modified().map_err(io)?, about.len()))
+    };
+    files(path)?.into_iter().map(of).collect()
 }
 
 /// A part of the tasks, for one machine of many: `2/10` is the second of ten.

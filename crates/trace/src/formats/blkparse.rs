@@ -14,7 +14,8 @@ use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 use flashwise_core::options::{Kind, Parameter};
 
-use super::fields::{TimeUnit, Words, decimal, process, scaled};
+use super::fields::{TimeUnit, Words, decimal, process};
+use super::spellings::scaled;
 use super::{Format, Lines, Malformed, ParseLine, Record, Sample};
 use crate::request::{Request, Volumes};
 

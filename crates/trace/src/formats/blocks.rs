@@ -42,7 +42,8 @@ impl ParseLine for Blocks {
         if line.is_empty() || line.iter().all(|&byte| byte == b'*') {
             return Ok(Record::Ignored);
         }
-        let offset_bytes = super::fields::scaled(decimal(line, "a block number")?, self.unit_bytes, "a block number")?;
+        let offset_bytes =
+            super::spellings::scaled(decimal(line, "a block number")?, self.unit_bytes, "a block number")?;
         let volume = volumes.number(ONLY_VOLUME);
         let length_bytes = self.unit_bytes;
         Ok(Record::Request(Request { time_us: 0, op: Op::Read, volume, offset_bytes, length_bytes }))

@@ -1,9 +1,10 @@
 //! Fields of text records: cutting them, and reading numbers and times.
 
-use chrono::{FixedOffset, NaiveDate, NaiveTime};
 use flashwise_core::filter::Client;
 
 use super::Malformed;
+use super::dates::{DateOrder, date_us};
+use super::spellings::{self, Unit, scaled, without_exponent};
 
 /// The fields of a line, parted by one separator.
 #[derive(Clone, Debug)]
@@ -41,27 +42,24 @@ impl<'a> Fields<'a> {
     /// The next field, a whole number in decimal digits.
     #[inline]
     pub fn decimal(&mut self, expected: &str) -> Result<u64, Malformed> {
-        self.number(expected, decimal)
+        match self.leading_decimal() {
+            Some(number) => Ok(number),
+            None => decimal(self.next(expected)?, expected),
+        }
     }
 
-    /// The next field, a whole number in decimal digits, or whatever else `read` takes for one.
+    /// The next field, if it is decimal digits and nothing else; else it stays.
     #[inline]
-    fn number(
-        &mut self,
-        expected: &str,
-        read: impl Fn(&[u8], &str) -> Result<u64, Malformed>,
-    ) -> Result<u64, Malformed> {
+    fn leading_decimal(&mut self) -> Option<u64> {
         let rest = self.rest.unwrap_or_default();
         let (number, digits) = leading_digits(rest);
-        if is_number(digits) {
-            match rest.get(digits) {
-                None => self.rest = None,
-                Some(&separator) if separator == self.separator => self.rest = Some(&rest[digits + 1..]),
-                Some(_) => return read(self.next(expected)?, expected),
-            }
-            return Ok(number);
+        match rest.get(digits) {
+            _ if !is_number(digits) => return None,
+            None => self.rest = None,
+            Some(&separator) if separator == self.separator => self.rest = Some(&rest[digits + 1..]),
+            Some(_) => return None,
         }
-        read(self.next(expected)?, expected)
+        Some(number)
     }
 
     /// The next field, a whole number of units of `unit_bytes`, in bytes.
@@ -73,7 +71,7 @@ impl<'a> Fields<'a> {
     /// The next field, a time in microseconds.
     #[inline]
     pub fn time_us(&mut self, unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
-        if unit == TimeUnit::Date {
+        if matches!(unit, TimeUnit::Date(_)) {
             return time_us(self.next(expected)?, unit, expected);
         }
         let rest = self.rest.unwrap_or_default();
@@ -275,38 +273,6 @@ fn decimal_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
     number.ok_or_else(|| Malformed::new(field, expected))
 }
 
-/// The whole number that `field` spells: as [`decimal`], or with zeros behind a point, as data frames write it, or in hexadecimal digits behind 0x.
-#[inline]
-fn whole(field: &[u8], expected: &str) -> Result<u64, Malformed> {
-    let (number, digits) = leading_digits(field);
-    if digits == field.len() && is_number(digits) {
-        return Ok(number);
-    }
-    whole_slowly(field, expected)
-}
-
-#[cold]
-fn whole_slowly(field: &[u8], expected: &str) -> Result<u64, Malformed> {
-    let text = field.trim_ascii();
-    let hexadecimal = text.strip_prefix(b"0x").or(text.strip_prefix(b"0X"));
-    if let Some(digits) = hexadecimal.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        return number.ok_or_else(|| Malformed::new(field, expected));
-    }
-    let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
-    let whole = text[..text.len() - zeros].strip_suffix(b".").filter(|_| zeros > 0);
-    decimal_slowly(whole.unwrap_or(text), expected).map_err(|_| Malformed::new(field, expected))
-}
-
-/// `number` units of `unit_bytes`, in bytes.
-#[inline]
-pub fn scaled(number: u64, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
-    let bytes = number.checked_mul(unit_bytes);
-    bytes.ok_or_else(|| {
-        Malformed::new(number.to_string().as_bytes(), format!("{expected}, in units of {unit_bytes} bytes, below 2^64"))
-    })
-}
-
 /// What a trace counts time in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
@@ -316,8 +282,8 @@ pub enum TimeUnit {
     Nanoseconds,
     /// 100 ns.
     Filetime,
-    /// None: dates, in ISO 8601.
-    Date,
+    /// None: dates.
+    Date(DateOrder),
 }
 
 impl TimeUnit {
@@ -327,7 +293,7 @@ impl TimeUnit {
         match self {
             TimeUnit::Seconds => (1_000_000, 1),
             TimeUnit::Milliseconds => (1000, 1),
-            TimeUnit::Microseconds | TimeUnit::Date => (1, 1),
+            TimeUnit::Microseconds | TimeUnit::Date(_) => (1, 1),
             TimeUnit::Nanoseconds => (1, 1000),
             TimeUnit::Filetime => (1, 10),
         }
@@ -339,10 +305,11 @@ impl TimeUnit {
 pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malformed> {
     const NANO_DIGITS: usize = 9;
     let wrong = || Malformed::new(field, expected);
-    if unit == TimeUnit::Date {
-        return date_us(field).ok_or_else(wrong);
+    if let TimeUnit::Date(order) = unit {
+        return date_us(field, order).ok_or_else(wrong);
     }
-    let text = field.trim_ascii();
+    let text = without_exponent(field);
+    let text = text.trim_ascii();
     let (whole, fraction) = match text.iter().position(|&byte| byte == b'.') {
         Some(point) => (&text[..point], &text[point + 1..]),
         None => (text, &text[..0]),
@@ -360,23 +327,13 @@ pub fn time_us(field: &[u8], unit: TimeUnit, expected: &str) -> Result<i64, Malf
     us.and_then(|us| i64::try_from(us).ok()).ok_or_else(wrong)
 }
 
-/// Microseconds from 1970 to the date and time that `field` spells in ISO 8601, `2024-01-31T23:59:59.5+01:00`: a blank may stand for the T and slashes
-/// for the dashes. Without a zone it is UTC; the rest of a microsecond is cut off.
-fn date_us(field: &[u8]) -> Option<i64> {
-    const DATE_LEN: usize = "2024-01-31".len();
-    let text = std::str::from_utf8(field.trim_ascii()).ok()?;
-    let (date, rest) = text.split_at_checked(DATE_LEN)?;
-    let date = date.parse::<NaiveDate>().or_else(|_| NaiveDate::parse_from_str(date, "%Y/%m/%d")).ok()?;
-    let rest = rest.strip_prefix(['T', 't', ' '])?.trim_ascii();
-    let utc = rest.strip_suffix(['Z', 'z']).or(rest.strip_suffix("UTC"));
-    let (time, zone) = match (utc, rest.find(['+', '-'])) {
-        (Some(time), _) => (time, None),
-        (None, Some(zone)) => (&rest[..zone], Some(rest[zone..].parse::<FixedOffset>().ok()?)),
-        (None, None) => (rest, None),
-    };
-    let time = NaiveTime::parse_from_str(time.trim_ascii(), "%H:%M:%S%.f").ok()?;
-    let local_us = date.and_time(time).and_utc().timestamp_micros();
-    Some(local_us - zone.map_or(0, |zone| 1_000_000 * i64::from(zone.local_minus_utc())))
+/// `field`, a whole number of `unit`, in bytes.
+#[inline]
+fn spelled(field: &[u8], unit: Unit, expected: &str) -> Result<u64, Malformed> {
+    match leading_digits(field) {
+        (number, digits) if digits == field.len() && is_number(digits) => scaled(number, unit.bytes, expected),
+        _ => spellings::bytes(field, unit, expected),
+    }
 }
 
 /// Gives one field after another, in whatever way a line is cut.
@@ -384,10 +341,10 @@ pub trait Columns<'a> {
     /// The next field, which should be `expected`.
     fn next(&mut self, expected: &str) -> Result<&'a [u8], Malformed>;
 
-    /// The next field, a whole number of units of `unit_bytes`, in bytes. It may be hexadecimal, and have zeros behind a point.
+    /// The next field, a whole number of `unit`, in bytes, in any of the spellings of a CSV.
     #[inline]
-    fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
-        scaled(whole(self.next(expected)?, expected)?, unit_bytes, expected)
+    fn bytes(&mut self, unit: Unit, expected: &str) -> Result<u64, Malformed> {
+        spelled(self.next(expected)?, unit, expected)
     }
 
     /// The next field, a time in microseconds.
@@ -407,8 +364,11 @@ impl<'a> Columns<'a> for Fields<'a> {
     }
 
     #[inline]
-    fn bytes(&mut self, unit_bytes: u64, expected: &str) -> Result<u64, Malformed> {
-        scaled(self.number(expected, whole)?, unit_bytes, expected)
+    fn bytes(&mut self, unit: Unit, expected: &str) -> Result<u64, Malformed> {
+        match self.leading_decimal() {
+            Some(number) => scaled(number, unit.bytes, expected),
+            None => spelled(Fields::next(self, expected)?, unit, expected),
+        }
     }
 
     #[inline]
@@ -497,50 +457,19 @@ mod tests {
 
     #[test]
     fn columns_take_whole_numbers_in_other_spellings_too() {
-        let bytes = |text: &str| Columns::bytes(&mut Fields::new(text.as_bytes(), b','), 512, "a number").ok();
-        let same = |text: &str| Columns::bytes(&mut Words::new(text.as_bytes()), 512, "a number").ok();
-        for (text, number) in
-            [("16", 16), ("0x10", 16), (" 0XfF ", 255), ("16.0", 16), ("160.000", 160), ("0.0", 0), ("0x0", 0)]
-        {
-            assert_eq!((bytes(text), same(text)), (Some(512 * number), Some(512 * number)), "{text}");
-        }
-        for wrong in
-            ["", "0x", "0x1g", "0x+1", "x10", "10.", ".0", "1.5", "1.0.0", "1e3", "-0x1", "0x10000000000000000"]
-        {
-            assert_eq!((bytes(wrong), same(wrong)), (None, None), "{wrong}");
+        let unit = Unit { bytes: 512, kilo_bytes: None };
+        for (text, number) in [("16", Some(16)), ("0x10", Some(16)), ("1.6e1", Some(16)), ("1.5", None), ("", None)] {
+            let bytes = Columns::bytes(&mut Fields::new(text.as_bytes(), b','), unit, "a number").ok();
+            let same = Columns::bytes(&mut Words::new(text.as_bytes()), unit, "a number").ok();
+            assert_eq!((bytes, same), (number.map(|number| 512 * number), number.map(|number| 512 * number)), "{text}");
         }
     }
 
-    /// 2024-01-31T12:00:00Z is 1706702400 s after 1970 began (`date -u -d ... +%s`).
     #[test]
-    fn dates_are_read_with_and_without_a_zone() {
-        const NOON_US: i64 = 1_706_702_400_000_000;
-        let us = |text: &str| time_us(text.as_bytes(), TimeUnit::Date, "a time").ok();
-        let spelled = [
-            "2024-01-31T12:00:00Z",
-            "2024-01-31 12:00:00",
-            " 2024/01/31 12:00:00 UTC ",
-            "2024-01-31t13:30:00+01:30",
-            "2024-01-31T04:00:00.000-0800",
-        ];
-        for text in spelled {
-            assert_eq!(us(text), Some(NOON_US), "{text}");
-        }
-        assert_eq!(us("2024-01-31T12:00:00.1234567Z"), Some(NOON_US + 123_456));
-        assert_eq!(us("1969-12-31 23:59:59.5"), Some(-500_000));
-        for wrong in [
-            "",
-            "2024",
-            "2024-01-31",
-            "2024-02-30T00:00:00Z",
-            "31/01/2024 12:00:00",
-            "2024-01-31T25:00:00Z",
-            "2024-01-31T12:00:00 CET",
-        ] {
-            assert_eq!(us(wrong), None, "{wrong}");
-        }
-        let mut fields = Fields::new(b"2024-01-31 12:00:00,7", b',');
-        assert_eq!((fields.time_us(TimeUnit::Date, "a time"), fields.decimal("a number")), (Ok(NOON_US), Ok(7)));
+    fn a_date_is_one_field_whatever_its_separators() {
+        let date = TimeUnit::Date(DateOrder::Year);
+        let mut fields = Fields::new(b"1970-01-01 00:00:01,7", b',');
+        assert_eq!((fields.time_us(date, "a time"), fields.decimal("a number")), (Ok(1_000_000), Ok(7)));
     }
 
     #[test]
@@ -554,11 +483,13 @@ mod tests {
         assert_eq!(us("1999.5", TimeUnit::Nanoseconds), Ok(1));
         assert_eq!(us("128166372003061629", TimeUnit::Filetime), Ok(12_816_637_200_306_162));
         assert_eq!(us("0.0000004999999999999", TimeUnit::Seconds), Ok(0));
+        assert_eq!(us("1.5383232005e9", TimeUnit::Seconds), Ok(1_538_323_200_500_000));
+        assert_eq!(us("5e-05", TimeUnit::Seconds), Ok(50));
         let mut fields = Fields::new(b"128166372003061629,7.5,8", b',');
         let mut next = |unit| fields.time_us(unit, "a time").unwrap();
         let times = [next(TimeUnit::Filetime), next(TimeUnit::Milliseconds), next(TimeUnit::Seconds)];
         assert_eq!(times, [12_816_637_200_306_162, 7500, 8_000_000]);
-        for wrong in ["", ".5", "-1", "1.-5", "1e3", "9223372036855", "99999999999999999999"] {
+        for wrong in ["", ".5", "-1", "1.-5", "1e", "1e99", "9223372036855", "99999999999999999999"] {
             assert_eq!(us(wrong, TimeUnit::Seconds), Err(format!("{wrong:?}")), "{wrong}");
         }
     }

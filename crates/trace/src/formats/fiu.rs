@@ -7,7 +7,8 @@
 use flashwise_core::access::Op;
 use flashwise_core::filter::Client;
 
-use super::fields::{TimeUnit, Words, decimal, process, scaled};
+use super::fields::{TimeUnit, Words, decimal, process};
+use super::spellings::scaled;
 use super::{Format, Lines, Malformed, ParseLine, Record};
 use crate::request::{Request, Volumes};
 

@@ -7,7 +7,7 @@
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Parameter};
 
-use super::fields::scaled;
+use super::spellings::scaled;
 use super::{Fit, Format, Malformed, ParseRecord, Parser, REQUEST_BYTES_MAX, Record, Records};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
 

@@ -68,7 +68,7 @@ mod tests {
         refuses(
             "systor",
             &[
-                ("1.5e9,0.1,R,0,0,4096", r#"found "1.5e9", expected a time in seconds"#),
+                ("1.5e,0.1,R,0,0,4096", r#"found "1.5e", expected a time in seconds"#),
                 ("1.5,0.1,X,0,0,4096", r#"found "X", expected R or W"#),
                 ("1.5,0.1,R,0,0", r#"found "1.5,0.1,R,0,0", expected a line with one more field: a size in bytes"#),
                 ("1.5,0.1,R,0,0,1,2", r#"found "1.5,0.1,R,0,0,1,2", expected a line of 6 fields"#),

@@ -32,7 +32,7 @@ use crate::normalised::checksum::Kept;
 pub use crate::normalised::description::Description;
 use crate::normalised::numbering::{BLOCK_BITS, BLOCKS_MAX, BlockAddress, Numbering, VOLUMES_MAX};
 use crate::normalised::times::Clock;
-use crate::normalised::trace::Trace;
+use crate::normalised::trace::{Accesses, Trace};
 use crate::normalised::trace_file::{BATCH_ROWS, ROW_BYTES};
 use crate::normalised::writer::{Rows, TraceWriter};
 use crate::original::Original;
@@ -151,14 +151,22 @@ struct Row {
     blocks: u32,
 }
 
+/// Where rows go.
+enum Out<W: Write> {
+    /// Into a trace file.
+    File(TraceWriter<W>),
+    /// Nowhere: they wait here until they are taken.
+    Passed(Vec<Accesses>),
+}
+
 /// Turns requests into the rows of a trace file.
 pub struct Normaliser<W: Write> {
     path: String,
-    out: String,
+    out_path: String,
     block_size_bytes: u64,
     /// The power of two that the block size is, if it is one.
     block_size_shift: Option<u32>,
-    writer: TraceWriter<W>,
+    out: Out<W>,
     rows: Rows,
     /// Addresses of the blocks of `rows`, which are numbered when the rows are written: many at once is faster.
     addresses: Vec<u64>,
@@ -184,12 +192,16 @@ impl<W: Write> Normaliser<W> {
 
     fn begin(out_path: String, path: &str, block_size_bytes: u64, out: W, kept: Kept) -> Result<Self, TraceError> {
         let writer = TraceWriter::new(out, block_size_bytes, kept).map_err(|source| unwritten(&out_path, source))?;
-        Ok(Normaliser {
+        Ok(Self::to_out(out_path, path, block_size_bytes, Out::File(writer)))
+    }
+
+    fn to_out(out_path: String, path: &str, block_size_bytes: u64, out: Out<W>) -> Self {
+        Normaliser {
             path: path.to_owned(),
-            out: out_path,
+            out_path,
             block_size_bytes,
             block_size_shift: block_size_bytes.is_power_of_two().then(|| block_size_bytes.trailing_zeros()),
-            writer,
+            out,
             rows: Rows::with_capacity(BATCH_ROWS),
             addresses: Vec::with_capacity(BATCH_ROWS),
             numbering: Numbering::default(),
@@ -197,7 +209,7 @@ impl<W: Write> Normaliser<W> {
             clock: Clock::default(),
             sample: None,
             description: Description::default(),
-        })
+        }
     }
 
     /// Keeps a sample of the accesses only, of requests that are added from now on.
@@ -339,13 +351,19 @@ impl<W: Write> Normaliser<W> {
         if blocks > BLOCKS_MAX {
             return Err(self.too_large("unique blocks", blocks, BLOCKS_MAX));
         }
-        self.writer.write(rows).map_err(|source| unwritten(&self.out, source))
+        match &mut self.out {
+            Out::File(writer) => writer.write(rows).map_err(|source| unwritten(&self.out_path, source)),
+            Out::Passed(batches) => {
+                batches.push(rows.into());
+                Ok(())
+            }
+        }
     }
 
     /// Bytes that are in the file by now, or will be there with the next batch.
     fn written_bytes(&self) -> u64 {
-        self.writer.written_bytes()
-            + (self.addresses.len() * ROW_BYTES + self.numbering.len() * size_of::<u64>()) as u64
+        let Out::File(writer) = &self.out else { return 0 };
+        writer.written_bytes() + (self.addresses.len() * ROW_BYTES + self.numbering.len() * size_of::<u64>()) as u64
     }
 
     /// What is known so far of the trace.
@@ -361,8 +379,9 @@ impl<W: Write> Normaliser<W> {
     pub fn finish(mut self) -> Result<W, TraceError> {
         self.end()?;
         let description = self.described();
-        let finished = self.writer.finish(self.numbering.into_addresses(), &description);
-        finished.map_err(|source| unwritten(&self.out, source))
+        let Out::File(writer) = self.out else { unreachable!("what passes has no file") };
+        let finished = writer.finish(self.numbering.into_addresses(), &description);
+        finished.map_err(|source| unwritten(&self.out_path, source))
     }
 
     /// Writes the last rows.
@@ -380,6 +399,28 @@ impl<W: Write> Normaliser<W> {
 }
 
 impl Normaliser<Vec<u8>> {
+    /// Begins a pass over accesses, which nobody writes: see [`passed`](Self::passed).
+    pub(crate) fn passing(path: &str, block_size_bytes: u64) -> Self {
+        Self::to_out(String::new(), path, block_size_bytes, Out::Passed(Vec::new()))
+    }
+
+    /// Takes the accesses that are ready.
+    pub(crate) fn passed(&mut self) -> Vec<Accesses> {
+        match &mut self.out {
+            Out::Passed(batches) => std::mem::take(batches),
+            Out::File(_) => Vec::new(),
+        }
+    }
+
+    /// Makes the last accesses ready; returns how many different blocks there are.
+    ///
+    /// # Errors
+    /// A trace without requests is refused.
+    pub(crate) fn end_pass(&mut self) -> Result<u64, TraceError> {
+        self.end()?;
+        Ok(self.numbering.len() as u64)
+    }
+
     /// Ends the trace, which stays in memory, as the sample that was [kept](Self::keep_sample).
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use flatbuffers::FlatBufferBuilder;
 use super::checksum::{Kept, Summed};
 use super::column::pack;
 use super::description::Description;
-use super::trace_file::{DESCRIPTION_KEY, MAGIC, schema};
+use super::trace_file::{Columns, DESCRIPTION_KEY, MAGIC, schema};
 
 /// Buffers begin at multiples of this.
 const ALIGNMENT: usize = 64;
@@ -78,6 +78,14 @@ impl Rows {
         body.column(Buffer::from_vec(self.request));
         body.column(Buffer::from_vec(self.request_blocks));
         body.message(rows, Contents::Rows)
+    }
+}
+
+impl From<Rows> for Columns {
+    /// The rows as columns in memory.
+    fn from(rows: Rows) -> Columns {
+        let Rows { time_us, op, block, request, request_blocks } = rows;
+        Columns::in_memory(time_us.into(), op.into(), block.into(), request.into(), request_blocks.into())
     }
 }
 

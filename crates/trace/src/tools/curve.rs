@@ -7,7 +7,8 @@ use flashwise_core::access::Op;
 use serde::Serialize;
 
 use crate::Trace;
-use crate::progress::Progress;
+use crate::normalised::trace::Accesses;
+use crate::progress::{Progress, Silent};
 use crate::tools::recency::Recency;
 
 /// Accesses between two reports of progress.
@@ -26,32 +27,11 @@ impl LruCurve {
     /// The curve of `trace` in one pass, of the accesses after the first `warmup`, which are run and not counted. Memory: 21 to 24 bytes for each
     /// different block. `progress` is told of block accesses.
     pub fn of(trace: &Trace, warmup: u64, progress: &dyn Progress) -> LruCurve {
-        let mut curve = LruCurve { accesses: [0; 2], hits: [0; 2].map(|_| vec![0; trace.unique_blocks() + 1]) };
-        let mut recency = Recency::new(trace.unique_blocks());
-        let mut position = 0;
+        let mut pass = LruCurvePass::new(warmup, trace.unique_blocks());
         for columns in trace.batches() {
-            for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
-                for (&block, &op) in blocks.iter().zip(ops) {
-                    let distance = recency.access(block as usize);
-                    if position >= warmup {
-                        curve.accesses[usize::from(op)] += 1;
-                        if let Some(distance) = distance {
-                            curve.hits[usize::from(op)][distance as usize + 1] += 1;
-                        }
-                    }
-                    position += 1;
-                }
-                progress.advance(blocks.len() as u64);
-            }
+            pass.told(&columns, progress);
         }
-        for hits in &mut curve.hits {
-            let mut sum = 0;
-            hits.iter_mut().for_each(|hits| {
-                sum += *hits;
-                *hits = sum;
-            });
-        }
-        curve
+        pass.finish()
     }
 
     /// Counted accesses of one kind.
@@ -63,6 +43,74 @@ impl LruCurve {
     pub fn hits(&self, op: Op, capacity_blocks: usize) -> u64 {
         let hits = &self.hits[op as usize];
         hits[capacity_blocks.min(hits.len() - 1)]
+    }
+}
+
+/// Counts what LRU hits at every cache size while the accesses of a trace pass. Memory: 21 to 24 bytes for each block that was foreseen, up to 45
+/// for others.
+#[derive(Debug)]
+pub struct LruCurvePass {
+    warmup: u64,
+    position: u64,
+    accesses: [u64; 2],
+    /// Hits by op and distance: of what lies further behind, there are none yet.
+    distances: [Vec<u64>; 2],
+    recency: Recency,
+    unique_blocks: usize,
+}
+
+impl LruCurvePass {
+    /// No accesses yet, of which the first `warmup` are not counted; so many different blocks are foreseen, which may be more or fewer.
+    pub fn new(warmup: u64, unique_blocks: usize) -> LruCurvePass {
+        let (accesses, distances) = Default::default();
+        LruCurvePass {
+            warmup,
+            position: 0,
+            accesses,
+            distances,
+            recency: Recency::new(unique_blocks),
+            unique_blocks: 0,
+        }
+    }
+
+    /// Counts the next accesses.
+    pub fn accesses(&mut self, columns: &Accesses) {
+        self.told(columns, &Silent);
+    }
+
+    fn told(&mut self, columns: &Accesses, progress: &dyn Progress) {
+        for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
+            for (&block, &op) in blocks.iter().zip(ops) {
+                let distance = self.recency.access(block as usize);
+                self.unique_blocks = self.unique_blocks.max(block as usize + 1);
+                if self.position >= self.warmup {
+                    self.accesses[usize::from(op)] += 1;
+                    if let Some(distance) = distance {
+                        let (counts, distance) = (&mut self.distances[usize::from(op)], distance as usize);
+                        if counts.len() <= distance {
+                            counts.resize(distance + 1, 0);
+                        }
+                        counts[distance] += 1;
+                    }
+                }
+                self.position += 1;
+            }
+            progress.advance(blocks.len() as u64);
+        }
+    }
+
+    /// What was counted.
+    pub fn finish(self) -> LruCurve {
+        let hits = self.distances.map(|distances| {
+            let mut sum = 0;
+            // A cache of one block more hits what is one further behind.
+            let hits = (0..=self.unique_blocks).map(|blocks| {
+                sum += blocks.checked_sub(1).and_then(|distance| distances.get(distance)).unwrap_or(&0);
+                sum
+            });
+            hits.collect()
+        });
+        LruCurve { accesses: self.accesses, hits }
     }
 }
 

@@ -8,6 +8,7 @@ pub mod export;
 pub mod generate;
 pub mod info;
 pub mod like;
+pub mod pass;
 mod recency;
 pub mod reuse;
 pub mod sample;

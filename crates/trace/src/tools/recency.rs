@@ -4,7 +4,7 @@
 /// The blocks in order of their last access. Each has a position, the newest the highest; a bit set of the positions that are
 /// taken, with a Fenwick tree over the bit counts of its leaves, counts those above a position. There are at least twice as
 /// many positions as blocks: when they run out, the blocks move down to the lowest ones, at most once in as many accesses as
-/// there are blocks.
+/// there are blocks. Where more blocks come than were foreseen, there are four times as many positions as blocks by then.
 #[derive(Debug)]
 pub struct Recency {
     /// Position of each block.
@@ -21,9 +21,9 @@ impl Recency {
     const LEAF_WORDS: usize = 8;
     const LEAF_POSITIONS: usize = 64 * Self::LEAF_WORDS;
 
-    /// No accesses yet, to blocks with ids below `blocks`.
+    /// No accesses yet; `blocks` different ones are foreseen, of which ids are smaller.
     pub fn new(blocks: usize) -> Self {
-        let leaves = (2 * blocks).div_ceil(Self::LEAF_POSITIONS).min(u32::MAX as usize / Self::LEAF_POSITIONS);
+        let leaves = Self::leaves(2 * blocks);
         Recency {
             last: vec![Self::NONE; blocks],
             next: 0,
@@ -33,8 +33,16 @@ impl Recency {
         }
     }
 
+    /// Leaves for so many positions, or as many as there can be.
+    fn leaves(positions: usize) -> usize {
+        positions.div_ceil(Self::LEAF_POSITIONS).min(u32::MAX as usize / Self::LEAF_POSITIONS)
+    }
+
     /// Different blocks accessed since the last access to `block`; none where this is the first.
     pub fn access(&mut self, block: usize) -> Option<u64> {
+        if block >= self.last.len() {
+            self.last.resize(block + 1, Self::NONE);
+        }
         if self.next as usize == 64 * self.bits.len() {
             self.compact();
         }
@@ -77,6 +85,10 @@ impl Recency {
             *last = before[word] + below.count_ones();
         }
         self.next = self.taken;
+        if 64 * self.bits.len() < 2 * self.taken as usize || self.bits.is_empty() {
+            self.bits
+                .resize(Self::leaves(4 * self.taken.max(1) as usize).max(self.leaves.0.len()) * Self::LEAF_WORDS, 0);
+        }
         for (word, bits) in self.bits.iter_mut().enumerate() {
             let taken = (self.taken as usize).saturating_sub(64 * word).min(64);
             *bits = if taken == 64 { u64::MAX } else { (1 << taken) - 1 };

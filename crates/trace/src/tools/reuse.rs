@@ -4,13 +4,12 @@
 //! a block." Counted in different blocks it is the LRU stack distance of Mattson et al. (1970), found by
 //! `Recency`.
 
-use std::collections::BinaryHeap;
-
 use flashwise_core::access::Op;
 use serde::Serialize;
 
 use crate::Trace;
-use crate::progress::Progress;
+use crate::normalised::trace::Accesses;
+use crate::progress::{Progress, Silent};
 use crate::tools::recency::Recency;
 
 /// Accesses between two reports of progress.
@@ -90,10 +89,61 @@ impl ReuseDistances {
     /// Both histograms end at the same power of two. Memory: 5 to 8 bytes per unique block. `progress` is told of block
     /// accesses.
     pub fn of(trace: &Trace, distance: Distance, progress: &dyn Progress) -> ReuseDistances {
-        let [mut reads, mut writes] = match distance {
-            Distance::Unique => histograms(trace, Recency::new(trace.unique_blocks()), Recency::access, progress),
-            Distance::Accesses => histograms(trace, Positions::new(trace.unique_blocks()), Positions::access, progress),
+        let mut pass = ReusePass::new(distance, trace.unique_blocks());
+        for columns in trace.batches() {
+            pass.told(&columns, progress);
+        }
+        pass.finish()
+    }
+}
+
+/// Counts reuse distances while the accesses of a trace pass. Memory: 5 to 8 bytes for each block that was foreseen, up to 13 for others.
+#[derive(Debug)]
+pub struct ReusePass {
+    since: Since,
+    histograms: [Histogram; 2],
+}
+
+#[derive(Debug)]
+enum Since {
+    Unique(Recency),
+    Accesses(Positions),
+}
+
+impl ReusePass {
+    /// No accesses yet; so many different blocks are foreseen, which may be more or fewer.
+    pub fn new(distance: Distance, unique_blocks: usize) -> ReusePass {
+        let since = match distance {
+            Distance::Unique => Since::Unique(Recency::new(unique_blocks)),
+            Distance::Accesses => Since::Accesses(Positions::new(unique_blocks)),
         };
+        ReusePass { since, histograms: Default::default() }
+    }
+
+    /// Counts the next accesses.
+    pub fn accesses(&mut self, columns: &Accesses) {
+        self.told(columns, &Silent);
+    }
+
+    fn told(&mut self, columns: &Accesses, progress: &dyn Progress) {
+        for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
+            match &mut self.since {
+                Since::Unique(recency) => record(&mut self.histograms, blocks, ops, |block| recency.access(block)),
+                Since::Accesses(positions) => {
+                    record(&mut self.histograms, blocks, ops, |block| positions.access(block))
+                }
+            }
+            progress.advance(blocks.len() as u64);
+        }
+    }
+
+    /// What was counted.
+    pub fn finish(self) -> ReuseDistances {
+        let distance = match self.since {
+            Since::Unique(_) => Distance::Unique,
+            Since::Accesses(_) => Distance::Accesses,
+        };
+        let [mut reads, mut writes] = self.histograms;
         let len = reads.by_log2.len().max(writes.by_log2.len());
         reads.by_log2.resize(len, 0);
         writes.by_log2.resize(len, 0);
@@ -101,54 +151,74 @@ impl ReuseDistances {
     }
 }
 
-/// One access in this number may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
-const SOONER_SHARE: u64 = 100;
-
-/// LARC's minimal reuse distance (section III.B), of reads and of writes: the longest distance in accesses that at most a hundredth
-/// of them falls short of; none where that share or less are used again at all. Memory: 4 to 8 bytes per unique
-/// block, and 8 for each access of the share.
-pub fn minimal_reuse_distances(trace: &Trace) -> [Option<u64>; 2] {
-    let mut counts = [0_u64; 2];
-    for columns in trace.batches() {
-        columns.op.iter().for_each(|&op| counts[usize::from(op != Op::Read as u8)] += 1);
+/// Records the distances of some accesses, reads and writes apart.
+#[inline]
+fn record(histograms: &mut [Histogram; 2], blocks: &[i32], ops: &[u8], mut distance: impl FnMut(usize) -> Option<u64>) {
+    for (&block, &op) in blocks.iter().zip(ops) {
+        histograms[usize::from(op != Op::Read as u8)].record(distance(block as usize));
     }
-    // Those that may fall short, and the one after them: the shortest so far, longest on top.
-    let rooms = counts.map(|count| (count / SOONER_SHARE + 1) as usize);
-    let mut shortest = [BinaryHeap::new(), BinaryHeap::new()];
-    let mut positions = Positions::new(trace.unique_blocks());
-    for columns in trace.batches() {
-        for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
-            let Some(distance) = positions.access(block as usize) else { continue };
-            let kind = usize::from(op != Op::Read as u8);
-            let (heap, room) = (&mut shortest[kind], rooms[kind]);
-            if heap.len() < room {
-                heap.push(distance);
-            } else if heap.peek().is_some_and(|&longest| distance < longest) {
-                heap.pop();
-                heap.push(distance);
-            }
-        }
-    }
-    [0, 1].map(|kind| if shortest[kind].len() == rooms[kind] { shortest[kind].peek().copied() } else { None })
 }
 
-/// Histograms of reads and of writes of what `access` answers for each block.
-fn histograms<T>(
-    trace: &Trace,
-    mut state: T,
-    access: impl Fn(&mut T, usize) -> Option<u64>,
-    progress: &dyn Progress,
-) -> [Histogram; 2] {
-    let mut histograms = [Histogram::default(), Histogram::default()];
-    for columns in trace.batches() {
-        for (blocks, ops) in columns.block.chunks(PROGRESS_ACCESSES).zip(columns.op.chunks(PROGRESS_ACCESSES)) {
-            for (&block, &op) in blocks.iter().zip(ops) {
-                histograms[usize::from(op != Op::Read as u8)].record(access(&mut state, block as usize));
+/// One access in this number may be used again sooner than the minimal reuse distance: where the paper's curve "remains at around 0".
+const SOONER_SHARE: u64 = 100;
+/// Distances below two to this power are counted one by one, longer ones by so many bits of theirs.
+const EXACT_BITS: u32 = 17;
+
+/// LARC's minimal reuse distance (section III.B), of reads and of writes, while accesses pass: the longest distance in accesses that at most a
+/// hundredth of them falls short of. Distances of 131,072 accesses and more are rounded down to their 17 highest bits, by less than a
+/// 65,000th. Memory: 8 bytes per unique block, and 512 KiB for each power of two that distances reach.
+#[derive(Debug)]
+pub(super) struct MinimalDistances {
+    positions: Positions,
+    accesses: [u64; 2],
+    /// By the distances' [`bucket`].
+    counts: [Vec<u64>; 2],
+}
+
+/// Where a distance is counted: distances below 2^17 each, then 2^16 places for each power of two.
+fn bucket(distance: u64) -> usize {
+    let over = (u64::BITS - distance.leading_zeros()).saturating_sub(EXACT_BITS);
+    ((u64::from(over) << (EXACT_BITS - 1)) + (distance >> over)) as usize
+}
+
+/// The shortest distance that is counted there.
+fn shortest(bucket: usize) -> u64 {
+    let half = 1 << (EXACT_BITS - 1);
+    let over = (bucket as u64 / half).saturating_sub(1);
+    (bucket as u64 - over * half) << over
+}
+
+impl MinimalDistances {
+    pub fn new(unique_blocks: usize) -> Self {
+        let (accesses, counts) = Default::default();
+        MinimalDistances { positions: Positions::new(unique_blocks), accesses, counts }
+    }
+
+    pub fn accesses(&mut self, columns: &Accesses) {
+        for (&block, &op) in columns.block.iter().zip(columns.op.iter()) {
+            let kind = usize::from(op != Op::Read as u8);
+            self.accesses[kind] += 1;
+            let Some(distance) = self.positions.access(block as usize) else { continue };
+            let (counts, bucket) = (&mut self.counts[kind], bucket(distance));
+            if counts.len() <= bucket {
+                counts.resize(bucket + 1, 0);
             }
-            progress.advance(blocks.len() as u64);
+            counts[bucket] += 1;
         }
     }
-    histograms
+
+    /// The distances of reads and of writes; none where a hundredth of them or fewer are used again at all.
+    pub fn finish(self) -> [Option<u64>; 2] {
+        [0, 1].map(|kind| {
+            let mut left = self.accesses[kind] / SOONER_SHARE;
+            let found = self.counts[kind].iter().position(|&count| {
+                let is_here = count > left;
+                left = left.saturating_sub(count);
+                is_here
+            });
+            found.map(shortest)
+        })
+    }
 }
 
 impl Histogram {
@@ -182,6 +252,7 @@ impl Histogram {
 }
 
 /// The position in the trace of the last access to each block.
+#[derive(Debug)]
 struct Positions {
     next: u64,
     last: Vec<u64>,
@@ -196,6 +267,9 @@ impl Positions {
 
     /// Accesses since the last one to `block`.
     fn access(&mut self, block: usize) -> Option<u64> {
+        if block >= self.last.len() {
+            self.last.resize(block + 1, Self::NONE);
+        }
         let last = std::mem::replace(&mut self.last[block], self.next);
         self.next += 1;
         (last != Self::NONE).then(|| self.next - 2 - last)
@@ -272,7 +346,11 @@ mod tests {
     #[test]
     fn the_minimal_reuse_distance_leaves_out_one_in_a_hundred() {
         let loops = || (0..200).map(|at| (Op::Read, at % 50));
-        let minimal = |accesses: Vec<(Op, u64)>| minimal_reuse_distances(&trace(&accesses));
+        let minimal = |accesses: Vec<(Op, u64)>| {
+            let mut distances = MinimalDistances::new(0);
+            trace(&accesses).batches().for_each(|columns| distances.accesses(&columns));
+            distances.finish()
+        };
         assert_eq!(minimal(loops().collect()), [Some(49), None]);
         // Two reads again at once: 202 reads, of which two may fall short.
         let again = |times: usize| loops().chain(std::iter::repeat_n((Op::Read, 49), times)).collect::<Vec<_>>();
@@ -302,6 +380,33 @@ mod tests {
                 reads.by_log2.resize(len, 0);
                 writes.by_log2.resize(len, 0);
                 assert_eq!(found, ReuseDistances { distance, reads, writes }, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_distances_are_rounded_down_by_less_than_a_65000th() {
+        for distance in (0..1 << 18).chain([1 << 20, (1 << 20) + 15, (1 << 33) - 1, u64::MAX / 2]) {
+            let found = shortest(bucket(distance));
+            assert!(
+                found <= distance && (distance - found) as f64 * 65_000.0 < found.max(1) as f64,
+                "{distance}: {found}"
+            );
+            assert!(distance >= 1 << 17 || found == distance);
+        }
+        // 2^17 + 1 is the first that is not told from the one before; places follow one another.
+        assert_eq!((bucket((1 << 17) - 1), bucket(1 << 17), bucket((1 << 17) + 1)), ((1 << 17) - 1, 1 << 17, 1 << 17));
+        assert_eq!((bucket((1 << 18) - 1), bucket(1 << 18)), (3 * (1 << 16) - 1, 3 * (1 << 16)));
+    }
+
+    #[test]
+    fn blocks_that_nobody_foresaw_are_counted_alike() {
+        for (seed, accesses, blocks) in [(7, 60_000, 3000), (8, 3000, 10), (9, 20_000, 1_000_000)] {
+            let trace = trace(&drifting(seed, accesses, blocks));
+            for distance in [Distance::Unique, Distance::Accesses] {
+                let mut pass = ReusePass::new(distance, 0);
+                trace.batches().for_each(|columns| pass.accesses(&columns));
+                assert_eq!(pass.finish(), ReuseDistances::of(&trace, distance, &Silent), "seed {seed}");
             }
         }
     }

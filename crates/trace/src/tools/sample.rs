@@ -8,7 +8,7 @@ use flashwise_core::access::Op;
 
 use crate::error::TraceError;
 use crate::files::name_of;
-use crate::normalised::trace::{Accesses, Trace};
+use crate::normalised::trace::Trace;
 use crate::normalised::trace_file::{BATCH_ROWS, TraceFile};
 use crate::normalised::writer::Rows;
 use crate::normalised::{Normaliser, Settings};
@@ -86,13 +86,13 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
                 rows.request_blocks.push(columns.request_blocks[at]);
             }
             if rows.block.len() >= BATCH_ROWS {
-                batches.push(mapped(std::mem::take(&mut rows)));
+                batches.push(std::mem::take(&mut rows).into());
             }
         }
         progress.advance(columns.bytes);
     }
     if !rows.block.is_empty() {
-        batches.push(mapped(rows));
+        batches.push(rows.into());
     }
     if batches.is_empty() {
         return Err(notes.nothing(trace.name().to_owned()));
@@ -102,11 +102,6 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     let addresses = ScalarBuffer::from(renumbered.addresses);
     let file = TraceFile { batches, addresses, block_size_bytes, description };
     Ok(Trace::of_file(trace.name(), file).into_sample(sample))
-}
-
-fn mapped(rows: Rows) -> Accesses {
-    let Rows { time_us, op, block, request, request_blocks } = rows;
-    Accesses::in_memory(time_us.into(), op.into(), block.into(), request.into(), request_blocks.into())
 }
 
 /// Which blocks of a normalised trace a sample has: a bit for each id.
@@ -167,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::normalised;
+    use crate::normalised::trace::Accesses;
     use crate::progress::Silent;
     use crate::request::Request;
     use crate::sampling::CLASSES;

@@ -1,6 +1,10 @@
 //! What the first lines of a CSV say of its units: times that are dates, offsets and lengths that contradict each other.
 
+use std::cmp::Ordering;
+
+use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
+use super::super::spellings::has_exponent;
 use super::super::{Malformed, ParseLine, Reading, Record, Sample};
 use super::header::{ROLES, Role, TIME_UNITS};
 use super::{Csv, SECTOR_BYTES};
@@ -36,6 +40,10 @@ pub struct Evidence {
     decimals: Option<i64>,
     offsets: Vec<u64>,
     lengths: Vec<u64>,
+    /// A number with an exponent, as it stands there.
+    exponent: Option<String>,
+    /// A time, as it stands there, where times are dates.
+    date: Option<String>,
 }
 
 /// The unit of which `times` count dates between 1990 and 2100, if all do. No number is a date in two of the units.
@@ -57,12 +65,30 @@ pub fn epoch_of(times: &[i64]) -> Option<TimeUnit> {
     Some(unit)
 }
 
-/// Whether the first lines of `sample`, read as `csv` says, have dates for times.
-pub fn has_dates(csv: &Csv, sample: &Sample) -> bool {
+/// The order of the dates that the first lines of `sample`, read as `csv` says, have for times, and whether that is certain or assumed.
+pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     const LINES_MAX: usize = 100;
-    let (dated, mut volumes) = (Csv { time_unit: TimeUnit::Date, ..csv.clone() }, Volumes::default());
-    let mut records = sample.lines().take(LINES_MAX).map(|line| dated.line(line, &mut volumes));
-    csv.columns.contains(&Some(Role::Time)) && records.any(|record| matches!(record, Ok(Record::Request(_))))
+    if !csv.columns.contains(&Some(Role::Time)) {
+        return None;
+    }
+    let dates = |order: DateOrder, lines: usize| {
+        let (dated, mut volumes) = (Csv { time_unit: TimeUnit::Date(order), ..csv.clone() }, Volumes::default());
+        let records = sample.lines().take(lines).map(|line| dated.line(line, &mut volumes));
+        records.filter(|record| matches!(record, Ok(Record::Request(_)))).count()
+    };
+    if dates(DateOrder::Year, LINES_MAX) > 0 {
+        return Some((DateOrder::Year, Origin::Values));
+    }
+    if dates(DateOrder::Day, LINES_MAX) + dates(DateOrder::Month, LINES_MAX) == 0 {
+        return None;
+    }
+    // A number above 12 is no month.
+    let (day_first, month_first) = (dates(DateOrder::Day, usize::MAX), dates(DateOrder::Month, usize::MAX));
+    Some(match day_first.cmp(&month_first) {
+        Ordering::Greater => (DateOrder::Day, Origin::Values),
+        Ordering::Less => (DateOrder::Month, Origin::Values),
+        Ordering::Equal => (DateOrder::Day, Origin::Assumed),
+    })
 }
 
 fn word_of(unit: TimeUnit) -> &'static str {
@@ -72,7 +98,9 @@ fn word_of(unit: TimeUnit) -> &'static str {
 fn date_words(unit: TimeUnit) -> String {
     match unit {
         TimeUnit::Filetime => "units of 100 ns since 1601 (filetime)".to_owned(),
-        TimeUnit::Date => "dates".to_owned(),
+        TimeUnit::Date(DateOrder::Year) => "dates".to_owned(),
+        TimeUnit::Date(DateOrder::Day) => "dates, the day first".to_owned(),
+        TimeUnit::Date(DateOrder::Month) => "dates, the month first".to_owned(),
         unit => format!("{} since 1970", word_of(unit)),
     }
 }
@@ -92,13 +120,21 @@ fn partial(values: &[u64], unit_bytes: u64) -> (usize, Option<u64>) {
 impl Evidence {
     /// What the first lines hold, read in the columns of `csv`.
     pub fn of(csv: &Csv, sample: &Sample) -> Evidence {
-        let in_unit = |unit| if csv.time_unit == TimeUnit::Date { TimeUnit::Date } else { unit };
+        let in_unit = |unit| if matches!(csv.time_unit, TimeUnit::Date(_)) { csv.time_unit } else { unit };
         let time_unit = in_unit(TimeUnit::Microseconds);
         let plain = Csv { time_unit, offset_unit_bytes: 1, length_unit_bytes: 1, ..csv.clone() };
         let in_millionths = Csv { time_unit: in_unit(TimeUnit::Seconds), ..plain.clone() };
+        let text = |field: &[u8]| String::from_utf8_lossy(field.trim_ascii()).into_owned();
         let (mut evidence, mut volumes) = (Evidence::default(), Volumes::default());
         for line in sample.lines() {
             let Ok(Record::Request(request)) = plain.line(line, &mut volumes) else { continue };
+            if evidence.exponent.is_none() {
+                evidence.exponent = csv.fields(line).into_iter().find(|field| has_exponent(field)).map(text);
+            }
+            if evidence.date.is_none() {
+                let column = csv.columns.iter().position(|column| *column == Some(Role::Time));
+                evidence.date = column.and_then(|column| csv.fields(line).into_iter().nth(column)).map(text);
+            }
             evidence.times.push(request.time_us);
             evidence.offsets.push(request.offset_bytes);
             evidence.lengths.extend((request.length_bytes > 0).then_some(request.length_bytes));
@@ -121,6 +157,11 @@ impl Evidence {
     pub fn judge(&self, csv: &Csv) -> Result<Reading, Malformed> {
         let mut doubts = Vec::new();
         self.judge_times(csv, &mut doubts)?;
+        if let Some(number) = &self.exponent {
+            doubts.push(format!(
+                "it has numbers with exponents, such as {number}, which may have lost digits where they were written"
+            ));
+        }
         if csv.columns.contains(&Some(Role::Length)) {
             self.judge_lengths(csv)?;
             self.judge_offsets(csv)?;
@@ -136,13 +177,19 @@ impl Evidence {
     }
 
     fn judge_times(&self, csv: &Csv, doubts: &mut Vec<String>) -> Result<(), Malformed> {
+        if let (Origin::Assumed, TimeUnit::Date(_), Some(date)) = (csv.origins.time, csv.time_unit, &self.date) {
+            let found = format!("dates such as {date:?}, whose day and month may be either");
+            let decides = "time-unit=date-dmy or time-unit=date-mdy in --format";
+            let expected = format!("an order of them, which nothing says: {decides} {}", self.spec(csv));
+            return Err(Malformed { found, expected });
+        }
         if let (Origin::Assumed, Some(millionths)) = (csv.origins.time, self.decimals) {
             let found = format!("times with decimals, such as {:.6}", millionths as f64 / 1e6);
             let expected = "a unit of time, which nothing says: time-unit=s or time-unit=ms in --format".to_owned();
             return Err(Malformed { found, expected: format!("{expected} {}", self.spec(csv)) });
         }
         match epoch_of(&self.times) {
-            Some(unit) if unit != csv.time_unit && csv.time_unit != TimeUnit::Date => doubts.push(format!(
+            Some(unit) if unit != csv.time_unit && !matches!(csv.time_unit, TimeUnit::Date(_)) => doubts.push(format!(
                 "its times look like {} and are read in {}; time-unit= decides",
                 date_words(unit),
                 word_of(csv.time_unit)

@@ -2,6 +2,7 @@
 
 use flashwise_core::options::OptionError;
 
+use super::super::dates::DateOrder;
 use super::super::fields::TimeUnit;
 use super::{Delimiter, bad};
 
@@ -42,13 +43,15 @@ pub const ROLES: [(Role, &str, &[&str]); 5] = [
 ];
 
 /// Units of time, by the words for them; the first of a unit is that of the option.
-pub const TIME_UNITS: [(&str, TimeUnit); 11] = [
+pub const TIME_UNITS: [(&str, TimeUnit); 13] = [
     ("s", TimeUnit::Seconds),
     ("ms", TimeUnit::Milliseconds),
     ("us", TimeUnit::Microseconds),
     ("ns", TimeUnit::Nanoseconds),
     ("filetime", TimeUnit::Filetime),
-    ("date", TimeUnit::Date),
+    ("date", TimeUnit::Date(DateOrder::Year)),
+    ("date-dmy", TimeUnit::Date(DateOrder::Day)),
+    ("date-mdy", TimeUnit::Date(DateOrder::Month)),
     ("sec", TimeUnit::Seconds),
     ("seconds", TimeUnit::Seconds),
     ("msec", TimeUnit::Milliseconds),

@@ -11,10 +11,11 @@
 use flashwise_core::access::Op;
 use flashwise_core::options::{Kind, OptionError, Options, Parameter};
 
-use self::evidence::{Evidence, Origin, Origins, epoch_of, has_dates};
+use self::evidence::{Evidence, Origin, Origins, dates_of, epoch_of};
 use self::header::{ROLES, Role, TIME_UNITS, byte_unit_of, column_expected, find, names, plain, plays, time_unit_of};
 use self::quoted::Quoted;
 use super::fields::{Columns, Fields, TimeUnit, Words, time_us};
+use super::spellings::Unit;
 use super::{Format, Lines, Malformed, ParseLine, REQUEST_BYTES_MAX, Reading, Record, Sample};
 use crate::request::{ONLY_VOLUME, Request, Volumes};
 
@@ -22,6 +23,8 @@ mod evidence;
 mod header;
 mod quoted;
 mod recognise;
+#[cfg(test)]
+mod tests;
 
 pub(super) use recognise::first_refused;
 
@@ -38,10 +41,10 @@ pub static FORMAT: Format = Format {
         column("volume", "column of the volume; without it there is one volume"),
         Parameter {
             name: "time-unit",
-            kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date"]),
+            kind: Kind::Choice(&["s", "ms", "us", "ns", "filetime", "date", "date-dmy", "date-mdy"]),
             default: "",
-            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z); default: dates where they stand, else as in the \
-                      column's name (ts_ms), else as dates since 1990 show, else us",
+            meaning: "unit of time, decimals allowed (filetime: 100 ns; date: 2024-01-31T23:59:59.5Z; date-dmy: 31.01.2024 23:59:59; date-mdy: 01/31/2024 \
+                      11:59:59 PM); default: dates where they stand, if their order is certain, else as in the column's name (ts_ms), else as dates since 1990 show, else us",
         },
         unit(
             "offset-unit",
@@ -50,9 +53,15 @@ pub static FORMAT: Format = Format {
         unit("length-unit", "bytes in a unit of length; default: as in the column's name (sectors: 512), else 1"),
         Parameter {
             name: "delimiter",
-            kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space"]),
+            kind: Kind::Choice(&["auto", "comma", "semicolon", "tab", "pipe", "space", "colon"]),
             default: "auto",
             meaning: "what parts fields (space: any run of spaces and tabs); auto: the first of these that the first line holds",
+        },
+        Parameter {
+            name: "kilo",
+            kind: Kind::Choice(&["", "1000", "1024"]),
+            default: "",
+            meaning: "bytes in the K of sizes such as 4K and 4KB (4KiB is 4096 always); without it these are refused",
         },
         Parameter {
             name: "decimal",
@@ -112,6 +121,7 @@ struct Csv {
     labels: Vec<String>,
     time_unit: TimeUnit,
     has_decimal_commas: bool,
+    kilo_bytes: Option<u64>,
     offset_unit_bytes: u64,
     length_unit_bytes: u64,
     origins: Origins,
@@ -147,6 +157,7 @@ impl Csv {
             labels: Vec::new(),
             time_unit: TimeUnit::Microseconds,
             has_decimal_commas: options.text("decimal") == "comma",
+            kilo_bytes: options.text("kilo").parse().ok(),
             offset_unit_bytes: 1,
             length_unit_bytes: 1,
             origins: Origins::default(),
@@ -173,8 +184,10 @@ impl Csv {
         if !csv.columns.contains(&Some(Role::Offset)) {
             return Err(bad("offset", options.text("offset"), column_expected(&names)));
         }
-        if csv.origins.time != Origin::Option && has_dates(&csv, sample) {
-            (csv.time_unit, csv.origins.time) = (TimeUnit::Date, Origin::Values);
+        if csv.origins.time != Origin::Option
+            && let Some((order, origin)) = dates_of(&csv, sample)
+        {
+            (csv.time_unit, csv.origins.time) = (TimeUnit::Date(order), origin);
         } else if csv.origins.time == Origin::Assumed
             && let Some(unit) = epoch_of(&Evidence::of(&csv, sample).times)
         {
@@ -196,6 +209,17 @@ impl Csv {
                 reader.read_byte_record(&mut record).map_or(0, |_| record.len())
             }
             Delimiter::Blanks => Words::new(line).all().count(),
+        }
+    }
+
+    /// The fields of `line`, without quotes around them; a delimiter within quotes parts here too.
+    fn fields<'a>(&self, line: &'a [u8]) -> Vec<&'a [u8]> {
+        let unquoted = |field: &'a [u8]| {
+            field.trim_ascii().strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
+        };
+        match self.delimiter {
+            Delimiter::Byte(delimiter) => line.split(|byte| *byte == delimiter).map(unquoted).collect(),
+            Delimiter::Blanks => Words::new(line).all().collect(),
         }
     }
 
@@ -257,6 +281,11 @@ impl Csv {
     }
 
     #[inline]
+    fn unit(&self, bytes: u64) -> Unit {
+        Unit { bytes, kilo_bytes: self.kilo_bytes }
+    }
+
+    #[inline]
     fn request<'a>(&self, mut fields: impl Columns<'a>, volumes: &mut Volumes) -> Result<Record, Malformed> {
         let mut request = Request {
             time_us: 0,
@@ -270,8 +299,8 @@ impl Csv {
             match role {
                 None => drop(fields.next(label)?),
                 Some(Role::Time) => request.time_us = self.time_us(&mut fields, label)?,
-                Some(Role::Offset) => request.offset_bytes = fields.bytes(self.offset_unit_bytes, label)?,
-                Some(Role::Length) => request.length_bytes = fields.bytes(self.length_unit_bytes, label)?,
+                Some(Role::Offset) => request.offset_bytes = fields.bytes(self.unit(self.offset_unit_bytes), label)?,
+                Some(Role::Length) => request.length_bytes = fields.bytes(self.unit(self.length_unit_bytes), label)?,
                 Some(Role::Volume) => request.volume = volumes.number(fields.next(label)?),
                 Some(Role::Op) => match self.op(fields.next(label)?.trim_ascii())? {
                     Some(op) => request.op = op,
@@ -315,7 +344,9 @@ fn no_time(malformed: Malformed, label: &str) -> Malformed {
     let Malformed { found, expected } = malformed;
     let hint = match () {
         () if expected != label => "",
-        () if found.contains([':', '/']) => ": a number, or in all lines a date such as 2024-01-31T23:59:59.5Z",
+        () if found.contains([':', '/']) => {
+            ": a number, or in all lines a date such as 2024-01-31T23:59:59.5Z or, by time-unit=date-dmy or date-mdy, 31.01.2024 or 01/31/2024 23:59:59"
+        }
         () if found.contains(',') => "; decimal=comma in --format reads commas before decimals",
         () => "",
     };
@@ -329,7 +360,7 @@ fn said<T>(unit: Option<T>, assumed: T) -> (T, Origin) {
 
 /// The options of [`Csv::others`], each with a comma before it.
 fn others(options: &Options) -> String {
-    let names = ["delimiter", "decimal", "header", "read", "write"];
+    let names = ["delimiter", "kilo", "decimal", "header", "read", "write"];
     let given = |name: &&str| !matches!(options.text(name), "" | "auto" | "point");
     names.iter().filter(|name| given(name)).map(|name| format!(",{name}={}", options.text(name))).collect()
 }
@@ -356,13 +387,21 @@ fn known_op(word: &[u8]) -> Result<Option<Op>, Malformed> {
 
 fn delimiter(given: &str, sample: &Sample) -> Delimiter {
     let known = [("comma", b','), ("semicolon", b';'), ("tab", b'\t'), ("pipe", b'|')];
-    if let Some((_, byte)) = known.iter().find(|(name, _)| *name == given) {
+    let colon = ("colon", b':');
+    if let Some((_, byte)) = known.iter().chain([&colon]).find(|(name, _)| *name == given) {
         return Delimiter::Byte(*byte);
     }
     // A comment may hold anything, so a line after it tells more.
     let line = sample.lines().find(|line| !line.starts_with(b"#")).or(sample.lines().next()).unwrap_or_default();
-    let found = known.iter().find(|(_, byte)| line.contains(byte)).filter(|_| given == "auto");
-    found.map_or(Delimiter::Blanks, |(_, byte)| Delimiter::Byte(*byte))
+    match known.iter().find(|(_, byte)| line.contains(byte)) {
+        _ if given == "space" => Delimiter::Blanks,
+        Some((_, byte)) => Delimiter::Byte(*byte),
+        // Times hold colons too, so only a line that nothing else parts is parted by them.
+        None if line.contains(&colon.1) && !line.trim_ascii().iter().any(u8::is_ascii_whitespace) => {
+            Delimiter::Byte(colon.1)
+        }
+        None => Delimiter::Blanks,
+    }
 }
 
 impl ParseLine for Csv {
@@ -382,129 +421,5 @@ impl ParseLine for Csv {
 
     fn reading(&self, sample: &Sample) -> Result<Option<Reading>, Malformed> {
         Evidence::of(self, sample).judge(self).map(Some)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::formats::FormatSpec;
-    use crate::formats::testing::{read, recognised, refuses, requests};
-
-    fn refused(spec: &str, contents: &str) -> String {
-        let sample = Sample { bytes: contents.as_bytes(), whole: true };
-        spec.parse::<FormatSpec>().unwrap().parser(&sample, 4096).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn columns_are_named_by_number() {
-        let spec = "csv:time=0,op=3,offset=1,length=2,volume=4,time-unit=s,offset-unit=512,length-unit=512,read=0";
-        let trace = b"1538323200,8,16,0,1063\n1538323201,16,8,1,1107\n";
-        let expected = ["1538323200000000 R 1063 4096 8192", "1538323201000000 W 1107 8192 4096"];
-        assert_eq!(requests(spec, trace), expected);
-    }
-
-    #[test]
-    fn columns_are_named_by_the_header() {
-        let trace = b"when;Where;\"how much\";what\n7;4096;512;put\n9;0;4096;get\n";
-        let spec = "csv:time=when,offset=where,length=how much,op=what,time-unit=ms,read=get";
-        assert_eq!(requests(spec, trace), ["7000 W 0 4096 512", "9000 R 0 0 4096"]);
-    }
-
-    #[test]
-    fn a_header_that_says_everything_needs_no_mapping() {
-        let trace =
-            b"# ts_ms,offset_bytes,length_bytes,op(R/W)  (sorted)\n0.5,4923392,4096,R\n1.25,0,512,W\n2,0,512,discard\n";
-        assert_eq!(requests("csv", trace), ["500 R 0 4923392 4096", "1250 W 0 0 512"]);
-        assert_eq!(read("csv", trace).skipped, 1);
-        assert_eq!(recognised(trace), Ok("csv"));
-        let trace = b"Time_s\tDevice\tLBA\tSectors\tOp\n1.5\tsda\t8\t16\tread\n";
-        assert_eq!(requests("csv", trace), ["1500000 R sda 4096 8192"]);
-        assert_eq!(recognised(trace), Ok("csv"));
-    }
-
-    #[test]
-    fn other_delimiters_and_spellings_of_numbers_are_read() {
-        let expected = ["1706702400500000 R 0 4096 512", "1706702401000000 W 0 8192 1024"];
-        let piped = b"time|op|lba|sectors\n2024-01-31T12:00:00.5Z|R|0x8|1\n2024-01-31T13:00:01+01:00|W|16|2.0\n";
-        assert_eq!(requests("csv", piped), expected);
-        assert_eq!(recognised(piped), Ok("csv"));
-        let quoted = b"ts_ms;op;lba;sectors\n\"2024-01-31 12:00:00.5\";R;8;1\n2024/01/31 12:00:01;W;16.0;2\n";
-        assert_eq!(requests("csv", quoted), expected);
-        let commas = b"time_s;op;lba;sectors\n1706702400,5;R;8;1\n1706702401;W;16;2\n";
-        assert_eq!(requests("csv:decimal=comma", commas), expected);
-    }
-
-    #[test]
-    fn blanks_part_fields_however_many_there_are() {
-        let spec = "csv:delimiter=space,offset=0,length=2,op=3,time=4,offset-unit=512,time-unit=s,read=0/4";
-        let trace = b"4043872\t\t96\t\t49152\t\t5\t\t1398396860.168065791\n 8 8 4096 4 1398396861\n";
-        // 4043872 * 512 = 2070462464.
-        let expected = ["1398396860168065 W 0 2070462464 49152", "1398396861000000 R 0 4096 4096"];
-        assert_eq!(requests(spec, trace), expected);
-    }
-
-    #[test]
-    fn fields_may_be_quoted() {
-        let trace = b"\"a \"\"b\"\", c\",\"1\",512\n\"a \"\"b\"\", c\",2,512\n";
-        let spec = "csv:volume=0,offset=1,length=2,offset-unit=512";
-        assert_eq!(requests(spec, trace), ["0 R a \"b\", c 512 512", "0 R a \"b\", c 1024 512"]);
-    }
-
-    #[test]
-    fn without_a_length_a_request_is_one_unit_long() {
-        assert_eq!(requests("csv:offset=1,offset-unit=4096,header=no", b"x,3\n"), ["0 R 0 12288 4096"]);
-    }
-
-    #[test]
-    fn reads_and_writes_can_be_named() {
-        let ops = |spec: &str| {
-            let batch = read(spec, b"1,512\n2,512\n3,512\n");
-            let ops = batch.requests.iter().map(|request| if request.op == Op::Read { 'R' } else { 'W' });
-            (ops.collect::<String>(), batch.skipped)
-        };
-        assert_eq!(ops("csv:op=0,offset=1,read=1"), ("RWW".to_owned(), 0));
-        assert_eq!(ops("csv:op=0,offset=1,write=1"), ("WRR".to_owned(), 0));
-        assert_eq!(ops("csv:op=0,offset=1,read=1,write=2"), ("RW".to_owned(), 1));
-    }
-
-    #[test]
-    fn mappings_that_cannot_be_are_refused() {
-        assert_eq!(
-            refused("csv", "1,2,3\n"),
-            "csv: option 'offset' is '', expected a column number, from 0 (the trace has no header)"
-        );
-        assert_eq!(
-            refused("csv:offset=lba", "when,where\n1,2\n"),
-            "csv: option 'offset' is 'lba', expected a column number, from 0, or a name of the header: when, where"
-        );
-        assert_eq!(
-            refused("csv:offset=1,length=1", "1,2\n"),
-            "csv: option 'length' is '1', expected a column that no other option names"
-        );
-        assert_eq!(
-            refused("csv:offset=1000", "1,2\n"),
-            "csv: option 'offset' is '1000', expected a column number below 1000"
-        );
-        assert!("csv:time-unit=h".parse::<FormatSpec>().is_err());
-        assert!("csv:offset-unit=0".parse::<FormatSpec>().is_err());
-    }
-
-    #[test]
-    fn refuses_what_is_malformed() {
-        refuses(
-            "csv:time=0,offset=1,length=2,op=3,offset-unit=512,header=no",
-            &[
-                ("x,1,2,R", r#"found "x", expected a time in column 0 (time)"#),
-                ("1,-1,2,R", r#"found "-1", expected a whole number in column 1 (offset)"#),
-                ("1,1,,R", r#"found "", expected a whole number in column 2 (length)"#),
-                ("1,1,2,0", r#"found "0", expected R or W (other words can be given with read= and write=)"#),
-                ("1,1,2", r#"found "1,1,2", expected a line with one more field: column 3 (op)"#),
-                (
-                    "1,36028797018963968,2,R",
-                    r#"found "36028797018963968", expected a whole number in column 1 (offset), in units of 512 bytes, below 2^64"#,
-                ),
-            ],
-        );
     }
 }

@@ -47,9 +47,10 @@ mod tests {
         let cases = [
             ("0,0x10G0,4096,R", r#"found "0x10G0", expected a whole number in column 1 (offset)"#),
             ("-5,0,4096,R", r#"found "-5", expected a time in column 0 (time)"#),
+            ("31.01.2024,0,4096,R", r#"found "31.01.2024", expected a time in column 0 (time)"#),
             (
-                "31.01.2024 12:00:00,0,4096,R",
-                r#"found "31.01.2024 12:00:00", expected a time in column 0 (time): a number, or in all lines a date such as 2024-01-31T23:59:59.5Z"#,
+                "12:00:00,0,4096,R",
+                r#"found "12:00:00", expected a time in column 0 (time): a number, or in all lines a date such as 2024-01-31T23:59:59.5Z or, by time-unit=date-dmy or date-mdy, 31.01.2024 or 01/31/2024 23:59:59"#,
             ),
             ("0,0,-4096,R", r#"found "-4096", expected a whole number in column 2 (length)"#),
             ("0,0,4096,lesen", r#"found "lesen", expected R or W (other words can be given with read= and write=)"#),

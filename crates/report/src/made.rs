@@ -1,0 +1,63 @@
+//! Reports of what was just run: what is recommended of policies alone is run again, and each trace is looked at.
+
+use flashwise_core::policy::Spec;
+use flashwise_sim::checks::{self, Checks};
+use flashwise_sim::job::{Job, JobError};
+use flashwise_sim::results::ResultRow;
+use flashwise_sim::simulate::Warmup;
+use flashwise_trace::Trace;
+use flashwise_trace::progress::{Progress, Silent};
+use flashwise_trace::tools::info::Info;
+use flashwise_trace::tools::reuse::{Distance, Histogram, ReuseDistances};
+use flashwise_trace::tools::workload::Workload;
+use rayon::prelude::*;
+
+use crate::{Report, Section, recommended};
+
+impl Report {
+    /// The report of the `rows` over each of `traces`, which `command` made and of which `job` is the first. `progress` is told of block accesses.
+    ///
+    /// # Errors
+    /// What is recommended cannot be run again.
+    pub fn of(
+        command: String,
+        job: &Job,
+        traces: &[Trace],
+        rows: &[Vec<ResultRow>],
+        progress: &dyn Progress,
+    ) -> Result<Report, JobError> {
+        let meaning = job.meaning()?;
+        let counting = meaning.counting;
+        let section = |(trace, rows): (&Trace, &Vec<ResultRow>)| -> Result<Section, JobError> {
+            let checks = if meaning.is_policy_alone() { checks(trace, rows, counting.warmup)? } else { None };
+            // A sample does not tell how much is asked.
+            let workload = trace.sample().is_none().then(|| Workload::of(trace, &Silent));
+            let (info, reuse) = (Info::of(trace), reuse(trace, progress));
+            Ok(Section { info, reuse, workload, rows: rows.clone(), checks })
+        };
+        let sections = traces.par_iter().zip(rows).map(section).collect::<Result<_, _>>()?;
+        Ok(Report { command, counting, sections })
+    }
+}
+
+/// What the report recommends, run again to say how sure that is; none where what knows the future is all there is, and none over a sample,
+/// which tells its own error.
+fn checks(trace: &Trace, rows: &[ResultRow], warmup: Warmup) -> Result<Option<Checks>, JobError> {
+    if trace.sample().is_some() {
+        return Ok(None);
+    }
+    let Some(row) = recommended(rows) else { return Ok(None) };
+    let Ok(policy) = Spec::parse(&row.policy) else { return Ok(None) };
+    if policy.info().offline {
+        return Ok(None);
+    }
+    Ok(Some(checks::run(trace, &policy, row, warmup, &Silent)?))
+}
+
+/// The reuse distances of a trace; none of a sample, whose distances are not those of the whole trace.
+fn reuse(trace: &Trace, progress: &dyn Progress) -> ReuseDistances {
+    if trace.sample().is_none() {
+        return ReuseDistances::of(trace, Distance::Unique, progress);
+    }
+    ReuseDistances { distance: Distance::Unique, reads: Histogram::default(), writes: Histogram::default() }
+}

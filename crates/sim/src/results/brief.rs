@@ -1,0 +1,32 @@
+//! Rows in brief: what is compared of many of them.
+
+/// What a report needs of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Brief {
+    /// The trace as the plan named it.
+    pub trace: String,
+    /// The policy.
+    pub policy: String,
+    /// The cache size as the plan gave it.
+    pub size: String,
+    /// How many blocks the cache holds.
+    pub capacity_blocks: u64,
+    /// Block accesses counted.
+    pub accesses: u64,
+    /// Hits per access.
+    pub hit_ratio: f64,
+    /// Read hits per read.
+    pub read_hit_ratio: f64,
+    /// Blocks written to flash.
+    pub flash_writes_blocks: u64,
+    /// The row's job.
+    pub job: String,
+}
+
+impl Brief {
+    /// What tells the row from others of its trace and size: the policy, and the words of its job besides size and policy.
+    pub fn label(&self) -> String {
+        let words = self.job.split(' ').filter(|word| !word.starts_with("size=") && !word.starts_with("policy="));
+        std::iter::once(&self.policy[..]).chain(words.filter(|word| !word.is_empty())).collect::<Vec<_>>().join(" ")
+    }
+}
