@@ -14,7 +14,7 @@ use crate::attach::{AttachError, Attachment, BackendSide, Pairing, may_be_dirty,
 use crate::disk::Disk;
 use crate::engine::{BACKEND, FLASH, Output};
 use crate::export::Error;
-use crate::flash::{FlashError, Progress, SCAN_THREADS, recover_log};
+use crate::flash::{FlashError, Progress, SCAN_THREADS, cache_tag, recover_log};
 use crate::memory::Memory;
 use crate::wlfc::{Engine, Settings, start};
 
@@ -158,7 +158,8 @@ pub(crate) fn destage_buckets(
     let refuse = |error| DetachError::cache(flash, FlashError::Config(error));
     let config = start::config(superblock.geometry, &start::Options::default(), superblock.volume_bytes);
     let (wlfc, started) = config.and_then(|config| held.start(config)).map_err(refuse)?;
-    let settings = Settings { retries: 2, skips_bad: true, ..Settings::default() };
+    let (cache, start) = (cache_tag(superblock), superblock.attach);
+    let settings = Settings { cache, start, retries: 2, skips_bad: true, ..Settings::default() };
     let mut engine = Engine::new(wlfc, settings, started);
     let all = engine.cache().blocks_to_write_back();
     engine.destage_all(0);
