@@ -257,7 +257,11 @@ impl Exports {
 
     /// Takes an export away; those who have it open keep it.
     pub fn remove(&self, name: &str) {
-        self.by_name.write().expect("no thread panics with the table of exports").remove(name);
+        let mut by_name = self.by_name.write().expect("no thread panics with the table of exports");
+        let Some(Entry { export, .. }) = by_name.remove(name) else { return };
+        if by_name.values().all(|entry| !Arc::ptr_eq(&entry.export, &export)) {
+            export.withdraw();
+        }
     }
 
     fn insert(&self, name: &str, export: Arc<dyn Export>, is_alias: bool) -> bool {

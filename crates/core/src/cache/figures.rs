@@ -125,12 +125,50 @@ cache_figures! { figures! {
 impl Figures {
     /// Blocks read from RAM or flash per block read, 0 to 1.
     pub fn read_hit_ratio(&self) -> f64 {
-        let hits = self.ram_read_hits + self.flash_read_hits;
-        if self.reads == 0 { 0.0 } else { hits as f64 / self.reads as f64 }
+        let Figures { reads: blocks, ram_read_hits: ram_hits, flash_read_hits: flash_hits, .. } = *self;
+        Reads { blocks, ram_hits, flash_hits }.hit_ratio()
+    }
+}
+
+/// What became of reads, a cheap part of the figures of any cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Blocks read.
+    pub blocks: u64,
+    /// Of these, from RAM.
+    pub ram_hits: u64,
+    /// Of these, that had a copy on flash.
+    pub flash_hits: u64,
+}
+
+impl Reads {
+    /// Blocks read from RAM or flash per block read, 0 to 1; 0 where nothing was read.
+    pub fn hit_ratio(&self) -> f64 {
+        if self.blocks == 0 { 0.0 } else { (self.ram_hits + self.flash_hits) as f64 / self.blocks as f64 }
+    }
+}
+
+impl std::ops::Sub for Reads {
+    type Output = Reads;
+
+    /// What became of those after `before`.
+    fn sub(self, before: Reads) -> Reads {
+        Reads {
+            blocks: self.blocks - before.blocks,
+            ram_hits: self.ram_hits - before.ram_hits,
+            flash_hits: self.flash_hits - before.flash_hits,
+        }
     }
 }
 
 impl LogCache {
+    /// What became of reads so far.
+    #[inline]
+    pub fn reads(&self) -> Reads {
+        let Figures { reads: blocks, ram_read_hits, flash_read_hits, .. } = self.figures;
+        Reads { blocks, ram_hits: ram_read_hits, flash_hits: flash_read_hits }
+    }
+
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log

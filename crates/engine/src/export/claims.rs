@@ -18,6 +18,7 @@ pub struct Claimable {
     export: Arc<dyn Export>,
     claims: RwLock<Vec<Range>>,
     waiting: Mutex<Waiting>,
+    withdrawn: RwLock<bool>,
 }
 
 /// What waits for a claim to end.
@@ -30,7 +31,19 @@ struct Waiting {
 impl Claimable {
     /// An export nobody has a claim on.
     pub fn new(export: Arc<dyn Export>) -> Claimable {
-        Claimable { export, claims: RwLock::default(), waiting: Mutex::default() }
+        Claimable { export, claims: RwLock::default(), waiting: Mutex::default(), withdrawn: RwLock::default() }
+    }
+
+    /// It is no longer among the exports that clients find, and never will be again. What is done [while it is](Self::while_offered) has
+    /// ended then.
+    pub(super) fn withdraw(&self) {
+        *self.withdrawn.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Does `work`, unless the export was taken away from clients, to whom another of its name may be offered; it is not while this lasts.
+    pub fn while_offered<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        let withdrawn = self.withdrawn.read().unwrap_or_else(PoisonError::into_inner);
+        (!*withdrawn).then(work)
     }
 
     /// The export as it is, without regard to claims.

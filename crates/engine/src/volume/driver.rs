@@ -1,9 +1,8 @@
 //! The engine of a volume, whichever cache it drives.
 
-use flashwise_core::cache::{Cache, LogCache};
+use flashwise_core::cache::{Cache, LogCache, Reads};
 use flashwise_core::format::Place;
 
-use super::reads::Reads;
 use crate::disk;
 use crate::engine::{Engine, Faults, Output};
 use crate::export::{Done, Error, Request};
@@ -48,7 +47,7 @@ impl Driver {
     /// What became of reads so far.
     pub fn reads(&self) -> Reads {
         match self {
-            Driver::Log(engine) => Reads::of_log(&engine.cache().figures()),
+            Driver::Log(engine) => engine.cache().reads(),
             Driver::Wlfc(engine) => {
                 let figures = engine.cache().figures();
                 let (ram_hits, flash_hits) = (figures.ram_hits, figures.read_hits);

@@ -58,7 +58,7 @@ use crate::wlfc::start::check_flash;
 pub use self::config::VolumeConfig;
 pub use self::error::VolumeError;
 pub use self::guests::{Guests, check_exports};
-pub use self::reads::{Part, ReadFigures, Reads};
+pub use self::reads::{Part, ReadFigures};
 
 use self::config::devices;
 use self::detaching::engine_without_flash;

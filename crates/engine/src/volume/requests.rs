@@ -197,7 +197,7 @@ impl Volume {
         inner.engine.set_pin(pin);
         inner.engine.submit(request, done, now_us);
         inner.engine.set_pin(0);
-        part.reads.add(before, inner.engine.reads());
+        part.reads.add(inner.engine.reads() - before);
     }
 }
 

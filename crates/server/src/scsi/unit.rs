@@ -139,16 +139,18 @@ impl Unit {
         self.reservations_file.is_some()
     }
 
-    /// Keeps reservations over restarts, or no longer, as they say.
+    /// Keeps reservations over restarts, or no longer, as they say. Those of an export that was deleted are not: their file would be that of
+    /// another export of its name.
     pub fn keep_reservations(&self, reservations: &Reservations) -> io::Result<()> {
         let Some(path) = &self.reservations_file else { return Ok(()) };
-        if reservations.lasts() {
-            return kept::write(path, reservations);
-        }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        let kept = self.export.while_offered(|| match reservations.lasts() {
+            true => kept::write(path, reservations),
+            false => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        });
+        kept.unwrap_or_else(|| Err(io::Error::other(format!("{} was deleted", self.name))))
     }
 
     /// Aborts the commands of the sessions that `whom` chooses.

@@ -339,3 +339,39 @@ fn blocks_are_copied_within_the_unit() {
         assert_eq!(sense(&copy(&wrong)), expected, "byte {at} is {byte:#x}");
     }
 }
+
+/// A session outlives the logical disk that it has open.
+#[test]
+fn what_is_reserved_of_a_deleted_export_is_not_kept_for_another_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("reservations-disk.json");
+    let disk = || Arc::new(Disk { bytes: Mutex::new(vec![0; BYTES as usize]), asked: Mutex::default() });
+    let exports = flashwise_engine::export::Exports::default();
+    let open = || {
+        assert!(exports.add("disk", disk()));
+        let (_, export) = exports.find("disk").unwrap();
+        let unit = Arc::new(Unit::open("disk", export, Some(file.clone())).unwrap());
+        let nexus = unit.enter(InitiatorPort { transport_id: vec![1] }, false);
+        nexus.take_attention();
+        Rig { disk: disk(), unit, nexus }
+    };
+    // PERSISTENT RESERVE OUT: registers, and wants that kept (APTPL).
+    let register = |rig: &Rig, key: u8| {
+        let mut parameters = [0; 24];
+        (parameters[15], parameters[20]) = (key, 1);
+        rig.perform(&[0x5f, 6, 0, 0, 0, 0, 0, 0, 24], &parameters)
+    };
+    let old = open();
+    assert_eq!((register(&old, 1).status, file.exists()), (Status::Good, true));
+    exports.remove("disk");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!((register(&old, 2).status, file.exists()), (Status::CheckCondition, false));
+    let new = open();
+    assert!(!new.unit.is_reserved());
+    assert_eq!((register(&new, 3).status, file.exists()), (Status::Good, true));
+    // Not to keep them any more is to take the file away: not the other's.
+    let mut parameters = [0; 24];
+    parameters[15] = 4;
+    assert_eq!(old.perform(&[0x5f, 6, 0, 0, 0, 0, 0, 0, 24], &parameters).status, Status::CheckCondition);
+    assert!(file.exists());
+}
