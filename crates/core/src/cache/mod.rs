@@ -55,7 +55,7 @@ use std::collections::{HashMap, HashSet};
 use config::RESERVE_UNITS;
 pub use config::{Config, CopyForward, Mode, Regions, admission};
 pub use event::{Appending, Cache, Event};
-pub use figures::Figures;
+pub use figures::{Figures, Reads};
 use intents::Intents;
 use pace::Pace;
 pub use request::{Kind, Request};
