@@ -6,13 +6,14 @@ use flashwise_core::tiers::YEAR_DAYS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The states that something can be in, each with its name, which every output has. The first is the one that it begins in.
+/// The states that something can be in, each with its name in kebab case, which every output has. The first is the one that it begins in.
 macro_rules! states {
     ($(#[$meaning:meta])* $name:ident [$count:literal] { $($(#[$of_state:meta])* $state:ident $text:literal,)* }) => {
         $(#[$meaning])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum $name {
-            $($(#[$of_state])* #[serde(rename = $text)] $state,)*
+            $($(#[$of_state])* $state,)*
         }
 
         impl $name {

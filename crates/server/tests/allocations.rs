@@ -58,7 +58,7 @@ static TURN: Mutex<()> = Mutex::new(());
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 12_000;
 /// Rounds until all that grows to a size of its own has grown: tables, lists of free steps, ghosts of policies.
-const ROUNDS_BEFORE: usize = 5;
+const ROUNDS_BEFORE: usize = 8;
 const ROUNDS: usize = 5;
 /// In these, 80 clients make 16,000 requests and settings change 40 times: a leak of 9 bytes a request, of 2 KiB a client and of
 /// 4 KiB a change is found.

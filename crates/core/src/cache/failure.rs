@@ -13,7 +13,7 @@ impl LogCache {
                 self.unreadable.remove(&block);
             }
             Step::WriteBackend { block, batch, .. } => {
-                self.backend_written(block);
+                self.backend_written(block, batch.is_some());
                 if batch.is_some() {
                     self.block_written_back();
                 }
@@ -198,12 +198,12 @@ impl LogCache {
         }
     }
 
-    /// A block was written to the backend, whole.
-    fn backend_written(&mut self, block: u32) {
+    /// A block was written to the backend, whole. What was written back from the log may be older than what was lost since.
+    fn backend_written(&mut self, block: u32, back: bool) {
         if !self.backend_lacks.is_empty() {
             self.backend_lacks.remove(&block);
         }
-        if !self.lost.is_empty() && self.lost.get(&block) == Some(&0) {
+        if !back && self.lost.get(&block) == Some(&0) {
             self.lost.remove(&block);
         }
     }
@@ -252,6 +252,33 @@ mod tests {
                 _ => cache.on(Event::Done(step), &mut Vec::new()),
             }
         }
+    }
+
+    /// Block 7 is written back while a newer write of it is appended; the append fails, and the older content comes to the backend after that.
+    #[test]
+    fn what_is_written_back_does_not_pass_for_what_was_lost_since() {
+        let geometry = Geometry { units: 24, unit_pages: 16 };
+        let config = Config { write_buffer_blocks: 0, ..Config::new(geometry, "lru".parse().unwrap()) };
+        let mut cache = LogCache::new(config, Log::new(geometry), HashMap::new());
+        for kind in [Kind::Write, Kind::Flush] {
+            let steps = plan(&mut cache, kind, 4096);
+            perform(&mut cache, &steps, false);
+        }
+        let mut back = Vec::new();
+        cache.on(Event::DestageAll { now_us: 1 }, &mut back);
+        assert!(back.iter().any(|step| matches!(step, Step::WriteBackend { block: 7, batch: Some(_), .. })), "{back:?}");
+        let mut newer = plan(&mut cache, Kind::Write, 4096);
+        newer.extend(plan(&mut cache, Kind::Flush, 4096));
+        for step in &newer {
+            let event = match step {
+                Step::Append(_) => Event::Failed { step, missing: false },
+                _ => Event::Done(step),
+            };
+            cache.on(event, &mut Vec::new());
+        }
+        assert_eq!(cache.lost_blocks(), [7]);
+        perform(&mut cache, &back, false);
+        assert_eq!(cache.lost_blocks(), [7], "the backend has what was there before");
     }
 
     #[test]
