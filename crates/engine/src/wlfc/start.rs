@@ -440,7 +440,7 @@ pub fn run(start: u64, found_again: u32) -> u64 {
     start << 32 | u64::from(found_again)
 }
 
-/// Where a [run](run) ended that made everything durable below `sequence`.
+/// Where a [run] ended that made everything durable below `sequence`.
 pub fn end(sequence: u64, found_again: u32) -> Place {
     Place { sequence, page: found_again }
 }
