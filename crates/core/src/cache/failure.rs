@@ -266,7 +266,10 @@ mod tests {
         }
         let mut back = Vec::new();
         cache.on(Event::DestageAll { now_us: 1 }, &mut back);
-        assert!(back.iter().any(|step| matches!(step, Step::WriteBackend { block: 7, batch: Some(_), .. })), "{back:?}");
+        assert!(
+            back.iter().any(|step| matches!(step, Step::WriteBackend { block: 7, batch: Some(_), .. })),
+            "{back:?}"
+        );
         let mut newer = plan(&mut cache, Kind::Write, 4096);
         newer.extend(plan(&mut cache, Kind::Flush, 4096));
         for step in &newer {
