@@ -125,8 +125,7 @@ cache_figures! { figures! {
 impl Figures {
     /// Blocks read from RAM or flash per block read, 0 to 1.
     pub fn read_hit_ratio(&self) -> f64 {
-        let Figures { reads: blocks, ram_read_hits: ram_hits, flash_read_hits: flash_hits, .. } = *self;
-        Reads { blocks, ram_hits, flash_hits }.hit_ratio()
+        Reads::from(self).hit_ratio()
     }
 }
 
@@ -148,6 +147,12 @@ impl Reads {
     }
 }
 
+impl From<&Figures> for Reads {
+    fn from(figures: &Figures) -> Reads {
+        Reads { blocks: figures.reads, ram_hits: figures.ram_read_hits, flash_hits: figures.flash_read_hits }
+    }
+}
+
 impl std::ops::Sub for Reads {
     type Output = Reads;
 
@@ -165,8 +170,7 @@ impl LogCache {
     /// What became of reads so far.
     #[inline]
     pub fn reads(&self) -> Reads {
-        let Figures { reads: blocks, ram_read_hits, flash_read_hits, .. } = self.figures;
-        Reads { blocks, ram_hits: ram_read_hits, flash_hits: flash_read_hits }
+        Reads::from(&self.figures)
     }
 
     /// The log.

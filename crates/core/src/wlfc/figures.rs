@@ -3,6 +3,7 @@
 use super::bucket::{Log, State};
 use super::config::Config;
 use super::step::Step;
+use crate::cache::Reads;
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $figure:ident,)*) => {
@@ -71,6 +72,12 @@ figures! {
     backend_read_blocks,
     /// Blocks written to the backend.
     backend_written_blocks,
+}
+
+impl From<&Figures> for Reads {
+    fn from(figures: &Figures) -> Reads {
+        Reads { blocks: figures.read_blocks, ram_hits: figures.ram_hits, flash_hits: figures.read_hits }
+    }
 }
 
 impl Figures {

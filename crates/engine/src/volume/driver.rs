@@ -48,11 +48,7 @@ impl Driver {
     pub fn reads(&self) -> Reads {
         match self {
             Driver::Log(engine) => engine.cache().reads(),
-            Driver::Wlfc(engine) => {
-                let figures = engine.cache().figures();
-                let (ram_hits, flash_hits) = (figures.ram_hits, figures.read_hits);
-                Reads { blocks: figures.read_blocks, ram_hits, flash_hits }
-            }
+            Driver::Wlfc(engine) => Reads::from(&engine.cache().figures()),
         }
     }
 

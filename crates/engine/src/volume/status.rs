@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use flashwise_core::cache::{Cache, LogCache, Mode};
+use flashwise_core::cache::{Cache, LogCache, Mode, Reads};
 use flashwise_core::filter::listed;
 use flashwise_core::wlfc::Wlfc;
 
@@ -96,17 +96,17 @@ fn log_status(cache: &LogCache, has_flash: bool) -> VolumeStatus {
 /// What a cache of buckets says of itself.
 fn wlfc_status(cache: &Wlfc) -> VolumeStatus {
     let (figures, config) = (cache.figures(), cache.config());
-    let hits = figures.ram_hits + figures.read_hits;
+    let reads = Reads::from(&figures);
     let room = u64::from(config.write_queue + config.read_queue) * u64::from(config.bucket_blocks);
     VolumeStatus {
         policy: "wlfc".to_owned(),
         admission: "none".to_owned(),
         write_mode: Mode::WriteBack.name().to_owned(),
-        reads: figures.read_blocks,
+        reads: reads.blocks,
         writes: figures.written_blocks,
-        ram_read_hits: figures.ram_hits,
-        flash_read_hits: figures.read_hits,
-        read_hit_ratio: if figures.read_blocks == 0 { 0.0 } else { hits as f64 / figures.read_blocks as f64 },
+        ram_read_hits: reads.ram_hits,
+        flash_read_hits: reads.flash_hits,
+        read_hit_ratio: reads.hit_ratio(),
         cache: CacheStatus {
             flash_client_blocks: figures.log_blocks,
             flash_admission_blocks: figures.copy_blocks - figures.copy_forward_blocks,
