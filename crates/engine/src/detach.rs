@@ -177,7 +177,7 @@ pub(crate) fn destage_buckets(
         }
     }
     backend.sync()?;
-    Ok((all, engine.unreadable().into_iter().map(|block| block as u32).collect()))
+    Ok((all, engine.lost_blocks().into_iter().map(|block| block as u32).collect()))
 }
 
 /// A backend must have room for the volume.

@@ -104,10 +104,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it changes what is stored.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. })
+    }
+
+    /// Whether it is answered once something is durable.
+    pub(crate) fn makes_durable(&self) -> bool {
+        self.operation == Operation::Flush || self.force_unit_access && self.operation != Operation::Read
+    }
+
     /// Whether it changes bytes that `other` is about.
     pub(crate) fn changes_part_of(&self, other: &Request) -> bool {
-        let changes = matches!(self.operation, Operation::Write | Operation::Trim | Operation::WriteZeroes { .. });
-        changes && self.offset < other.offset + other.length && other.offset < self.offset + self.length
+        self.changes() && self.offset < other.offset + other.length && other.offset < self.offset + self.length
     }
 }
 

@@ -21,11 +21,19 @@ pub(crate) struct Client {
     started_us: u64,
     /// It is not answered before this time.
     pub until_us: u64,
-    /// Of WLFC: counts requests, in the order in which they came.
+    pub of_buckets: OfBuckets,
+}
+
+/// What the engine of WLFC knows of a request besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfBuckets {
+    /// Counts requests, in the order in which they came.
     pub number: u64,
-    /// Of WLFC: the error is that of the backend and its own.
+    /// It was answered before, and is made again.
+    pub again: bool,
+    /// The error is that of the backend and its own.
     pub is_own: bool,
-    /// Of WLFC: a step other than a flush did not take place.
+    /// A step other than a flush did not take place.
     pub incomplete: bool,
 }
 
@@ -40,10 +48,8 @@ impl Clients {
     /// Takes a request that came at a time.
     pub fn insert(&mut self, request: Request, done: Done, started_us: u64) -> u32 {
         let reply = if request.operation == Operation::Read { vec![0; request.length as usize] } else { Vec::new() };
-        let (pending, planned, error, until_us) = (0, false, None, 0);
-        let (number, is_own, incomplete) = (0, false, false);
-        let client =
-            Client { request, reply, done, pending, planned, error, started_us, until_us, number, is_own, incomplete };
+        let (pending, planned, error, until_us, of_buckets) = (0, false, None, 0, OfBuckets::default());
+        let client = Client { request, reply, done, pending, planned, error, started_us, until_us, of_buckets };
         insert(&mut self.all, &mut self.free, client)
     }
 
@@ -69,11 +75,11 @@ impl Clients {
 }
 
 impl Client {
-    /// What became of it, for latencies, and the answer.
-    pub fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>) {
-        let Client { request, started_us, error, .. } = &self;
-        let answered = Answered { operation: request.operation, started_us: *started_us, failed: error.is_some() };
-        (answered, self.done, self.error.map_or(Ok(self.reply), Err))
+    /// What became of it, for latencies, and the answer; and what was asked.
+    pub fn answer(self) -> (Answered, Done, Result<Vec<u8>, Error>, Request) {
+        let Client { request, started_us, error, .. } = self;
+        let answered = Answered { operation: request.operation, started_us, failed: error.is_some() };
+        (answered, self.done, error.map_or(Ok(self.reply), Err), request)
     }
 
     /// What was asked, and who is to be told, as if it had not been begun.
@@ -156,7 +162,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.held.push(client.hand_back());
             return;
         }
-        let (answered, done, result) = client.answer();
+        let (answered, done, result, _) = client.answer();
         if until_us > self.now_us && result.is_ok() {
             self.paused.push(Paused { until_us, answered, done, result });
             return;

@@ -28,7 +28,7 @@ use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
 use background::Background;
 pub use clients::{Answered, Paused};
-pub(crate) use clients::{Clients, insert, kind, leave_out_flushes};
+pub(crate) use clients::{Clients, OfBuckets, insert, kind, leave_out_flushes};
 use hazard::{Hazard, StepId};
 use order::Bond;
 use places::Places;

@@ -92,7 +92,7 @@ impl Driver {
     pub fn is_full(&self, steps_max: usize) -> bool {
         match self {
             Driver::Log(engine) => engine.running_for_clients() >= steps_max,
-            Driver::Wlfc(engine) => engine.planned_bytes() > BUCKET_BYTES_MAX,
+            Driver::Wlfc(engine) => engine.planned_bytes() + engine.answered_bytes() > BUCKET_BYTES_MAX,
         }
     }
 
@@ -102,6 +102,11 @@ impl Driver {
             Driver::Log(engine) => engine.requests(),
             Driver::Wlfc(engine) => engine.requests(),
         }
+    }
+
+    /// Whether it has stopped to be made anew, and nothing of it is under way.
+    pub fn awaits_mending(&self) -> bool {
+        matches!(self, Driver::Wlfc(engine) if engine.awaits_mending())
     }
 
     /// Does what is due.
@@ -218,7 +223,7 @@ impl Driver {
     pub fn lost_blocks(&self) -> Vec<u64> {
         match self {
             Driver::Log(engine) => engine.cache().lost_blocks().into_iter().map(u64::from).collect(),
-            Driver::Wlfc(engine) => engine.unreadable(),
+            Driver::Wlfc(engine) => engine.lost_blocks(),
         }
     }
 
@@ -236,7 +241,7 @@ impl Driver {
             Driver::Log(engine) => engine.cache().can_give_up_flash(),
             Driver::Wlfc(engine) => {
                 let nothing_dirty = engine.stopped().is_none() && engine.cache().blocks_to_write_back() == 0;
-                nothing_dirty && engine.unreadable().is_empty()
+                nothing_dirty && engine.lost_blocks().is_empty()
             }
         }
     }

@@ -22,6 +22,8 @@ impl Volume {
         }
         let mut inner = self.freeze();
         let volume = &self.config.name;
+        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
+        inner.mended = Some((since, before + 1));
         if !inner.closed && has_stopped(&inner.engine) {
             let backend_fails = inner.health[BACKEND].last_failure().is_some();
             let mut attachment = self.attachment.lock().expect("no thread panics with the attachment");
@@ -35,8 +37,6 @@ impl Volume {
                 }
             }
         }
-        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
-        inner.mended = Some((since, before + 1));
         let mut held = std::mem::take(&mut inner.held);
         let failed = if before < MENDED_MAX { Vec::new() } else { std::mem::take(&mut held) };
         inner.failed_requests += failed.len() as u64;

@@ -18,12 +18,12 @@ const FAILING_APART_MAX: usize = 2;
 
 /// The engine that goes on where `before` has stopped and nothing of it is under way. `backend_fails`: the last write of the backend failed.
 ///
-/// Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](Wlfc::is_frozen).
+/// What was answered and not done is made again. Buckets that failed are known to the superblock first. Where that cannot be written, or too few are left, the flash is [frozen](Wlfc::is_frozen).
 ///
 /// # Errors
 /// The flash cannot be read, or what is on it is no cache any more.
 pub fn find_again(
-    before: &Engine,
+    before: &mut Engine,
     flash: &dyn Disk,
     attachment: &mut Attachment,
     backend_fails: bool,
@@ -65,6 +65,7 @@ pub fn find_again(
     // A flush that works later says nothing of what one that failed was to make durable.
     engine.failures.flushes = !settled;
     engine.unreadable.extend(&before.unreadable);
+    engine.make_again(before);
     Ok(engine)
 }
 

@@ -4,7 +4,7 @@ use flashwise_core::cache::{self, Cache, Event};
 use flashwise_core::wlfc::Step;
 
 use super::Engine;
-use crate::engine::{Answered, kind, leave_out_flushes};
+use crate::engine::{Answered, OfBuckets, kind, leave_out_flushes};
 use crate::export::{Done, Error, Operation, Request};
 
 impl<C: Cache<Step = Step>> Engine<C> {
@@ -24,14 +24,19 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.answers.push((done, Ok(Vec::new())));
             return;
         }
+        self.begin_request(request, done, OfBuckets { number: self.requests, ..OfBuckets::default() }, now_us);
+    }
+
+    /// Plans a request.
+    pub(super) fn begin_request(&mut self, request: Request, done: Done, of_buckets: OfBuckets, now_us: u64) {
+        let durable = request.makes_durable();
         let Request { operation, offset, length, force_unit_access, caching, .. } = request;
         let number = self.clients.insert(request, done, now_us);
-        self.clients.get_mut(number).number = self.requests;
+        self.clients.get_mut(number).of_buckets = of_buckets;
         let whole =
             cache::Request { caching, ..cache::Request::whole(kind(operation), offset, length, force_unit_access) };
         let mut steps = std::mem::take(&mut self.planned);
         self.cache.on(Event::Request { request: &whole, now_us }, &mut steps);
-        let durable = operation == Operation::Flush || force_unit_access && operation != Operation::Read;
         self.enqueue_plan(&mut steps, Some(number), durable);
         self.planned = steps;
         self.clients.get_mut(number).planned = true;
@@ -40,10 +45,17 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     pub(super) fn answer_if_complete(&mut self, number: u32) {
-        let Some(client) = self.clients.take_complete(number) else { return };
-        if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !client.is_own {
-            let (number, incomplete) = (client.number, client.incomplete);
+        let Some(mut client) = self.clients.take_complete(number) else { return };
+        if client.error.is_none() && client.request.makes_durable() && self.ahead.has_lost() {
+            (client.error, client.of_buckets.is_own) = (Some(Error::Io), true);
+        }
+        let OfBuckets { number, again, is_own, incomplete } = client.of_buckets;
+        if client.error.is_some() && self.stopped.is_some() && self.settings.holds_failed && !is_own {
             let (mut request, done) = client.hand_back();
+            if again {
+                self.ahead.keep(number, request);
+                return;
+            }
             if !incomplete && request.operation != Operation::Read {
                 // What was written is not written again: a later write may have taken its place.
                 (request.operation, request.offset, request.length) = (Operation::Flush, 0, 0);
@@ -52,8 +64,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             self.held.push((number, request, done));
             return;
         }
-        let (answered, done, result) = client.answer();
-        self.answered.push(answered);
-        self.answers.push((done, result));
+        let (answered, done, result, request) = client.answer();
+        match &result {
+            Ok(_) if request.changes() => self.ahead.answered(number, request),
+            Err(_) if again => self.ahead.lose(number, &request),
+            _ => {}
+        }
+        if !again {
+            self.answered.push(answered);
+            self.answers.push((done, result));
+        }
     }
 }

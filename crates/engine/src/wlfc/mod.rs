@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `mod.rs` | plans: requests and what the cache does by itself |
 //! | `clients.rs` | requests of clients |
+//! | `ahead.rs` | changes that are answered before they are appended |
 //! | `memory.rs` | the memory of a plan |
 //! | `order.rs` | which steps wait for which |
 //! | `perform.rs` | what each step does |
@@ -20,6 +21,7 @@
 //! of the process, and its next engine is told what to go around. Requests that were not answered are handed back, and are made again.
 
 pub mod again;
+mod ahead;
 pub mod checksums;
 mod clients;
 mod memory;
@@ -41,6 +43,7 @@ use crate::engine::hazard::StepId;
 use crate::engine::{Answered, Clients, Faults, insert};
 use crate::export::{Done, Error, Request};
 use crate::memory::Memory;
+use ahead::Ahead;
 use checksums::{Checksums, HeaderPages};
 use flashwise_core::wlfc::header::{Crc, Witness};
 use memory::Regions;
@@ -81,12 +84,22 @@ enum Work {
     Await,
 }
 
+/// Whose request a step is part of.
+#[derive(Clone, Copy, Debug)]
+enum AskedBy {
+    /// It follows from one.
+    NoOne,
+    /// A client that waits for it.
+    Waits(u32),
+    /// A client that is answered before it is done, as the request of this number.
+    Answered(u64),
+}
+
 #[derive(Debug)]
 struct Running {
     work: Work,
     plan: u32,
-    /// The request that waits for this step.
-    request: Option<u32>,
+    asked_by: AskedBy,
     /// Steps that this one waits for.
     waiting: u32,
     dependents: SmallVec<[StepId; 2]>,
@@ -111,6 +124,21 @@ struct Running {
     before: Option<Witness>,
     /// Memory of its own.
     memory: Option<Memory>,
+}
+
+impl Running {
+    /// The request that waits for it.
+    fn request(&self) -> Option<u32> {
+        match self.asked_by {
+            AskedBy::Waits(request) => Some(request),
+            AskedBy::NoOne | AskedBy::Answered(_) => None,
+        }
+    }
+
+    /// Whether it does what a client asked for: not what follows from it.
+    fn is_asked_for(&self) -> bool {
+        !matches!(self.asked_by, AskedBy::NoOne)
+    }
 }
 
 #[derive(Debug)]
@@ -191,6 +219,7 @@ pub struct Engine<C = Wlfc> {
     worn: BTreeSet<u32>,
     requests: u64,
     held: Vec<(u64, Request, Done)>,
+    ahead: Ahead,
     /// Blocks that could not be read from flash and that the backend does not have.
     unreadable: FxHashSet<u64>,
     transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
@@ -245,6 +274,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             worn: started.worn,
             requests: 0,
             held: Vec::new(),
+            ahead: Ahead::default(),
             unreadable: started.unreadable,
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
@@ -337,11 +367,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.durable
     }
 
-    /// The blocks whose only copy could not be read, in order.
-    pub fn unreadable(&self) -> Vec<u64> {
-        let mut blocks: Vec<u64> = self.unreadable.iter().copied().collect();
-        blocks.sort_unstable();
-        blocks
+    /// The blocks whose only copy could not be read, or was answered and could not be written, in order.
+    pub fn lost_blocks(&self) -> Vec<u64> {
+        let all: BTreeSet<u64> = self.unreadable.iter().chain(self.ahead.lost()).copied().collect();
+        all.into_iter().collect()
     }
 
     /// Whether the backend's copy of `block` is not its newest, or is being changed.
@@ -387,7 +416,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.steps[id as usize].as_mut().expect("a step is there until it is done")
     }
 
-    /// Enters the steps of a plan; those before the `Reply` are waited for by the `request`.
+    /// Enters the steps of a plan; those before the `Reply` are waited for by the `request`, but for those that are [done after](ahead::is_done_after)
+    /// a change was answered which need not be `durable` then.
     fn enqueue_plan(&mut self, steps: &mut Vec<Step>, request: Option<u32>, durable: bool) {
         if steps.is_empty() {
             return;
@@ -403,14 +433,18 @@ impl<C: Cache<Step = Step>> Engine<C> {
         // One more until all are entered.
         let plan = insert(&mut self.plans, &mut self.free_plans, Plan { regions, unfinished: 1, bytes });
         let mut entered = Entered::default();
-        let mut client = request;
-        for step in steps.drain(..) {
+        let mut client = request.map_or(AskedBy::NoOne, AskedBy::Waits);
+        let waited_for = self.waited_for(steps, request, durable);
+        for (at, step) in steps.drain(..).enumerate() {
+            if let (Some(request), true) = (request, at == waited_for && !durable) {
+                client = AskedBy::Answered(self.clients.get(request).of_buckets.number);
+            }
             match step {
                 Step::Reply => {
-                    if durable && client.is_some() {
+                    if durable && request.is_some() {
                         self.enqueue(Work::Await, plan, client, &mut entered);
                     }
-                    client = None;
+                    client = AskedBy::NoOne;
                 }
                 Step::Append { bucket, page: 0, .. } if self.reset.contains(&bucket) => {
                     // What the bucket held must not come back once it is written over.
@@ -434,11 +468,21 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
     }
 
-    fn enqueue(&mut self, work: Work, plan: u32, request: Option<u32>, entered: &mut Entered) {
+    /// How many of the first steps of a plan the request waits for.
+    fn waited_for(&self, steps: &[Step], request: Option<u32>, durable: bool) -> usize {
+        let reply = steps.iter().position(|step| *step == Step::Reply).unwrap_or(steps.len());
+        let may_wait = request.is_some_and(|request| self.clients.get(request).request.changes());
+        if !may_wait || durable {
+            return reply;
+        }
+        steps[..reply].iter().rposition(|step| !ahead::is_done_after(step)).map_or(0, |last| last + 1)
+    }
+
+    fn enqueue(&mut self, work: Work, plan: u32, asked_by: AskedBy, entered: &mut Entered) {
         let running = Running {
             work: Work::Await,
             plan,
-            request,
+            asked_by,
             waiting: 0,
             dependents: SmallVec::new(),
             doomed: false,
@@ -456,8 +500,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let id = insert(&mut self.steps, &mut self.free_steps, running);
         self.running += 1;
         self.plan(plan).unfinished += 1;
-        if let Some(request) = request {
-            self.clients.get_mut(request).pending += 1;
+        match asked_by {
+            AskedBy::NoOne => {}
+            AskedBy::Waits(request) => self.clients.get_mut(request).pending += 1,
+            AskedBy::Answered(number) => self.ahead.begin(number),
         }
         let mut waits: SmallVec<[StepId; 8]> = SmallVec::new();
         entered.enter(id, &work, |step| waits.push(step));

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 
 use super::memory::Region;
 use super::order::{changed, flushed};
-use super::{Engine, Part, Running, Work, blocks_of};
+use super::{AskedBy, Engine, Part, Running, Work, blocks_of};
 use crate::disk::{Buffer, Operation};
 use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH};
@@ -130,13 +130,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn receive(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
-        let number = self.step(id).request.expect("a client waits for what it sends");
+        let number = self.step(id).request().expect("a client waits for what it sends");
         let client = self.clients.get(number);
         let from = (offset - client.request.offset) as usize;
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         region.bytes(offset, length as usize).copy_from_slice(&client.request.data[from..from + length as usize]);
-        let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
-        for block in first..end {
+        self.ahead.lost_of(offset, length.into()).for_each(|block| region.set_bad(block, true));
+        for block in offset.div_ceil(BLOCK)..(offset + u64::from(length)) / BLOCK {
             region.set_bad(block, false);
             self.unreadable.remove(&block);
         }
@@ -148,11 +148,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
     }
 
     fn send(&mut self, id: StepId, plan: u32, offset: u64, length: u32) {
-        let number = self.step(id).request.expect("a client waits for what it reads");
+        let number = self.step(id).request().expect("a client waits for what it reads");
         let client = self.clients.get_mut(number);
         let region = self.plans[plan as usize].as_mut().expect("the plan is not done").regions.of(offset / BLOCK);
         let (block, blocks) = blocks_of(&Step::Send { offset, length }, 1).expect("it has bytes");
-        if region.has_bad(block, blocks) {
+        if region.has_bad(block, blocks) || self.ahead.lost_of(offset, length.into()).next().is_some() {
             client.error = Some(Error::Io);
             return;
         }
@@ -312,7 +312,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if part.disk == BACKEND && part.operation == Operation::Read && self.read_apart(id, &part) {
                 return;
             }
-            let request = self.step(id).request;
+            let request = self.step(id).request();
             if matches!(part.operation, Operation::Read) {
                 self.header_failed(id);
                 return self.read_failed(id, read_flash);
@@ -320,7 +320,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if let Some(request) = request {
                 let client = self.clients.get_mut(request);
                 client.error.get_or_insert(error);
-                client.is_own |= part.disk == BACKEND;
+                client.of_buckets.is_own |= part.disk == BACKEND;
             }
             if let Work::Step(step) = &self.step(id).work {
                 let step = *step;
@@ -447,11 +447,11 @@ impl<C: Cache<Step = Step>> Engine<C> {
         }
         // A frame that is not kept is known to be bad.
         let dooms = !ok && !matches!(running.work, Work::Step(Step::KeepInRam { .. }));
-        for dependent in running.dependents {
+        for &dependent in &running.dependents {
             let next = self.step(dependent);
             // What others do that relies on it is not begun: the cache is found again.
             // What follows the answer does not need what the client alone has asked for.
-            let needs = next.plan == running.plan && (next.request.is_some() || running.request.is_none());
+            let needs = next.plan == running.plan && (next.is_asked_for() || !running.is_asked_for());
             next.doomed |= dooms && needs;
             next.waiting -= 1;
             if next.waiting == 0 {
@@ -459,12 +459,15 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
         }
         self.end_of_plan(running.plan);
-        if let Some(request) = running.request {
+        if let (AskedBy::Answered(number), false) = (running.asked_by, dooms) {
+            self.ahead.end(number);
+        }
+        if let Some(request) = running.request() {
             let client = self.clients.get_mut(request);
             client.pending -= 1;
             if dooms {
                 client.error.get_or_insert(Error::Io);
-                client.incomplete |= match &running.work {
+                client.of_buckets.incomplete |= match &running.work {
                     Work::Step(step) => flushed(step).is_none(),
                     Work::Await => false,
                 };
@@ -489,7 +492,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             if let Some(device) = changed(step).or(flushed(step)).filter(|_| !alone) {
                 self.stopped.get_or_insert(device);
             }
-            let told = running.request.is_some() && !running.doomed;
+            let told = running.request().is_some() && !running.doomed;
             let missing = if *step == Step::FlushBackend { told } else { running.doomed };
             self.cache.on(Event::Failed { step, missing }, &mut self.planned);
         }

@@ -42,6 +42,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
 
     /// What is to be done after calls: transfers, and answers to give.
     pub fn take_output(&mut self, output: &mut Output) {
+        if self.running == 0 && self.is_given_up() {
+            self.lose_answered();
+        }
         if self.outgoing.len() > 1 {
             // Logs that are read together are next to each other on flash, with their headers.
             self.outgoing.sort_by_key(|(_, part)| (part.disk, part.offset));
