@@ -86,7 +86,7 @@ impl World {
     }
 
     /// Performs a request and all that follows from it.
-    fn ask(&mut self, operation: Operation, block: usize, data: &[u8]) -> Result<Vec<u8>, Error> {
+    fn ask(&mut self, operation: Operation, block: usize, data: &[u8]) -> Answer {
         let answer = self.begin(operation, block, data);
         self.settle();
         answer.lock().unwrap().take().expect("it is answered")

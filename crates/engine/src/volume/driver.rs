@@ -104,9 +104,9 @@ impl Driver {
         }
     }
 
-    /// Whether it has stopped to be made anew, and nothing of it is under way.
-    pub fn awaits_mending(&self) -> bool {
-        matches!(self, Driver::Wlfc(engine) if engine.awaits_mending())
+    /// Whether it has stopped until it is made anew.
+    pub fn has_stopped(&self) -> bool {
+        matches!(self, Driver::Wlfc(engine) if engine.stopped().is_some() && !engine.is_given_up())
     }
 
     /// Does what is due.

@@ -16,15 +16,12 @@ impl Volume {
     /// Where the engine has stopped, makes another of what is on flash, and lets the requests that were not answered begin anew. Where that
     /// comes to nothing again and again, they fail.
     pub(super) fn mend(&self) {
-        let has_stopped = |engine: &Driver| matches!(engine, Driver::Wlfc(engine) if engine.stopped().is_some() && !engine.is_given_up());
-        if !has_stopped(&self.lock().engine) {
+        if !self.lock().engine.has_stopped() {
             return;
         }
         let mut inner = self.freeze();
         let volume = &self.config.name;
-        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
-        inner.mended = Some((since, before + 1));
-        if !inner.closed && has_stopped(&inner.engine) {
+        if !inner.closed && inner.engine.has_stopped() {
             let backend_fails = inner.health[BACKEND].last_failure().is_some();
             let mut attachment = self.attachment.lock().expect("no thread panics with the attachment");
             if let (Driver::Wlfc(engine), Some(attachment)) = (&mut inner.engine, attachment.as_mut()) {
@@ -37,6 +34,8 @@ impl Volume {
                 }
             }
         }
+        let (since, before) = inner.mended.filter(|(since, _)| since.elapsed() < TICK).unwrap_or((Instant::now(), 0));
+        inner.mended = Some((since, before + 1));
         let mut held = std::mem::take(&mut inner.held);
         let failed = if before < MENDED_MAX { Vec::new() } else { std::mem::take(&mut held) };
         inner.failed_requests += failed.len() as u64;

@@ -54,7 +54,7 @@ impl Volume {
         let mut waited = false;
         loop {
             inner.engine.take_output(&mut output);
-            if !output.held.is_empty() || inner.engine.awaits_mending() {
+            if !output.held.is_empty() || inner.engine.has_stopped() && inner.engine.running() == 0 {
                 inner.held.append(&mut output.held);
                 self.look_at_flash();
             }

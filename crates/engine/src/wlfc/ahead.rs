@@ -155,11 +155,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.ahead.bytes()
     }
 
-    /// Whether it has stopped, and nothing of it is under way.
-    pub fn awaits_mending(&self) -> bool {
-        self.stopped.is_some() && self.running == 0 && !self.is_given_up()
-    }
-
     /// What was answered and is not done is lost, after it came to nothing again and again.
     pub fn lose_answered(&mut self) {
         for (number, request) in self.ahead.take() {
