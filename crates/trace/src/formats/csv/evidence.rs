@@ -71,8 +71,11 @@ pub fn dates_of(csv: &Csv, sample: &Sample) -> Option<(DateOrder, Origin)> {
     if !csv.columns.contains(&Some(Role::Time)) {
         return None;
     }
+    // What else is wrong with a line says nothing of its time.
+    let time_alone: Vec<_> = csv.columns.iter().map(|role| role.filter(|role| *role == Role::Time)).collect();
     let dates = |order: DateOrder, lines: usize| {
-        let (dated, mut volumes) = (Csv { time_unit: TimeUnit::Date(order), ..csv.clone() }, Volumes::default());
+        let dated = Csv { time_unit: TimeUnit::Date(order), columns: time_alone.clone(), ..csv.clone() };
+        let mut volumes = Volumes::default();
         let records = sample.lines().take(lines).map(|line| dated.line(line, &mut volumes));
         records.filter(|record| matches!(record, Ok(Record::Request(_)))).count()
     };

@@ -59,7 +59,7 @@ pub static FORMAT: Format = Format {
         },
         Parameter {
             name: "kilo",
-            kind: Kind::Choice(&["", "1000", "1024"]),
+            kind: Kind::Choice(&["1000", "1024"]),
             default: "",
             meaning: "bytes in the K of sizes such as 4K and 4KB (4KiB is 4096 always); without it these are refused",
         },

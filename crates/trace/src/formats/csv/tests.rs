@@ -72,6 +72,8 @@ fn numbers_with_exponents_and_sizes_with_units_are_read() {
     let kilo = b"ts_us,offset,size,op\n0,0,4K,R\n";
     assert_eq!(requests("csv:kilo=1024", kilo), ["0 R 0 0 4096"]);
     assert!(recognised(kilo).unwrap_err().contains("kilo=1024 or kilo=1000 in --format, which decides"));
+    let refused = Options::parse("csv", FORMAT.parameters, "kilo=4096").unwrap_err();
+    assert_eq!(refused.to_string(), "csv: option 'kilo' is '4096', expected 1000 or 1024");
 }
 
 #[test]
@@ -96,6 +98,18 @@ fn dates_have_the_order_that_their_values_show_or_that_an_option_says() {
     // 2024-02-01 and 2024-01-02, both at noon, by date -u.
     assert!(requests("csv:time-unit=date-dmy", either.as_bytes())[0].starts_with("1706788800000000 R"));
     assert!(requests("csv:time-unit=date-mdy", either.as_bytes())[0].starts_with("1704196800000000 R"));
+}
+
+#[test]
+fn a_date_is_known_as_one_whatever_else_its_line_holds() {
+    let sizes = b"time,op,offset,size\n31.01.2024 12:00:00,R,0,4K\n02.02.2024 12:00:00,W,8,4K\n";
+    let refused = recognised(sizes).unwrap_err();
+    assert!(
+        refused.starts_with("trace, line 2: found \"4K\", expected a whole number in column 3 (length); kilo=1024 or"),
+        "{refused}"
+    );
+    let ops = b"time,op,offset,size\n31.01.2024 12:00:00,lesen,0,4096\n";
+    assert!(recognised(ops).unwrap_err().starts_with("trace, line 2: found \"lesen\""));
 }
 
 #[test]
