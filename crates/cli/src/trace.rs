@@ -7,6 +7,7 @@ mod export;
 mod formats;
 mod generate;
 mod info;
+mod replace;
 mod reuse;
 
 use clap::Subcommand;

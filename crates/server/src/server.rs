@@ -97,11 +97,12 @@ impl Server {
     /// volume is being opened, how many erase units of its cache were read, and of how many.
     pub fn start(config: &ServerConfig, progress: &(dyn Fn(&str, u64, u64) + Sync)) -> Result<Server, ServerError> {
         let options = options(config)?;
-        let tokens = tokens(config)?;
+        // Before flash is made, opened and recovered, so that an address that cannot be had changes nothing.
+        let listening = Listening::at(config)?;
         let (mut volumes, mut pools) = (Vec::new(), Vec::new());
         let started = open_volumes(config, &mut volumes, progress)
             .and_then(|()| open_pools(config, &mut pools, progress))
-            .and_then(|()| serve(config, options, tokens, &volumes, &pools));
+            .and_then(|()| serve(config, options, listening, &volumes, &pools));
         match started {
             Ok((front, api, recorder)) => Ok(Server { config: config.clone(), api, front, volumes, pools, recorder }),
             Err(error) => {
@@ -191,20 +192,32 @@ fn open_pools(
     Ok(())
 }
 
+/// The sockets of a server that does not serve yet.
+struct Listening {
+    front: front::Listening,
+    api: Option<manage::Listening>,
+}
+
+impl Listening {
+    fn at(config: &ServerConfig) -> Result<Listening, ServerError> {
+        let endpoints = config.listen.iter().map(|uri| Ok(uri.parse::<Uri>()?.endpoint));
+        let front = front::Listening::at(&endpoints.collect::<Result<Vec<Endpoint>, UriError>>()?)?;
+        let tokens = tokens(config)?;
+        let api = |address: &str| Ok::<_, ServerError>(manage::Listening::at(&address.parse()?, tokens)?);
+        let api = config.api.address().map(api).transpose()?;
+        Ok(Listening { front, api })
+    }
+}
+
 type Served = (front::Server, Option<Api>, Option<Arc<Recorder>>);
 
 fn serve(
     config: &ServerConfig,
     options: front::Options,
-    tokens: Tokens,
+    listening: Listening,
     volumes: &[(Arc<Volume>, Opened)],
     pools: &[(Arc<Pool>, Opened)],
 ) -> Result<Served, ServerError> {
-    let endpoints = config
-        .listen
-        .iter()
-        .map(|uri| Ok(uri.parse::<Uri>()?.endpoint))
-        .collect::<Result<Vec<Endpoint>, UriError>>()?;
     let recorder = match &config.record {
         Some(path) => {
             let names: Vec<String> = config.volumes.iter().map(|volume| volume.name.clone()).collect();
@@ -229,9 +242,9 @@ fn serve(
         }
     }
     let access = options.iscsi.clone();
-    let front = front::Server::start(&endpoints, exports.clone(), options)?;
-    let api = match config.api.address() {
-        Some(address) => {
+    let front = front::Server::serve(listening.front, exports.clone(), options)?;
+    let api = match listening.api {
+        Some(api) => {
             let (counters, budget) = (front.counters().clone(), front.budget().clone());
             let load = Box::new(move || Load {
                 connections: counters.connections.load(Ordering::Relaxed),
@@ -251,7 +264,7 @@ fn serve(
             let volumes = Volumes::new(volumes, listening, load, recorder.clone(), pools, clients);
             // Who has no such directory has no use for what outlives the process.
             let history = config.state_directory.is_dir().then(|| config.state_directory.join("history.redb"));
-            Some(Api::start(&address.parse()?, manage::Options { tokens, history }, Arc::new(volumes))?)
+            Some(Api::serve(api, history, Arc::new(volumes))?)
         }
         None => None,
     };

@@ -55,7 +55,9 @@ impl<'a> Input<'a> {
         };
         let about = file.metadata().map_err(io)?;
         if about.is_dir() {
-            return Err(io(io::ErrorKind::IsADirectory.into()));
+            let pattern = path.join("*");
+            let expected = format!("expected a file; '{}' in quotes merges the files in it", pattern.display());
+            return Err(io(io::Error::new(io::ErrorKind::IsADirectory, format!("found a directory, {expected}"))));
         }
         // How much of an archive one of its files takes, nobody knows before.
         let file_bytes = (about.is_file() && member.is_none()).then_some(about.len());

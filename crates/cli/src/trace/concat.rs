@@ -6,6 +6,7 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_duration};
 use flashwise_trace::output::name_of;
 
+use super::replace::Replace;
 use crate::input::{InputOptions, reading, warn};
 
 /// Join traces one after another into a normalised trace
@@ -27,6 +28,8 @@ pub struct Concat {
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
     gap: u64,
     #[command(flatten)]
+    replace: Replace,
+    #[command(flatten)]
     input: InputOptions,
 }
 
@@ -36,6 +39,7 @@ fn duration(text: &str) -> Result<u64, RangeError> {
 
 impl Concat {
     pub fn run(&self) -> anyhow::Result<()> {
+        self.replace.check(&self.out, &self.traces)?;
         let bar = reading(&self.traces);
         let how = flashwise_trace::tools::concat::Concat { apart: self.apart, gap_us: self.gap };
         let about = flashwise_trace::tools::concat::concat(&self.traces, &self.out, how, &self.input.settings(), &bar)?;

@@ -7,6 +7,7 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
 use flashwise_trace::output::name_of;
 
+use super::replace::Replace;
 use crate::input::{InputOptions, reading, warn};
 
 /// Cut a part out of a trace: the requests of a range, of a time, of some volumes
@@ -34,6 +35,8 @@ pub struct Cut {
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
     #[command(flatten)]
+    replace: Replace,
+    #[command(flatten)]
     input: InputOptions,
 }
 
@@ -47,6 +50,7 @@ fn durations(text: &str) -> Result<Range<i64>, RangeError> {
 
 impl Cut {
     pub fn run(&self) -> anyhow::Result<()> {
+        self.replace.check(&self.out, std::slice::from_ref(&self.trace))?;
         let all = flashwise_trace::tools::cut::Cut::default();
         let cut = flashwise_trace::tools::cut::Cut {
             requests: self.requests.clone().unwrap_or(all.requests),

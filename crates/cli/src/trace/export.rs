@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::replace::Replace;
 use crate::input::{InputOptions, reading};
 
 /// Write the requests of a trace as CSV
@@ -18,11 +19,14 @@ pub struct Export {
     #[arg(value_name = "OUT.csv", default_value = "-")]
     out: PathBuf,
     #[command(flatten)]
+    replace: Replace,
+    #[command(flatten)]
     input: InputOptions,
 }
 
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
+        self.replace.check(&self.out, std::slice::from_ref(&self.trace))?;
         let bar = reading(std::slice::from_ref(&self.trace));
         flashwise_trace::tools::export::export(&self.trace, &self.out, &self.input.settings(), &bar)?;
         Ok(())

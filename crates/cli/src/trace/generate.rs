@@ -12,6 +12,7 @@ use flashwise_trace::tools::generate::{
 };
 use flashwise_trace::tools::like::{SERVERS, Server, Week};
 
+use super::replace::Replace;
 use crate::input::parse_block_size_argument;
 use crate::progress::Bar;
 
@@ -59,6 +60,8 @@ pub struct Generate {
     /// Length of a block: a power of two from 512 to 1MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_block_size_argument)]
     block_size: u64,
+    #[command(flatten)]
+    replace: Replace,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -97,6 +100,7 @@ impl Generate {
     pub fn run(&self) -> anyhow::Result<()> {
         let written = if self.csv { Written::Csv } else { Written::Normalised };
         let out = self.out.as_deref().unwrap_or(Path::new("-"));
+        self.replace.check(out, &[])?;
         if let Some(server) = self.like {
             let accesses = self.accesses.unwrap_or(WEEK_ACCESSES);
             let week = Week::new(server, accesses, self.block_size, self.seed)?;

@@ -245,6 +245,16 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
     let taken = listener.local_addr().unwrap();
     refused(with("--listen", &format!("nbd://{taken}")), 1, "address in use");
     refused(with("--api", &taken.to_string()), 1, "cannot listen on ");
+    // What cannot be served is not made either.
+    let at = FLAGS.iter().position(|flag| *flag == "--flash").unwrap();
+    let new = |flag: &str, value: &str| {
+        let mut arguments = with(flag, value);
+        arguments[at + 1] = "new.img".to_owned();
+        arguments
+    };
+    refused(new("--listen", &format!("nbd://{taken}")), 1, "address in use");
+    refused(new("--api", &taken.to_string()), 1, "cannot listen on ");
+    assert!(!path.join("new.img").exists());
     let server = serve(path);
     refused(with("--listen", "nbd+unix:///?socket=other.sock"), 1, "in use by another process, or mounted");
     server.end();

@@ -27,7 +27,7 @@ fn an_exported_trace_is_read_back_as_it_was() {
     let folder = folder();
     fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
     for trace in ["two.csv", "netsfs.csv.zst"] {
-        succeed(folder.path(), &["trace", "export", trace, "exported.csv"]);
+        succeed(folder.path(), &["trace", "export", trace, "exported.csv", "--force"]);
         let again = succeed(folder.path(), &["trace", "export", "exported.csv"]);
         assert!(again.as_bytes() == read(&folder, "exported.csv"));
         assert_eq!(simulated(folder.path(), "exported.csv"), simulated(folder.path(), trace));
@@ -100,9 +100,9 @@ fn two_parts_of_a_trace_joined_are_the_whole() {
     succeed(folder.path(), &["trace", "convert", "netsfs.csv.zst", "whole.arrow"]);
     // Parts by requests from the original, and by accesses from the normalised trace.
     for (trace, option) in [("netsfs.csv.zst", "--requests"), ("whole.arrow", "--accesses")] {
-        succeed(folder.path(), &["trace", "cut", trace, "head.arrow", option, "..100000"]);
-        succeed(folder.path(), &["trace", "cut", trace, "tail.arrow", option, "100000.."]);
-        succeed(folder.path(), &["trace", "concat", "head.arrow", "tail.arrow", "--out", "joined.arrow"]);
+        succeed(folder.path(), &["trace", "cut", trace, "head.arrow", "--force", option, "..100000"]);
+        succeed(folder.path(), &["trace", "cut", trace, "tail.arrow", "--force", option, "100000.."]);
+        succeed(folder.path(), &["trace", "concat", "head.arrow", "tail.arrow", "--out", "joined.arrow", "--force"]);
         assert_eq!(simulated(folder.path(), "joined.arrow"), simulated(folder.path(), "whole.arrow"));
         assert!(requests(folder.path(), "joined.arrow") == requests(folder.path(), "whole.arrow"));
     }
@@ -113,7 +113,7 @@ fn a_cut_of_an_original_keeps_its_bytes_and_counts_anew() {
     let folder = folder();
     fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
     let cut = |options: &[&str]| {
-        succeed(folder.path(), &[&["trace", "cut", "two.csv", "cut.arrow"], options].concat());
+        succeed(folder.path(), &[&["trace", "cut", "two.csv", "cut.arrow", "--force"], options].concat());
         let info = succeed(folder.path(), &["trace", "info", "cut.arrow", "--json"]);
         let info: serde_json::Value = serde_json::from_str(&info).unwrap();
         let count = |key: &str| info[0][key].as_u64().unwrap();
@@ -136,7 +136,7 @@ fn joined_traces_share_blocks_unless_apart_and_follow_in_time() {
     let folder = folder();
     fs::write(folder.path().join("two.csv"), TWO_VOLUMES).unwrap();
     let joined = |options: &[&str]| {
-        let concat = ["trace", "concat", "two.csv", "two.csv", "--out", "joined.arrow"];
+        let concat = ["trace", "concat", "two.csv", "two.csv", "--out", "joined.arrow", "--force"];
         succeed(folder.path(), &[&concat, options].concat());
         let info = succeed(folder.path(), &["trace", "info", "joined.arrow", "--json"]);
         let info: serde_json::Value = serde_json::from_str(&info).unwrap();
@@ -226,7 +226,7 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
 
 /// The requests of a trace as they are of its normalised one, in whole blocks.
 fn requests_of_converted(folder: &Path, trace: &str) -> String {
-    succeed(folder, &["trace", "convert", trace, "whole.arrow"]);
+    succeed(folder, &["trace", "convert", trace, "whole.arrow", "--force"]);
     requests(folder, "whole.arrow")
 }
 
@@ -235,7 +235,7 @@ fn generated_traces_are_the_same_for_the_same_seed_and_in_csv() {
     let folder = folder();
     let generate = |out: &str, options: &[&str]| {
         let pattern = ["--pattern", "phases:skew=1.2,requests=500", "--blocks", "3000", "--requests", "2000"];
-        succeed(folder.path(), &[&["trace", "generate", out], &pattern[..], options].concat());
+        succeed(folder.path(), &[&["trace", "generate", out, "--force"], &pattern[..], options].concat());
         read(&folder, out)
     };
     let first = generate("a.arrow", &[]);
@@ -312,6 +312,10 @@ fn misuse_ends_with_2_and_failures_with_1_and_nothing_is_written() {
         "generate out.arrow --blocks 10 --requests 5 --pattern zipf:shape=1",
         "generate out.arrow --blocks 10 --requests 11 --pattern scan",
         "generate --blocks 10 --requests 5",
+        "cut two.csv small.arrow --requests ..5",
+        "concat two.csv two.csv --out small.arrow",
+        "generate small.arrow --blocks 10 --requests 5",
+        "export two.csv small.arrow",
     ];
     insta::assert_snapshot!("misuse", misuses.map(|line| failed(2, line)).join("\n"));
     let failures = [
@@ -321,7 +325,7 @@ fn misuse_ends_with_2_and_failures_with_1_and_nothing_is_written() {
         "convert two.csv /dev/full",
         "convert small.arrow .",
         "cut two.csv out.arrow --requests 100..",
-        "concat two.csv bad.csv --out small.arrow --format msr",
+        "concat two.csv bad.csv --out small.arrow --force --format msr",
         "generate /dev/full --csv --blocks 10 --requests 5",
     ];
     insta::assert_snapshot!("failures", failures.map(|line| failed(1, line)).join("\n"));
@@ -338,6 +342,6 @@ fn records_passed_over_are_told_and_what_lies_behind_a_cut_is_not_read() {
     // Malformed records come long after the part that is cut out.
     let long = format!("{}not a request\n", TWO_VOLUMES.repeat(100_000));
     fs::write(folder.path().join("long.csv"), long).unwrap();
-    succeed(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--requests", "..1000"]);
-    fail(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--time", "..1s"], 1);
+    succeed(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--requests", "..1000"]);
+    fail(folder.path(), &["trace", "cut", "long.csv", "out.arrow", "--force", "--time", "..1s"], 1);
 }

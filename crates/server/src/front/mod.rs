@@ -54,7 +54,7 @@ pub use iscsi::assignments::{Assigned, Assignment, Assignments};
 pub use listener::ListenError;
 pub use options::{Credentials, Iscsi, Options, Right};
 pub use protocol::{Endpoint, Protocol, Service, Uri, UriError};
-pub use server::{Connections, Server, StartError};
+pub use server::{Connections, Listening, Server, StartError};
 pub use tls::{Tls, TlsError, TlsFiles};
 
 /// The protocols that are served, one row each.

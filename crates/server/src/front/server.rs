@@ -16,7 +16,7 @@ use super::connection::{Connection, Control};
 use super::counters::Counters;
 use super::listener::{ListenError, Listener};
 use super::options::Options;
-use super::protocol::{Endpoint, Service};
+use super::protocol::{Endpoint, Protocol, Service};
 use super::tls::{Config, Tls};
 use flashwise_engine::export::Exports;
 
@@ -92,6 +92,27 @@ impl Connections {
     }
 }
 
+/// The sockets of a server that does not serve yet: who connects waits until it does.
+pub struct Listening {
+    listeners: Vec<(&'static Protocol, Listener)>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Listening {
+    /// Listens at `endpoints`.
+    pub fn at(endpoints: &[Endpoint]) -> Result<Self, StartError> {
+        let mut listeners = Vec::new();
+        for Endpoint { protocol, address } in endpoints {
+            listeners.extend(Listener::bind(address)?.into_iter().map(|listener| (*protocol, listener)));
+        }
+        let endpoints = listeners
+            .iter()
+            .map(|(protocol, listener)| Ok(protocol.at(listener.address()?)))
+            .collect::<io::Result<Vec<Endpoint>>>()?;
+        Ok(Self { listeners, endpoints })
+    }
+}
+
 /// A running server. It stops when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -102,14 +123,12 @@ pub struct Server {
 impl Server {
     /// Starts to serve `exports` at `endpoints`; exports may be added later.
     pub fn start(endpoints: &[Endpoint], exports: Exports, options: Options) -> Result<Self, StartError> {
-        let mut listeners = Vec::new();
-        for Endpoint { protocol, address } in endpoints {
-            listeners.extend(Listener::bind(address)?.into_iter().map(|listener| (*protocol, listener)));
-        }
-        let endpoints = listeners
-            .iter()
-            .map(|(protocol, listener)| Ok(protocol.at(listener.address()?)))
-            .collect::<io::Result<Vec<Endpoint>>>()?;
+        Self::serve(Listening::at(endpoints)?, exports, options)
+    }
+
+    /// Serves `exports` to those who connected and who will; exports may be added later.
+    pub fn serve(listening: Listening, exports: Exports, options: Options) -> Result<Self, StartError> {
+        let Listening { listeners, endpoints } = listening;
         let longest = endpoints.iter().map(|endpoint| endpoint.protocol.request_bytes_max).max().unwrap_or(0);
         let budget = Arc::new(Budget::new(options.memory_max.max(2 * longest), options.connections_max));
         let shared = Arc::new(Shared {

@@ -1,6 +1,7 @@
 //! The API while it runs: its listener, its threads, and what it keeps.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -39,22 +40,18 @@ impl Tokens {
     }
 }
 
-/// The API while it runs; dropping it stops it at once.
+/// The socket of an API that does not answer yet: who connects waits until it does.
 #[derive(Debug)]
-pub struct Api {
-    runtime: Option<Runtime>,
-    serving: Option<JoinHandle<()>>,
-    stopping: watch::Sender<bool>,
+pub struct Listening {
+    listener: Listener,
     address: Address,
-    guard: Arc<Guard>,
-    live: Arc<Live>,
+    tokens: Tokens,
 }
 
-impl Api {
-    /// Listens on an address and serves from then on. Those who ask must bear a token, if there is one; without one the address
-    /// must be a Unix socket or loopback.
-    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        let Options { tokens, history } = options;
+impl Listening {
+    /// Listens on an address. Those who ask must bear a token, if there is one; without one the address must be a Unix socket or
+    /// loopback.
+    pub fn at(address: &Address, tokens: Tokens) -> Result<Listening, ApiError> {
         tokens.check()?;
         let listen_error = |error: io::Error| match (error.kind(), address.to_string()) {
             (io::ErrorKind::AddrInUse, address) => ApiError::InUse { address },
@@ -74,6 +71,31 @@ impl Api {
             }
             Listener::Unix(..) => address.clone(),
         };
+        Ok(Listening { listener, address, tokens })
+    }
+}
+
+/// The API while it runs; dropping it stops it at once.
+#[derive(Debug)]
+pub struct Api {
+    runtime: Option<Runtime>,
+    serving: Option<JoinHandle<()>>,
+    stopping: watch::Sender<bool>,
+    address: Address,
+    guard: Arc<Guard>,
+    live: Arc<Live>,
+}
+
+impl Api {
+    /// Listens on an address, as [`Listening::at`], and answers from then on.
+    pub fn start(address: &Address, options: Options, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        Self::serve(Listening::at(address, options.tokens)?, options.history, server)
+    }
+
+    /// Answers those who connected and who will. The file `history` keeps the figures of the last 30 days; where there is none, they are
+    /// forgotten with the process.
+    pub fn serve(listening: Listening, history: Option<PathBuf>, server: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        let Listening { listener, address, tokens } = listening;
         let checks_host = tokens.change.is_none() && matches!(address, Address::Tcp(..));
         let (token, read_token) = (tokens.change.map(RwLock::new), tokens.read.map(RwLock::new));
         let guard = Arc::new(Guard { token, read_token, checks_host, sessions: Sessions::default() });

@@ -1,8 +1,20 @@
 //! A server that was built without HTTP: there is no management API, and nothing can be asked of it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Address, ApiError, Managed, Options, Tokens};
+
+/// The socket of an API that does not answer yet: there is none.
+#[derive(Debug)]
+pub enum Listening {}
+
+impl Listening {
+    /// Refuses.
+    pub fn at(address: &Address, _: Tokens) -> Result<Listening, ApiError> {
+        Err(ApiError::NotBuilt { address: address.to_string() })
+    }
+}
 
 /// The API while it runs: it never does.
 #[derive(Debug)]
@@ -10,8 +22,13 @@ pub enum Api {}
 
 impl Api {
     /// Refuses.
-    pub fn start(address: &Address, _: Options, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
-        Err(ApiError::NotBuilt { address: address.to_string() })
+    pub fn start(address: &Address, options: Options, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        match Listening::at(address, options.tokens)? {}
+    }
+
+    /// Answers nobody.
+    pub fn serve(listening: Listening, _: Option<PathBuf>, _: Arc<dyn Managed>) -> Result<Api, ApiError> {
+        match listening {}
     }
 
     /// Where it listens.

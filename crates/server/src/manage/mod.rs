@@ -46,7 +46,7 @@ use utoipa::ToSchema;
 
 pub use address::{Address, AddressError, DEFAULT_ADDRESS, DEFAULT_PORT, Listener};
 #[cfg(feature = "http")]
-pub use api::Api;
+pub use api::{Api, Listening};
 pub use changes::{Changes, parse as parse_changes};
 pub use clients::Clients;
 #[cfg(feature = "http")]
@@ -54,7 +54,7 @@ pub use exposition::Exposition;
 #[cfg(feature = "http")]
 pub use metrics::{encode as encode_metrics, names as metric_names};
 #[cfg(not(feature = "http"))]
-pub use missing::Api;
+pub use missing::{Api, Listening};
 pub use pools::{DiskAdded, DiskGivenUp, DiskWiped, LogicalDiskChange, NewLogicalDisk, PoolChange, Pools};
 #[cfg(feature = "http")]
 pub use routes::openapi;
