@@ -1,5 +1,6 @@
 # Functions that make a guest for QEMU: the distribution's kernel, and an initramfs of its packages. To be sourced, with NAME set to what
-# this is for, modules to the kernel modules that are loaded and tools to the programs that are there.
+# this is for, modules to the kernel modules that are loaded and tools to the programs that are there; and suite to the suite of Debian that the
+# kernel comes from, if not from this system's.
 
 PATH=$PATH:/usr/sbin:/sbin
 as_root=()
@@ -22,6 +23,7 @@ want_guest() {
     command -v busybox >/dev/null && ! ldd "$(command -v busybox)" >/dev/null 2>&1 || install busybox-static
     want depmod kmod
     want cpio cpio
+    want xz xz-utils
     want nbd-client nbd-client
 }
 
@@ -30,22 +32,35 @@ unpack() { # directory, packages...
     local directory=$1 deb
     shift
     echo "$NAME: unpacking $*" >&2
-    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" apt-get "${of_suite[@]}" update -qq
     mkdir -p "$directory/packages"
-    (cd "$directory/packages" && apt-get download -qq -o APT::Sandbox::User=root "$@")
+    (cd "$directory/packages" && apt-get "${of_suite[@]}" download -qq -o APT::Sandbox::User=root "$@")
     for deb in "$directory"/packages/*.deb; do dpkg -x "$deb" "$directory"; done
     rm -r "$directory/packages"
+}
+
+# Has apt look at the packages of a suite alone, and keep what it knows of them in a directory, so that this system's apt learns nothing of it.
+of_suite=()
+look_at() { # suite, directory
+    mkdir -p "$2"/{state/lists/partial,cache/archives/partial}
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $1 main" >"$2/sources.list"
+    of_suite=(-o "Dir::Etc::sourcelist=$2/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null
+        -o APT::Sandbox::User=root -o "Dir::State=$2/state" -o "Dir::Cache=$2/cache" -o Dir::State::status=/var/lib/dpkg/status)
 }
 
 # The distribution's kernel.
 kernel() { # directory
     local package
-    "${as_root[@]}" apt-get update -qq
-    package=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2 }')
+    [ -z "${suite:-}" ] || look_at "$suite" "$1/apt"
+    "${as_root[@]}" apt-get "${of_suite[@]}" update -qq
+    package=$(apt-cache "${of_suite[@]}" depends linux-image-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image-[0-9]/ { print $2 }')
     [ -n "$package" ] || { echo "$NAME: apt knows no kernel linux-image-amd64; this needs Debian on amd64" >&2; exit 1; }
-    unpack "$1" "$package"
+    # Later releases have the kernel and its modules in packages of their own.
+    unpack "$1" "$package" $(apt-cache "${of_suite[@]}" depends "$package" | awk -v release="${package#linux-image-}" '$1 == "Depends:" && index($2, release) { print $2 }')
+    # Where later releases have the modules.
+    [ -d "$1/lib" ] || ln -s usr/lib "$1/lib"
     depmod -b "$1" "${package#linux-image-}"
-    cp "$1/boot/vmlinuz-${package#linux-image-}" "$1/vmlinuz"
+    cp "$(ls "$1/boot/vmlinuz-"* "$1"/lib/modules/*/vmlinuz 2>/dev/null | head -n 1)" "$1/vmlinuz"
 }
 
 # Modules in the order in which they are loaded, and programs with their libraries.
@@ -57,8 +72,8 @@ root() { # the kernel's directory, directory
     for module in "${modules[@]}"; do
         modprobe -d "$1" -S "$release" --show-depends "$module"
     done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' | while read -r file; do
-        cp "$file" "$2/modules/"
-        basename "$file" >>"$2/modules/order"
+        if [ "${file%.xz}" = "$file" ]; then cp "$file" "$2/modules/"; else xz -dc "$file" >"$2/modules/$(basename "${file%.xz}")"; fi
+        basename "${file%.xz}" >>"$2/modules/order"
     done
     for tool in "${tools[@]}"; do
         file=$(command -v "$tool")

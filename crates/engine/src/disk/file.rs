@@ -234,43 +234,12 @@ impl FileDisk {
         length_on_disk(self.size(), offset, length).map_err(|error| named(&self.path, doing, error))
     }
 
-    fn read_exactly(&self, mut buffers: &mut [IoSliceMut<'_>], mut offset: u64) -> io::Result<()> {
-        IoSliceMut::advance_slices(&mut buffers, 0);
-        while !buffers.is_empty() {
-            match rustix::io::preadv(&self.file, buffers, offset) {
-                Ok(0) => {
-                    let message =
-                        format!("{}: ends at {offset}, before its size of {}", self.path.display(), self.size());
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
-                }
-                Ok(length) => {
-                    offset += length as u64;
-                    IoSliceMut::advance_slices(&mut buffers, length);
-                }
-                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
-                Err(error) => return Err(named(&self.path, &format!("reading at {offset}"), error.into())),
-            }
-        }
-        Ok(())
+    fn read_exactly(&self, buffers: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<()> {
+        read_exactly(&self.file, &self.path, self.size(), buffers, offset)
     }
 
-    fn write_exactly(&self, mut buffers: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
-        IoSlice::advance_slices(&mut buffers, 0);
-        while !buffers.is_empty() {
-            match rustix::io::pwritev(&self.file, buffers, offset) {
-                Ok(0) => {
-                    let message = format!("{}: takes no more bytes at {offset}", self.path.display());
-                    return Err(io::Error::new(io::ErrorKind::WriteZero, message));
-                }
-                Ok(length) => {
-                    offset += length as u64;
-                    IoSlice::advance_slices(&mut buffers, length);
-                }
-                Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
-                Err(error) => return Err(named(&self.path, &format!("writing at {offset}"), error.into())),
-            }
-        }
-        Ok(())
+    fn write_exactly(&self, buffers: &mut [IoSlice<'_>], offset: u64) -> io::Result<()> {
+        write_exactly(&self.file, &self.path, buffers, offset)
     }
 
     /// Asks the file system, or the driver, for what `flags` say; returns whether it can do that.
@@ -448,8 +417,59 @@ impl Drop for FileDisk {
     }
 }
 
+/// Fills `buffers` from `offset` on, from a file of this size.
+pub(super) fn read_exactly(
+    file: &File,
+    path: &Path,
+    size: u64,
+    mut buffers: &mut [IoSliceMut<'_>],
+    mut offset: u64,
+) -> io::Result<()> {
+    IoSliceMut::advance_slices(&mut buffers, 0);
+    while !buffers.is_empty() {
+        match rustix::io::preadv(file, buffers, offset) {
+            Ok(0) => {
+                let message = format!("{}: ends at {offset}, before its size of {size}", path.display());
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+            }
+            Ok(length) => {
+                offset += length as u64;
+                IoSliceMut::advance_slices(&mut buffers, length);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+            Err(error) => return Err(named(path, &format!("reading at {offset}"), error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of `buffers` from `offset` on.
+pub(super) fn write_exactly(
+    file: &File,
+    path: &Path,
+    mut buffers: &mut [IoSlice<'_>],
+    mut offset: u64,
+) -> io::Result<()> {
+    IoSlice::advance_slices(&mut buffers, 0);
+    while !buffers.is_empty() {
+        match rustix::io::pwritev(file, buffers, offset) {
+            Ok(0) => {
+                let message = format!("{}: takes no more bytes at {offset}", path.display());
+                return Err(io::Error::new(io::ErrorKind::WriteZero, message));
+            }
+            Ok(length) => {
+                offset += length as u64;
+                IoSlice::advance_slices(&mut buffers, length);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => std::thread::yield_now(),
+            Err(error) => return Err(named(path, &format!("writing at {offset}"), error.into())),
+        }
+    }
+    Ok(())
+}
+
 /// An error that says which file, and what it was being used for.
-fn named(path: &Path, doing: &str, error: io::Error) -> io::Error {
+pub(super) fn named(path: &Path, doing: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {doing}: {error}", path.display()))
 }
 
@@ -473,7 +493,7 @@ fn while_busy<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> {
+pub(super) fn lock(file: &File, path: &Path, read_only: bool) -> io::Result<()> {
     let operation =
         if read_only { FlockOperation::NonBlockingLockShared } else { FlockOperation::NonBlockingLockExclusive };
     let locked = while_busy(|| Ok(rustix::fs::flock(file, operation)?));

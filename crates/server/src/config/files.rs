@@ -215,6 +215,10 @@ fn check_flash(volume: &VolumeConfig) -> Result<bool, KeyProblem> {
     }
     let shown = |bytes| ByteSize::new(bytes).to_string();
     let flash = volume.flash.display();
+    if volume.flash.is_dir() && may_have_zones(&volume.flash) {
+        // A zonefs: what its zones have to be, opening them says.
+        return Ok(false);
+    }
     let examined = examine("flash", &volume.flash)?;
     if examined.is_none() {
         refuse_missing_device("flash", &volume.flash)?;

@@ -103,12 +103,12 @@ impl ZonedBlockDevice {
             sector = last.start + last.len;
             zones.extend(found.into_iter().filter(|zone| zone.kind == SEQUENTIAL));
         }
-        let capacity = zones.iter().map(|zone| zone.capacity).min().unwrap_or(0) * SECTOR / ALIGNMENT as u64;
         let Some(sectors) = zones.first().map(|zone| zone.len) else {
             return Err(refuse("it has no zones that are written in order".to_owned()));
         };
         // A last zone may be shorter.
         zones.retain(|zone| zone.len == sectors);
+        let capacity = zones.iter().map(|zone| zone.capacity).min().unwrap_or(0) * SECTOR / ALIGNMENT as u64;
         let starts = zones.iter().map(|zone| zone.start).collect();
         Ok(ZonedBlockDevice { disk, starts, sectors, capacity: capacity * ALIGNMENT as u64, limits })
     }

@@ -6,6 +6,7 @@
 //! | `flash.rs` | a zoned device as the disk that a cache lives on |
 //! | `superblocks.rs` | where its superblocks are |
 //! | `device.rs` | block devices with zones: SSDs with zoned namespaces, null_blk |
+//! | `zonefs.rs` | the file system zonefs, which shows each zone as a file |
 //! | `file.rs` | a regular file that behaves like one |
 //!
 //! Source: NVMe Zoned Namespace Command Set Specification, revision 1.1, for states, limits and what a power failure leaves; zoned
@@ -15,6 +16,7 @@ mod device;
 pub mod file;
 mod flash;
 mod superblocks;
+mod zonefs;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;
@@ -110,15 +112,18 @@ pub trait ZonedDevice: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether what is at a path has zones: a block device, or a file that was made so.
+/// Whether what is at a path has zones: a block device, a zonefs, or a file that was made so.
 pub fn may_have_zones(path: &Path) -> bool {
-    device::is_zoned(path) || file::is_at(path)
+    device::is_zoned(path) || zonefs::is_at(path) || file::is_at(path)
 }
 
-/// Opens what a cache lives on: a zoned block device, a file that behaves like one, or any other block device or regular file.
+/// Opens what a cache lives on: a zoned block device, a zonefs by the directory that it is mounted on, a file that behaves like one, or any other block device or regular file.
 pub fn open_flash(path: &Path, options: Options) -> io::Result<Arc<dyn Disk>> {
     if device::is_zoned(path) {
         return Ok(Arc::new(ZonedFlash::new(Box::new(device::ZonedBlockDevice::open(path, options)?))?));
+    }
+    if zonefs::is_at(path) {
+        return Ok(Arc::new(ZonedFlash::new(Box::new(zonefs::Zonefs::open(path, options)?))?));
     }
     let disk = FileDisk::open(path, options)?;
     if file::is_at(path) {
