@@ -18,7 +18,7 @@ FLASHWISE_SOAK_SECONDS ?= 600
 FLASHWISE_FUZZ_SECONDS ?= 60
 FLASHWISE_FUZZ_TARGETS ?=
 
-.PHONY: features dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
+.PHONY: features dist test-dist wheel test-wheel planted crash kill file-systems power-cuts zoned fdp open-iscsi soak fuzz bench-serve bench-larc bench-ncache bench-iscsi bench-wlfc bench-kernel bench-b-like admission-table weeks-table sampling-table
 
 # A policy and an admission rule that are a file and a row each, a figure and a setting that are a row each, planted by a feature: builds all
 # of the project once more, in a folder of its own.
@@ -51,6 +51,10 @@ power-cuts:
 # Caches on zoned devices of a real kernel, in a guest: the log and WLFC, ext4 and xfs.
 zoned:
 	tests/zoned/run
+
+# Write streams on a device with flexible data placement, in a guest: what the device counts is what the server counts.
+fdp:
+	tests/fdp/run
 
 # Linux's own iSCSI initiator, in a guest: file systems while sessions are lost and the server is restarted, and reservations of two initiators.
 open-iscsi:

@@ -34,7 +34,7 @@ impl Reads {
         let start = self.memory.as_mut_ptr().wrapping_add(start);
         let offset = self.random.random_range(0..self.units) * ALIGNMENT as u64;
         let buffers = vec![Buffer { start, length: ALIGNMENT }];
-        Transfer { tag, disk: 0, operation: Operation::Read, offset, length: ALIGNMENT as u64, buffers }
+        Transfer { tag, disk: 0, operation: Operation::Read, offset, length: ALIGNMENT as u64, buffers, stream: 0 }
     }
 }
 

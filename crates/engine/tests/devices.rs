@@ -97,7 +97,7 @@ fn transfers_on_a_device_read_write_zero_and_discard_up_to_its_last_sector() {
         };
         let perform = |operation, unit: usize, units: usize, buffers| {
             let (offset, length) = ((unit * ALIGNMENT) as u64, (units * ALIGNMENT) as u64);
-            transfers.submit(&mut vec![Transfer { tag: 0, disk: 0, operation, offset, length, buffers }]);
+            transfers.submit(&mut vec![Transfer { tag: 0, disk: 0, operation, offset, length, buffers, stream: 0 }]);
             ends.recv().unwrap().result.unwrap();
         };
         let second_half = vec![buffer(&mut memory, units / 2, units - units / 2)];

@@ -18,7 +18,15 @@ fn where_io_uring_is_refused_threads_do_its_work_and_say_why() {
     let refused = transfers(disks.clone(), Method::Ring, Box::new(|_| ())).err().unwrap();
     let made = transfers(disks, Method::Automatic, completed).unwrap();
     let operation = Operation::Zero { may_punch_holes: true };
-    made.submit(&mut vec![Transfer { tag: 5, disk: 0, operation, offset: 0, length: 8192, buffers: Vec::new() }]);
+    made.submit(&mut vec![Transfer {
+        tag: 5,
+        disk: 0,
+        operation,
+        offset: 0,
+        length: 8192,
+        buffers: Vec::new(),
+        stream: 0,
+    }]);
     let end = ends.recv().unwrap();
     setrlimit(Resource::Nofile, limit).unwrap();
     assert_eq!(refused.to_string(), "io_uring: Too many open files (os error 24)");

@@ -46,11 +46,11 @@ impl Memory {
 
 fn transfer(tag: u64, operation: Operation, unit: u64, buffers: Vec<Buffer>) -> Transfer {
     let length = buffers.iter().map(|buffer| buffer.length as u64).sum();
-    Transfer { tag, disk: 0, operation, offset: unit * UNIT, length, buffers }
+    Transfer { tag, disk: 0, operation, offset: unit * UNIT, length, buffers, stream: 0 }
 }
 
 fn whole(tag: u64, operation: Operation, unit: u64, units: u64) -> Transfer {
-    Transfer { tag, disk: 0, operation, offset: unit * UNIT, length: units * UNIT, buffers: Vec::new() }
+    Transfer { tag, disk: 0, operation, offset: unit * UNIT, length: units * UNIT, buffers: Vec::new(), stream: 0 }
 }
 
 /// Transfers whose completions arrive here.

@@ -130,8 +130,8 @@ impl LogCache {
         }
         self.log.policy_mut().remove(block);
         // The flash failed, so that its old unit is not reset either.
-        let back =
-            record.copied && record.old.is_some_and(|(old, _)| dirty && self.log.bring_back(block, old, true, true));
+        let back = record.is_copied()
+            && record.old.is_some_and(|(old, _)| dirty && self.log.bring_back(block, old, true, true));
         if dirty && !back {
             self.lost.insert(block, 0);
         }
@@ -141,7 +141,7 @@ impl LogCache {
     ///
     /// No acknowledged write is in such data: a write into a frame whose old content did not come fails.
     fn data_missing(&mut self, record: &LogRecord, sequence: u64) -> RecordKind {
-        let LogRecord { kind, block, slot, old, copied, .. } = *record;
+        let LogRecord { kind, block, slot, old, .. } = *record;
         let current = self.log.is_newest(block, slot, sequence);
         self.log.vacate(block, slot, sequence);
         if current {
@@ -149,7 +149,7 @@ impl LogCache {
         }
         match old {
             _ if kind == RecordKind::Clean => RecordKind::Void,
-            Some((old, dirty)) if current && !copied && self.log.bring_back(block, old, dirty, false) => {
+            Some((old, dirty)) if current && !record.is_copied() && self.log.bring_back(block, old, dirty, false) => {
                 RecordKind::Void
             }
             // Without the write that failed, the backend has it, unless one before it failed there.

@@ -234,7 +234,7 @@ impl Log {
             let was_dirty = self.is_dirty(slot);
             let record = &mut self.open.as_mut().expect("the segment is open").records[at];
             let replaced = std::mem::replace(&mut record.frame, frame);
-            record.copied = false;
+            let replaced_cause = std::mem::replace(&mut record.cause, cause);
             if dirty {
                 record.kind = Kind::Dirty;
             }
@@ -242,7 +242,7 @@ impl Log {
                 self.set_dirty(slot, true);
             }
             // It never reached the flash, and now never will.
-            self.written[cause as usize] -= 1;
+            self.written[replaced_cause as usize] -= 1;
             return Some(replaced);
         }
         self.ensure_room(true, steps);
@@ -257,9 +257,8 @@ impl Log {
         };
         let slot = self.geometry.slot(unit, page);
         let kind = if dirty { Kind::Dirty } else { Kind::Clean };
-        let copied = cause == Cause::CopyForward;
-        let uses = old.filter(|_| !copied).map_or(0, |(old, _)| self.uses(old));
-        self.push(LogRecord { kind, block, slot, frame, old, copied });
+        let uses = old.filter(|_| cause != Cause::CopyForward).map_or(0, |(old, _)| self.uses(old));
+        self.push(LogRecord { kind, block, slot, frame, old, cause });
         self.contents.place(block, slot);
         self.set_uses(slot, uses);
         self.set_dirty(slot, dirty);
@@ -283,7 +282,8 @@ impl Log {
     }
 
     fn push_mark(&mut self, kind: Kind, block: u32, slot: u32) {
-        self.push(LogRecord { kind, block, slot, frame: Frame { number: 0, fill: 0 }, old: None, copied: false });
+        let (frame, cause) = (Frame { number: 0, fill: 0 }, Cause::Client);
+        self.push(LogRecord { kind, block, slot, frame, old: None, cause });
     }
 
     /// The last slot of the unit of `sequence` that is in a segment that was handed out for writing; none if no segment was.

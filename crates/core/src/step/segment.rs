@@ -2,7 +2,7 @@
 //!
 //! Source: as [`crate::layout::containers`].
 
-use super::Frame;
+use super::{Cause, Frame};
 use crate::format::Kind;
 
 /// A record of a segment that is being filled or written.
@@ -18,8 +18,15 @@ pub struct LogRecord {
     pub frame: Frame,
     /// The slot of the copy that the data replaces, and whether that is dirty.
     pub old: Option<(u32, bool)>,
-    /// Whether the data is that of the old copy, which is copied forward.
-    pub copied: bool,
+    /// Why the data is written; that of the old copy is copied forward. Meaningless for marks.
+    pub cause: Cause,
+}
+
+impl LogRecord {
+    /// Whether the data is that of the old copy.
+    pub fn is_copied(&self) -> bool {
+        self.cause == Cause::CopyForward
+    }
 }
 
 /// A piece of the log that is written at once: one header page, then a data page for each record that has one.

@@ -35,6 +35,14 @@ pub(super) fn queue_number(sysfs: &Path, name: &str) -> Option<u64> {
     attribute(&whole_disk(sysfs), &format!("queue/{name}"))?.parse().ok()
 }
 
+/// How many write streams a device has (Linux 6.16 and later); a partition has none.
+pub(super) fn write_streams(sysfs: &Path) -> u8 {
+    if sysfs.join("partition").exists() {
+        return 0;
+    }
+    queue_number(sysfs, "max_write_streams").map_or(0, |streams| streams.min(u8::MAX.into()) as u8)
+}
+
 /// Refuses a device that can be written in order only, where it is written anywhere, as a backend is. `Err` goes on where a sentence
 /// has named the device.
 pub fn check_zones(sysfs: &Path) -> Result<(), String> {
@@ -110,6 +118,14 @@ pub(crate) mod tests {
             let problem = check_zones(&path).unwrap_err();
             assert!(problem.contains("'host-managed'") && problem.contains("'none' or 'host-aware'"), "{problem}");
         }
+    }
+
+    #[test]
+    fn write_streams_are_those_of_a_whole_disk() {
+        let disk = sysfs(&[("queue/max_write_streams", "8"), ("p1/partition", "1")]);
+        assert_eq!((write_streams(disk.path()), write_streams(&disk.path().join("p1"))), (8, 0));
+        assert_eq!(write_streams(sysfs(&[("queue/max_write_streams", "999")]).path()), 255);
+        assert_eq!(write_streams(sysfs(&[("size", "8")]).path()), 0, "a kernel that knows none");
     }
 
     #[test]

@@ -289,6 +289,12 @@ impl Disk for FileDisk {
         Some(self.file.as_fd())
     }
 
+    fn write_streams(&self) -> u8 {
+        // The page cache forgets of which stream a write was.
+        let has = |metadata: Metadata| device::write_streams(&device::sysfs(metadata.rdev()));
+        if self.is_device && self.direct { self.file.metadata().map_or(0, has) } else { 0 }
+    }
+
     fn refresh_size(&self) -> io::Result<u64> {
         let metadata = self.file.metadata().map_err(|error| named(&self.path, "cannot be examined", error))?;
         let found = size(&self.file, &self.path, &metadata)?;

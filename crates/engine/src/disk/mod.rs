@@ -50,6 +50,12 @@ pub trait Disk: Send + Sync {
         None
     }
 
+    /// How many write streams it has, which are numbered from 1: writes of one stream are told to be of one kind. See
+    /// [`Transfer::stream`].
+    fn write_streams(&self) -> u8 {
+        0
+    }
+
     /// The disk that has the `length` bytes from `offset`, all of them, and where it has them: for a disk that is made of others.
     fn part(&self, _offset: u64, _length: u64) -> Option<(Arc<dyn Disk>, u64)> {
         None
@@ -170,6 +176,8 @@ pub struct Transfer {
     pub length: u64,
     /// Where the bytes are in memory, in order.
     pub buffers: Vec<Buffer>,
+    /// The write stream of a write, at most [`Disk::write_streams`]; 0 for none. Only io_uring can tell it to the device.
+    pub stream: u8,
 }
 
 // SAFETY: the submitter guarantees exclusive use of the memory behind the pointers, see above.

@@ -185,13 +185,15 @@ impl Shared {
                 opcode::Read::new(file, buffer.start, buffer.length as u32).offset(offset).build()
             }
             (Operation::Write, [buffer]) => {
-                opcode::Write::new(file, buffer.start, buffer.length as u32).offset(offset).build()
+                let write = opcode::Write::new(file, buffer.start, buffer.length as u32);
+                write.offset(offset).write_stream(transfer.stream).build()
             }
             (Operation::Read, buffers) => {
                 opcode::Readv::new(file, buffers.as_ptr().cast(), buffers.len() as u32).offset(offset).build()
             }
             (Operation::Write, buffers) => {
-                opcode::Writev::new(file, buffers.as_ptr().cast(), buffers.len() as u32).offset(offset).build()
+                let write = opcode::Writev::new(file, buffers.as_ptr().cast(), buffers.len() as u32);
+                write.offset(offset).write_stream(transfer.stream).build()
             }
             (Operation::Zero { .. } | Operation::Discard, _) => unreachable!("the pool has these"),
         }

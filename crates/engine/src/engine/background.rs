@@ -84,7 +84,7 @@ mod tests {
 
     fn part(offset: u64) -> Part {
         let (disk, operation, buffers) = (BACKEND, Operation::Write, smallvec::SmallVec::new());
-        Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true }
+        Part { disk, operation, offset, length: 4096, buffers, step: 0, background: true, stream: 0 }
     }
 
     fn next(background: &mut Background) -> Vec<u64> {

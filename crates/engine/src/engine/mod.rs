@@ -12,6 +12,7 @@ pub(crate) mod hazard;
 mod order;
 mod perform;
 mod places;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +60,8 @@ pub struct Settings {
     pub pauses: bool,
     /// Whether units are discarded when they are reset.
     pub discard: bool,
+    /// How many [write streams](crate::disk::Disk::write_streams) the flash has.
+    pub write_streams: u8,
     /// Frames beyond the cache's own, so that quick steps need not wait for slow ones: about as many as blocks may be under way.
     pub spare_frames: u32,
     /// Answers flushes, and writes that must be durable, as soon as they come: shows that tests would find it. Never in service.
@@ -82,7 +85,7 @@ struct Running {
     stranded: bool,
     /// A read of the flash that became one of the backend.
     falls_back: bool,
-    transfers: u8,
+    transfers: u16,
     /// The first failure of its transfers.
     error: Option<Error>,
     retries: u8,
@@ -119,6 +122,8 @@ struct Part {
     step: StepId,
     /// It gives way to others.
     background: bool,
+    /// As [`Transfer::stream`].
+    stream: u8,
 }
 
 /// What is transferred together.

@@ -8,6 +8,7 @@ use flashwise_core::step::{Frame, Step};
 use smallvec::{SmallVec, smallvec};
 
 use super::hazard::StepId;
+use super::streams::Stream;
 use super::{BACKEND, Bond, Engine, FLASH, Group, Part, TRANSFER_BLOCKS};
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::export::Error;
@@ -143,7 +144,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     let offset = u64::from(block) * BLOCK;
                     self.step(id).transfers += 1;
                     let (disk, operation, length) = (BACKEND, Operation::Write, BLOCK);
-                    self.background.push(Part { disk, operation, offset, length, buffers, step: id, background: true });
+                    self.background.push(Part {
+                        disk,
+                        operation,
+                        offset,
+                        length,
+                        buffers,
+                        step: id,
+                        background: true,
+                        stream: 0,
+                    });
                     return None;
                 }
                 self.transfer_frame(id, BACKEND, Operation::Write, block, frame);
@@ -216,8 +226,24 @@ impl<C: Cache<Step = Step>> Engine<C> {
         length: u64,
         buffers: SmallVec<[Buffer; 1]>,
     ) {
-        self.step(step).transfers += 1;
-        self.outgoing.push(Part { disk, operation, offset, length, buffers, step, background: false });
+        self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, stream: 0 });
+    }
+
+    /// Writes pages of the flash, with the stream of each.
+    fn write_pages(&mut self, step: StepId, first: u32, pages: &[(Buffer, Stream)]) {
+        let streams = self.settings.write_streams;
+        let mut offset = u64::from(first) * BLOCK;
+        for run in pages.chunk_by(|one, next| one.1.number(streams) == next.1.number(streams)) {
+            let (disk, operation, length) = (FLASH, Operation::Write, run.len() as u64 * BLOCK);
+            let (buffers, stream) = (run.iter().map(|(buffer, _)| *buffer).collect(), run[0].1.number(streams));
+            self.hand_over(Part { disk, operation, offset, length, buffers, step, background: false, stream });
+            offset += length;
+        }
+    }
+
+    fn hand_over(&mut self, part: Part) {
+        self.step(part.step).transfers += 1;
+        self.outgoing.push(part);
     }
 
     /// Writes a segment: its header with its data.
@@ -237,10 +263,10 @@ impl<C: Cache<Step = Step>> Engine<C> {
         };
         let header_frame = self.places.count();
         let first = geometry.slot(segment.unit, segment.page);
-        let mut buffers = vec![self.memory.buffer(header_frame, 1)];
+        let mut pages = vec![(self.memory.buffer(header_frame, 1), Stream::Metadata)];
         let mut checksums = Vec::with_capacity(segment.data_pages as usize);
         for record in segment.records.iter().filter(|record| record.kind.has_data()) {
-            buffers.push(self.memory.buffer(record.frame.number, 1));
+            pages.push((self.memory.buffer(record.frame.number, 1), Stream::of(record.cause)));
             let crc = checksum::crc32c(self.memory.page(record.frame.number));
             let came = !self.frames[record.frame.number as usize].bad;
             checksums.push(came.then_some(crc));
@@ -256,8 +282,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.tell(Event::Appending(Appending { segment, checksums: &checksums, doubtful, records: &mut records }));
         encode_metadata(Role::Segment, &header, &records[first_record..], self.memory.page_mut(header_frame));
         self.unit_records = records;
-        let length = (1 + u64::from(segment.data_pages)) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(first) * BLOCK, length, buffers.into());
+        self.write_pages(id, first, &pages);
     }
 
     /// Writes a footer with the records of the unit so far, all of which is durable.
@@ -284,9 +309,9 @@ impl<C: Cache<Step = Step>> Engine<C> {
             encode_metadata(Role::Footer, &header, records, self.memory.page_mut(first_frame + page));
         }
         let slot = geometry.slot(unit, geometry.segments_end());
-        let buffer = self.memory.buffer(first_frame, pages);
-        let length = u64::from(pages) * BLOCK;
-        self.transfer(id, FLASH, Operation::Write, u64::from(slot) * BLOCK, length, smallvec![buffer]);
+        let pages: Vec<_> =
+            (first_frame..first_frame + pages).map(|frame| (self.memory.buffer(frame, 1), Stream::Metadata)).collect();
+        self.write_pages(id, slot, &pages);
     }
 
     pub(super) fn part_completed(&mut self, part: Part, result: Result<(), Error>) {
@@ -482,6 +507,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             offset: first.offset,
             length: group.iter().map(|part| part.length).sum(),
             buffers: joined(group.iter().flat_map(|part| part.buffers.iter().copied())),
+            stream: first.stream,
         });
         self.groups.insert(tag, std::mem::take(group));
     }
@@ -492,7 +518,8 @@ fn continues(last: &Part, part: &Part, count: usize) -> bool {
     matches!(part.operation, Operation::Read | Operation::Write)
         && part.length == BLOCK
         && last.length == BLOCK
-        && (last.disk, last.operation, last.background) == (part.disk, part.operation, part.background)
+        && (last.disk, last.operation, last.background, last.stream)
+            == (part.disk, part.operation, part.background, part.stream)
         && last.offset + last.length == part.offset
         && count < TRANSFER_BLOCKS
 }

@@ -26,10 +26,16 @@ struct World {
     /// Transfers of the backend that did not end yet.
     slow: Vec<Transfer>,
     answers: Arc<Mutex<HashMap<u64, Vec<u8>>>>,
+    /// Of each write of the flash, its pages and its stream.
+    written: Vec<(u64, u8)>,
 }
 
 impl World {
     fn new(spare_frames: u32) -> World {
+        World::with_streams(spare_frames, 0)
+    }
+
+    fn with_streams(spare_frames: u32, write_streams: u8) -> World {
         let blocks = 8_000;
         let config = Config {
             dirty_age_us: u64::MAX,
@@ -42,6 +48,7 @@ impl World {
             epoch: 1,
             retries: 0,
             discard: false,
+            write_streams,
             spare_frames,
             answers_flushes_at_once: false,
             ..Settings::default()
@@ -51,7 +58,7 @@ impl World {
         let backend = MemoryDisk::new(blocks * BLOCK_BYTES);
         (0..blocks as u64).for_each(|block| backend.write_at(&content(block), block * BLOCK).unwrap());
         let flash = MemoryDisk::new(GEOMETRY.pages() as usize * BLOCK_BYTES);
-        World { engine, disks: [flash, backend], slow: Vec::new(), answers: Arc::default() }
+        World { engine, disks: [flash, backend], slow: Vec::new(), answers: Arc::default(), written: Vec::new() }
     }
 
     /// Starts to read `count` blocks. Of the transfers that follow, those of the flash end.
@@ -89,6 +96,9 @@ impl World {
     }
 
     fn end(&mut self, transfer: &Transfer) {
+        if (transfer.disk, transfer.operation) == (FLASH, DiskOperation::Write) {
+            self.written.push((transfer.length / BLOCK, transfer.stream));
+        }
         transfer.perform(&self.disks[transfer.disk]).unwrap();
         self.engine.completed(transfer.tag, Ok(()));
     }
@@ -221,4 +231,25 @@ fn a_batch_is_not_clean_after_a_flush_of_another_failed() {
         world.run();
     }
     assert_eq!(world.engine.cache().log().dirty_blocks(), dirty_blocks, "every block of the batch is dirty still");
+}
+
+/// The pages of each write of the flash, and its stream: a segment of two blocks of a client, and one of three blocks that were read and
+/// admitted and one of a client.
+#[test]
+fn a_flash_with_write_streams_is_told_what_pages_are() {
+    for (streams, expected) in [
+        (0, vec![(3, 0), (5, 0)]),
+        (1, vec![(3, 1), (5, 1)]),
+        (2, vec![(1, 1), (2, 2), (1, 1), (4, 2)]),
+        (9, vec![(1, 1), (2, 2), (1, 1), (3, 3), (1, 2)]),
+    ] {
+        let mut world = World::with_streams(64, streams);
+        world.ask(Operation::Write, 10, 2, contents(10, 2));
+        world.ask(Operation::Flush, 0, 0, Vec::new());
+        world.read(100, 3);
+        world.end_backend();
+        world.ask(Operation::Write, 20, 1, contents(20, 1));
+        world.ask(Operation::Flush, 0, 0, Vec::new());
+        assert_eq!(world.written, expected, "{streams} streams");
+    }
 }

@@ -40,6 +40,7 @@ pub(super) fn log_engine(
         holds_failed: true,
         pauses: true,
         discard: config.discard || flash.zoned().is_some(),
+        write_streams: flash.write_streams(),
         spare_frames: SPARE_FRAMES,
         answers_flushes_at_once: config.unsafe_ignore_flushes,
     };

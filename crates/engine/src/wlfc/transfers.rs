@@ -64,7 +64,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             let tag = self.next_tag;
             self.next_tag += 1;
-            output.transfers.push(Transfer { tag, disk, operation, offset, length, buffers });
+            output.transfers.push(Transfer { tag, disk, operation, offset, length, buffers, stream: 0 });
             self.transfers.insert(tag, parts);
         }
         if self.running == 0 && !self.held.is_empty() {

@@ -157,6 +157,8 @@ impl World {
             retries: setup.retries,
             patience: setup.retries,
             discard: true,
+            // What zones hold is written in one order alone. In a third of the others a segment is several writes.
+            write_streams: if setup.depth == 4 && !setup.zoned { 4 } else { 0 },
             spare_frames: setup.spare_frames,
             answers_flushes_at_once: setup.planted == Some(Planted::AnswerFlushesAtOnce),
             ..Settings::default()

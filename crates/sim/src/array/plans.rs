@@ -410,7 +410,7 @@ impl Plans {
 mod tests {
     use super::*;
     use flashwise_core::format::Kind;
-    use flashwise_core::step::LogRecord;
+    use flashwise_core::step::{Cause, LogRecord};
     use flashwise_device::tier_model_of_option;
 
     /// The paper's latencies, 40 and 200 us before 200 and 1,000 us, with one channel each. Units have 16 pages.
@@ -438,7 +438,7 @@ mod tests {
 
     /// The first segment of unit 1, with one block, which becomes slot 17.
     fn append(frame: Frame) -> Step {
-        let record = LogRecord { kind: Kind::Dirty, block: 7, slot: 17, frame, old: None, copied: false };
+        let record = LogRecord { kind: Kind::Dirty, block: 7, slot: 17, frame, old: None, cause: Cause::Client };
         Step::Append(Box::new(Segment {
             unit: 1,
             sequence: 1,
