@@ -21,7 +21,7 @@ const NAMES: [(&str, &str); 6] = [
 ];
 
 /// What a figure means is another since the rows were kept: the first letters of the files, the columns, and why.
-const MEANINGS: [(&str, &[&str], &str); 8] = [
+const MEANINGS: [(&str, &[&str], &str); 9] = [
     (
         "wear",
         &["write_hits", "hits", "hit_ratio", "admissions", "write_admissions"],
@@ -42,7 +42,15 @@ const MEANINGS: [(&str, &[&str], &str); 8] = [
     ("wear-units", &["wfue"], "M+, with which it compares, has all of the RAM for its read cache"),
     ("wear-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
     ("wear-units-warm", &WORN, "the wear is that of the time after the warm-up, as erasures and days are"),
+    (
+        "write-",
+        &PUT_IN,
+        "what a client writes over what was admitted and still waits in the same segment is the client's; their sum is what it was",
+    ),
 ];
+
+/// What is put into the flash from outside of it.
+const PUT_IN: [&str; 2] = ["flash_client_blocks", "flash_admission_blocks"];
 
 /// Policies and admission rules that decide otherwise since the rows were kept, and why.
 const DECISIONS: [(&str, &str); 3] = [
@@ -87,7 +95,7 @@ fn rows_of_every_mode_are_what_they_were() {
         fs::read_dir(project().join("tests/rows")).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     assert!(files.len() >= 18, "{files:?}");
-    let (mut compared, mut differ) = (0, Vec::new());
+    let (mut compared, mut sums, mut differ) = (0, 0, Vec::new());
     for file in files {
         let (name, kept) = (file.file_stem().unwrap().to_str().unwrap(), fs::read_to_string(&file).unwrap());
         let command = kept.lines().next().unwrap().strip_prefix("# ").unwrap();
@@ -99,7 +107,14 @@ fn rows_of_every_mode_are_what_they_were() {
             row["policy"] == name || rule == Some(name)
         };
         let is_kept = |row: &&BTreeMap<String, String>| !DECISIONS.iter().any(|(name, _)| decides(row, name));
+        let put_in = |row: &BTreeMap<String, String>| -> Option<u64> {
+            PUT_IN.iter().map(|column| row.get(*column)?.parse::<u64>().ok()).sum()
+        };
         for (kept, found) in kept.iter().zip(&found).filter(|(kept, _)| is_kept(kept)) {
+            if let Some(kept) = put_in(kept).filter(|_| name.starts_with("write-")) {
+                assert_eq!(put_in(found), Some(kept), "{name}");
+                sums += 1;
+            }
             for (column, value) in kept {
                 let is_another = |(files, columns, _): &(&str, &[&str], &str)| {
                     name.starts_with(files) && columns.contains(&column.as_str())
@@ -118,5 +133,5 @@ fn rows_of_every_mode_are_what_they_were() {
         }
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
-    assert!(compared > 5000, "{compared} figures were compared");
+    assert!(compared > 5000 && sums > 20, "{compared} figures and {sums} sums were compared");
 }
