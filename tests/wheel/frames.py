@@ -64,6 +64,8 @@ for frame, said in [
 # What a notebook shows.
 html = table._repr_html_()
 assert html.count("<tr>") == 5 and "<td>larc</td>" in html
+workload = flashwise.plot(flashwise.read_trace("trace.csv"))
+assert {"Accesses over time and address", "Reuse distances"} <= {title for title, _ in workload.charts} and len(workload.charts) >= 4
 chart = flashwise.plot(table)
 assert chart.svg.startswith("<svg") and "larc" in chart.svg and chart._repr_html_().count("data:image/svg+xml") == 1
 curve = flashwise.plot(flashwise.curve("trace.csv", ["lru", "sieve"]))

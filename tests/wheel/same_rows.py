@@ -61,6 +61,17 @@ for names, options, keywords in cases:
     # One thread gives the same rows.
     assert flashwise.simulate(names, threads=1, **keywords).to_json() == table.to_json(), options
 
+# The smallest sample that is accurate enough, which is found alike.
+for names, options, keywords in [
+    ([netsfs], "--policy lru,larc --size 10% --accuracy 0.02", {"policies": ["lru", "larc"], "sizes": "10%", "accuracy": 0.02}),
+    (["twin.csv", "zipf.arrow"], "--size 20% --accuracy 5% --sample-by groups --sample-seed 3",
+     {"sizes": "20%", "accuracy": "5%", "sample_by": "groups", "sample_seed": 3}),
+]:
+    assert flashwise.simulate(names, **keywords).to_json() == printed("simulate", *names, *options.split(), "--json"), options
+assert float(flashwise.simulate(netsfs, "lru", "10%", accuracy=0.02).to_dicts()[0]["sample_rate"]) < 1
+assert (flashwise.curve(netsfs, sizes="5%,20%", accuracy=0.05).to_csv()
+        == printed("curve", netsfs, "--size", "5%,20%", "--accuracy", "0.05", "--csv"))
+
 # A trace that is open gives the rows of the normalised file.
 trace = flashwise.read_trace("zipf.arrow")
 assert (trace.name, len(trace), trace.block_size_bytes) == ("zipf.arrow", 20_000, 4096)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use flashwise_core::quantity::Share;
 use flashwise_sim::job::{Job, SampleBy, sample_share};
-use flashwise_sim::sampling::{accurate, parse_accuracy};
+use flashwise_sim::sampling::{accurate, parse_accuracy, tells_accuracy};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::sampling::Sampling;
 
@@ -62,8 +62,7 @@ impl SampleOptions {
     /// # Errors
     /// What was found, and what was expected.
     pub fn check(&self, jobs: &[Job]) -> Result<(), Misuse> {
-        let is_alone = |job: &Job| job.meaning().is_ok_and(|meaning| meaning.is_policy_alone());
-        if self.accuracy.is_some() && !jobs.iter().all(is_alone) {
+        if self.accuracy.is_some() && !tells_accuracy(jobs) {
             let what =
                 "--accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected --sample";
             return Err(Misuse(what.to_owned()));

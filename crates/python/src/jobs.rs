@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use flashwise_core::quantity::Share;
 use flashwise_sim::job::{Admission, Choice, Job, Key, Many};
+use flashwise_sim::sampling::parse_accuracy;
 use flashwise_sim::size::Size;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -88,6 +89,16 @@ pub fn many(
         }
     }
     Ok(many)
+}
+
+/// How accurate the figures are to be, by the keyword `accuracy`. It finds a sample by running larger ones, so that there is none to name.
+pub fn accuracy(value: Option<&Bound<'_, PyAny>>, base: &Job) -> PyResult<Option<f64>> {
+    let Some(value) = value.filter(|value| !value.is_none()) else { return Ok(None) };
+    if base.sample.is_some() {
+        return Err(PyTypeError::new_err("accuracy finds a sample by itself, found sample beside it"));
+    }
+    let refuse = |problem: String| PyValueError::new_err(format!("accuracy: {problem}"));
+    Ok(Some(parse_accuracy(&text("accuracy", value)?).map_err(refuse)?))
 }
 
 /// Jobs that are listed, as text or as dictionaries.

@@ -1,9 +1,11 @@
 //! `flashwise.simulate`.
 
 use flashwise_core::policy::POLICIES;
-use flashwise_sim::job::{Input, Job, run};
+use flashwise_core::quantity::Share;
+use flashwise_sim::job::{Input, Job, JobError, run};
 use flashwise_sim::results::ResultRow;
-use pyo3::exceptions::PyTypeError;
+use flashwise_sim::sampling::{accurate, margin, tells_accuracy};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -14,8 +16,8 @@ use crate::{jobs, policy, trace, work};
 /// Simulates caches over traces: a row for each trace, policy and size, those of `flashwise simulate` with the same options.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, policies=None, sizes=None, *, jobs=None, format=None, block_size=None, lenient=false, threads=None, progress=None,
-    **stages
+    trace, policies=None, sizes=None, *, accuracy=None, jobs=None, format=None, block_size=None, lenient=false, threads=None,
+    progress=None, **stages
 ))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
 pub fn simulate(
@@ -23,6 +25,7 @@ pub fn simulate(
     trace: &Bound<'_, PyAny>,
     policies: Option<&Bound<'_, PyAny>>,
     sizes: Option<&Bound<'_, PyAny>>,
+    accuracy: Option<&Bound<'_, PyAny>>,
     jobs: Option<&Bound<'_, PyAny>>,
     format: Option<String>,
     block_size: Option<&Bound<'_, PyAny>>,
@@ -34,6 +37,11 @@ pub fn simulate(
     let settings = trace::settings(format, block_size, lenient)?;
     let many = jobs::many(policies, sizes, stages)?;
     let own = jobs::items(policies)?.into_iter().filter(jobs::is_own).collect::<Vec<_>>();
+    let accuracy = jobs::accuracy(accuracy, &many.base)?;
+    if accuracy.is_some() && (jobs.is_some() || !own.is_empty()) {
+        let what = "accuracy is of policies that are named, found jobs or a policy in Python beside it";
+        return Err(PyTypeError::new_err(what));
+    }
     let named: Vec<Job> = match jobs {
         Some(jobs) => {
             if !own.is_empty() || many.said().is_some() {
@@ -44,10 +52,23 @@ pub fn simulate(
         None if !own.is_empty() && many.policies.is_empty() => Vec::new(),
         None => many.jobs().map_err(exception)?,
     };
+    let on_sample = |sample| named.iter().map(|job| Job { sample, ..job.clone() }).collect::<Vec<_>>();
+    if accuracy.is_some() && !tells_accuracy(&on_sample(Some(Share::WHOLE))) {
+        let what = "accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected sample";
+        return Err(PyValueError::new_err(what));
+    }
     let inputs = trace::inputs(trace, &settings)?;
+    let work = |watch: &work::Watch| match accuracy {
+        None => run(&inputs, &named, watch).map(|done| done.rows),
+        Some(accuracy) => {
+            let rows = |sample| run(&inputs, &on_sample(sample), watch).map(|done| done.rows);
+            let margin = |rows: &Vec<Vec<ResultRow>>| margin(rows.iter().flatten().map(|row| &row.sample));
+            accurate(accuracy, rows, JobError::is_empty_sample, margin)
+        }
+    };
     let mut rows: Vec<Vec<ResultRow>> = match named.is_empty() {
         true => vec![Vec::new(); inputs.len()],
-        false => work::run(py, threads, progress, |watch| run(&inputs, &named, watch))?.rows,
+        false => work::run(py, threads, progress, work)?,
     };
     if !own.is_empty() {
         let counting = policy::counting(&many)?;

@@ -12,6 +12,7 @@ use flashwise_sim::curve::{self as curves, SIZES, capacities};
 use flashwise_sim::endurance::Algorithm;
 use flashwise_sim::experiment::{self, Experiment, Layout};
 use flashwise_sim::job::{Input, Job, JobError, Place};
+use flashwise_sim::sampling::{accurate, margin};
 use flashwise_sim::simulate::{Counting, Warmup};
 use flashwise_sim::size::{Size, parse_block_size};
 use flashwise_trace::sampling::Sampling;
@@ -79,8 +80,8 @@ pub fn reuse<'py>(
 /// What policies hit at every cache size, with knees marked.
 #[pyfunction]
 #[pyo3(signature = (
-    trace, policies=None, sizes=None, *, warmup=None, sample=None, sample_by=None, sample_seed=None, format=None, block_size=None,
-    lenient=false, threads=None, progress=None
+    trace, policies=None, sizes=None, *, accuracy=None, warmup=None, sample=None, sample_by=None, sample_seed=None, format=None,
+    block_size=None, lenient=false, threads=None, progress=None
 ))]
 #[allow(clippy::too_many_arguments)] // Each is a keyword of Python.
 pub fn curve(
@@ -88,6 +89,7 @@ pub fn curve(
     trace: &Bound<'_, PyAny>,
     policies: Option<&Bound<'_, PyAny>>,
     sizes: Option<&Bound<'_, PyAny>>,
+    accuracy: Option<&Bound<'_, PyAny>>,
     warmup: Option<&Bound<'_, PyAny>>,
     sample: Option<&Bound<'_, PyAny>>,
     sample_by: Option<&Bound<'_, PyAny>>,
@@ -105,7 +107,10 @@ pub fn curve(
     {
         stages.set_item(name, value)?;
     }
-    let meaning = jobs::many(None, None, Some(&stages))?.base.meaning().map_err(exception)?;
+    let base = jobs::many(None, None, Some(&stages))?.base;
+    let accuracy = jobs::accuracy(accuracy, &base)?;
+    let on = |sample| Job { sample, ..base.clone() }.meaning();
+    let warmup = on(base.sample.or(accuracy.map(|_| Share::WHOLE))).map_err(exception)?.counting.warmup;
     let mut policies: Vec<Spec> = each("policies", policies)?;
     if policies.is_empty() {
         policies.push("lru".parse().map_err(exception)?);
@@ -115,18 +120,26 @@ pub fn curve(
         sizes = Size::parse_list(SIZES).map_err(exception)?;
     }
     let points = work::run(py, threads, progress, |watch| -> Result<_, JobError> {
-        let trace = match (&input, meaning.sampling) {
-            (input, None) => trace::open(input, watch)?,
-            (input, Some(sampling)) => sampled(input, sampling, watch)?,
+        let on_sample = |sample| {
+            let trace = match on(sample)?.sampling {
+                None => trace::open(&input, watch)?,
+                Some(sampling) => sampled(&input, sampling, watch)?,
+            };
+            let sizes = capacities(&trace, &sizes)?;
+            let (mut points, mut samples) = (Vec::new(), Vec::new());
+            for policy in &policies {
+                let (curve, of_curve) = curves::points(&trace, policy, &sizes, warmup, watch)?;
+                points.extend(curve);
+                samples.extend(of_curve);
+            }
+            Ok((points, samples))
         };
-        let sizes = capacities(&trace, &sizes)?;
-        let mut points = Vec::new();
-        for policy in &policies {
-            points.extend(curves::points(&trace, policy, &sizes, meaning.counting.warmup, watch)?.0);
+        match accuracy {
+            None => on_sample(base.sample),
+            Some(accuracy) => accurate(accuracy, on_sample, JobError::is_empty_sample, |(_, samples)| margin(samples)),
         }
-        Ok(points)
     })?;
-    Table::of_points(points)
+    Table::of_points(points.0)
 }
 
 fn sampled(input: &Input, sampling: Sampling, watch: &work::Watch) -> Result<flashwise_trace::Trace, JobError> {

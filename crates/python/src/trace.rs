@@ -12,6 +12,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use flashwise_report::workload_charts;
 use flashwise_sim::job::Input;
 use flashwise_sim::size::parse_block_size;
 use flashwise_trace::error::TraceError;
@@ -19,6 +20,8 @@ use flashwise_trace::formats::FormatSpec;
 use flashwise_trace::input;
 use flashwise_trace::normalised::{self, Settings};
 use flashwise_trace::progress::Progress;
+use flashwise_trace::tools::reuse::{Distance, ReuseDistances};
+use flashwise_trace::tools::workload::Workload;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
@@ -134,6 +137,15 @@ impl Trace {
         // By its name: what it calls knows traces.
         let info = slf.py().import("flashwise._flashwise")?.getattr("info")?;
         Ok(info.call1((slf,))?.cast_into::<PyDict>()?)
+    }
+
+    /// The charts of the workload, each with its title.
+    fn charts(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let charts = |watch: &work::Watch| -> Result<_, TraceError> {
+            let reuse = ReuseDistances::of(&self.0, Distance::Unique, watch);
+            Ok(workload_charts(&Workload::of(&self.0, watch), &reuse, self.0.block_size_bytes()))
+        };
+        work::run(py, None, None, charts)
     }
 
     /// The block accesses in columns: time_us, op (0 reads, 1 writes), block (a number from 0), request, request_blocks. Nothing is copied.

@@ -286,7 +286,7 @@ impl<'a> Subject<'a> {
 }
 
 /// Reuse distances, reads and writes apart, cumulative in powers of two (Figure 3).
-pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) -> Figure {
+pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) -> (Chart, Figure) {
     let (what, unique) = match reuse.distance {
         Distance::Unique => ("different blocks", true),
         Distance::Accesses => ("accesses", false),
@@ -333,7 +333,8 @@ pub fn reuse_distances(id: &str, reuse: &ReuseDistances, block_size_bytes: u64) 
         cells.extend([share(&reuse.reads, &reads, power), share(&reuse.writes, &writes, power)]);
         table.push(count(distance), cells);
     }
-    Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) }
+    let figure = Figure { caption: reuse_caption(reuse, what), ..figure(&chart, table) };
+    (chart, figure)
 }
 
 /// A figure as the table of all of them has it.

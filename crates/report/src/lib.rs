@@ -182,9 +182,10 @@ pub fn hit_ratio_chart(rows: &[ResultRow]) -> String {
 }
 
 /// Pictures of a workload, each with its title and as an SVG file in light and in dark: accesses over time and address, requests per second,
-/// lengths of requests, popularity.
-pub fn workload_charts(workload: &Workload) -> Vec<(String, String)> {
-    workload::pictures(workload)
+/// lengths of requests, popularity, reuse distances.
+pub fn workload_charts(workload: &Workload, reuse: &ReuseDistances, block_size_bytes: u64) -> Vec<(String, String)> {
+    let (reuse, _) = reuse_distances("workload", reuse, block_size_bytes);
+    workload::pictures(workload).into_iter().chain([(reuse.title.clone(), reuse.standalone())]).collect()
 }
 
 pub use self::frontier::{FrontierPoint, frontier_chart};
@@ -309,7 +310,7 @@ impl SectionView {
             view.open = true;
         }
         let reuse = (section.reuse.reads.accesses() + section.reuse.writes.accesses() > 0)
-            .then(|| reuse_distances(&id, &section.reuse, section.info.block_size_bytes));
+            .then(|| reuse_distances(&id, &section.reuse, section.info.block_size_bytes).1);
         let is_of_wear = wear::is_of_wear(&section.rows);
         let results = match ran {
             true if is_of_wear => wear::by_size(&subject, &section.rows),

@@ -104,6 +104,11 @@ fn the_documents_run() {
     }
 }
 
+#[test]
+fn the_notebook_runs() {
+    run("notebook.py", &[&project().join("docs/notebook.ipynb"), &project().join("traces")]);
+}
+
 /// Every public name has its types, and none is there that is not.
 #[test]
 fn stubs_name_what_there_is() {

@@ -62,6 +62,8 @@ class Trace:
         """Different blocks."""
     def info(self) -> dict[str, Any]:
         """What the trace is like."""
+    def charts(self) -> list[tuple[str, str]]:
+        """The charts of the workload as SVG, each with its title."""
     def __len__(self) -> int: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -70,6 +72,7 @@ def simulate(
     policies: Policy | Sequence[Policy] | None = None,
     sizes: Sizes = None,
     *,
+    accuracy: str | float | None = None,
     jobs: str | dict[str, Any] | Sequence[str | dict[str, Any]] | None = None,
     format: str | None = None,
     block_size: Size | None = None,
@@ -132,6 +135,7 @@ def curve(
     policies: str | Sequence[str] | None = None,
     sizes: Sizes = None,
     *,
+    accuracy: str | float | None = None,
     warmup: str | int | None = None,
     sample: str | float | None = None,
     sample_by: Literal["blocks", "groups"] | None = None,

@@ -89,8 +89,11 @@ def pareto(
     return Frontier(*_flashwise.pareto(trace, policies, sizes, **options))
 
 
-def plot(results: _flashwise.Table | Frontier) -> Chart:
-    """The charts of what simulate, curve and pareto return."""
+def plot(results: _flashwise.Table | _flashwise.Trace | Frontier) -> Chart:
+    """The charts of what simulate, curve and pareto return, and of the workload that a trace is: accesses over time and address, requests per
+    second, their lengths, popularity and reuse."""
+    if isinstance(results, _flashwise.Trace):
+        return Chart(results.charts())
     if isinstance(results, Frontier):
         return Chart([("hits against erasures", results.svg)])
     return Chart((f"hit ratio of {trace}", svg) for trace, svg in results.charts())

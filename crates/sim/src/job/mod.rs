@@ -132,6 +132,13 @@ pub enum JobError {
     Trace(#[from] TraceError),
 }
 
+impl JobError {
+    /// Whether a sample of a trace has no accesses, as a larger one may have.
+    pub fn is_empty_sample(&self) -> bool {
+        matches!(self, JobError::Trace(TraceError::EmptySample { .. }))
+    }
+}
+
 impl From<ExperimentError> for JobError {
     fn from(error: ExperimentError) -> JobError {
         match error {

@@ -3,6 +3,7 @@
 use flashwise_core::quantity::Share;
 
 use super::SampleFigures;
+use crate::job::Job;
 
 /// The first sample: a thousandth of the blocks.
 const RATE_FIRST: f64 = 0.001;
@@ -52,6 +53,11 @@ pub fn margin<'a>(samples: impl IntoIterator<Item = &'a Option<SampleFigures>>) 
         None => Some(0.0),
     };
     samples.into_iter().map(margin).try_fold(0.0, |most: f64, margin| Some(most.max(margin?)))
+}
+
+/// Whether a sample says how accurate the figures of all `jobs` are: it does of policies alone.
+pub fn tells_accuracy(jobs: &[Job]) -> bool {
+    jobs.iter().all(|job| job.meaning().is_ok_and(|meaning| meaning.is_policy_alone()))
 }
 
 /// What an accuracy may be: a share above 0 and below 1.

@@ -15,7 +15,7 @@ use flashwise_core::policy::{Policy, Spec, Visitor};
 use flashwise_trace::Trace;
 use flashwise_trace::sampling::Sample;
 
-pub use self::accuracy::{accurate, margin, parse_accuracy};
+pub use self::accuracy::{accurate, margin, parse_accuracy, tells_accuracy};
 pub use self::estimate::{CONFIDENCE, Classes, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::Counting;
