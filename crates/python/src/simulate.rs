@@ -35,13 +35,15 @@ pub fn simulate(
     stages: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Table> {
     let settings = trace::settings(format, block_size, lenient)?;
-    let many = jobs::many(policies, sizes, stages)?;
+    let mut many = jobs::many(policies, sizes, stages)?;
     let own = jobs::items(policies)?.into_iter().filter(jobs::is_own).collect::<Vec<_>>();
     let accuracy = jobs::accuracy(accuracy, &many.base)?;
     if accuracy.is_some() && (jobs.is_some() || !own.is_empty()) {
         let what = "accuracy is of policies that are named, found jobs or a policy in Python beside it";
         return Err(PyTypeError::new_err(what));
     }
+    // What keywords say of a sample holds for those that are found.
+    many.base.sample = many.base.sample.or(accuracy.map(|_| Share::WHOLE));
     let named: Vec<Job> = match jobs {
         Some(jobs) => {
             if !own.is_empty() || many.said().is_some() {
@@ -52,8 +54,7 @@ pub fn simulate(
         None if !own.is_empty() && many.policies.is_empty() => Vec::new(),
         None => many.jobs().map_err(exception)?,
     };
-    let on_sample = |sample| named.iter().map(|job| Job { sample, ..job.clone() }).collect::<Vec<_>>();
-    if accuracy.is_some() && !tells_accuracy(&on_sample(Some(Share::WHOLE))) {
+    if accuracy.is_some() && !tells_accuracy(&named) {
         let what = "accuracy is of policies alone: found RAM, admission, devices or wear beside it, expected sample";
         return Err(PyValueError::new_err(what));
     }
@@ -61,7 +62,8 @@ pub fn simulate(
     let work = |watch: &work::Watch| match accuracy {
         None => run(&inputs, &named, watch).map(|done| done.rows),
         Some(accuracy) => {
-            let rows = |sample| run(&inputs, &on_sample(sample), watch).map(|done| done.rows);
+            let jobs = |sample| named.iter().map(|job| Job { sample, ..job.clone() }).collect::<Vec<_>>();
+            let rows = |sample| run(&inputs, &jobs(sample), watch).map(|done| done.rows);
             let margin = |rows: &Vec<Vec<ResultRow>>| margin(rows.iter().flatten().map(|row| &row.sample));
             accurate(accuracy, rows, JobError::is_empty_sample, margin)
         }
