@@ -34,6 +34,9 @@ impl FromStr for Refresh {
     }
 }
 
+/// The most buckets that are erased together: what a flush costs is small beside what moves between as many.
+const ERASE_BATCH_MAX: u32 = 16;
+
 /// What a WLFC is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -60,6 +63,8 @@ pub struct Config {
     pub ram_blocks: u32,
     /// Evicted buckets are erased in the background until this many are free. The paper erases without end.
     pub free_target: u32,
+    /// ... but not before so many are evicted, which share the flushes of the devices that come before they are erased.
+    pub erase_batch: u32,
     /// Few buckets may be written at a time, so that those that were evicted are erased before the next piece of a request is planned.
     pub erases_at_once: bool,
     /// Blocks of the backend.
@@ -111,11 +116,39 @@ impl Config {
             refresh: Refresh::Read,
             ram_blocks: 0,
             free_target: u32::MAX,
+            erase_batch: 1,
             erases_at_once: false,
             volume_blocks: u64::from(u32::MAX),
         };
         config.check()?;
         Ok(config)
+    }
+
+    /// The same on flash whose devices are flushed, where headers take the place of bytes out of band: a 16th of the buckets, 18 at
+    /// most, is to spare if the paper's share is less, and all of these but two are erased together.
+    ///
+    /// # Errors
+    /// [`check`](Self::check) says what cannot work.
+    pub fn served(
+        buckets: u32,
+        bucket_blocks: u32,
+        header_blocks: u32,
+        write_share: f64,
+    ) -> Result<Config, ConfigError> {
+        let mut config = Config::new(buckets, bucket_blocks, 1, write_share)?;
+        let spare = |config: &Config| buckets - config.write_queue - config.read_queue;
+        let wanted = (buckets / 16).min(Config::SPARE_MIN + ERASE_BATCH_MAX);
+        config.shorten(wanted.saturating_sub(spare(&config)));
+        config.erase_batch = (spare(&config) - Config::SPARE_MIN).clamp(1, ERASE_BATCH_MAX);
+        Ok(Config { halving: config.write_queue, header_blocks, ..config })
+    }
+
+    /// Takes buckets from the queues: the longer one gives way first.
+    fn shorten(&mut self, buckets: u32) {
+        for _ in 0..buckets {
+            let longer = if self.read_queue >= self.write_queue { &mut self.read_queue } else { &mut self.write_queue };
+            *longer -= 1;
+        }
     }
 
     /// The same with `failed` buckets fewer that can be used, if enough are left: the longer queue gives way first.
@@ -126,11 +159,7 @@ impl Config {
         }
         let mut config = self.clone();
         let beyond = (config.write_queue + config.read_queue + Config::SPARE_MIN).saturating_sub(usable);
-        for _ in 0..beyond {
-            let longer =
-                if config.read_queue >= config.write_queue { &mut config.read_queue } else { &mut config.write_queue };
-            *longer -= 1;
-        }
+        config.shorten(beyond);
         Some(config)
     }
 
@@ -143,6 +172,7 @@ impl Config {
             ("read queue", self.read_queue),
             ("halving", self.halving),
             ("free buckets", self.free_target),
+            ("buckets erased together", self.erase_batch),
         ];
         if let Some((what, _)) = at_least_one.into_iter().find(|(_, number)| *number == 0) {
             return Err(ConfigError::Zero { what });

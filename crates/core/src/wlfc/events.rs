@@ -85,7 +85,7 @@ impl Cache for Wlfc {
             Event::Request { request, .. } if self.frozen => self.plan_frozen(request, steps),
             Event::Request { request, .. } => self.plan(request, steps),
             Event::DestageAll { .. } => self.destage_all(steps),
-            Event::Close { .. } => self.settle(steps),
+            Event::Close { .. } => self.close(steps),
             Event::Tick { now_us } => self.try_again(now_us, steps),
             // Nothing is dirty in memory alone.
             Event::GoOn | Event::DestageRest { .. } => {}

@@ -115,16 +115,20 @@ impl Wlfc {
         }
     }
 
-    /// Erases the bucket that was evicted first, if one was: once what took its place is durable, and the reset before it.
+    /// Erases the bucket that was evicted first, if one was: once what took its place is durable, and the reset of the bucket before it that was of
+    /// the same backend bucket.
     pub(super) fn erase(&mut self, steps: &mut Vec<Step>) -> bool {
         let Some(bucket) = self.gc_next() else { return false };
+        // What was never a bucket's whole content has no backend bucket.
+        let backend = self.buckets[bucket as usize].backend;
         if !planted!(self, ResetAtOnce) {
-            self.settle(steps);
+            self.settle_backend(steps);
+            if self.appended || self.reset.contains(&backend) && !planted!(self, ResetsTogether) {
+                self.settle_flash(steps);
+            }
         }
         self.push(Step::Reset { bucket }, steps);
         self.queues.erased(bucket);
-        // What was never a bucket's whole content has no backend bucket.
-        let backend = self.buckets[bucket as usize].backend;
         if let Some(copies) = self.copies.get_mut(&backend) {
             copies.count -= 1;
             if copies.count == 0 {

@@ -6,8 +6,8 @@
 //! the copy's, below the logs'. Its [events](crate::cache::Event) come out as [`Step`]s; [`recover`] finds the cache again after a power failure.
 //!
 //! Departures from the paper:
-//! - A cache bucket is reset once what took its place is durable, in the order of eviction, and the reset is durable before the next. So of
-//!   one backend bucket the older cache bucket never outlives the newer one.
+//! - A cache bucket is reset once what took its place is durable, in the order of eviction. Several are reset together where that saves
+//!   flushes, but never two of one backend bucket: the reset of the older one is durable before, so that it does not outlive the newer one.
 //! - What is written back is durable on flash before, and what a clean copy is made of is durable in the backend.
 //! - Of a copy that is brought up to date only the logs that it lacks are read, and of these only what no later log overwrote. If it lacks
 //!   none it stays as it is.
@@ -47,7 +47,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rustc_hash::FxBuildHasher;
 
@@ -112,11 +112,11 @@ pub struct Wlfc {
     allocated: u32,
     ram: ReadBuffer<u32>,
     free_frames: Vec<u32>,
-    /// Something was appended or reset, ...
-    flash_dirty: bool,
-    /// ... a bucket was reset ...
-    resets_pending: bool,
-    /// ... and something was written to the backend since its last flush.
+    /// Something was appended to the flash since its last flush, ...
+    appended: bool,
+    /// ... buckets were reset that held something of these backend buckets, ...
+    reset: HashSet<u32, FxBuildHasher>,
+    /// ... and something was written to the backend since its own.
     backend_dirty: bool,
     /// What clients wrote past the cache.
     passed: failing::Passed,
@@ -150,8 +150,8 @@ impl Wlfc {
             allocated: 0,
             ram: ReadBuffer::new(config.ram_blocks as usize),
             free_frames: (0..config.ram_blocks).collect(),
-            flash_dirty: false,
-            resets_pending: false,
+            appended: false,
+            reset: HashSet::default(),
             backend_dirty: false,
             passed: failing::Passed::default(),
             failing: BTreeSet::new(),
@@ -230,9 +230,17 @@ impl Wlfc {
         self.erase_all(steps);
     }
 
-    /// Erases what was evicted, until as many buckets are free as are to be.
+    /// Erases what was evicted, if it is as much as is erased together, until as many buckets are free as are to be.
     fn erase_all(&mut self, steps: &mut Vec<Step>) {
-        while self.queues.free() < self.config.free_target && self.erase(steps) {}
+        if self.queues.gc_len() >= self.config.erase_batch {
+            while self.queues.free() < self.config.free_target && self.erase(steps) {}
+        }
+    }
+
+    /// Leaves a cache that is found as it is, without what was evicted from it.
+    fn close(&mut self, steps: &mut Vec<Step>) {
+        while !self.frozen && self.erase(steps) {}
+        self.settle(steps);
     }
 
     /// Section IV.C.1.
@@ -449,7 +457,7 @@ impl Wlfc {
         if self.copies.contains_key(&backend) {
             return true;
         }
-        if self.resets_pending {
+        if self.reset.contains(&backend) {
             self.settle_flash(steps);
         }
         false
@@ -462,8 +470,8 @@ impl Wlfc {
     }
 
     fn settle_flash(&mut self, steps: &mut Vec<Step>) {
-        if std::mem::take(&mut self.flash_dirty) {
-            self.resets_pending = false;
+        if std::mem::take(&mut self.appended) || !self.reset.is_empty() {
+            self.reset.clear();
             steps.push(Step::FlushFlash);
         }
     }
@@ -480,8 +488,8 @@ impl Wlfc {
     fn push(&mut self, step: Step, steps: &mut Vec<Step>) {
         self.figures.count(&step, &self.config);
         match step {
-            Step::Append { .. } => self.flash_dirty = true,
-            Step::Reset { .. } => (self.flash_dirty, self.resets_pending) = (true, true),
+            Step::Append { .. } => self.appended = true,
+            Step::Reset { bucket } => drop(self.reset.insert(self.buckets[bucket as usize].backend)),
             Step::WriteBackend { .. } | Step::ZeroBackend { .. } => self.backend_dirty = true,
             _ => {}
         }

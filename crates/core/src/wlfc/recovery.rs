@@ -7,8 +7,8 @@
 //!   allocated after the bucket of logs does not have what was logged later. Here the newest whole copy counts, and all buckets of logs that
 //!   are still there, the older below the newer. Not even the newest of each kind would do: a copy that was evicted before logs went to
 //!   the backend, and that is not erased yet, would cover what those logs changed.
-//! - This is sound because evicted buckets are erased in their order, each once what took its place is durable: of what a power failure
-//!   leaves of a backend bucket, nothing that came after the oldest is missing unless it is elsewhere.
+//! - This is sound because the evicted buckets of a backend bucket are erased in their order, each once what took its place is durable: of
+//!   what a power failure leaves of a backend bucket, nothing that came after the oldest is missing unless it is elsewhere.
 //! - A backend bucket with more than one bucket of logs, or that finds no room in the queues, is written back.
 
 use std::collections::{BTreeMap, BTreeSet};

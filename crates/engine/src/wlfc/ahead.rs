@@ -13,7 +13,7 @@ use flashwise_core::wlfc::Step;
 use rustc_hash::FxHashMap;
 
 use super::Engine;
-use super::perform::BLOCK;
+use super::memory::BLOCK;
 use crate::engine::OfBuckets;
 use crate::export::{Operation, Request};
 

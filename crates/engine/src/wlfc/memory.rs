@@ -6,6 +6,9 @@ use smallvec::SmallVec;
 use crate::disk::Buffer;
 use crate::memory::Memory;
 
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
+
 /// Blocks of one backend bucket, side by side.
 #[derive(Debug)]
 pub(super) struct Region {
@@ -42,7 +45,7 @@ impl Region {
 
     /// Bytes of the volume from `offset` on.
     pub fn bytes(&mut self, offset: u64, length: usize) -> &mut [u8] {
-        let at = (offset - self.first * BLOCK_BYTES as u64) as usize;
+        let at = (offset - self.first * BLOCK) as usize;
         &mut self.memory().bytes_mut()[at..at + length]
     }
 

@@ -199,8 +199,6 @@ pub struct Engine<C = Wlfc> {
     headers: HeaderPages,
     checksums: Checksums,
     on_flash: Vec<OnFlash>,
-    /// Buckets that were reset, where no flush was planned since.
-    reset: FxHashSet<u32>,
     /// The frames of the read cache in RAM, and those whose content never came.
     ram: Option<Memory>,
     bad_frames: FxHashSet<u32>,
@@ -225,6 +223,8 @@ pub struct Engine<C = Wlfc> {
     transfers: FxHashMap<u64, SmallVec<[(StepId, Part); 1]>>,
     next_tag: u64,
     outgoing: Vec<(StepId, Part)>,
+    /// Where what is between pages goes that are read together: nobody looks at it, so that transfers share it.
+    gap: Memory,
     /// Steps that wait for a header page of a bucket that another reads.
     reading: FxHashMap<(u32, u32), Vec<StepId>>,
     answers: Vec<(Done, Result<Vec<u8>, Error>)>,
@@ -248,7 +248,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let mut engine = Engine {
             bucket_pages,
             bucket_blocks: geometry.unit_pages,
-            unit_bytes: u64::from(bucket_pages) * perform::BLOCK,
+            unit_bytes: u64::from(bucket_pages) * memory::BLOCK,
             order: Order::new(geometry.unit_pages, settings.zoned),
             steps: Vec::new(),
             free_steps: Vec::new(),
@@ -261,7 +261,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
             checksums: Checksums::new(geometry.units * bucket_pages),
             headers: started.headers,
             on_flash: started.on_flash,
-            reset: FxHashSet::default(),
             ram: (ram > 0).then(|| Memory::new(ram as usize)),
             bad_frames: FxHashSet::default(),
             sequence: 0,
@@ -279,6 +278,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
             transfers: FxHashMap::with_hasher(FxBuildHasher),
             next_tag: 1,
             outgoing: Vec::new(),
+            gap: Memory::new(transfers::GAP_PAGES_MAX),
             reading: FxHashMap::default(),
             answers: Vec::new(),
             answered: Vec::new(),
@@ -446,7 +446,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     }
                     client = AskedBy::NoOne;
                 }
-                Step::Append { bucket, page: 0, .. } if self.reset.contains(&bucket) => {
+                Step::Append { bucket, page: 0, .. } if self.order.is_reset(bucket) => {
                     // What the bucket held must not come back once it is written over.
                     self.enqueue(Work::Step(Step::FlushFlash), plan, client, &mut entered);
                     self.enqueue(Work::Step(step), plan, client, &mut entered);
@@ -543,8 +543,6 @@ impl<C: Cache<Step = Step>> Engine<C> {
                     on_flash.state = oob.state;
                 }
             }
-            Step::Reset { bucket } => drop(self.reset.insert(bucket)),
-            Step::FlushFlash => self.reset.clear(),
             Step::ReadFlash { bucket, .. } => {
                 self.step(id).state = self.on_flash[bucket as usize].state;
             }
@@ -558,7 +556,7 @@ impl<C: Cache<Step = Step>> Engine<C> {
 /// The blocks of memory that a step uses.
 fn blocks_of(step: &Step, bucket_blocks: u32) -> Option<(u64, u32)> {
     let bytes = |offset: u64, length: u32| {
-        let (first, end) = (offset / perform::BLOCK, (offset + u64::from(length)).div_ceil(perform::BLOCK));
+        let (first, end) = (offset / memory::BLOCK, (offset + u64::from(length)).div_ceil(memory::BLOCK));
         Some((first, (end - first) as u32))
     };
     match *step {

@@ -4,10 +4,11 @@
 //! - A read of pages waits for what programs them, and a reset for all that uses its bucket. What is programmed to a bucket is programmed in
 //!   order. Where buckets are zones, one is begun once all are reset or full that were to be before.
 //! - What reads and writes blocks of a bucket of the backend waits for each other, and so do users of a frame of RAM.
-//! - A flush waits for all that changed its device, and all that changes a device for all flushes: so a power failure finds what it might
-//!   have found after some of the steps, done one by one.
+//! - A flush waits for all that changed its device, and what changes a device for all flushes: so a power failure finds what it might
+//!   have found after some of the steps, done one by one. What relies on no flush waits for none: data and zeroes that are appended to logs say
+//!   what blocks are, whatever became of anything else, and the backend is written once what is written there is durable on flash.
 
-use flashwise_core::wlfc::{State, Step};
+use flashwise_core::wlfc::{Log, Oob, State, Step};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -38,6 +39,8 @@ pub(super) struct Order {
     changes: [FxHashSet<StepId>; 2],
     /// The last flush of each.
     flushes: [Option<StepId>; 2],
+    /// Buckets that were reset, and the flush that makes it durable, if one was registered since.
+    resets: FxHashMap<u32, Option<StepId>>,
 }
 
 /// What a step changes: the flash, as 0, or the backend, as 1.
@@ -67,6 +70,23 @@ impl Order {
         block / u64::from(self.bucket_blocks)
     }
 
+    /// The flushes under way that a step relies on.
+    fn flushes_before(&self, step: &Step) -> impl Iterator<Item = StepId> + use<> {
+        let [flash, backend] = self.flushes;
+        match step {
+            Step::Append { oob: Oob { state: State::Write, log: Log::Data | Log::Zeroes, .. }, .. } => [None, None],
+            Step::WriteBackend { .. } | Step::ZeroBackend { .. } => [flash, None],
+            _ => [flash, backend],
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether a bucket was reset and no flush was registered since.
+    pub fn is_reset(&self, bucket: u32) -> bool {
+        self.resets.get(&bucket) == Some(&None)
+    }
+
     /// Flushes that are not done.
     pub fn flushes(&self) -> impl Iterator<Item = StepId> + use<> {
         self.flushes.into_iter().flatten()
@@ -86,7 +106,7 @@ impl Order {
     /// Records what a step uses; `after` is told of each step that it waits for.
     pub fn register(&mut self, id: StepId, step: &Step, mut after: impl FnMut(StepId)) {
         if let Some(device) = changed(step) {
-            self.flushes().for_each(&mut after);
+            self.flushes_before(step).for_each(&mut after);
             self.changes[device].insert(id);
         }
         match *step {
@@ -103,6 +123,10 @@ impl Order {
                 if oob.state != State::Write {
                     self.closing.insert(id);
                 }
+                if page == 0 {
+                    // What the bucket held must not come back once it is written over.
+                    self.resets.get(&bucket).into_iter().flatten().copied().for_each(&mut after);
+                }
                 let bucket = self.buckets.entry(bucket).or_default();
                 bucket.hazard.read(id, &mut after);
                 bucket.appends.last().into_iter().for_each(|(.., append)| after(*append));
@@ -110,6 +134,7 @@ impl Order {
             }
             Step::Reset { bucket } => {
                 self.closing.insert(id);
+                self.resets.insert(bucket, None);
                 self.buckets.entry(bucket).or_default().hazard.write(id, &mut after);
             }
             Step::ReadBackend { block, .. } => {
@@ -126,6 +151,9 @@ impl Order {
                 let device = flushed(step).expect("it is a flush");
                 self.changes[device].iter().copied().for_each(&mut after);
                 self.flushes[device].replace(id).into_iter().for_each(&mut after);
+                if device == 0 {
+                    self.resets.values_mut().filter(|flush| flush.is_none()).for_each(|flush| *flush = Some(id));
+                }
             }
             Step::Receive { .. } | Step::Send { .. } | Step::Zero { .. } | Step::Fail | Step::Reply => {}
         }
@@ -138,6 +166,9 @@ impl Order {
         }
         if let Some(device) = flushed(step) {
             self.flushes[device].take_if(|last| *last == id);
+            if device == 0 {
+                self.resets.retain(|_, flush| *flush != Some(id));
+            }
         }
         if matches!(step, Step::Append { .. } | Step::Reset { .. }) {
             self.closing.remove(&id);

@@ -7,7 +7,7 @@ use flashwise_core::wlfc::header::{Crc, Header};
 use flashwise_core::wlfc::{Log, Oob, State, Step};
 use smallvec::smallvec;
 
-use super::memory::Region;
+use super::memory::{BLOCK, Region};
 use super::order::{changed, flushed};
 use super::{AskedBy, Engine, Part, Running, Work, blocks_of};
 use crate::disk::{Buffer, Operation};
@@ -15,8 +15,6 @@ use crate::engine::hazard::StepId;
 use crate::engine::{BACKEND, FLASH};
 use crate::export::Error;
 use crate::memory::Memory;
-
-pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// What came of a step that was begun.
 enum Begun {
@@ -100,14 +98,13 @@ impl<C: Cache<Step = Step>> Engine<C> {
             }
             Step::Append { bucket, page, oob, .. } => {
                 self.append(id, plan, bucket, page, oob);
+                self.append_on(id);
                 return Begun::UnderWay;
             }
-            Step::FlushFlash => {
-                self.hand_out(id, FLASH, Operation::Sync, 0, 0, smallvec![]);
-                return Begun::UnderWay;
-            }
-            Step::FlushBackend => {
-                self.hand_out(id, BACKEND, Operation::Sync, 0, 0, smallvec![]);
+            Step::FlushFlash | Step::FlushBackend => {
+                let disk = if step == Step::FlushFlash { FLASH } else { BACKEND };
+                self.hand_out(id, disk, Operation::Sync, 0, 0, smallvec![]);
+                self.flush_on(id, disk, &step);
                 return Begun::UnderWay;
             }
             Step::Reset { bucket } if self.worn.contains(&bucket) => {
@@ -273,6 +270,60 @@ impl<C: Cache<Step = Step>> Engine<C> {
         self.step(id).memory = Some(memory);
         let offset = self.unit_offset(bucket) + u64::from(page) * BLOCK;
         self.hand_out(id, FLASH, Operation::Write, offset, u64::from(header.pages() + padding) * BLOCK, buffers);
+    }
+
+    /// Programs what waits for nothing but `id`, behind it in the same bucket, in the same transfer.
+    fn append_on(&mut self, mut id: StepId) {
+        let mut buffers = 0;
+        while let Some(next) = self.appended_next(id) {
+            self.begin_with(id, next);
+            let running = self.step(next);
+            let (Work::Step(Step::Append { bucket, page, oob, .. }), plan) = (&running.work, running.plan) else {
+                unreachable!("it is an append")
+            };
+            let (bucket, page, oob) = (*bucket, *page, *oob);
+            self.append(next, plan, bucket, page, oob);
+            buffers += 2;
+            if buffers >= super::transfers::BUFFERS_MAX - 4 {
+                break;
+            }
+            id = next;
+        }
+    }
+
+    /// The append behind `id` that waits for nothing else.
+    fn appended_next(&self, id: StepId) -> Option<StepId> {
+        let Some(Running { work: Work::Step(Step::Append { bucket, page, pages, .. }), .. }) = self.steps[id as usize]
+        else {
+            return None;
+        };
+        let follows = |work: &Work| matches!(work, Work::Step(Step::Append { bucket: of, page: at, .. }) if (*of, *at) == (bucket, page + pages));
+        self.waits_alone_for(id, follows)
+    }
+
+    /// The step of some work that waits for `id` and nothing else.
+    fn waits_alone_for(&self, id: StepId, is_wanted: impl Fn(&Work) -> bool) -> Option<StepId> {
+        let running = |id: StepId| self.steps[id as usize].as_ref().expect("a step is there until it is done");
+        let mut dependents = running(id).dependents.iter().copied();
+        dependents.find(|next| {
+            let next = running(*next);
+            next.waiting == 1 && !next.doomed && is_wanted(&next.work)
+        })
+    }
+
+    /// Takes from `next` that it waits for `id`: it is begun at the same time.
+    fn begin_with(&mut self, id: StepId, next: StepId) {
+        self.step(id).dependents.retain(|dependent| *dependent != next);
+        self.step(next).waiting = 0;
+    }
+
+    /// Flushes a device for those too that wait for this flush alone: what they make durable is done.
+    fn flush_on(&mut self, mut id: StepId, disk: usize, flush: &Step) {
+        while let Some(next) = self.waits_alone_for(id, |work| matches!(work, Work::Step(step) if step == flush)) {
+            self.begin_with(id, next);
+            self.hand_out(next, disk, Operation::Sync, 0, 0, smallvec![]);
+            id = next;
+        }
     }
 
     /// Empties a bucket: the zone is reset or, where it is none, its first page says nothing any more.

@@ -9,7 +9,7 @@ use flashwise_core::wlfc::Step;
 use smallvec::smallvec;
 
 use super::checksums::{Says, header_at, says};
-use super::perform::BLOCK;
+use super::memory::BLOCK;
 use super::{Engine, Work};
 use crate::disk::Operation;
 use crate::engine::FLASH;

@@ -74,14 +74,14 @@ impl Default for Options {
 /// The cache of a volume on a flash of this geometry, whose units but the first are its buckets.
 pub fn config(geometry: Geometry, options: &Options, volume_bytes: u64) -> Result<Config, ConfigError> {
     let bucket_blocks = Config::blocks_beside_headers(geometry.unit_pages, HEADER_BLOCKS);
-    let config = Config::new(geometry.log_units(), bucket_blocks, 1, options.write_share)?;
+    let config = Config::served(geometry.log_units(), bucket_blocks, HEADER_BLOCKS, options.write_share)?;
     let zone_limit = options.written_max.map_or(u32::MAX, |most| most.saturating_sub(BESIDE_WRITE_QUEUE));
     let write_queue = config.write_queue.min(zone_limit).max(1);
     let config = Config {
         read_queue: config.read_queue + config.write_queue - write_queue,
         write_queue,
         halving: write_queue,
-        header_blocks: HEADER_BLOCKS,
+        erase_batch: if options.written_max.is_some() { 1 } else { config.erase_batch },
         erases_at_once: options.written_max.is_some(),
         refresh: options.refresh,
         ram_blocks: (options.ram_bytes / BLOCK_BYTES as u64).try_into().unwrap_or(u32::MAX),

@@ -5,13 +5,18 @@ use flashwise_core::wlfc::Step;
 use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
+use super::memory::BLOCK;
 use crate::disk::{Buffer, Operation, Transfer};
 use crate::engine::hazard::StepId;
 use crate::engine::{FLASH, Output};
 use crate::export::Error;
 
 /// Buffers of a transfer: as many as the kernel takes at once.
-const BUFFERS_MAX: usize = 1024;
+pub(super) const BUFFERS_MAX: usize = 1024;
+
+/// The most pages between two that are read together: what is between logs of one bucket is their headers and other logs, and what is between the
+/// blocks that logs lack in the backend is as short. A disk reads them sooner than it takes another request.
+pub(super) const GAP_PAGES_MAX: usize = 8;
 
 /// A piece of a step that is transferred.
 #[derive(Clone, Debug)]
@@ -21,15 +26,24 @@ pub(super) struct Part {
     pub offset: u64,
     pub length: u64,
     pub buffers: SmallVec<[Buffer; 2]>,
-    /// It is not read together with others.
+    /// It is not transferred together with others.
     pub alone: bool,
 }
 
 impl Part {
-    /// Whether it can be read together with what `first` begins and ends at `end`.
-    fn continues(&self, first: &Part, end: u64) -> bool {
-        let reads = |part: &Part| (part.disk, part.operation, part.alone) == (FLASH, Operation::Read, false);
-        reads(self) && reads(first) && self.offset == end
+    /// How far behind `end` it begins, if it is transferred together with what `first` begins and ends there. `bucket_bytes` are those of a
+    /// bucket on its disk.
+    fn continues(&self, first: &Part, end: u64, bucket_bytes: u64) -> Option<u64> {
+        let gap = self.offset.checked_sub(end)?;
+        let are_alike = (self.disk, self.operation) == (first.disk, first.operation) && !self.alone && !first.alone;
+        let in_bucket = self.offset / bucket_bytes == first.offset / bucket_bytes;
+        let together = match self.operation {
+            Operation::Read => gap == 0 && self.disk == FLASH || in_bucket && gap <= GAP_PAGES_MAX as u64 * BLOCK,
+            Operation::Write => gap == 0 && self.disk == FLASH && in_bucket,
+            Operation::Sync => gap == 0,
+            _ => false,
+        };
+        (are_alike && together).then_some(gap)
     }
 }
 
@@ -54,11 +68,16 @@ impl<C: Cache<Step = Step>> Engine<C> {
             let (disk, operation, offset) = (first.1.disk, first.1.operation, first.1.offset);
             let (mut length, mut buffers) = (first.1.length, first.1.buffers.to_vec());
             let mut parts: SmallVec<[(StepId, Part); 1]> = smallvec![first];
-            while let Some((step, part)) = outgoing.next_if(|(_, part)| {
-                let first = &parts[0].1;
-                part.continues(first, offset + length) && buffers.len() + part.buffers.len() <= BUFFERS_MAX
-            }) {
-                length += part.length;
+            let bucket_bytes = if disk == FLASH { self.unit_bytes } else { u64::from(self.bucket_blocks) * BLOCK };
+            while let Some((_, part)) = outgoing.peek()
+                && let Some(gap) = part.continues(&parts[0].1, offset + length, bucket_bytes)
+                && buffers.len() + part.buffers.len() < BUFFERS_MAX
+            {
+                let (step, part) = outgoing.next().expect("it was seen");
+                if gap > 0 {
+                    buffers.push(self.gap.buffer(0, (gap / BLOCK) as u32));
+                }
+                length += gap + part.length;
                 buffers.extend(part.buffers.iter().copied());
                 parts.push((step, part));
             }
@@ -80,8 +99,8 @@ impl<C: Cache<Step = Step>> Engine<C> {
         let parts = self.transfers.remove(&tag).expect("a transfer ends once");
         let are_several = parts.len() > 1;
         for (id, part) in parts {
-            if are_several && result.is_err() {
-                // Which of them cannot be read is found out one by one.
+            if are_several && result.is_err() && part.operation == Operation::Read {
+                // Which of them cannot be read is found out one by one. What is programmed is tried again together, in order.
                 self.outgoing.push((id, Part { alone: true, ..part }));
             } else {
                 self.part_completed(id, part, result);

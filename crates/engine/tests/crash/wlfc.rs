@@ -79,6 +79,7 @@ impl Setup {
             ram_blocks: random.pick(&[0, 0, 5]),
             erases_at_once: zoned,
             free_target: if zoned { u32::MAX } else { random.pick(&[1, 2, u32::MAX]) },
+            erase_batch: if zoned { 1 } else { random.pick(&[1, 2, 4]) },
             ..config
         };
         config.check().unwrap();

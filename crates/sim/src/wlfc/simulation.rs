@@ -116,16 +116,17 @@ impl BucketSettings {
         let clock = Clock::new(&self.device, bucket)?;
         let blocks = (bucket / BLOCK_BYTES as u64) as u32;
         // Pages of a block have no bytes out of band that a bucket could be found by: as on the flash of a server, headers take their place.
-        let (header_blocks, bucket_blocks) = match page_blocks {
-            1 => (HEADER_BLOCKS, Config::blocks_beside_headers(blocks, HEADER_BLOCKS)),
-            _ => (0, blocks),
+        let config = match page_blocks {
+            1 => {
+                let bucket_blocks = Config::blocks_beside_headers(blocks, HEADER_BLOCKS);
+                Config::served(buckets as u32, bucket_blocks, HEADER_BLOCKS, self.write_queue)?
+            }
+            _ => Config::new(buckets as u32, blocks, page_blocks, self.write_queue)?,
         };
         let ram_blocks = (system.ram_bytes() / BLOCK_BYTES as u64) as u32;
-        let config = Config::new(buckets as u32, bucket_blocks, page_blocks, self.write_queue)?;
         let halving = self.halving.unwrap_or(config.halving);
         // The addresses of a trace's requests are below 16 TiB.
-        let config =
-            Config { halving, refresh: self.refresh, ram_blocks, header_blocks, volume_blocks: 1 << 32, ..config };
+        let config = Config { halving, refresh: self.refresh, ram_blocks, volume_blocks: 1 << 32, ..config };
         Ok(Cache::Managed(Box::new(Managed::new(config, clock, &self.backend)?)))
     }
 }

@@ -36,6 +36,7 @@ fn config(random: &mut Random) -> Config {
         refresh: if random.once_in(2) { Refresh::Read } else { Refresh::Evict },
         ram_blocks: [0, 0, 3][random.below(3) as usize],
         free_target: [1, 2, u32::MAX][random.below(3) as usize],
+        erase_batch: [1, 1, 2, 5][random.below(4) as usize],
         volume_blocks: u64::from(bucket_blocks) * (2 + random.below(4)) - random.below(2),
         ..config
     }

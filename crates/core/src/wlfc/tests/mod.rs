@@ -21,6 +21,8 @@ pub enum Planted {
     TombstoneAlone,
     /// Buckets are erased before what took their place is durable.
     ResetAtOnce,
+    /// Buckets of one backend bucket are erased together.
+    ResetsTogether,
     /// The bucket that was evicted last is erased first.
     LastFirst,
     /// A dirty copy is written back over what went past the cache since it was made.
@@ -32,12 +34,13 @@ pub enum Planted {
 }
 
 impl Planted {
-    pub const ALL: [Planted; 9] = [
+    pub const ALL: [Planted; 10] = [
         Planted::HighestEpoch,
         Planted::NewestOfEach,
         Planted::NoTombstone,
         Planted::TombstoneAlone,
         Planted::ResetAtOnce,
+        Planted::ResetsTogether,
         Planted::LastFirst,
         Planted::OverPassed,
         Planted::VolatileCopy,
