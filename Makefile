@@ -25,13 +25,14 @@ FLASHWISE_FUZZ_TARGETS ?=
 planted:
 	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target/planted) cargo test --workspace --features planted --test cli planted::
 
-# The program and the library that serves with each feature left out by itself, and with none.
+# The program and the library that serves with each feature left out by itself, with none, and with what is not there by default.
 features:
-	for features in http,parquet,serve http,serve,tls parquet,serve,tls parquet serve ""; do \
+	for features in http,parquet,serve http,serve,tls parquet,serve,tls parquet s3 serve ""; do \
 		cargo clippy -p flashwise --locked --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	for features in http tls ""; do \
 		cargo clippy -p flashwise-server --locked --no-default-features --features "$$features" -- -D warnings || exit 1; done
 	cargo test -p flashwise-server --locked --no-default-features --lib built_without
+	cargo test -p flashwise-sim --locked --lib built_without
 
 crash:
 	FLASHWISE_CRASH_POINTS=$(FLASHWISE_CRASH_POINTS) FLASHWISE_SEED=$(FLASHWISE_SEED) \
@@ -127,10 +128,11 @@ dist:
 test-dist:
 	packaging/test
 
-# The Python package, in target/wheels: for every Python from 3.10 on, and for systems whose C library is as new as this one's.
+# The Python package, in target/wheels: for every Python from 3.10 on, and for systems whose C library is as old as glibc 2.17, which zig links for.
 wheel:
-	test -x target/maturin/bin/maturin || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet maturin==1.16.0; }
-	target/maturin/bin/maturin build --profile dist --locked --manifest-path crates/python/Cargo.toml --out target/wheels
+	test -x target/maturin/bin/maturin || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet maturin==1.16.0 -r packaging/requirements.txt; }
+	PATH="$(CURDIR)/target/maturin/bin:$$PATH" maturin build --profile dist --locked --zig --compatibility manylinux2014 \
+		--manifest-path crates/python/Cargo.toml --out target/wheels
 
 # The package against the command line, on processes and Dask, its documents as written; in the .venv that ./run-tests makes.
 test-wheel:

@@ -9,9 +9,11 @@ import sys
 import threading
 import time
 
+import boto3
 import flashwise
 import polars
 from dask.distributed import Client, LocalCluster
+from moto.server import ThreadedMotoServer
 
 RUNS = [
     {"policy": ["lru", "larc"], "size": ["5%", "20%"]},
@@ -66,6 +68,8 @@ def main():
     for out in ["processes", "dask", "shards", "program"]:
         assert files(out) == expected, out
 
+    objects(traces, plan, "serial")
+
     # What is there is not run again; what is missing is.
     before = {path: path.stat().st_mtime_ns for path in pathlib.Path("serial").iterdir()}
     lost = pathlib.Path(serial.files[1])
@@ -95,6 +99,40 @@ def main():
     flashwise.sweep({**plan, "out": "killed"}, workers=2, threads=1)
     killed.join()
     assert files("killed") == expected and KILLED, KILLED
+
+
+def objects(traces, plan, here):
+    """Traces and results in S3, on Dask: the rows are those of files."""
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    os.environ |= {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "someone",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+    }
+    s3 = boto3.client("s3", region_name="us-east-1")
+    s3.create_bucket(Bucket="traces")
+    s3.create_bucket(Bucket="results")
+    for trace in traces:
+        s3.upload_file(trace, "traces", f"arrow/{trace}")
+    plan = {**plan, "traces": "s3://traces/arrow/*", "out": "s3://results/all", "cache": "copies"}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        done = flashwise.sweep(plan, executor=client.get_executor(), threads=1)
+    assert len(done.files) == WORKLOADS and not done.failures
+    os.mkdir("fetched")
+    for file in done.files:
+        s3.download_file("results", file.removeprefix("s3://results/"), f"fetched/{file.rsplit('/')[-1]}")
+    rows = lambda folder: polars.concat(
+        polars.read_parquet(path).with_columns(polars.col("trace").str.split("/").list.last())
+        for path in sorted(pathlib.Path(folder).iterdir())
+    ).sort("trace", "job")
+    assert rows("fetched").equals(rows(here))
+    assert [flashwise._flashwise.sweep_find(task) for task in flashwise._flashwise.sweep_tasks(plan)] == [
+        (file, True) for file in done.files
+    ]
+    server.stop()
 
 
 KILLED = []

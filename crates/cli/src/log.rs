@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use clap::{ArgAction, Args, ValueEnum};
 use serde_json::json;
 use tracing::Level;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
@@ -68,6 +68,11 @@ impl LogOptions {
             Format::Text => told.without_time().boxed(),
             Format::Json => told.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed(),
         };
+        // What libraries do, such as that they ask again, is told only with all else.
+        let all = self.verbose > 1;
+        let of_libraries =
+            filter_fn(move |about| all || about.target().starts_with("flashwise") || *about.level() <= Level::WARN);
+        let told = told.with_filter(of_libraries);
         // Fails where somebody else has begun to tell, which nobody has.
         let _ = tracing_subscriber::registry().with(filter).with(told).try_init();
         let _ = CHOSEN.set(Chosen { format: self.log_format, level, filter: handle });

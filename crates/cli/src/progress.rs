@@ -26,6 +26,7 @@ impl Bar {
     }
 
     /// A bar for `total` traces.
+    #[cfg(feature = "parquet")] // Sweeps alone are of many.
     pub fn traces(what: String, total: u64) -> Bar {
         Self::new(what, total, "{prefix} {wide_bar} {human_pos}/{human_len} traces {eta}")
     }

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use flashwise_report::sweep::render_sweep;
-use flashwise_sim::sweep::{Plan, PlanError, Rows, Shard, SweepError, Task, rows};
+use flashwise_sim::sweep::{Found, Plan, PlanError, Rows, Shard, SweepError, Task, rows};
 use flashwise_trace::human;
 use flashwise_trace::output::{check_writable, name_of, write_whole};
 use flashwise_trace::progress::Progress;
+use tracing::Level;
 
 use crate::failure::Misuse;
-use crate::log::warning;
+use crate::log::{tell, warning};
 use crate::progress::Bar;
 use crate::simulate::{command, misuse};
 
@@ -92,7 +93,7 @@ impl Sweep {
             while !stop.load(Ordering::Relaxed) {
                 let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 let done = match self.workers {
-                    None => task.run(&Remarks(&bar)).map(|found| name_of(&found.file)).map_err(refused),
+                    None => task.run(&Remarks(&bar)).map(|file| name_of(&file)).map_err(refused),
                     Some(_) => in_process(task, threads),
                 };
                 match done {
@@ -102,7 +103,7 @@ impl Sweep {
                         let _ = writeln!(out, "{}: {file}", name_of(&task.trace));
                     }
                     Err(error) => {
-                        warning!("{error:#}");
+                        tell(Level::ERROR, &format!("{error:#}"));
                         failed.fetch_add(1, Ordering::Relaxed);
                         stop.fetch_or(!self.keep_going, Ordering::Relaxed);
                     }
@@ -147,8 +148,8 @@ fn worker() -> anyhow::Result<()> {
     std::io::stdin().read_to_string(&mut text)?;
     let task: Task = serde_json::from_str(&text).map_err(|error| Misuse(format!("standard input: {error}")))?;
     let bar = Bar::traces(name_of(&task.trace), 1);
-    let found = task.run(&Remarks(&bar)).map_err(refused)?;
-    Ok(write!(std::io::stdout(), "{}", found.file.display())?)
+    let file = task.run(&Remarks(&bar)).map_err(refused)?;
+    Ok(write!(std::io::stdout(), "{}", file.display())?)
 }
 
 /// Runs a task in a process of its own, and tells the file with its results.
@@ -191,7 +192,7 @@ fn status(plan: &Path, json: bool) -> anyhow::Result<()> {
     drop(bar);
     let mut out = std::io::stdout().lock();
     if json {
-        let row = |(trace, found): &(String, Result<flashwise_sim::sweep::Found, SweepError>)| match found {
+        let row = |(trace, found): &(String, Result<Found, SweepError>)| match found {
             Ok(found) => serde_json::json!({"trace": trace, "file": found.file, "done": found.is_done}),
             Err(error) => serde_json::json!({"trace": trace, "error": chain(error)}),
         };
@@ -200,7 +201,7 @@ fn status(plan: &Path, json: bool) -> anyhow::Result<()> {
     }
     for (trace, found) in &rows {
         match found {
-            Ok(found) if found.is_done => writeln!(out, "{trace}: {}", found.file.display())?,
+            Ok(Found { file: Some(file), is_done: true }) => writeln!(out, "{trace}: {}", file.display())?,
             Ok(_) => writeln!(out, "{trace}: to do")?,
             Err(error) => writeln!(out, "{}", chain(error))?,
         }

@@ -27,12 +27,12 @@ pub fn sweep_tasks(py: Python<'_>, plan: &Bound<'_, PyAny>, shard: Option<&str>)
     read.tasks.iter().map(|task| serde_json::to_string(task).map_err(exception)).collect()
 }
 
-/// Where the results of a task are, and whether they are there: the file, and true or false.
+/// Where the results of a task are, and whether they are there: the file, if that is known yet, and true or false.
 #[pyfunction]
-pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(String, bool)> {
+pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(Option<String>, bool)> {
     let task: Task = serde_json::from_str(task).map_err(exception)?;
-    let Found { file, is_done, .. } = work::run(py, None, None, |watch| task.find(watch))?;
-    Ok((text(&file), is_done))
+    let Found { file, is_done } = work::run(py, None, None, |watch| task.find(watch))?;
+    Ok((file.as_deref().map(text), is_done))
 }
 
 /// Runs a task, if its results are not there yet, and says in which file they are.
@@ -40,7 +40,7 @@ pub fn sweep_find(py: Python<'_>, task: &str) -> PyResult<(String, bool)> {
 #[pyo3(signature = (task, *, threads=None))]
 pub fn sweep_run(py: Python<'_>, task: &str, threads: Option<usize>) -> PyResult<String> {
     let task: Task = serde_json::from_str(task).map_err(exception)?;
-    Ok(text(&work::run(py, threads, None, |watch| task.run(watch))?.file))
+    Ok(text(&work::run(py, threads, None, |watch| task.run(watch))?))
 }
 
 fn text(path: &Path) -> String {

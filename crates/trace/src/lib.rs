@@ -44,7 +44,7 @@ pub mod recording;
 pub mod request;
 pub mod request_file;
 pub mod requests;
-mod room;
+pub mod room;
 pub mod sampling;
 mod settings;
 pub mod sources;

@@ -60,14 +60,16 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Bytes that are free in the file system of `directory`, where that is known.
 #[cfg(target_os = "linux")]
-fn free_bytes(directory: &std::path::Path) -> Option<u64> {
+pub fn free_bytes(directory: &std::path::Path) -> Option<u64> {
     let about = rustix::fs::statvfs(directory).ok()?;
     Some(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
+/// Bytes that are free in the file system of `directory`, where that is known.
 #[cfg(not(target_os = "linux"))]
-fn free_bytes(_: &std::path::Path) -> Option<u64> {
+pub fn free_bytes(_: &std::path::Path) -> Option<u64> {
     None
 }
 

@@ -22,7 +22,7 @@ pub const SOURCES_MAX: usize = 256;
 pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(vec![path.to_owned()]) };
     let mut files = Vec::new();
-    for part in name.split(AND).map(str::trim) {
+    for part in parts(name) {
         match is_pattern(part) && !Path::new(part).exists() {
             true => files.extend(fitting(part)?),
             false => files.push(PathBuf::from(part)),
@@ -34,6 +34,11 @@ pub fn sources(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
         return Err(TraceError::Sources { path: name.to_owned(), found, expected });
     }
     Ok(files)
+}
+
+/// The names that are merged in `name`, which is one where there is no + between them.
+pub fn parts(name: &str) -> impl Iterator<Item = &str> {
+    name.split(AND).map(str::trim)
 }
 
 /// The traces that `name` stands for, each by itself: all that a pattern fits, and itself where it is there, is none, or names several files with

@@ -40,6 +40,8 @@ mod jobs;
 mod kill;
 mod lifetime;
 mod memory;
+#[cfg(feature = "s3")]
+mod objects;
 #[cfg(feature = "client-tests")]
 mod packaging;
 #[cfg(feature = "browser-tests")]

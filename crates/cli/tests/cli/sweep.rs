@@ -70,6 +70,8 @@ fn traces_of_several_files_and_in_archives_are_swept() {
     std::fs::write(path.join("plan.toml"), plan(r#""all.tar.gz/none.csv""#)).unwrap();
     let err = fail(path, &["sweep", "plan.toml"], 1);
     assert!(err.contains("all.tar.gz/none.csv: ") && files(path, "results").len() == 3, "{err}");
+    // Why a trace failed is an error, which is told where nothing else is.
+    assert!(fail(path, &["-q", "sweep", "plan.toml"], 1).contains("all.tar.gz/none.csv: "));
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn what_is_no_plan_is_refused() {
         (("\"greedy\"", "\"first\""), "plan.toml: run: gc-victim: "),
         (
             ("out = \"results\"", "ot = 1"),
-            "plan.toml: ot: found \"1\", expected none but traces, out, format, block-size, lenient, run",
+            "plan.toml: ot: found \"1\", expected none but traces, out, format, block-size, lenient, cache, cache-size, run",
         ),
         (("out = \"results\"", ""), "plan.toml: out: is missing, expected the folder of the results"),
         (("trace?", "none?"), "plan.toml: traces: none?.arrow: found none, expected files that fit the pattern"),

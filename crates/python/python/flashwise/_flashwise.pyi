@@ -194,7 +194,7 @@ def generate(
 def sweep_tasks(plan: Path | dict[str, Any], shard: str | None = None) -> list[str]:
     """The tasks of a plan, a TOML file or a dictionary with the same keys, as JSON."""
 
-def sweep_find(task: str) -> tuple[str, bool]:
+def sweep_find(task: str) -> tuple[str | None, bool]:
     """Where the results of a task are, and whether they are there."""
 
 def sweep_run(task: str, *, threads: int | None = None) -> str:

@@ -165,10 +165,15 @@ pub fn checksum(paths: &[PathBuf], progress: &dyn Progress) -> Result<String, Tr
             sums.push(checksum_of_file(&file, progress)?);
         }
     }
-    Ok(match &sums[..] {
+    Ok(checksum_of_all(&sums))
+}
+
+/// The checksum of a trace that is of several files, by those of each.
+pub fn checksum_of_all(sums: &[String]) -> String {
+    match sums {
         [one] => one.clone(),
         sums => hexadecimal(&Sha256::digest(sums.join("\n"))),
-    })
+    }
 }
 
 /// SHA-256 of the file at `path`, in hexadecimal.

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use flashwise_core::quantity::Share;
+use flashwise_core::quantity::{ByteSize, Share};
 use flashwise_device::toml::{Malformed, Toml, decimal};
 use flashwise_trace::formats::FormatSpec;
-use flashwise_trace::sources::each;
+use flashwise_trace::sources::{each, parts};
 use serde_json::Value;
 use toml::de::DeValue;
 
+use super::objects::{fitting, is_object};
+use super::origin::is_pattern;
 use super::{Shard, Task};
 use crate::job::{Admission, Choice, Job, Key, Many};
 use crate::size::{Size, parse_block_size};
@@ -35,7 +37,7 @@ pub enum PlanError {
 }
 
 /// The keys of a plan, besides its runs.
-const KEYS: [&str; 6] = ["traces", "out", "format", "block-size", "lenient", "run"];
+const KEYS: [&str; 8] = ["traces", "out", "format", "block-size", "lenient", "cache", "cache-size", "run"];
 
 impl Plan {
     /// Reads the TOML file at `path`. Its traces and its folder are named from where the process is.
@@ -67,6 +69,9 @@ impl Plan {
         }
         let block_size = text("block-size")?.map(|size| parse_block_size(&size)).transpose();
         let block_size_bytes = block_size.map_err(|error| at("block-size").refused(error))?;
+        let cache = text("cache")?.map(PathBuf::from);
+        let cache_size = text("cache-size")?.map(|size| size.parse().map(ByteSize::bytes)).transpose();
+        let cache_size_bytes = cache_size.map_err(|error| at("cache-size").refused(error))?;
         let lenient = match get("lenient") {
             None => false,
             Some(Value::Bool(lenient)) => *lenient,
@@ -87,7 +92,7 @@ impl Plan {
         let mut traces: Vec<PathBuf> = Vec::new();
         for named in list(get("traces")) {
             let place = at("traces");
-            for trace in each(&place.text(named)?).map_err(|error| place.refused(error))? {
+            for trace in all(&place.text(named)?).map_err(|problem| place.refused(problem))? {
                 if !traces.contains(&trace) {
                     traces.push(trace);
                 }
@@ -103,6 +108,8 @@ impl Plan {
             format: format.clone(),
             block_size_bytes,
             lenient,
+            cache: cache.clone(),
+            cache_size_bytes,
             jobs: jobs.clone(),
         };
         Ok(Plan { tasks: traces.into_iter().map(task).collect() })
@@ -112,6 +119,16 @@ impl Plan {
     pub fn shard(self, shard: Shard) -> Plan {
         let of = |(number, task)| shard.has(number).then_some(task);
         Plan { tasks: self.tasks.into_iter().enumerate().filter_map(of).collect() }
+    }
+}
+
+/// The traces that `name` stands for, each by itself.
+fn all(name: &str) -> Result<Vec<PathBuf>, String> {
+    let objects = is_object(Path::new(name)) && is_pattern(name) && parts(name).count() == 1;
+    if objects {
+        fitting(name).map_err(|error| error.to_string())
+    } else {
+        each(name).map_err(|error| error.to_string())
     }
 }
 

@@ -1,15 +1,15 @@
 //! The rows of a sweep, read again from the files of its folder.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow_array::{Array, Float64Array, RecordBatch, StringArray, UInt64Array};
-use flashwise_trace::error::TraceError;
+use bytes::Bytes;
 use flashwise_trace::output::name_of;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::SweepError;
+use super::folder::Folder;
 use crate::results::Brief;
 
 /// Rows, and what is to be said about them.
@@ -22,20 +22,14 @@ pub struct Rows {
     pub stale: Vec<String>,
 }
 
-/// Reads the rows of all Parquet files in `folder`.
+/// Reads the rows of all Parquet files in `folder`, a path or the beginning of names in S3.
 ///
 /// # Errors
 /// A folder without any, and a file that is not of a sweep.
 pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
-    let io = |source| TraceError::Io { path: name_of(folder), source };
-    let mut files: Vec<(std::time::SystemTime, PathBuf)> = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        if path.extension().is_some_and(|end| end == "parquet") {
-            let io = |source| TraceError::Io { path: name_of(&path), source };
-            files.push((std::fs::metadata(&path).and_then(|about| about.modified()).map_err(io)?, path));
-        }
-    }
+    let results = Folder::open(folder)?;
+    let mut files = results.list()?;
+    files.retain(|(_, name)| Path::new(name).extension().is_some_and(|end| end == "parquet"));
     if files.is_empty() {
         let problem = "found no file that ends in .parquet, expected the folder of a sweep".to_owned();
         return Err(SweepError::NotResults { path: name_of(folder), problem });
@@ -43,8 +37,11 @@ pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
     // The newest last: what it has takes the place of what is older.
     files.sort();
     let (mut by_trace, mut stale) = (BTreeMap::<String, Vec<(Brief, String)>>::new(), BTreeMap::new());
-    for (_, path) in files {
-        for (row, origin) in read(&path)? {
+    for (_, name) in files {
+        let path = folder.join(&name);
+        // What was removed since is as if it had never been.
+        let Some(contents) = results.read(&name)? else { continue };
+        for (row, origin) in read(&path, contents)? {
             let of_trace = by_trace.entry(row.trace.clone()).or_default();
             match of_trace.iter_mut().find(|(known, _)| known.job == row.job) {
                 None => of_trace.push((row, origin)),
@@ -67,10 +64,9 @@ pub fn rows(folder: &Path) -> Result<Rows, SweepError> {
 }
 
 /// The rows of a file, each with the contents and the version that it came from.
-fn read(path: &Path) -> Result<Vec<(Brief, String)>, SweepError> {
+fn read(path: &Path, contents: Vec<u8>) -> Result<Vec<(Brief, String)>, SweepError> {
     let refused = |problem: String| SweepError::NotResults { path: name_of(path), problem };
-    let file = File::open(path).map_err(|source| TraceError::Io { path: name_of(path), source })?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).and_then(|builder| builder.build());
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(contents)).and_then(|builder| builder.build());
     let mut rows = Vec::new();
     for batch in reader.map_err(|error| refused(error.to_string()))? {
         let batch = batch.map_err(|error| refused(error.to_string()))?;

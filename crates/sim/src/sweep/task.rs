@@ -1,6 +1,5 @@
 //! Tasks: one trace, all of its jobs, one file.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,17 +9,21 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use flashwise_trace::error::TraceError;
 use flashwise_trace::normalised::Settings;
-use flashwise_trace::output::{name_of, write_whole};
+use flashwise_trace::output::name_of;
 use flashwise_trace::progress::Progress;
 use flashwise_trace::sources::files;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::job::lines::{VERSION, checksum, hexadecimal};
-use crate::job::{Input, Job, JobError, run};
+use super::SweepError;
+use super::cache::Cache;
+use super::folder::Folder;
+use super::origin::Origin;
+use crate::job::lines::{VERSION, hexadecimal};
+use crate::job::{Input, Job, run};
 use crate::results;
 
-/// One trace with all jobs that run over it. It can be sent to another machine, which has the trace and the folder at the same paths.
+/// One trace with all jobs that run over it. It can be sent to another machine, which has the trace and the folder at the same paths or in S3.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
@@ -37,41 +40,88 @@ pub struct Task {
     /// Whether malformed records are passed over.
     #[serde(default)]
     pub lenient: bool,
+    /// The folder that keeps copies of traces in S3, if it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<PathBuf>,
+    /// How much it keeps, if it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_size_bytes: Option<u64>,
     /// The jobs, in the order of their rows.
     pub jobs: Vec<Job>,
-}
-
-/// Why a task failed.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum SweepError {
-    #[error(transparent)]
-    Job(#[from] JobError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    #[error("{path}: the results make no Parquet file: {problem}")]
-    Parquet { path: String, problem: String },
-    #[error("{path}: {problem}")]
-    NotResults { path: String, problem: String },
-    #[error("{path}: changed while it was read")]
-    Changed { path: String },
 }
 
 /// Where the results of a task are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The file.
-    pub file: PathBuf,
+    /// The file; none of a trace in S3 that was never read, so that no results can be there.
+    pub file: Option<PathBuf>,
     /// Whether it is there.
     pub is_done: bool,
-    /// SHA-256 of the trace, in hexadecimal.
-    pub trace_checksum: String,
 }
 
 impl Task {
-    /// Looks for the results. Reads the trace, which may take a while; `progress` is told of its bytes.
+    /// Looks for the results. Reads the trace, which may take a while, unless it is in S3; `progress` is told of its bytes.
     pub fn find(&self, progress: &dyn Progress) -> Result<Found, SweepError> {
-        let checksum = checksum(std::slice::from_ref(&self.trace), progress)?;
+        let results = Folder::open(&self.out)?;
+        match self.origin()?.known(&results, progress)? {
+            None => Ok(Found { file: None, is_done: false }),
+            Some(checksum) => {
+                let name = self.name(&checksum);
+                Ok(Found { is_done: results.has(&name)?, file: Some(self.out.join(name)) })
+            }
+        }
+    }
+
+    /// Runs what is not there yet, and says in which file the results are. `progress` is told of bytes that are read, and of block accesses.
+    ///
+    /// # Errors
+    /// What cannot be read, run or written. No file is left then.
+    pub fn run(&self, progress: &dyn Progress) -> Result<PathBuf, SweepError> {
+        let (results, origin) = (Folder::open(&self.out)?, self.origin()?);
+        if !origin.is_here()
+            && let Some(checksum) = origin.known(&results, progress)?
+            && results.has(&self.name(&checksum))?
+        {
+            return Ok(self.out.join(self.name(&checksum)));
+        }
+        // A copy is of one state of its object.
+        let before = origin.is_here().then(|| changed(&self.trace)).transpose()?;
+        let trace = origin.open(&results, progress)?;
+        let name = self.name(&trace.checksum);
+        let file = self.out.join(&name);
+        if results.has(&name)? {
+            return Ok(file);
+        }
+        let format = self.format.as_deref().map(str::parse).transpose().map_err(TraceError::from)?;
+        let settings =
+            Settings { format, block_size_bytes: self.block_size_bytes, lenient: self.lenient, filter: None };
+        let rows = run(&[Input::File(trace.path.clone(), settings)], &self.jobs, progress);
+        let mut rows = match rows {
+            Err(source) if !origin.is_here() => {
+                return Err(SweepError::Copied { path: name_of(&self.trace), source });
+            }
+            rows => rows?.rows.concat(),
+        };
+        for row in &mut rows {
+            row.trace = name_of(&self.trace);
+        }
+        let refused = |problem: String| SweepError::Parquet { path: name_of(&file), problem };
+        let batch = results::batch(&rows).map_err(|error| refused(error.to_string()))?;
+        let batch = with(batch, &trace.checksum).map_err(|error| refused(error.to_string()))?;
+        let contents = results::written(&batch).map_err(|error| refused(error.to_string()))?;
+        if before.is_some_and(|before| !changed(&self.trace).is_ok_and(|now| now == before)) {
+            return Err(SweepError::Changed { path: name_of(&self.trace) });
+        }
+        results.write(&name, contents)?;
+        Ok(file)
+    }
+
+    fn origin(&self) -> Result<Origin, SweepError> {
+        Origin::of(&self.trace, Cache::new(self.cache.as_deref(), self.cache_size_bytes))
+    }
+
+    /// The name of the file with the results, by what they come from.
+    fn name(&self, checksum: &str) -> String {
         let mut of = Sha256::new();
         let reading = (&self.format, self.block_size_bytes, self.lenient);
         // The row of a trace has its name.
@@ -81,35 +131,7 @@ impl Task {
         }
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let stem = name.split('.').next().unwrap_or_default();
-        let file = self.out.join(format!("{stem}-{}.parquet", &hexadecimal(&of.finalize())[..32]));
-        Ok(Found { is_done: file.is_file(), file, trace_checksum: checksum })
-    }
-
-    /// Runs what is not there yet. `progress` is told of bytes that are read, and of block accesses.
-    ///
-    /// # Errors
-    /// What cannot be read, run or written. No file is left then.
-    pub fn run(&self, progress: &dyn Progress) -> Result<Found, SweepError> {
-        let before = changed(&self.trace)?;
-        let found = self.find(progress)?;
-        if found.is_done {
-            return Ok(found);
-        }
-        std::fs::create_dir_all(&self.out).map_err(|source| TraceError::Io { path: name_of(&self.out), source })?;
-        let format = self.format.as_deref().map(str::parse).transpose().map_err(TraceError::from)?;
-        let settings =
-            Settings { format, block_size_bytes: self.block_size_bytes, lenient: self.lenient, filter: None };
-        let rows = run(&[Input::File(self.trace.clone(), settings)], &self.jobs, progress)?.rows.concat();
-        let refused = |problem: String| SweepError::Parquet { path: name_of(&found.file), problem };
-        let batch = results::batch(&rows).map_err(|error| refused(error.to_string()))?;
-        let batch = with(batch, &found.trace_checksum).map_err(|error| refused(error.to_string()))?;
-        let contents = results::written(&batch).map_err(|error| refused(error.to_string()))?;
-        if changed(&self.trace)? != before {
-            return Err(SweepError::Changed { path: name_of(&self.trace) });
-        }
-        let io = |source| TraceError::Io { path: name_of(&found.file), source };
-        write_whole(&found.file, &[], |file: &mut dyn Write| file.write_all(&contents).map_err(io))?;
-        Ok(Found { is_done: true, ..found })
+        format!("{stem}-{}.parquet", &hexadecimal(&of.finalize())[..32])
     }
 }
 

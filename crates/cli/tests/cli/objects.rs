@@ -1,0 +1,301 @@
+//! Sweeps over traces in S3, with results there: on a server in this process, and on moto's, which `run-tests` installs.
+
+use std::collections::BTreeMap;
+#[cfg(feature = "python-tests")]
+use std::io::{Read, Write};
+use std::net::TcpListener;
+#[cfg(feature = "python-tests")]
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Output;
+
+use flashwise_sim::results::Brief;
+use flashwise_sim::sweep::rows;
+use object_store::ObjectStoreExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use tempfile::TempDir;
+use tokio::runtime::Builder;
+
+use crate::common::{flashwise, parts, succeed};
+
+/// Who asks.
+const KEY: &str = "someone";
+const SECRET: &str = "secret";
+
+/// A server of S3, with a bucket of traces and one of results.
+struct Server {
+    port: u16,
+    /// Ends with this.
+    _kept: Box<dyn std::any::Any>,
+}
+
+impl Server {
+    /// s3s-fs in this process.
+    fn here() -> Server {
+        use hyper_util::rt::{TokioExecutor, TokioIo};
+        use hyper_util::server::conn::auto;
+
+        let root = TempDir::new().unwrap();
+        for bucket in ["traces", "results"] {
+            std::fs::create_dir(root.path().join(bucket)).unwrap();
+        }
+        let mut service = s3s::service::S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).unwrap());
+        service.set_auth(s3s::auth::SimpleAuth::from_single(KEY, SECRET));
+        let service = service.build();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                loop {
+                    let (socket, _) = listener.accept().await.unwrap();
+                    let service = service.clone();
+                    let serve = async move {
+                        let http = auto::Builder::new(TokioExecutor::new());
+                        let _ = http.serve_connection(TokioIo::new(socket), service).await;
+                    };
+                    tokio::spawn(serve);
+                }
+            });
+        });
+        Server { port, _kept: Box::new(root) }
+    }
+
+    /// A server that has been started elsewhere.
+    #[cfg(feature = "python-tests")]
+    fn moto() -> Server {
+        struct Killed(std::process::Child);
+        impl Drop for Killed {
+            fn drop(&mut self) {
+                let _ = self.0.kill().and_then(|()| self.0.wait());
+            }
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let program = crate::common::project().join(".venv/bin/moto_server");
+        let mut command = std::process::Command::new(&program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let server = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let server = Server { port, _kept: Box::new(Killed(server)) };
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(std::time::Instant::now() < until, "moto does not answer");
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        for bucket in ["traces", "results"] {
+            let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let head = format!("PUT /{bucket} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+            socket.write_all(head.as_bytes()).unwrap();
+            let mut answer = String::new();
+            socket.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+        server
+    }
+
+    /// Contents of an object, or nothing where it is made: what `ask` does with it.
+    fn ask<T>(&self, bucket: &str, ask: impl AsyncFnOnce(AmazonS3) -> object_store::Result<T>) -> T {
+        // It fails where the other test was first.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let store = AmazonS3Builder::new()
+            .with_endpoint(format!("http://127.0.0.1:{}", self.port))
+            .with_allow_http(true)
+            .with_access_key_id(KEY)
+            .with_secret_access_key(SECRET)
+            .with_bucket_name(bucket);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(ask(store.build().unwrap())).unwrap()
+    }
+
+    fn put(&self, name: &str, contents: &[u8]) {
+        let contents = contents.to_vec();
+        self.ask("traces", async |store| store.put(&name.into(), contents.into()).await);
+    }
+
+    /// Runs the program with what it needs to ask the server.
+    fn output(&self, folder: &Path, arguments: &[&str]) -> Output {
+        let mut command = flashwise(folder, arguments);
+        command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port)).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        command.output().unwrap()
+    }
+
+    fn succeed(&self, folder: &Path, arguments: &[&str]) -> String {
+        let (out, err, code) = parts(self.output(folder, arguments));
+        let others: String = err.lines().filter(|line| !line.contains(": read as csv:")).collect();
+        assert_eq!((code, others.as_str()), (0, ""), "{arguments:?}: {out}");
+        out
+    }
+
+    fn fail(&self, folder: &Path, arguments: &[&str], code: i32) -> String {
+        let (out, err, found) = parts(self.output(folder, arguments));
+        assert_eq!((found, out.as_str()), (code, ""), "{arguments:?}: {err}");
+        err
+    }
+
+    /// The results that a sweep said it left, in a folder here.
+    fn results(&self, said: &str) -> TempDir {
+        let folder = TempDir::new().unwrap();
+        for line in said.lines() {
+            let (_, place) = line.split_once(": s3://").unwrap();
+            let (bucket, key) = place.split_once('/').unwrap();
+            let contents = self.ask(bucket, async |store| store.get(&key.into()).await?.bytes().await);
+            std::fs::write(folder.path().join(key.rsplit('/').next().unwrap()), contents).unwrap();
+        }
+        folder
+    }
+}
+
+const RUN: &str = "[[run]]\npolicy = [\"lru\", \"larc\"]\nsize = [\"5%\", \"20%\"]\n";
+
+fn plan(folder: &Path, name: &str, traces: &str, more: &str) {
+    std::fs::write(folder.join(name), format!("traces = {traces}\n{more}\n{RUN}")).unwrap();
+}
+
+/// The copies in a folder of them: of each object its name, and whether its checksum is beside it.
+fn copies(folder: &Path) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+        for file in std::fs::read_dir(entry.path()).into_iter().flatten().map(Result::unwrap) {
+            let name = file.file_name().into_string().unwrap();
+            if name != "sha256" {
+                found.insert(name, entry.path().join("sha256").exists());
+            }
+        }
+    }
+    found
+}
+
+/// The rows of a sweep but for what the traces are called.
+fn figures(folder: &Path) -> Vec<Brief> {
+    let mut rows = rows(folder).unwrap().rows;
+    rows.iter_mut().for_each(|row| row.trace = row.trace.rsplit("msr/").next().unwrap().to_owned());
+    rows
+}
+
+fn a_sweep_over_objects(server: &Server) {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path();
+    std::fs::create_dir(path.join("msr")).unwrap();
+    // The first is longer than one piece.
+    for (name, accesses, seed) in [("a.csv", "300000", "1"), ("b.csv", "5000", "2"), ("c.arrow", "9000", "3")] {
+        let name = format!("msr/{name}");
+        let mut options = vec!["trace", "generate", &name, "--blocks", "4000", "--accesses", accesses, "--seed", seed];
+        options.extend(name.ends_with(".csv").then_some("--csv"));
+        succeed(path, &options);
+        server.put(&name, &std::fs::read(path.join(&name)).unwrap());
+    }
+    let tar = std::process::Command::new("tar").current_dir(path).args(["czf", "all.tar.gz", "msr"]).status();
+    assert!(tar.unwrap().success());
+    server.put("all.tar.gz", &std::fs::read(path.join("all.tar.gz")).unwrap());
+    server.put("notes.txt", b"not a trace\n");
+
+    let more = r#"["msr/*", "all.tar.gz/msr/b.csv", "msr/a.csv + msr/b.csv"]"#;
+    plan(path, "here.toml", more, "out = \"here\"");
+    succeed(path, &["-q", "sweep", "here.toml"]);
+    let traces = more
+        .replace("\"msr/", "\"s3://traces/msr/")
+        .replace("\"all", "\"s3://traces/all")
+        .replace(" + msr/", " + s3://traces/msr/");
+    plan(path, "there.toml", &traces, "out = \"s3://results/one\"\ncache = \"copies\"");
+    let status = || server.succeed(path, &["sweep", "status", "there.toml"]);
+    assert!(
+        status().ends_with("0 of 5 traces done\n") && copies(&path.join("copies")).is_empty(),
+        "nothing is fetched"
+    );
+    let said = server.succeed(path, &["-q", "sweep", "there.toml", "--workers", "2"]);
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 5, "{said}");
+    assert!(lines[1].starts_with("s3://traces/msr/a.csv + s3://traces/msr/b.csv: s3://results/one/b-"), "{said}");
+    let names = ["a.csv", "all.tar.gz", "b.csv", "c.arrow"];
+    assert_eq!(copies(&path.join("copies")), names.map(|name| (name.to_owned(), true)).into());
+
+    // The rows are those of files.
+    let found = server.results(&said);
+    let expected = figures(&path.join("here"));
+    assert_eq!(expected.len(), 5 * 4);
+    let sorted = |mut rows: Vec<Brief>| {
+        rows.sort_by_key(|row| (row.accesses, row.capacity_blocks, row.policy.clone(), row.trace.clone()));
+        rows
+    };
+    assert_eq!(sorted(figures(found.path())), sorted(expected.clone()));
+    server.succeed(path, &["sweep", "report", "s3://results/one", "--html", "page.html"]);
+    assert!(std::fs::read_to_string(path.join("page.html")).unwrap().contains("5 traces in "));
+
+    // Another machine, which has no copies, fetches nothing of what is done.
+    std::fs::remove_dir_all(path.join("copies")).unwrap();
+    assert!(status().ends_with("5 of 5 traces done\n"));
+    let mut again: Vec<String> =
+        server.succeed(path, &["-q", "sweep", "there.toml"]).lines().map(str::to_owned).collect();
+    again.sort_unstable();
+    assert!(again == lines && copies(&path.join("copies")).is_empty(), "{again:?}");
+    // What is added to the plan is run, over copies that are made again.
+    let added = there_with(path, "there.toml", "\"larc\"", "\"larc\", \"arc\"");
+    std::fs::write(path.join("there.toml"), added).unwrap();
+    assert!(status().ends_with("0 of 5 traces done\n"));
+    server.succeed(path, &["-q", "sweep", "there.toml"]);
+    assert_eq!(copies(&path.join("copies")).len(), 4);
+
+    // What somebody began to fetch who was killed is fetched anew.
+    for entry in std::fs::read_dir(path.join("copies")).unwrap().map(Result::unwrap) {
+        if entry.path().is_dir() {
+            std::fs::remove_file(entry.path().join("sha256")).unwrap();
+            let begun = std::fs::read_dir(entry.path()).unwrap().next().unwrap().unwrap();
+            std::fs::write(begun.path(), "begun").unwrap();
+        }
+    }
+    plan(path, "anew.toml", &traces, "out = \"anew\"\ncache = \"copies\"");
+    server.succeed(path, &["-q", "sweep", "anew.toml"]);
+    assert_eq!(sorted(figures(&path.join("anew"))), sorted(expected));
+
+    // A change of an object is one of its traces.
+    let lines: Vec<String> =
+        std::fs::read_to_string(path.join("msr/b.csv")).unwrap().lines().map(str::to_owned).collect();
+    server.put("msr/b.csv", lines[..3000].join("\n").as_bytes());
+    assert!(status().ends_with("3 of 5 traces done\n"), "{}", status());
+
+    // Copies take no more than they may: what was used last stays.
+    plan(path, "small.toml", &traces, "out = \"small\"\ncache = \"few\"\ncache-size = \"200KiB\"");
+    server.succeed(path, &["-q", "sweep", "small.toml"]);
+    let few = copies(&path.join("few"));
+    assert!(few.contains_key("b.csv") && !few.contains_key("c.arrow"), "{few:?}");
+    assert_eq!(std::fs::read_dir(path.join("small")).unwrap().filter(is_parquet).count(), 5);
+
+    // What is not there is told, as the trace that it is of.
+    for (traces, code, expected) in [
+        ("s3://traces/msr/none.csv", 1, "flashwise: s3://traces/msr/none.csv: found no such object\n"),
+        (
+            "s3://traces/msr/none*",
+            2,
+            "flashwise: bad.toml: traces: s3://traces/msr/none*: found none, expected objects that fit the pattern\n",
+        ),
+        ("s3:///msr/a.csv", 1, "flashwise: s3:///msr/a.csv: found no bucket, expected s3://BUCKET/KEY\n"),
+        ("s3://traces/notes.txt", 1, "flashwise: s3://traces/notes.txt: copies/"),
+    ] {
+        plan(path, "bad.toml", &format!("[\"{traces}\"]"), "out = \"s3://results/bad\"\ncache = \"copies\"");
+        let err = server.fail(path, &["-q", "sweep", "bad.toml"], code);
+        assert!(err.starts_with(expected), "{err}");
+    }
+}
+
+fn is_parquet(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
+    entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "parquet")
+}
+
+fn there_with(folder: &Path, name: &str, from: &str, to: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap().replace(from, to)
+}
+
+#[test]
+fn traces_and_results_are_objects_of_a_server_in_this_process() {
+    a_sweep_over_objects(&Server::here());
+}
+
+#[cfg(feature = "python-tests")]
+#[test]
+fn traces_and_results_are_objects_of_moto() {
+    a_sweep_over_objects(&Server::moto());
+}

@@ -1,0 +1,141 @@
+//! Where the bytes of a task's trace come from: files, and objects of S3, which are copied first.
+
+use std::path::{Path, PathBuf};
+
+use flashwise_trace::progress::Progress;
+use flashwise_trace::sources::parts;
+
+use super::SweepError;
+use super::cache::{Cache, Copy, identity};
+use super::folder::Folder;
+use super::objects::{About, Address, Objects, fitting, is_object};
+use crate::job::lines::{checksum, checksum_of_all};
+
+/// Where a folder of results has the SHA-256 of objects, each in a file that is named by what it is of. So whoever has not fetched them knows which
+/// results are theirs.
+const KNOWN: &str = ".traces";
+
+/// The files and objects that a trace is of.
+pub(super) struct Origin {
+    parts: Vec<Part>,
+    cache: Cache,
+}
+
+enum Part {
+    Here(PathBuf),
+    There(Object),
+}
+
+/// An object, and what lies in it if it is an archive.
+struct Object {
+    objects: Objects,
+    address: Address,
+    about: About,
+    inside: Option<String>,
+}
+
+/// A trace that can be read.
+pub(super) struct Opened {
+    /// What it is called here.
+    pub path: PathBuf,
+    pub checksum: String,
+    _copies: Vec<Copy>,
+}
+
+impl Origin {
+    /// The files and objects that the trace called `trace` is of; objects are asked for what they are, and not fetched yet.
+    pub fn of(trace: &Path, cache: Cache) -> Result<Origin, SweepError> {
+        let named = match trace.to_str() {
+            Some(name) if parts(name).any(|part| is_object(Path::new(part))) => name,
+            _ => return Ok(Origin { parts: vec![Part::Here(trace.to_owned())], cache }),
+        };
+        let mut found = Vec::new();
+        for part in parts(named) {
+            if !is_object(Path::new(part)) {
+                found.push(Part::Here(PathBuf::from(part)));
+                continue;
+            }
+            let each = if is_pattern(part) { fitting(part)? } else { vec![PathBuf::from(part)] };
+            for object in each {
+                found.push(Part::There(Object::find(&object)?));
+            }
+        }
+        Ok(Origin { parts: found, cache })
+    }
+
+    /// Whether it is of files alone.
+    pub fn is_here(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Here(_)))
+    }
+
+    /// The SHA-256 of the trace, if it is known without fetching it. Reads files; `progress` is told of their bytes.
+    pub fn known(&self, results: &Folder, progress: &dyn Progress) -> Result<Option<String>, SweepError> {
+        let mut sums = Vec::new();
+        for part in &self.parts {
+            let sum = match part {
+                Part::Here(path) => Some(checksum(std::slice::from_ref(path), progress)?),
+                Part::There(object) => {
+                    let identity = identity(&object.address, &object.about);
+                    match self.cache.checksum(&identity) {
+                        Some(known) => Some(known),
+                        None => {
+                            let read = results.read(&format!("{KNOWN}/{identity}"))?;
+                            read.and_then(|known| String::from_utf8(known).ok())
+                        }
+                    }
+                }
+            };
+            let Some(sum) = sum else { return Ok(None) };
+            sums.push(sum);
+        }
+        Ok(Some(checksum_of_all(&sums)))
+    }
+
+    /// The trace, with objects fetched, and what they were found to be left in the folder of the results. `progress` is told of bytes.
+    pub fn open(&self, results: &Folder, progress: &dyn Progress) -> Result<Opened, SweepError> {
+        let (mut paths, mut sums, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+        for part in &self.parts {
+            match part {
+                Part::Here(path) => {
+                    sums.push(checksum(std::slice::from_ref(path), progress)?);
+                    paths.push(path.clone());
+                }
+                Part::There(Object { objects, address, about, inside }) => {
+                    let copy = self.cache.copy(objects, address, about, progress)?;
+                    let known = format!("{KNOWN}/{}", identity(address, about));
+                    if !results.has(&known)? {
+                        results.write(&known, copy.checksum.clone().into_bytes())?;
+                    }
+                    sums.push(copy.checksum.clone());
+                    paths.push(inside.as_ref().map_or(copy.path.clone(), |inside| copy.path.join(inside)));
+                    copies.push(copy);
+                }
+            }
+        }
+        let path = match &paths[..] {
+            [one] => one.clone(),
+            several => several.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ").into(),
+        };
+        Ok(Opened { path, checksum: checksum_of_all(&sums), _copies: copies })
+    }
+}
+
+impl Object {
+    fn find(path: &Path) -> Result<Object, SweepError> {
+        let whole = Address::of(path)?.expect("it names an object");
+        let objects = Objects::open(&whole)?;
+        for (address, inside) in whole.places() {
+            if let Some(about) = objects.about(&address)? {
+                let inside = inside.map(str::to_owned);
+                return Ok(Object { objects, address, about, inside });
+            }
+        }
+        let problem = "found no such object".to_owned();
+        Err(SweepError::Object { path: whole.to_string(), problem })
+    }
+}
+
+/// Whether a name stands for several.
+pub(super) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '['])
+}
