@@ -272,6 +272,7 @@ fn a_sweep_over_objects(server: &Server) {
             2,
             "flashwise: bad.toml: traces: s3://traces/msr/none*: found none, expected objects that fit the pattern\n",
         ),
+        ("s3://no-traces/*", 2, "flashwise: bad.toml: traces: s3://no-traces/: the server says NoSuchBucket"),
         ("s3:///msr/a.csv", 1, "flashwise: s3:///msr/a.csv: found no bucket, expected s3://BUCKET/KEY\n"),
         ("s3://traces/notes.txt", 1, "flashwise: s3://traces/notes.txt: copies/"),
     ] {

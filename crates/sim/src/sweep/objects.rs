@@ -254,7 +254,17 @@ mod client {
         match error {
             Error::NotFound { .. } => address.refused("found no such bucket"),
             Error::Precondition { .. } => SweepError::Changed { path: address.to_string() },
-            error => address.refused(error.to_string()),
+            error => address.refused(said(&error.to_string())),
+        }
+    }
+
+    /// What a server said in the XML of its answer, or all of `error` where it said nothing.
+    fn said(error: &str) -> String {
+        let between = |from: &str, to: &str| Some(error.split_once(from)?.1.split_once(to)?.0);
+        match (between("<Code>", "</Code>"), between("<Message>", "</Message>")) {
+            (Some(code), Some(message)) => format!("the server says {code}: {message}"),
+            (Some(code), None) => format!("the server says {code}"),
+            _ => error.trim_start_matches("Generic S3 error: ").trim().to_owned(),
         }
     }
 }
