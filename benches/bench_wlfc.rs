@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use flashwise_benches::wlfc::{
-    FLASH_BYTES, Mixed, RandomWrites, Run, TABLE_1, Workload, chart, mixed_table, random_table, run_all, sweep_table,
+    FLASH_BYTES, Mixed, RandomWrites, Run, TABLE_1, Workload, chart, mixed_table, random_table, range_table, run_all,
+    sweep_table,
 };
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::wlfc::Refresh;
@@ -22,6 +23,9 @@ struct Arguments {
     /// Which of these the picture shows.
     #[arg(long, default_value = "256MiB")]
     shown: ByteSize,
+    /// What mixed workloads are to besides, since the table tells no range either.
+    #[arg(long, value_delimiter = ',', default_values = ["128MiB", "256MiB", "384MiB", "512MiB", "1GiB"])]
+    mixed_ranges: Vec<ByteSize>,
     /// Traces to run besides.
     #[arg(long, value_delimiter = ',')]
     traces: Vec<String>,
@@ -67,7 +71,7 @@ impl Plan {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Arguments { scale, ranges, shown, traces, svg } = Arguments::parse();
+    let Arguments { scale, ranges, shown, mixed_ranges, traces, svg } = Arguments::parse();
     let plan = || Plan { scale, runs: Vec::new() };
     let paper = BucketSettings::paper();
     let random = |kib: u64, range: ByteSize| {
@@ -95,6 +99,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         workloads.add(mixed(row), &System::ALL, "refresh=evict", &evict);
     }
     workloads.print("Mixed workloads (Table I, Figures 7 and 8)", mixed_table, None)?;
+
+    let mut narrow = plan();
+    for row in TABLE_1 {
+        for range in &mixed_ranges {
+            let row = Mixed { range_gib: range.bytes() as f64 / f64::from(1 << 30), ..row };
+            narrow.add(mixed(row), &System::ALL, &range.to_string(), &paper);
+            let evict = BucketSettings { refresh: Refresh::Evict, ..paper.clone() };
+            narrow.add(mixed(row), &System::ALL, &format!("{range}, refresh=evict"), &evict);
+        }
+    }
+    narrow.print("Mixed workloads by the range that they go to", range_table, None)?;
 
     if !traces.is_empty() {
         let mut real = plan();

@@ -8,7 +8,7 @@ use flashwise_sim::wlfc::{BucketError, BucketSettings, System, run_buckets};
 use flashwise_trace::error::TraceError;
 use rayon::prelude::*;
 
-pub use report::{chart, mixed_table, random_table, sweep_table};
+pub use report::{chart, mixed_table, random_table, range_table, sweep_table};
 pub use workload::{Mixed, RandomWrites, TABLE_1, Workload};
 
 /// Flash of the paper's device.

@@ -149,6 +149,37 @@ pub fn mixed_table(found: &[Found]) -> String {
     table
 }
 
+/// What the range of a mixed workload changes: WLFC_c beside B_like.
+pub fn range_table(found: &[Found]) -> String {
+    let mut table = header(&[
+        "workload",
+        "range",
+        "latency of WLFC_c against B_like (paper)",
+        "of writes",
+        "of reads",
+        "erasures (paper: -50 to -88.9 %)",
+        "WLFC_c's reads against WLFC's (paper: -39.8 to -97 %)",
+    ]);
+    let wlfc = pairs(found, System::Wlfc);
+    for (((run, wlfc_c), (_, b_like)), ((_, wlfc), _)) in pairs(found, System::WlfcC).into_iter().zip(wlfc) {
+        let against = |of: fn(&BucketFigures) -> Option<f64>, other: &BucketFigures| match (of(wlfc_c), of(other)) {
+            (Some(own), Some(other)) => change(own, other),
+            _ => "-".to_owned(),
+        };
+        let cells = [
+            run.workload.name(),
+            run.name.clone(),
+            against(|figures| figures.latency_mean_us, b_like) + paper_mixed(&run.workload.name()),
+            against(|figures| figures.write_latency_mean_us, b_like),
+            against(|figures| figures.read_latency_mean_us, b_like),
+            against(|figures| Some(figures.erase_ratio), b_like),
+            against(|figures| figures.read_latency_mean_us, wlfc),
+        ];
+        row(&mut table, &cells);
+    }
+    table
+}
+
 /// What settings that the paper does not print change: each against B_like with the same buckets.
 pub fn sweep_table(found: &[Found]) -> String {
     let mut table = header(&[

@@ -34,7 +34,7 @@ fn transactions_run_against_a_pool_and_its_figures_are_those_of_the_clients() {
     for (experiment, outcome) in &runs {
         let Outcome { totals, status, .. } = *outcome;
         let context = format!("{experiment:?}: {outcome:?}");
-        assert!(totals.transactions > 100, "{context}");
+        assert!(totals.transactions > 20, "{context}");
         // Each reads a page of two blocks and writes it and a block of the log. Some were under way at the two moments.
         let differ = |blocks: u64, each: u64| (blocks as i64 - (totals.transactions * each) as i64).unsigned_abs();
         assert!(differ(status.reads, 2) <= totals.transactions / 5 + 100, "{context}");

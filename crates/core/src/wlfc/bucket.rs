@@ -129,7 +129,7 @@ impl Bucket {
 
 /// The words that have the bits of these blocks, with those bits.
 #[inline]
-fn words(at: u32, blocks: u32) -> impl Iterator<Item = (usize, u64)> {
+pub(super) fn words(at: u32, blocks: u32) -> impl Iterator<Item = (usize, u64)> {
     let (from, to) = (at as usize, (at + blocks) as usize);
     let end = if blocks == 0 { from / 64 } else { to.div_ceil(64) };
     (from / 64..end).map(move |word| {

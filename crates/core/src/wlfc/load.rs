@@ -1,6 +1,6 @@
 //! Where the newest content of blocks is, and the steps that bring it to memory.
 
-use super::bucket::{Entry, Log};
+use super::bucket::{Entry, Log, words};
 use super::pieces::{BLOCK, Piece};
 use super::step::Step;
 use super::{Copies, NONE, Wlfc};
@@ -27,29 +27,30 @@ impl Cover {
         self.missing == 0
     }
 
-    fn has(&self, block: u32) -> bool {
-        self.words[block as usize / 64] >> (block % 64) & 1 == 1
-    }
-
-    fn add(&mut self, block: u32) {
-        self.words[block as usize / 64] |= 1 << (block % 64);
-        self.missing -= 1;
+    /// The first block from `from` on and before `to` that was found, or that was not.
+    #[inline]
+    fn next(&self, from: u32, to: u32, found: bool) -> Option<u32> {
+        let inverted = if found { 0 } else { u64::MAX };
+        let mut above = u64::MAX << (from % 64);
+        for word in from / 64..to.div_ceil(64) {
+            let bits = (self.words[word as usize] ^ inverted) & above;
+            if bits != 0 {
+                return Some(word * 64 + bits.trailing_zeros()).filter(|block| *block < to);
+            }
+            above = u64::MAX;
+        }
+        None
     }
 
     /// Adds what is missing of `from..to`, and tells it run by run.
     pub(super) fn add_missing(&mut self, from: u32, to: u32, mut found: impl FnMut(u32, u32)) {
         let mut at = from;
-        while at < to {
-            if self.has(at) {
-                at += 1;
-                continue;
-            }
-            let start = at;
-            while at < to && !self.has(at) {
-                self.add(at);
-                at += 1;
-            }
-            found(start, at);
+        while let Some(start) = self.next(at, to, false) {
+            let end = self.next(start, to, true).unwrap_or(to);
+            words(start, end - start).for_each(|(word, bits)| self.words[word] |= bits);
+            self.missing -= end - start;
+            found(start, end);
+            at = end;
         }
     }
 }
@@ -274,4 +275,36 @@ fn within(entry: &Entry, at: u32, blocks: u32) -> (u32, u32) {
     let from = entry.at.max(at);
     let to = (entry.at + entry.blocks).min(at + blocks);
     if from >= to { (0, 0) } else { (from - at, to - at) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wlfc::tests::random::Random;
+
+    #[test]
+    fn runs_of_what_is_missing_are_those_of_a_list_of_blocks() {
+        let mut random = Random(3);
+        let mut cover = Cover::default();
+        for _ in 0..500 {
+            let blocks = 1 + random.below(200) as u32;
+            cover.clear(blocks);
+            let mut naive = vec![false; blocks as usize];
+            while !cover.is_full() {
+                let from = random.below(u64::from(blocks)) as u32;
+                let to = from + random.below(u64::from(blocks - from) + 1) as u32;
+                let mut told = Vec::new();
+                cover.add_missing(from, to, |start, end| told.push((start, end)));
+                let mut expected: Vec<(u32, u32)> = Vec::new();
+                for block in (from..to).filter(|block| !std::mem::replace(&mut naive[*block as usize], true)) {
+                    match expected.last_mut() {
+                        Some((_, end)) if *end == block => *end += 1,
+                        _ => expected.push((block, block + 1)),
+                    }
+                }
+                assert_eq!(told, expected, "{from}..{to} of {blocks}");
+                assert_eq!(cover.is_full(), naive.iter().all(|found| *found));
+            }
+        }
+    }
 }
