@@ -114,10 +114,14 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     std::fs::write(path.join("data.img"), &bytes).unwrap();
     tool(path, "nbdcopy", &["--flush", "data.img", "nbd+unix:///mail?socket=nbd.sock"]);
     ask(path, &["pool", "add", "d.img"]);
+    // Asking once more changes nothing.
+    ask(path, &["pool", "remove", "b.img"]);
     ask(path, &["pool", "remove", "2"]);
     while status(path)["disks"].as_array().unwrap().len() == 4 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+    let told = server.told();
+    assert!(!told.contains("ERROR"), "{told}");
     server.end();
     let config = std::fs::read_to_string(path.join("tank.toml")).unwrap();
     let error = fail(path, &["serve", "tank.toml"], 2);
@@ -133,12 +137,20 @@ fn a_disk_is_added_and_another_emptied_and_the_pool_starts_without_it() {
     server.end();
     // One that is missing is named, and the others start when they may.
     std::fs::rename(path.join("c.img"), path.join("away.img")).unwrap();
-    let config = std::fs::read_to_string(path.join("tank.toml")).unwrap().replace(", 'c.img'", "");
+    let named = std::fs::read_to_string(path.join("tank.toml")).unwrap();
+    let error = fail(path, &["serve", "tank.toml"], 2);
+    let expected = "c.img: cannot be opened: No such file or directory (os error 2); if the disk is gone, start without it by degraded = true";
+    assert!(error.contains(expected), "{error}");
+    let config = named.replace(", 'c.img'", "");
     std::fs::write(path.join("tank.toml"), &config).unwrap();
     let error = fail(path, &["serve", "tank.toml"], 2);
     assert!(error.contains("misses disk") && error.contains("last seen as c.img"), "{error}");
+    // Whether its name is there or not.
     std::fs::write(path.join("tank.toml"), format!("{config}degraded = true\n")).unwrap();
+    serve(path).end();
+    std::fs::write(path.join("tank.toml"), format!("{named}degraded = true\n")).unwrap();
     let server = serve(path);
+    assert!(server.told().contains("pool tank: c.img: cannot be opened"), "{}", server.told());
     assert_eq!(status(path)["state"], "degraded");
     let missing = status(path)["disks"][1]["path"].as_str().unwrap().to_owned();
     let error = fail(path, &[&["pool", "remove", "3", "--give-up", "a.img"][..], &API].concat(), 1);

@@ -40,6 +40,10 @@ impl Pool {
         {
             let mut state = self.shared.state();
             let (member, _) = self.check_removal(&state, id)?;
+            if state.leaving.get(&id).is_some_and(|progress| progress.failed.is_none()) {
+                // It is being emptied already.
+                return Ok(());
+            }
             let member = Member { leaving: true, ..member };
             let change = Change::Disk(id, member);
             state.metadata.map.replay(&change).expect("it is there");
@@ -58,6 +62,10 @@ impl Pool {
         };
         if map.disks.len() == 1 {
             return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));
+        }
+        if !state.has_disk_that_stays(id) {
+            let why = "its other disks are missing or being taken out themselves; add a disk first";
+            return Err(self.refuse(format!("disk {id}, {}, cannot be taken out: {why}", member.path)));
         }
         let used = map.space.counts().get(&id).map_or(0, |count| count.chunks - count.free);
         let wanted = u64::from(used) * CHUNK_BYTES;
@@ -110,6 +118,15 @@ impl Pool {
     }
 }
 
+impl State {
+    /// Whether another disk than this one is there and is not being taken out.
+    fn has_disk_that_stays(&self, but: u32) -> bool {
+        let missing = self.metadata.missing();
+        let mut others = self.metadata.map.disks.iter().filter(|(id, _)| **id != but && !missing.contains(id));
+        others.any(|(_, member)| !member.leaving)
+    }
+}
+
 impl Shared {
     fn stop_evacuating(&self, id: u32, error: &PoolError) {
         tracing::error!(pool = self.name, disk = id, %error, "the disk is not emptied");
@@ -131,6 +148,12 @@ impl Shared {
                 // Chunks that were held by others when we looked.
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 return Ok(true);
+            }
+            if !state.has_disk_that_stays(id) {
+                let what = format!(
+                    "disk {id} is empty and cannot be taken out: no other stays; add a disk, and remove it again"
+                );
+                return Err(PoolError::Refused { pool: self.name.clone(), what });
             }
             state.metadata.take_out(id)?;
             self.disk.set_ranges(Shared::ranges(&state.metadata));

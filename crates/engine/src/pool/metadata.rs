@@ -53,6 +53,10 @@ pub enum PoolError {
          out and start by degraded = true, or leave the others out"
     )]
     Diverged { path: String, pool: String },
+    #[error(
+        "pool '{pool}': {source}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
+    )]
+    Gone { pool: String, source: io::Error },
     #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
     NoMap { pool: String },
     #[error("pool '{pool}': its map is damaged: {misfit}")]

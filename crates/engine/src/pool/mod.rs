@@ -44,7 +44,7 @@ pub mod status;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -215,39 +215,66 @@ impl BackendSide for PoolSide {
     }
 }
 
-/// Opens disks of a pool, locked against others.
-pub fn open_disks(paths: &[PathBuf], direct_io: bool) -> Result<Vec<Arc<dyn Disk>>, PoolError> {
+/// Opens a disk of a pool, locked against others.
+fn open_disk(path: &Path, direct_io: bool) -> io::Result<Arc<dyn Disk>> {
     let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
-    let open = |path: &PathBuf| {
-        FileDisk::open(path, Options { read_only: false, page_cache })
-            .map(|disk| Arc::new(disk) as Arc<dyn Disk>)
-            .map_err(|source| PoolError::Open { source })
-    };
-    paths.iter().map(open).collect()
+    FileDisk::open(path, Options { read_only: false, page_cache }).map(|disk| Arc::new(disk) as Arc<dyn Disk>)
+}
+
+/// Opens the disks of a pool; where it may start without some of them, those that are there, if any is. What people should know is added
+/// to `notes`.
+fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<Arc<dyn Disk>>, PoolError> {
+    let pool = &config.cache.name;
+    let mut disks = Vec::new();
+    let mut gone = None;
+    for path in &config.disks {
+        match open_disk(path, config.cache.direct_io) {
+            Ok(disk) => disks.push(disk),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(PoolError::Open { source }),
+            Err(source) if !config.degraded => return Err(PoolError::Gone { pool: pool.clone(), source }),
+            Err(source) => {
+                notes.push(format!("pool {pool}: {source}"));
+                gone.get_or_insert(source);
+            }
+        }
+    }
+    match gone {
+        Some(source) if disks.is_empty() => Err(PoolError::Open { source }),
+        _ => Ok(disks),
+    }
 }
 
 impl Pool {
     /// Finds the pool on its disks and starts its cache.
     pub fn open(config: PoolConfig, progress: Progress<'_>) -> Result<(Pool, Opened), OpenError> {
         let mut config = config;
-        let mut disks = open_disks(&config.disks, config.cache.direct_io)?;
+        let mut notes = Vec::new();
+        let mut disks = open_those_there(&config, &mut notes)?;
         // Each disk by itself is as slow as it is to be.
         let delay = Duration::from_micros(std::mem::take(&mut config.cache.backend_delay_us));
         if !delay.is_zero() {
             let slow = |disk| Arc::new(SlowDisk::new(disk, Slowness { delay, spindles: 1 })) as Arc<dyn Disk>;
             disks = disks.into_iter().map(slow).collect();
         }
-        Pool::open_on(config, disks, progress)
+        Pool::open_noted(config, disks, notes, progress)
     }
 
     /// As [`open`](Self::open), of disks that were opened.
     pub fn open_on(
-        mut config: PoolConfig,
+        config: PoolConfig,
         disks: Vec<Arc<dyn Disk>>,
         progress: Progress<'_>,
     ) -> Result<(Pool, Opened), OpenError> {
+        Pool::open_noted(config, disks, Vec::new(), progress)
+    }
+
+    fn open_noted(
+        mut config: PoolConfig,
+        disks: Vec<Arc<dyn Disk>>,
+        mut notes: Vec<String>,
+        progress: Progress<'_>,
+    ) -> Result<(Pool, Opened), OpenError> {
         let name = config.cache.name.clone();
-        let mut notes = Vec::new();
         let metadata = Metadata::open(&name, disks, config.degraded, &mut notes)?;
         let identity =
             Identity { id: metadata.pool.into_bytes(), description: format!("pool {name} {}", metadata.pool) };

@@ -138,6 +138,9 @@ pub(super) fn refused(config: &VolumeConfig, identity: &Identity, error: AttachE
             expected,
             what: identity.description.clone(),
         },
+        AttachError::Refused(Refusal::Missing { expected }) if path.is_empty() => {
+            VolumeError::FlashLeftOut { volume, expected }
+        }
         AttachError::Refused(refusal) => VolumeError::Refused { volume, path, refusal },
         error @ AttachError::Layout { .. } => VolumeError::Layout { volume, path, error },
         AttachError::Side(error) => VolumeError::Backend { volume, error },

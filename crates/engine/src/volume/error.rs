@@ -41,6 +41,12 @@ pub enum VolumeError {
          --discard-cache {volume}"
     )]
     Refused { volume: String, path: String, refusal: Refusal },
+    #[error(
+        "volume '{volume}': it is to have no flash, and its backend belongs to cache {expected}, which may hold data that was not written \
+         back; give the flash with that cache, and detach it before it is left out; or start without what is only there, which is then \
+         lost, by --discard-cache {volume}"
+    )]
+    FlashLeftOut { volume: String, expected: Uuid },
     #[error("volume '{volume}': backend {error}")]
     Unidentified { volume: String, error: IdentityError },
     #[error(
@@ -81,6 +87,7 @@ impl VolumeError {
             | VolumeError::Foreign { .. }
             | VolumeError::OtherBackend { .. }
             | VolumeError::Refused { .. }
+            | VolumeError::FlashLeftOut { .. }
             | VolumeError::Unidentified { .. }
             | VolumeError::Geometry { .. }
             | VolumeError::Unfit { .. }

@@ -59,6 +59,66 @@ fn what_leaves_a_disk_is_spread_so_that_neighbours_stay_apart() {
     }
 }
 
+/// All are asked to go at once, while nothing has to be moved.
+#[test]
+fn the_last_disk_that_stays_is_not_taken_out() {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    pool.remove_disk(1).unwrap();
+    pool.remove_disk(2).unwrap();
+    let error = pool.remove_disk(3).unwrap_err().to_string();
+    assert!(error.contains("cannot be taken out"), "{error}");
+    while pool.status().disks.len() > 1 {
+        std::thread::yield_now();
+    }
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, MIB, 1).unwrap();
+    assert_eq!(pool.remove_disk(3).unwrap_err().to_string(), "pool 'tank': it has one disk, which cannot be taken out");
+    pool.close().unwrap();
+    drop((disk, pool));
+    // Its last disk that is there cannot leave one behind that is missing.
+    let pool = tank_without_the_second_disk();
+    let error = pool.1.remove_disk(1).unwrap_err().to_string();
+    assert!(error.contains("its other disks are missing or being taken out themselves"), "{error}");
+    pool.1.close().unwrap();
+}
+
+/// A pool of two disks of which one is missing, with nothing on them.
+fn tank_without_the_second_disk() -> (Tank, Pool) {
+    let tank = Tank::new(false);
+    let pool = tank.open();
+    pool.remove_disk(3).unwrap();
+    while pool.status().disks.len() > 2 {
+        std::thread::yield_now();
+    }
+    pool.close().unwrap();
+    drop(pool);
+    let mut config = tank.config.clone();
+    config.disks.truncate(1);
+    config.degraded = true;
+    let pool = open(&config);
+    (tank, pool)
+}
+
+/// A pool had a flash with data that was not written back, and is to do without.
+#[test]
+fn a_flash_that_is_left_out_is_missed() {
+    let tank = Tank::new(true);
+    let pool = tank.open();
+    let disk = pool.create_logical(&new("a", MIB)).unwrap();
+    write(&disk, 0, MIB, 1).unwrap();
+    pool.close().unwrap();
+    drop((disk, pool));
+    let mut config = tank.config.clone();
+    config.cache.flash = std::path::PathBuf::new();
+    config.cache.flash_size_bytes = None;
+    let error = Pool::open(config, &|_, _| ()).err().unwrap().to_string();
+    assert!(error.contains("it is to have no flash, and its backend belongs to cache "), "{error}");
+    let pool = tank.open();
+    assert_eq!(read(&pool.logical("a").unwrap(), 0, MIB), vec![1; MIB as usize]);
+    pool.close().unwrap();
+}
+
 #[test]
 fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is_written_anew() {
     for flash in [false, true] {
