@@ -217,6 +217,12 @@ fn each_volume_has_a_cache_of_its_own_where_that_is_asked_for() {
             ("two.csv, volume h.0", "two.csv, volume h.1")
         );
     }
+    // A volume of which the sample has nothing is taken as a whole.
+    let whole = rows(&["two.csv", "--per-volume"], &["--size", "50%", "--policy", "lru"]);
+    assert_eq!(
+        rows(&["two.csv", "--per-volume"], &["--size", "50%", "--policy", "lru", "--sample", "0.00001%"]),
+        whole
+    );
     let log = ["--layout", "log", "--size", "64MiB", "--policy", "lru"];
     let apart = rows(&["two.csv", "--per-volume"], &log);
     assert_eq!(apart.iter().map(|row| row.2.as_u64().unwrap()).collect::<Vec<_>>(), [6, 4]);

@@ -7,6 +7,9 @@
 //! is; a beta of 1 is SHARDS-adj. Where the different blocks of the whole trace are known too, hits depend on both: a block that the sample has
 //! too many is at least one miss too many.
 //!
+//! Accesses to hot blocks, see [`flashwise_trace::sampling`], are left out of that. How many of them LRU would hit is known of the whole trace
+//! and of each class, and what is estimated from the classes is the difference: other accesses, and what other caches make of these.
+//!
 //! Source: Cochran: Sampling techniques. 3rd edition, 1977, chapter 7, for the regression estimate and its error. Waldspurger, Park,
 //! Garthwaite, Ahmad: SHARDS. FAST 2015, section 3.4, for what is adjusted.
 
@@ -26,6 +29,17 @@ pub struct Classes {
     pub counters: Box<[Counters; CLASSES]>,
     /// Different blocks.
     pub blocks: Box<[u64; CLASSES]>,
+    /// Of the accesses those to hot blocks, by [`Op`], and how many of these LRU hits.
+    pub hot: Box<[[Hot; 2]; CLASSES]>,
+}
+
+/// Accesses to hot blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hot {
+    /// How many there are.
+    pub accesses: f64,
+    /// How many of them LRU hits in a cache of the size.
+    pub lru_hits: f64,
 }
 
 impl Classes {
@@ -33,7 +47,8 @@ impl Classes {
     pub fn new(of_blocks: &[u8]) -> Classes {
         let mut blocks = Box::new([0; CLASSES]);
         of_blocks.iter().for_each(|&class| blocks[usize::from(class)] += 1);
-        Classes { counters: Box::new([Counters::default(); CLASSES]), blocks }
+        let hot = Box::new([[Hot::default(); 2]; CLASSES]);
+        Classes { counters: Box::new([Counters::default(); CLASSES]), blocks, hot }
     }
 
     /// All classes together.
@@ -43,12 +58,24 @@ impl Classes {
         total
     }
 
-    /// What the hits of one kind of accesses depend on, and the hits.
+    /// The hot accesses of all classes together.
+    fn total_hot(&self) -> [Hot; 2] {
+        [0, 1].map(|op| {
+            let add = |sum: Hot, class: &[Hot; 2]| Hot {
+                accesses: sum.accesses + class[op].accesses,
+                lru_hits: sum.lru_hits + class[op].lru_hits,
+            };
+            self.hot.iter().fold(Hot::default(), add)
+        })
+    }
+
+    /// What the hits of one kind of accesses depend on, and the hits; hot ones left out.
     fn points(&self, op: Op) -> [Point; CLASSES] {
         std::array::from_fn(|class| {
             let counters = self.counters[class].of(op);
             let [accesses, hits] = [counters.accesses(), counters.hits].map(|count| count as f64);
-            Point { accesses, blocks: self.blocks[class] as f64, hits }
+            let hot = self.hot[class][op as usize];
+            Point { accesses: accesses - hot.accesses, blocks: self.blocks[class] as f64, hits: hits - hot.lru_hits }
         })
     }
 }
@@ -62,12 +89,14 @@ struct Point {
 }
 
 /// What is known of the whole trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Population {
     /// The accesses that are counted, by [`Op`].
     pub accesses: [u64; 2],
     /// Different blocks, if they were counted.
     pub blocks: Option<u64>,
+    /// Those of the accesses that are to hot blocks.
+    pub hot: [Hot; 2],
 }
 
 /// By how much hits grow with accesses and with different blocks, and how far that is off.
@@ -78,6 +107,10 @@ pub struct Regression {
     population: Population,
     /// Different blocks of the sample.
     blocks: u64,
+    /// Hot accesses of the sample.
+    hot: [Hot; 2],
+    /// Hits of the sample, by op.
+    hits: [u64; 2],
     /// By op.
     slopes: [Slopes; 2],
     /// Standard deviation of the number of hits of the sample around what the regression says.
@@ -107,15 +140,29 @@ impl Regression {
         let freedom = if fourth > 0.0 { 3.0 * second * second / fourth - 2.0 } else { left };
         let residual = (second / left * count * (1.0 - rate)).sqrt();
         let blocks = classes.blocks.iter().sum();
-        Regression { rate, population, blocks, slopes, residual, freedom: freedom.clamp(3.0, left) }
+        let (hot, total) = (classes.total_hot(), classes.total());
+        let hits = [Op::Read, Op::Write].map(|op| total.of(op).hits);
+        Regression { rate, population, blocks, hot, hits, slopes, residual, freedom: freedom.clamp(3.0, left) }
     }
 
     /// Of this many reads and writes as many are hits as of those of the sample: for parts of a trace that have too few accesses for a
     /// regression of their own.
     pub fn in_proportion(accesses: [u64; 2]) -> Regression {
-        let population = Population { accesses, blocks: None };
-        let slopes = [Slopes::default(); 2];
-        Regression { rate: 0.0, population, blocks: 0, slopes, residual: 0.0, freedom: f64::INFINITY }
+        Regression {
+            rate: 0.0,
+            population: Population { accesses, ..Population::default() },
+            blocks: 0,
+            hot: [Hot::default(); 2],
+            hits: [0; 2],
+            slopes: [Slopes::default(); 2],
+            residual: 0.0,
+            freedom: f64::INFINITY,
+        }
+    }
+
+    /// The same for a cache of another size, with other hits of `classes` and, where accesses are hot, of LRU.
+    pub fn at(&self, classes: &Classes, population: Population) -> Regression {
+        Regression { population, hot: classes.total_hot(), hits: [0; 2], ..self.clone() }
     }
 
     /// Standard error of the hit ratio, if only the hits of the sample vary.
@@ -142,13 +189,21 @@ impl Regression {
             return OpCounters { bypasses: whole, ..OpCounters::default() };
         }
         // Without a rate, as many accesses are expected as there are.
-        let expected = if self.rate > 0.0 { self.rate * whole as f64 } else { accesses as f64 };
+        let rate = if self.rate > 0.0 { self.rate } else { accesses as f64 / whole as f64 };
         let Slopes { of_accesses, of_blocks } = self.slopes[op as usize];
-        let more_blocks = self.population.blocks.map_or(0.0, |blocks| self.rate * blocks as f64 - self.blocks as f64);
-        let more_hits = of_accesses * (expected - accesses as f64) + of_blocks * more_blocks;
-        let hits = (counted.hits as f64 + more_hits) / expected;
+        let (hot, hot_of_whole) = (self.hot[op as usize], self.population.hot[op as usize]);
+        let more_accesses = rate * (whole as f64 - hot_of_whole.accesses) - (accesses as f64 - hot.accesses);
+        let more_blocks = self.population.blocks.map_or(0.0, |blocks| rate * blocks as f64 - self.blocks as f64);
+        // A cache that hits less than the policy alone hits as much less of the hot accesses.
+        let part = match self.hits[op as usize] {
+            0 => 1.0,
+            alone => (counted.hits as f64 / alone as f64).min(1.0),
+        };
+        let difference = counted.hits as f64 - part * hot.lru_hits;
+        let hits =
+            (difference + of_accesses * more_accesses + of_blocks * more_blocks) / rate + part * hot_of_whole.lru_hits;
         // A sample that has all accesses, or none but misses, is taken by its word.
-        let hits = if counted.hits == 0 { 0 } else { (hits.clamp(0.0, 1.0) * whole as f64).round() as u64 };
+        let hits = if counted.hits == 0 { 0 } else { hits.clamp(0.0, whole as f64).round() as u64 };
         let (missed, misses) = (accesses - counted.hits, whole - hits);
         if missed == 0 {
             return OpCounters { hits, bypasses: misses, ..OpCounters::default() };
@@ -247,7 +302,7 @@ mod tests {
         classes
     }
 
-    const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], blocks: None };
+    const NO_WRITES: fn(u64) -> Population = |reads| Population { accesses: [reads, 0], ..Population::default() };
 
     /// Ten misses in each class, and more hits in some: the whole trace, of 100 times as many accesses as are expected, lacks hits alone.
     #[test]
@@ -288,12 +343,14 @@ mod tests {
     #[test]
     fn reads_and_writes_add_up_and_what_was_not_sampled_is_not_invented() {
         let mut sample = classes(|number| op(number as u64 % 5, 7));
-        let regression = Regression::of(&sample, 0.01, Population { accesses: [60_000, 1000], blocks: None });
+        let regression =
+            Regression::of(&sample, 0.01, Population { accesses: [60_000, 1000], ..Population::default() });
         let whole = regression.estimate(&sample.total());
         assert_eq!((whole.of(Op::Write).accesses(), whole.of(Op::Write).hits), (1000, 0));
         sample.counters[3] = Counters::of_ops([OpCounters { hits: 9, fills: 3, replacements: 1, bypasses: 5 }; 2]);
         for reads in [1, 10, 1000, 123_457] {
-            let regression = Regression::of(&sample, 0.01, Population { accesses: [reads, 77], blocks: None });
+            let regression =
+                Regression::of(&sample, 0.01, Population { accesses: [reads, 77], ..Population::default() });
             let whole = regression.estimate(&sample.total());
             assert_eq!((whole.of(Op::Read).accesses(), whole.of(Op::Write).accesses()), (reads, 77));
         }
@@ -306,7 +363,11 @@ mod tests {
         for (number, blocks) in sample.blocks.iter_mut().enumerate() {
             *blocks = 3 + number as u64 % 3;
         }
-        let regression = Regression::of(&sample, 0.01, Population { accesses: [300_000, 0], blocks: Some(20_000) });
+        let regression = Regression::of(
+            &sample,
+            0.01,
+            Population { accesses: [300_000, 0], blocks: Some(20_000), ..Population::default() },
+        );
         assert!(regression.standard_error() < 1e-9);
         assert_eq!(regression.estimate(&sample.total()).hits(), 280_000);
     }

@@ -1,6 +1,6 @@
 //! Runs over samples of traces: a cache that is as much smaller as the sample, and what it says of the whole trace.
 //!
-//! Each job runs three times, in a cache of the size that the sample asks for, and in a smaller and a larger one by as much as that size may
+//! Each job runs three times, and LRU beside it where the trace has hot blocks, in a cache of the size that the sample asks for, and in a smaller and a larger one by as much as that size may
 //! be off: the sampled blocks that fit stand for more or fewer blocks of the whole trace, by chance. Their difference is the one part of the
 //! error, what the [`Regression`] over classes leaves over the other.
 
@@ -11,12 +11,12 @@ mod figures;
 use flashwise_core::access::{Access, NEVER, Op};
 use flashwise_core::counters::Counters;
 use flashwise_core::index::Dense;
-use flashwise_core::policy::{Policy, Spec, Visitor};
+use flashwise_core::policy::{Outcome, Policy, Spec, Visitor};
 use flashwise_trace::Trace;
 use flashwise_trace::sampling::Sample;
 
 pub use self::accuracy::{accurate, margin, parse_accuracy, tells_accuracy};
-pub use self::estimate::{CONFIDENCE, Classes, Population, Regression, Uncertainty};
+pub use self::estimate::{CONFIDENCE, Classes, Hot, Population, Regression, Uncertainty};
 pub use self::figures::{GROUPS_MIN, SampleFigures};
 use crate::counting::Counting;
 
@@ -49,14 +49,25 @@ pub fn run(
     let blocks = sample.capacity_blocks(capacity_blocks);
     let size_error = sample.size_error(blocks);
     let cuts = Cuts::new(sample, counting);
+    let lru = Spec::parse("lru").expect("lru is a policy");
     let replay = |blocks: usize, epochs: bool| {
-        let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses };
-        policy.build(Dense::new(trace.unique_blocks()), blocks, replay)
+        let run = |policy: &Spec, epochs: bool| {
+            let replay = Replay { trace, sample, cuts: &cuts, epochs, next_uses };
+            policy.build(Dense::new(trace.unique_blocks()), blocks, replay)
+        };
+        let (mut classes, epochs) = run(policy, epochs);
+        if sample.has_hot_blocks() && policy.to_string() != "lru" {
+            classes.hot = run(&lru, false).0.hot;
+        }
+        (classes, epochs)
     };
     let (classes, epochs) = replay(blocks, true);
     let rate = sample.sampling().rate();
-    let regression = Regression::of(&classes, rate, cuts.population);
-    let hit_ratio = |blocks: usize| regression.estimate(&replay(blocks, false).0.total()).hit_ratio();
+    let regression = Regression::of(&classes, rate, cuts.population(sample, blocks));
+    let hit_ratio = |blocks: usize| {
+        let classes = replay(blocks, false).0;
+        regression.at(&classes, cuts.population(sample, blocks)).estimate(&classes.total()).hit_ratio()
+    };
     let of_size = match size_error > 0.0 {
         true => slope_of_size(blocks, size_error, hit_ratio),
         false => 0.0,
@@ -80,8 +91,10 @@ fn slope_of_size(blocks: usize, error: f64, hit_ratio: impl Fn(usize) -> f64) ->
 struct Cuts {
     /// Accesses of the sample that are not counted.
     warmup: u64,
-    /// Counted accesses of the whole trace.
-    population: Population,
+    /// Counted accesses of the whole trace, by [`Op`].
+    accesses: [u64; 2],
+    /// Those of them that are to hot blocks.
+    hot: [u64; 2],
     /// Ends of the epochs: in the sample, and reads and writes of the whole trace up to there.
     epochs: Vec<(u64, [u64; 2])>,
 }
@@ -98,12 +111,19 @@ impl Cuts {
         let ends = ends.map(|end| end.min(len));
         Cuts {
             warmup: sample.sampled_before(warmup),
-            population: Population {
-                accesses: difference(before(len), before(warmup)),
-                blocks: sample.unique_blocks(),
-            },
+            accesses: difference(before(len), before(warmup)),
+            hot: difference(sample.hot_before(len), sample.hot_before(warmup)),
             epochs: ends.map(|end| (sample.sampled_before(end), before(end))).collect(),
         }
+    }
+
+    /// What is known of the whole trace, beside a cache of so many sampled blocks.
+    fn population(&self, sample: &Sample, blocks: usize) -> Population {
+        let hot = [Op::Read, Op::Write].map(|op| {
+            let accesses = self.hot[op as usize] as f64;
+            Hot { accesses, lru_hits: accesses * sample.hot_hit_ratio(op, blocks, self.warmup) }
+        });
+        Population { accesses: self.accesses, blocks: sample.unique_blocks(), hot }
     }
 }
 
@@ -136,7 +156,13 @@ impl Visitor<u32> for Replay<'_> {
                 let access = Access { block: block as u32, op, request_blocks: lengths[at], next_use };
                 let outcome = policy.access(access);
                 if position >= self.cuts.warmup {
-                    classes.counters[usize::from(of_block[block as usize])].record(op, &outcome);
+                    let class = usize::from(of_block[block as usize]);
+                    classes.counters[class].record(op, &outcome);
+                    if self.sample.is_hot(position) {
+                        let hot = &mut classes.hot[class][op as usize];
+                        hot.accesses += 1.0;
+                        hot.lru_hits += if matches!(outcome, Outcome::Hit) { 1.0 } else { 0.0 };
+                    }
                 }
                 epochs.counters.record(op, &outcome);
                 position += 1;
@@ -183,5 +209,78 @@ impl Epochs<'_> {
             self.end_one();
         }
         self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use flashwise_trace::normalised::{Settings, open};
+    use flashwise_trace::progress::Silent;
+    use flashwise_trace::sampling::Sampling;
+    use flashwise_trace::tools::sample;
+
+    use super::*;
+    use crate::counting::Warmup;
+    use crate::simulate::{PolicyCase, simulate};
+
+    /// One access in four goes to one of 20 blocks, which a sample of 1 % has with a chance of one in five; the others to one of 40,000. A block
+    /// number a line.
+    fn few_blocks_are_hot() -> String {
+        let (mut text, mut random) = (String::new(), 1_u64);
+        for number in 0..400_000_u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let block =
+                if number % 4 == 0 { 1000 * (random >> 33) % 20_000 } else { 100_000 + (random >> 33) % 40_000 };
+            writeln!(text, "{block}").unwrap();
+        }
+        text
+    }
+
+    #[test]
+    fn whether_a_sample_has_hot_blocks_does_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.txt");
+        std::fs::write(&path, few_blocks_are_hot()).unwrap();
+        let settings = Settings { format: Some("blocks".parse().unwrap()), ..Settings::default() };
+        let whole = open(&path, &settings, &Silent).unwrap();
+        let cases = |capacity_blocks: usize| {
+            let case = |policy: &str| PolicyCase {
+                trace: 0,
+                policy: Spec::parse(policy).unwrap(),
+                size: String::new(),
+                capacity_blocks,
+            };
+            ["lru", "larc", "s3-fifo", "fifo"].map(case).to_vec()
+        };
+        let run = |trace: &Trace, blocks: usize, warmup: u64| {
+            let counting = Counting { warmup: Warmup::Accesses(warmup), epoch: None };
+            simulate(std::slice::from_ref(trace), cases(blocks), counting, &Silent).unwrap()
+        };
+        for (blocks, warmup) in [(4000, 0), (20_000, 0), (4000, 200_000)] {
+            let exact = run(&whole, blocks, warmup);
+            let (mut found, mut held, mut with_hot) = (0, 0, 0);
+            for seed in 0..20 {
+                let sampling = Sampling::new(0.01, seed).unwrap();
+                let filter = sampling.filter(4096);
+                with_hot += u64::from((0..20).any(|block| filter.keeps(1000 * block)));
+                let mapped = sample::of(&whole, sampling, &Silent).unwrap();
+                let read = sample::open(&path, &settings, sampling, &Silent).unwrap();
+                for trace in [&mapped, &read] {
+                    assert!(trace.sample().unwrap().has_hot_blocks());
+                    for (sampled, exact) in run(trace, blocks, warmup).iter().zip(&exact) {
+                        let truth = exact.counters.hit_ratio();
+                        let error = sampled.counters.hit_ratio() - truth;
+                        assert!(error.abs() < 0.07, "{}, {blocks}, seed {seed}: {error} of {truth}", exact.case.policy);
+                        let sample = sampled.sample.as_ref().unwrap();
+                        found += 1;
+                        held += u64::from(sample.hit_ratio_low <= truth && truth <= sample.hit_ratio_high);
+                    }
+                }
+            }
+            assert!(with_hot > 0 && with_hot < 10, "{with_hot} of 20 samples have hot blocks");
+            assert!(10 * held >= 9 * found, "{held} of {found} intervals are true");
+        }
     }
 }

@@ -174,7 +174,9 @@ pub struct Normaliser<W: Write> {
     volumes: BTreeMap<Vec<u8>, u32>,
     clock: Clock,
     /// Notes for a sample, if not all accesses are to be kept.
-    sample: Option<SampleNotes>,
+    sample: Option<Box<SampleNotes>>,
+    /// What was asked for in the beginning and waits until it is known which blocks are hot, if a sample is kept.
+    waiting: Option<Vec<(u64, u64, Row)>>,
     /// What will be said of the trace, but for its times.
     pub description: Description,
 }
@@ -208,13 +210,15 @@ impl<W: Write> Normaliser<W> {
             volumes: BTreeMap::new(),
             clock: Clock::default(),
             sample: None,
+            waiting: None,
             description: Description::default(),
         }
     }
 
     /// Keeps a sample of the accesses only, of requests that are added from now on.
     pub(crate) fn keep_sample(&mut self, sampling: Sampling) {
-        self.sample = Some(SampleNotes::new(sampling, self.block_size_bytes));
+        self.sample = Some(Box::new(SampleNotes::new(sampling, self.block_size_bytes)));
+        self.waiting = Some(Vec::new());
     }
 
     /// Length of a block.
@@ -295,13 +299,35 @@ impl<W: Write> Normaliser<W> {
         Ok(())
     }
 
-    /// The same of those that are in the sample.
+    /// The same of those that are in the sample, if it is known by now which blocks are hot.
     fn sampled(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
-        let Some(filter) = self.sample.as_ref().map(|sample| sample.filter) else { return Ok(()) };
+        let known = self.sample.as_mut().is_some_and(|sample| sample.look(first, last));
+        let Some(waiting) = &mut self.waiting else { return self.sample(first, last, row) };
+        waiting.push((first, last, row));
+        if known { self.sample_waiting() } else { Ok(()) }
+    }
+
+    /// Adds of what waits what is in the sample.
+    fn sample_waiting(&mut self) -> Result<(), TraceError> {
+        let waiting = self.waiting.take().into_iter().flatten();
+        waiting.map(|(first, last, row)| self.sample(first, last, row)).collect()
+    }
+
+    /// Adds the accesses to the blocks from `first` to `last` that are in the sample, and takes notes of all.
+    fn sample(&mut self, first: u64, last: u64, row: Row) -> Result<(), TraceError> {
+        let Some(mut notes) = self.sample.take() else { return Ok(()) };
+        let (before, sampled) = notes.noted();
         let (mut next, mut kept) = (first, 0);
         loop {
-            let end = filter.group_end(next).min(last);
-            if filter.keeps(next) {
+            let end = notes.filter.group_end(next).min(last);
+            let keeps = notes.filter.keeps(next);
+            if !notes.hot.is_empty() {
+                (next..=end).for_each(|block| {
+                    let sampled = sampled + kept + if keeps { block - next } else { 0 };
+                    notes.hot.note(block, row.op, before + (block - first), sampled, keeps);
+                });
+            }
+            if keeps {
                 kept += end - next + 1;
                 self.accesses(next, end, row)?;
             }
@@ -310,9 +336,8 @@ impl<W: Write> Normaliser<W> {
             }
             next = end + 1;
         }
-        if let Some(sample) = &mut self.sample {
-            sample.note(row.op, last - first + 1, kept);
-        }
+        notes.note(row.op, last - first + 1, kept);
+        self.sample = Some(notes);
         Ok(())
     }
 
@@ -394,6 +419,10 @@ impl<W: Write> Normaliser<W> {
                 TraceError::OnlyMalformed { path, malformed }
             });
         }
+        if let (Some(notes), Some(_)) = (&mut self.sample, &self.waiting) {
+            notes.look_back();
+            self.sample_waiting()?;
+        }
         if self.addresses.is_empty() { Ok(()) } else { self.flush() }
     }
 }
@@ -433,7 +462,7 @@ impl Normaliser<Vec<u8>> {
             return Err(notes.nothing(path));
         }
         let trace = Trace::of_bytes(&path, self.finish()?)?;
-        let sample = notes.finish(trace.addresses(), None);
+        let sample = notes.finish(&trace, None);
         Ok(trace.into_sample(sample))
     }
 }

@@ -66,7 +66,10 @@ pub fn open_joined(
 /// A sample of no accesses.
 pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
     let mut notes = SampleNotes::new(sampling, trace.block_size_bytes());
+    notes.look_at(trace);
     let kept = Kept::new(trace, sampling);
+    let wanted = kept.with(notes.hot.blocks());
+    let all_kept = notes.hot.is_empty();
     let mut renumbered = Renumbered { ids: vec![-1; trace.unique_blocks()], addresses: Vec::new() };
     let (mut batches, mut rows) = (Vec::new(), Rows::default());
     let mut found = Vec::new();
@@ -74,17 +77,27 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
         let (blocks, ops) = (&columns.block[..], &columns.op[..]);
         for start in (0..columns.block.len()).step_by(CHUNK_ACCESSES) {
             let end = columns.block.len().min(start + CHUNK_ACCESSES);
-            kept.find(&blocks[start..end], &mut found);
-            let reads = ops[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
-            notes.note_mixed((end - start) as u64, reads as u64, found.len() as u64);
-            for &at in &found {
-                let at = start + at as usize;
-                rows.time_us.push(columns.time_us[at]);
-                rows.op.push(columns.op[at]);
-                rows.block.push(renumbered.id(columns.block[at], trace.addresses()));
-                rows.request.push(columns.request[at]);
-                rows.request_blocks.push(columns.request_blocks[at]);
+            wanted.find(&blocks[start..end], &mut found);
+            let (before, sampled) = notes.noted();
+            let mut taken = 0;
+            for &in_chunk in &found {
+                let at = start + in_chunk as usize;
+                let is_kept = all_kept || kept.has(blocks[at]);
+                if !all_kept {
+                    let op = if ops[at] == Op::Read as u8 { Op::Read } else { Op::Write };
+                    notes.hot.note(blocks[at] as u64, op, before + u64::from(in_chunk), sampled + taken, is_kept);
+                }
+                if is_kept {
+                    taken += 1;
+                    rows.time_us.push(columns.time_us[at]);
+                    rows.op.push(ops[at]);
+                    rows.block.push(renumbered.id(blocks[at], trace.addresses()));
+                    rows.request.push(columns.request[at]);
+                    rows.request_blocks.push(columns.request_blocks[at]);
+                }
             }
+            let reads = ops[start..end].iter().filter(|&&op| op == Op::Read as u8).count();
+            notes.note_mixed((end - start) as u64, reads as u64, taken);
             if rows.block.len() >= BATCH_ROWS {
                 batches.push(std::mem::take(&mut rows).into());
             }
@@ -98,10 +111,10 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
         return Err(notes.nothing(trace.name().to_owned()));
     }
     let (block_size_bytes, description) = (trace.block_size_bytes(), trace.description().clone());
-    let sample = notes.finish(&renumbered.addresses, Some(trace.unique_blocks() as u64));
     let addresses = ScalarBuffer::from(renumbered.addresses);
-    let file = TraceFile { batches, addresses, block_size_bytes, description };
-    Ok(Trace::of_file(trace.name(), file).into_sample(sample))
+    let sampled = Trace::of_file(trace.name(), TraceFile { batches, addresses, block_size_bytes, description });
+    let sample = notes.finish(&sampled, Some(trace.unique_blocks() as u64));
+    Ok(sampled.into_sample(sample))
 }
 
 /// Which blocks of a normalised trace a sample has: a bit for each id.
@@ -117,6 +130,21 @@ impl Kept {
             addresses.iter().enumerate().fold(0, bit)
         };
         Kept(trace.addresses().chunks(u64::BITS as usize).map(word).collect())
+    }
+
+    /// These, and `more` of the blocks.
+    fn with(&self, more: impl Iterator<Item = u64>) -> Kept {
+        let mut words = self.0.clone();
+        for block in more {
+            words[block as usize / u64::BITS as usize] |= 1 << (block % u64::from(u64::BITS));
+        }
+        Kept(words)
+    }
+
+    /// Whether the sample has `block`, an id.
+    #[inline]
+    fn has(&self, block: i32) -> bool {
+        self.0[block as usize / u64::BITS as usize] >> (block as u32 % u64::BITS) & 1 == 1
     }
 
     /// Puts where in `blocks`, which are ids, the sample has one in place of what `found` holds.
