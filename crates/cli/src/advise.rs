@@ -171,6 +171,8 @@ impl Advise {
             let told = "Prices are those of the example catalogue, which are assumed: --print-catalogue prints it, --devices takes yours.";
             advice.cautions.push(told.to_owned());
         }
+        // The advice is not lost where a file cannot be written, nor files where nobody reads standard output any more.
+        let printed = self.print(&advice);
         if let Some(html) = &self.html {
             let page = render_advice(&command()?, &Info::of(workload.trace()), &advice)?;
             write_whole(html, &inputs, |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
@@ -188,7 +190,8 @@ impl Advise {
             }
             _ => false,
         };
-        self.print(&advice, written)
+        printed?;
+        self.print_names_of_files(written)
     }
 
     /// The ways to set a cache that are asked for, or those that tell most.
@@ -228,7 +231,7 @@ impl Advise {
         }
     }
 
-    fn print(&self, advice: &Advice, config_written: bool) -> anyhow::Result<()> {
+    fn print(&self, advice: &Advice) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, advice).map_err(std::io::Error::from)?;
@@ -259,6 +262,15 @@ impl Advise {
                 line(2, &format!("- {caution}"))?;
             }
         }
+        Ok(())
+    }
+
+    /// Says which files were written, to people.
+    fn print_names_of_files(&self, config_written: bool) -> anyhow::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
         if let Some(path) = self.write_config.as_ref() {
             match config_written {
                 true => writeln!(out, "\nConfiguration: {}", path.display())?,

@@ -85,6 +85,8 @@ impl Curve {
             Ok((traces, points, margin))
         };
         let (traces, points, _) = self.sample.accurate(traces, work, |(_, _, margin)| *margin)?;
+        // The curve is not lost where its page cannot be written, nor the page where nobody reads standard output any more.
+        let printed = self.print(&points);
         if let Some(html) = &self.html {
             let trace = &traces[0];
             let working_sets = working_sets(trace, PARTS);
@@ -92,7 +94,11 @@ impl Curve {
             let page = render_curves(&command()?, &curves)?;
             write_whole(html, std::slice::from_ref(&self.trace), |file| anyhow::Ok(file.write_all(page.as_bytes())?))?;
         }
-        self.print(&points)
+        printed?;
+        match &self.html {
+            Some(html) if !self.json && !self.csv => Ok(writeln!(std::io::stdout(), "\nPage: {}", html.display())?),
+            _ => Ok(()),
+        }
     }
 
     /// How many accesses are not counted, if one pass over the trace is all that it takes, with nothing to be known before: LRU over a whole trace.
@@ -161,9 +167,6 @@ impl Curve {
             "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
         );
         writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
-        if let Some(html) = &self.html {
-            writeln!(out, "\nPage: {}", html.display())?;
-        }
         Ok(())
     }
 }

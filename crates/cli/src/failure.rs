@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use flashwise_core::cache::settings::SettingError;
 use flashwise_core::options::OptionError;
 use flashwise_device::ArrayError;
@@ -21,16 +22,34 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     if is_closed_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    crate::log::tell(tracing::Level::ERROR, &format!("{error:#}"));
+    for text in all_that_is_wrong(&error) {
+        crate::log::tell(tracing::Level::ERROR, &text);
+    }
     ExitCode::from(if is_misuse(&error) { 2 } else { 1 })
 }
 
-/// Prints what is wrong with the command line as a message in JSON.
-pub fn misuse_as_json(error: &clap::Error) -> ExitCode {
-    let text = error.to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").next().unwrap_or_default();
-    let _ = writeln!(std::io::stderr(), "{}", crate::log::json(tracing::Level::ERROR, text.trim_end()));
+/// Prints what is wrong with the command line, as a message in JSON where that is asked for; or the help, where that is.
+pub fn of_command_line(error: &clap::Error, as_json: bool) -> ExitCode {
+    let explained = crate::left_out::explain(error);
+    if !error.use_stderr() || !as_json && explained.is_none() {
+        error.exit();
+    }
+    let text = explained.unwrap_or_else(|| first_paragraph(error));
+    let line = if as_json { crate::log::json(tracing::Level::ERROR, &text) } else { format!("flashwise: {text}") };
+    let _ = writeln!(std::io::stderr(), "{line}");
     ExitCode::from(2)
+}
+
+/// What clap says is wrong, without the usage and hints that follow.
+fn first_paragraph(error: &clap::Error) -> String {
+    let text = error.to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // All that clap tells is the help.
+        let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or_default();
+        return format!("found no command, expected {usage}");
+    }
+    let text = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").next().unwrap_or_default();
+    text.trim_end().to_owned()
 }
 
 /// Whoever read the output has seen enough: `flashwise ... | head`.
@@ -70,15 +89,35 @@ fn is_misuse(error: &anyhow::Error) -> bool {
         || error.downcast_ref::<TraceError>().is_some_and(of_trace)
 }
 
+/// A message for each thing that is wrong: a configuration is told all of them at once.
+#[cfg(feature = "serve")]
+fn all_that_is_wrong(error: &anyhow::Error) -> Vec<String> {
+    use flashwise_server::config::ConfigError;
+
+    match error.downcast_ref() {
+        Some(ConfigError::Several(errors)) => errors.iter().map(ToString::to_string).collect(),
+        _ => vec![format!("{error:#}")],
+    }
+}
+
+#[cfg(not(feature = "serve"))]
+fn all_that_is_wrong(error: &anyhow::Error) -> Vec<String> {
+    vec![format!("{error:#}")]
+}
+
 #[cfg(feature = "serve")]
 fn is_misuse_of_a_live_cache(error: &anyhow::Error) -> bool {
+    use flashwise_engine::capture::CaptureError;
     use flashwise_engine::detach::DetachError;
     use flashwise_engine::pool::PoolError;
+    use flashwise_engine::record::RecordError;
     use flashwise_engine::wipe::WipeError;
     use flashwise_server::config::ConfigError;
     use flashwise_server::server::ServerError;
 
     error.is::<ConfigError>()
+        || error.downcast_ref::<CaptureError>().is_some_and(CaptureError::is_permanent)
+        || error.downcast_ref::<RecordError>().is_some_and(RecordError::is_permanent)
         || error.downcast_ref::<WipeError>().is_some_and(|error| match error {
             WipeError::Io(_) => false,
             WipeError::Flash { error, .. } => error.is_permanent(),

@@ -14,6 +14,7 @@ mod failure;
 mod fit;
 mod help;
 mod input;
+mod left_out;
 mod lifetime;
 mod list;
 mod listing;
@@ -92,8 +93,7 @@ fn main() -> ExitCode {
     let given = sums(std::env::args_os());
     let arguments = match Arguments::try_parse_from(&given) {
         Ok(arguments) => arguments,
-        Err(error) if error.use_stderr() && log::is_json_asked_for(&given) => return failure::misuse_as_json(&error),
-        Err(error) => error.exit(),
+        Err(error) => return failure::of_command_line(&error, log::is_json_asked_for(&given)),
     };
     arguments.log.start();
     let result = match arguments.command {

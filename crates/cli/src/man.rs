@@ -1,9 +1,11 @@
 //! `flashwise man`: its manual pages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
+use clap_mangen::Man as Page;
+use flashwise_trace::output::write_whole;
 
 /// Write the manual pages, flashwise.1 and one for each command, to a directory
 #[derive(Debug, Args)]
@@ -15,8 +17,18 @@ pub struct Man {
 
 impl Man {
     pub fn run(&self) -> anyhow::Result<()> {
-        let into = || self.directory.display().to_string();
-        std::fs::create_dir_all(&self.directory).with_context(into)?;
-        clap_mangen::generate_to(crate::Arguments::command(), &self.directory).with_context(into)
+        std::fs::create_dir_all(&self.directory).with_context(|| self.directory.display().to_string())?;
+        let mut command = crate::Arguments::command().disable_help_subcommand(true);
+        command.build();
+        write(command, &self.directory)
     }
+}
+
+/// Writes the pages of a command and of those below it, each whole or not at all.
+fn write(command: Command, directory: &Path) -> anyhow::Result<()> {
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write(command.clone(), directory)?;
+    }
+    let page = Page::new(command);
+    write_whole(directory.join(page.get_filename()), &[], |file| anyhow::Ok(page.render(file)?))
 }

@@ -28,12 +28,9 @@ impl ServeSettings {
     }
 }
 
-/// What makes a volume by flags.
-pub const VOLUME_GROUP: &str = "volume";
-
 impl Args for ServeSettings {
     fn augment_args(command: Command) -> Command {
-        command.args(SETTINGS.iter().map(|setting| flag(setting).help(help(setting, "")).group(VOLUME_GROUP)))
+        command.args(SETTINGS.iter().map(|setting| flag(setting).help(help(setting, ""))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -167,10 +167,13 @@ impl Simulate {
         }
         let work = |share| self.work(self.jobs(share)?);
         let done = self.sample.accurate(&self.traces, work, |done| margin(done.asked().map(|row| &row.sample)))?;
-        self.write_report(&done)?;
         let rows: Vec<ResultRow> = done.asked().cloned().collect();
+        // What was simulated is not lost where a file cannot be written, nor files where nobody reads standard output any more.
+        let printed = self.print(&rows);
+        self.write_report(&done)?;
         self.write_parquet(&rows)?;
-        self.print(&rows)
+        printed?;
+        self.print_name_of_report()
     }
 
     /// Runs jobs, and what a report compares them with.
@@ -316,11 +319,16 @@ impl Simulate {
             results::write_csv(rows, &mut out)?;
         } else {
             writeln!(out, "{}", table::results(rows))?;
-            if let Some(html) = &self.html {
-                writeln!(out, "\nReport: {}", html.display())?;
-            }
         }
         Ok(())
+    }
+
+    /// Says where the report is, to people.
+    fn print_name_of_report(&self) -> anyhow::Result<()> {
+        match &self.html {
+            Some(html) if !self.json && !self.csv => Ok(writeln!(std::io::stdout(), "\nReport: {}", html.display())?),
+            _ => Ok(()),
+        }
     }
 }
 

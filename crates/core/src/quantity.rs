@@ -48,11 +48,18 @@ impl ByteSize {
     }
 }
 
-const SIZE_UNITS: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-
-/// The units in which drives are sold; they are read only.
-const DECIMAL_UNITS: [(&str, u64); 4] =
-    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1000)];
+/// The units of sizes: those of powers of 1024, those in which drives are sold, and bytes. A size is shown in the first that divides it.
+const SIZE_UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1000),
+    ("B", 1),
+];
 
 impl FromStr for ByteSize {
     type Err = QuantityError;
@@ -62,9 +69,9 @@ impl FromStr for ByteSize {
         let found = || text.to_owned();
         let (number, unit) = split_unit(text);
         let nano = nano(number).ok_or_else(|| QuantityError::NotASize { found: found() })?;
-        let means = |name: &str| unit.eq_ignore_ascii_case(name) || unit.eq_ignore_ascii_case(&name[..1]);
-        let decimal = DECIMAL_UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
-        let unit_bytes = match SIZE_UNITS.iter().find(|(name, _)| means(name)).or(decimal) {
+        let cut = |name: &str| name.ends_with("iB") && unit.eq_ignore_ascii_case(&name[..1]);
+        let means = |name: &str| unit.eq_ignore_ascii_case(name) || cut(name);
+        let unit_bytes = match SIZE_UNITS.iter().find(|(name, _)| means(name)) {
             Some((_, unit_bytes)) => *unit_bytes,
             None if unit.is_empty() => 1,
             None => return Err(QuantityError::SizeUnit { found: found(), unit: unit.to_owned() }),
@@ -276,10 +283,10 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_read_as_the_same_again() {
-        let sizes = [0, 1, 512, 1000, 1024, 1536, 3 << 29, 1 << 40, (1 << 40) + 1, u64::MAX];
+        let sizes = [0, 1, 512, 1000, 1024, 1536, 3 << 29, 1 << 40, (1 << 40) + 1, 10_000_000, u64::MAX];
         let shown = sizes.map(|bytes| ByteSize::new(bytes).to_string());
-        let expected = ["0B", "1B", "512B", "1000B", "1KiB", "1536B", "1536MiB", "1TiB", "1099511627777B"];
-        assert_eq!(shown[..9], expected);
+        let expected = ["0B", "1B", "512B", "1KB", "1KiB", "1536B", "1536MiB", "1TiB", "1099511627777B", "10MB"];
+        assert_eq!(shown[..10], expected);
         assert_eq!(shown.map(|text| size(&text)), sizes.map(Ok));
 
         let durations = [0, 1, 1000, 1500, 1_000_000, 90_000_000, 5_400_000_000, 172_800_000_000, i64::MAX as u64];

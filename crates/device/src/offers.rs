@@ -21,6 +21,8 @@ const OFFER_KEYS: [&str; 5] = ["name", "price", "price-per-gb", "drive-writes-pe
 pub const WARRANTY_YEARS: f64 = 5.0;
 /// The most devices that are bought as one cache.
 const DEVICES_MAX: u32 = 64;
+/// What a cache divides its RAM into.
+const RAM_UNIT_BYTES: u64 = 4096;
 /// The most sizes, numbers or offers of a list.
 const LIST_MAX: usize = 100;
 
@@ -133,10 +135,12 @@ fn same_name(one: &Offer, other: &Offer) -> bool {
 /// The price of RAM, and its sizes.
 fn ram(keys: &Keys) -> Result<(f64, Vec<u64>), ArrayError> {
     keys.check(&RAM_KEYS)?;
-    let expected = "sizes such as \"256MiB,1GiB\", in ascending order";
+    let expected = "multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
     let listed = keys.text("sizes")?.ok_or_else(|| keys.missing("sizes", expected))?;
     let sizes: Option<Vec<u64>> = listed.split(',').map(|size| size.trim().parse().ok().map(ByteSize::bytes)).collect();
+    let are_whole = |sizes: &Vec<u64>| sizes.iter().all(|bytes| bytes.is_multiple_of(RAM_UNIT_BYTES));
     let sizes = sizes.filter(|sizes| sizes.is_sorted_by(|one, next| one < next) && sizes.len() <= LIST_MAX);
+    let sizes = sizes.filter(are_whole);
     let sizes = sizes.ok_or_else(|| keys.refused("sizes", expected))?;
     Ok((keys.needed("price-per-gib", Range::NotNegative)?, sizes))
 }
@@ -276,6 +280,10 @@ mod tests {
         assert!(offers(&format!("{twice}{twice}")).unwrap_err().contains("no [[cache]] before it has"));
         let missing = Catalogue::parse("ours.toml", "[ram]\nprice-per-gib = 4\nsizes = \"1GiB\"\n").unwrap_err();
         assert!(missing.to_string().starts_with("ours.toml: [storage] is missing"), "{missing}");
+        // 1 GB is no multiple of 4 KiB.
+        let ram = Catalogue::parse("ours.toml", &REST.replace("1GiB", "1GB")).unwrap_err().to_string();
+        let expected = "sizes: found \"1GB\", expected multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
+        assert!(ram.ends_with(expected), "{ram}");
     }
 
     #[test]

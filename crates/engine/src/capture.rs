@@ -31,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CaptureError {
+    #[error("{}: {error}; expected a block device such as /dev/sdb", path.display())]
+    Missing { path: PathBuf, error: io::Error },
     #[error("{}: found no block device, expected one such as /dev/sdb", path.display())]
     NotADevice { path: PathBuf },
     #[error("{}: found a partition, expected the whole disk {disk}: the kernel tells of requests by their place on the disk", path.display())]
@@ -43,8 +45,35 @@ pub enum CaptureError {
     Trace { path: PathBuf, error: io::Error },
 }
 
+impl CaptureError {
+    /// Whether trying again cannot mend it.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            CaptureError::Missing { .. } | CaptureError::NotADevice { .. } => true,
+            CaptureError::Partition { .. } | CaptureError::OnItself { .. } => true,
+            CaptureError::NoTracefs | CaptureError::Trace { .. } => false,
+        }
+    }
+}
+
 fn privilege(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::PermissionDenied { "; capturing needs root" } else { "" }
+}
+
+/// The first of `places` where tracefs is. To all but root it is closed.
+fn find_tracefs<'a>(places: &[&'a Path]) -> Result<&'a Path, CaptureError> {
+    let mut closed = None;
+    for place in places {
+        let path = place.join("instances");
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => return Ok(place),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                closed.get_or_insert(CaptureError::Trace { path, error });
+            }
+            _ => {}
+        }
+    }
+    Err(closed.unwrap_or(CaptureError::NoTracefs))
 }
 
 /// A device whose requests can be captured.
@@ -59,7 +88,7 @@ impl Device {
     /// The block device at `path`; `folder` is where its recording shall be.
     pub fn open(path: &Path, folder: &Path) -> Result<Device, CaptureError> {
         let not_a_device = || CaptureError::NotADevice { path: path.to_owned() };
-        let metadata = fs::metadata(path).map_err(|_| not_a_device())?;
+        let metadata = fs::metadata(path).map_err(|error| CaptureError::Missing { path: path.to_owned(), error })?;
         if !metadata.file_type().is_block_device() {
             return Err(not_a_device());
         }
@@ -111,8 +140,7 @@ pub struct Capture {
 impl Capture {
     /// Begins: from now on every request to the device is told.
     pub fn start(device: &Device) -> Result<Capture, CaptureError> {
-        let tracefs = TRACEFS.iter().map(Path::new).find(|path| path.join("instances").is_dir());
-        let tracefs = tracefs.ok_or(CaptureError::NoTracefs)?;
+        let tracefs = find_tracefs(&TRACEFS.map(Path::new))?;
         let instance = tracefs.join("instances").join(format!("flashwise-{}", std::process::id()));
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -331,9 +359,15 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_device_is_refused() {
-        for path in ["/dev/null", "/nowhere", "/tmp"] {
-            let error = Device::open(Path::new(path), Path::new("/tmp")).unwrap_err().to_string();
-            assert_eq!(error, format!("{path}: found no block device, expected one such as /dev/sdb"));
+        let refused = |path| {
+            let error = Device::open(Path::new(path), Path::new("/tmp")).unwrap_err();
+            assert!(error.is_permanent());
+            error.to_string()
+        };
+        for path in ["/dev/null", "/tmp"] {
+            assert_eq!(refused(path), format!("{path}: found no block device, expected one such as /dev/sdb"));
         }
+        let expected = "/nowhere: No such file or directory (os error 2); expected a block device such as /dev/sdb";
+        assert_eq!(refused("/nowhere"), expected);
     }
 }

@@ -5,7 +5,7 @@ use flashwise_trace::tools::info::Info;
 
 use super::answer::{Answer, Picture};
 use super::certainty::Certainty;
-use super::charts::{Chart, Series};
+use super::charts::{Chart, Mark, Series};
 use super::figures::{NUMBERS_FOLLOW, figure};
 use super::look::Looks;
 use super::numbers::{bytes, percent, shortest, written};
@@ -18,6 +18,9 @@ const NEAREST: &str = "nearest";
 const MEETS: &str = "meets the targets";
 const MISSES: &str = "misses a target";
 const ALONE: &str = "no cache";
+const TARGET: &str = "target";
+/// A target that is farther away than all that is drawn, by this factor, is not drawn.
+const TARGET_FAR: f64 = 5.0;
 
 /// The advice as an HTML page, made by `command`; `info` is what its trace is like.
 ///
@@ -25,7 +28,10 @@ const ALONE: &str = "no cache";
 /// None that the advice could cause.
 pub fn render_advice(command: &str, info: &Info, advice: &Advice) -> Result<String, ReportError> {
     let (chart, told) = latencies(advice);
-    let (wide, narrow) = chart.inline_told(&told);
+    let cost =
+        advice.cache.as_ref().map(|cache| (cache.cost, format!("{} {}", shortest(cache.cost, 2), advice.currency)));
+    let mark = cost.as_ref().map(|(cost, text)| Mark { x: *cost, text: text.trim_end() });
+    let (wide, narrow) = chart.inline_told(mark, &told);
     let answer = Answer {
         sentences: advice.sentences.clone(),
         picture: Some(Picture { caption: caption(advice), wide, narrow, legend: chart.legend(), again: false }),
@@ -83,7 +89,13 @@ fn rule(run: &AdvisedCache) -> &str {
 /// Latency against cost.
 fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
     let value = |run: &AdvisedCache| Some(run.latency_mean_us / 1000.0);
-    let axis = Of { id: "advice", title: "Latency against cost", label: "Mean latency of a block access, in ms" };
+    let axis = Of {
+        id: "advice",
+        title: "Latency against cost",
+        label: "Mean latency of a block access, in ms",
+        target: advice.targets.latency_us.map(|us| us / 1000.0),
+        unit: "ms",
+    };
     chart(advice, &axis, value, Some(advice.no_cache.latency_mean_us / 1000.0))
 }
 
@@ -91,10 +103,17 @@ fn latencies(advice: &Advice) -> (Chart, Vec<String>) {
 fn lifetimes(advice: &Advice) -> (Chart, Vec<String>) {
     let years = |run: &AdvisedCache| run.cache_lifetime_years.filter(|years| years.is_finite());
     if advice.runs.iter().any(|run| years(run).is_some()) {
-        let axis = Of { id: "advice-all", title: "Lifetime against cost", label: "Lifetime of the flash, in years" };
+        let axis = Of {
+            id: "advice-all",
+            title: "Lifetime against cost",
+            label: "Lifetime of the flash, in years",
+            target: Some(advice.targets.years).filter(|years| *years > 0.0),
+            unit: "years",
+        };
         return chart(advice, &axis, years, None);
     }
-    let axis = Of { id: "advice-all", title: "Hits against cost", label: "Hits, in percent of the accesses" };
+    let (title, label) = ("Hits against cost", "Hits, in percent of the accesses");
+    let axis = Of { id: "advice-all", title, label, target: None, unit: "%" };
     chart(advice, &axis, |run| Some(100.0 * run.hit_ratio), None)
 }
 
@@ -103,9 +122,13 @@ struct Of {
     id: &'static str,
     title: &'static str,
     label: &'static str,
+    /// What was asked for, in the axis' unit.
+    target: Option<f64>,
+    unit: &'static str,
 }
 
-/// A point for each cache that was run and has the value, and one for `alone`, the storage without a cache; and what each tells.
+/// A point for each cache that was run and has the value, one for `alone`, the storage without a cache, and a line at the target; and what each
+/// tells.
 fn chart(
     advice: &Advice,
     of: &Of,
@@ -114,7 +137,8 @@ fn chart(
 ) -> (Chart, Vec<String>) {
     let is_buy = advice.cache.as_ref().is_some_and(|cache| cache.meets == 1);
     let first = if is_buy { THIS } else { NEAREST };
-    let looks = Looks::new([first, MEETS, ALONE, MISSES]);
+    // What misses a target is red.
+    let looks = Looks::new([first, MISSES, MEETS, ALONE]);
     let kind = |run: &AdvisedCache| match advice.cache.as_ref() {
         Some(cache) if cache == run => first,
         _ if run.meets == 1 => MEETS,
@@ -138,14 +162,23 @@ fn chart(
     }));
     let place = |name: &str| [MISSES, ALONE, MEETS].iter().position(|other| *other == name).unwrap_or(3);
     all.sort_by_key(|(series, _)| place(&series.name));
-    let (series, told): (Vec<Series>, Vec<String>) = all.into_iter().unzip();
+    let (mut series, mut told): (Vec<Series>, Vec<String>) = all.into_iter().unzip();
     let points = || series.iter().flat_map(|series| &series.points);
+    let highest = points().map(|point| point.1).fold(0.0, f64::max);
+    let target = of.target.filter(|target| *target <= TARGET_FAR * highest);
+    let x = linear(format!("Cost, in {}", advice.currency), points().map(|point| point.0), "");
+    let y = linear(of.label, points().map(|point| point.1).chain(target), "");
+    if let Some(target) = target {
+        let points = vec![(x.min, target), (x.max, target)];
+        series.insert(0, Series { name: TARGET.to_owned(), look: look::OTHER, points });
+        told.insert(0, format!("The target: {} {}", shortest(target, 3), of.unit));
+    }
     let chart = Chart {
         id: of.id.to_owned(),
         title: of.title.to_owned(),
         description: format!("A point for each cache that was run. {NUMBERS_FOLLOW}"),
-        x: linear(format!("Cost, in {}", advice.currency), points().map(|point| point.0), ""),
-        y: linear(of.label, points().map(|point| point.1), ""),
+        x,
+        y,
         series,
         markers: true,
     };
@@ -178,7 +211,8 @@ fn years(run: &AdvisedCache) -> String {
 }
 
 fn caption(advice: &Advice) -> String {
-    let target = advice.targets.latency_us.map(|us| format!(" The target is {} ms.", shortest(us / 1000.0, 3)));
+    let target =
+        advice.targets.latency_us.map(|us| format!(" The level line is the target, {} ms.", shortest(us / 1000.0, 3)));
     format!("What each cache that was run costs, and how long an access takes with it.{}", target.unwrap_or_default())
 }
 
@@ -239,10 +273,10 @@ fn all(advice: &Advice) -> Figure {
         table.push(device(run), cells(run));
     }
     let years = advice.targets.years;
-    let years = (years > 0.0).then(|| format!(" The target is {} years.", shortest(years, 2)));
+    let years = (years > 0.0).then(|| format!(" The level line is the target, {} years.", shortest(years, 2)));
     let caption =
         format!("{} of {} caches were run exactly.{}", advice.runs.len(), advice.caches, years.unwrap_or_default());
     let (chart, told) = lifetimes(advice);
-    let (svg, narrow) = chart.inline_told(&told);
+    let (svg, narrow) = chart.inline_told(None, &told);
     Figure { caption, svg, narrow, open: true, ..figure(&chart, table) }
 }

@@ -35,14 +35,17 @@ pub fn sentences(traces: &[(&Info, &Answer)]) -> Vec<String> {
         .fold(&first.policy, |most, own| if often(own) > often(most) { own } else { most });
     let sizes = || worth.iter().map(|(_, own)| own.size_bytes);
     let (least, largest, all) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0), sizes().sum::<u64>());
+    let policies = match often(most) {
+        1 if worth.len() > 1 => "no policy is recommended twice".to_owned(),
+        times => format!("{most} is recommended most often, on {}", count(times as u64)),
+    };
     let what = format!(
-        "A cache is worth buying on {} of {}, of {} to {}, {} in all; {most} is recommended most often, on {}.",
+        "A cache is worth buying on {} of {}, of {} to {}, {} in all; {policies}.",
         count(worth.len() as u64),
         counted(traces.len() as u64, "trace", "traces"),
         bytes(least),
         bytes(largest),
         bytes(all),
-        count(often(most) as u64),
     );
     let mean = |of: fn(&Recommended) -> Option<f64>| {
         let values: Option<Vec<f64>> = worth.iter().map(|(_, own)| of(own)).collect();

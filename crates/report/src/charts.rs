@@ -135,9 +135,9 @@ impl Chart {
         self.in_page(WIDTH, mark, &[])
     }
 
-    /// The chart for a wide and for a narrow screen, where each series tells what `told` has at its place when it is pointed at.
-    pub fn inline_told(&self, told: &[String]) -> (String, String) {
-        (self.in_page(WIDTH, None, told), self.narrow(None, told))
+    /// The chart for a wide and for a narrow screen, with a mark, where each series tells what `told` has at its place when it is pointed at.
+    pub fn inline_told(&self, mark: Option<Mark>, told: &[String]) -> (String, String) {
+        (self.in_page(WIDTH, mark, told), self.narrow(mark, told))
     }
 
     fn narrow(&self, mark: Option<Mark>, told: &[String]) -> String {

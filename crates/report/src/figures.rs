@@ -367,6 +367,6 @@ fn reuse_caption(reuse: &ReuseDistances, what: &str) -> String {
 
 /// A chart with its table, and no caption yet.
 pub fn figure(chart: &Chart, table: Table) -> Figure {
-    let (svg, narrow) = chart.inline_told(&[]);
+    let (svg, narrow) = chart.inline_told(None, &[]);
     Figure { caption: String::new(), svg, narrow, legend: chart.legend(), table, open: false }
 }

@@ -264,6 +264,20 @@ fn a_report_is_printed_on_four_pages_at_most() {
     assert!((1..=4).contains(&pages), "{pages} pages for every policy");
 }
 
+/// What to buy is on the first page: the sentences, the picture, how sure that is, what each step buys, how long drives last.
+#[test]
+fn the_answer_is_printed_on_one_page() {
+    let policies = &["lru", "larc", "lirs", "sieve", "s3-fifo", "w-tinylfu", "min", "larc:fill=ghost,writes=admit"];
+    let runs = Runs { policies, sizes: "1%,2%,5%,10%,20%,50%", epoch: None };
+    let page = render(&report(&[("/a/path/of/some/length/traces/server.csv.zst", 3000)], &runs)).unwrap();
+    let answer = page.split_once("<div class=\"answer\">").unwrap().1.split_once("<nav").unwrap().0;
+    for part in ["What each step of size buys", "How fast drives wear out", "Certainty: "] {
+        assert!(answer.contains(part), "{part}");
+    }
+    let alone = "<style>@media print { .answer ~ *, .made, footer { display: none !important; } }</style></head>";
+    assert_eq!(printed_pages(&page.replace("</head>", alone)), 1);
+}
+
 #[test]
 fn dark_is_followed_by_page_and_charts() {
     let (light, dark) = (probed(WIDE, &[]), probed(WIDE, &[DARK]));

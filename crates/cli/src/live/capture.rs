@@ -74,9 +74,20 @@ impl Capture {
             human::duration(begun.elapsed().as_micros() as u64),
             human::bytes(status.size_bytes as f64)
         );
-        let missing = captured.lost + status.dropped_requests;
+        let requests = |number| human::counted(number, "request");
+        let mut missing = captured.lost;
+        match status.state {
+            RecordingState::Full => {
+                let most = self.size_max;
+                let last = requests(status.dropped_requests);
+                warning!(
+                    "--size-max: the files would have passed {most}, so that the capture ended; the last {last} are missing"
+                );
+            }
+            _ => missing += status.dropped_requests,
+        }
         if missing > 0 {
-            warning!("{} more came faster than they could be written, and are missing", human::count(missing));
+            warning!("{} more came faster than they could be written, and are missing", requests(missing));
         }
         Ok(())
     }

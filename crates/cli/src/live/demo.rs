@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -17,6 +19,7 @@ use flashwise_trace::human;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::fit;
 use crate::live::api::ApiOptions;
@@ -26,7 +29,7 @@ use crate::progress::Bar;
 /// Serve a volume on temporary files, run a load on it, show its status and clean up
 ///
 /// Reads and writes of 4 KiB, 70 % of them reads, of blocks that are asked for by a Zipf law, over NBD: 256 MiB of storage, 64 MiB of flash.
-/// It needs no root and no device.
+/// It needs no root and no device, and ends sooner with Ctrl-C.
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Requests of the load
@@ -48,6 +51,11 @@ const GRACE: Duration = Duration::from_secs(5);
 
 impl Demo {
     pub fn run(&self) -> anyhow::Result<()> {
+        // A demo that is ended cleans up too.
+        let ending = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
+            signal_hook::flag::register(signal, ending.clone()).context("signals")?;
+        }
         let folder = tempfile::Builder::new().prefix("flashwise-demo-").tempdir().context("a temporary folder")?;
         let file = |name: &str| folder.path().join(name).display().to_string();
         let backend = std::fs::File::create(file("storage")).context("the storage")?;
@@ -73,10 +81,10 @@ impl Demo {
         let served = format!("A volume of 256 MiB behind 64 MiB of flash, at nbd+unix:///demo?socket={socket}");
         writeln!(out, "{}", fit::sentences(&served, 0, fit::width()))?;
         let begun = Instant::now();
-        let loaded = self.load(Path::new(&socket));
+        let loaded = self.load(Path::new(&socket), &ending);
         let took = human::duration(begun.elapsed().as_micros() as u64);
-        let shown = loaded.and_then(|()| {
-            writeln!(out, "{} over NBD in {took}. Its status:\n", human::counted(self.requests, "request"))?;
+        let shown = loaded.and_then(|done| {
+            writeln!(out, "{} over NBD in {took}. Its status:\n", human::counted(done, "request"))?;
             Status::of(ApiOptions::at(api)).run()
         });
         let stopped = server.stop(GRACE);
@@ -86,21 +94,24 @@ impl Demo {
         Ok(())
     }
 
-    /// One request after the other.
-    fn load(&self, socket: &Path) -> anyhow::Result<()> {
+    /// One request after the other, until it is to end; how many there were.
+    fn load(&self, socket: &Path, ending: &AtomicBool) -> anyhow::Result<u64> {
         let mut client = Client::open(socket, "demo").context("the demo's client")?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let blocks = BACKEND_BYTES / BLOCK_BYTES;
         let ranks = Zipf::new(blocks as f64, 0.9).context("the demo's load")?;
         let bar = Bar::requests("demo".to_owned(), self.requests);
         for done in 0..self.requests {
+            if ending.load(Ordering::Relaxed) {
+                return Ok(done);
+            }
             // Ranks are spread over the volume; the factor is odd, so that each has a block of its own.
             let rank = ranks.sample(&mut random) as u64 - 1;
             let block = rank.wrapping_mul(0x9E37_79B1) % blocks;
             client.request(random.random_bool(0.3), block).context("the demo's client")?;
             bar.set(done + 1, self.requests);
         }
-        Ok(())
+        Ok(self.requests)
     }
 }
 

@@ -24,7 +24,7 @@ use signal_hook::low_level::signal_name;
 use crate::failure::Misuse;
 use crate::log::{self, note, warning};
 use crate::progress::Bar;
-use crate::settings::{ServeSettings, VOLUME_GROUP};
+use crate::settings::ServeSettings;
 
 /// Serve volumes over NBD and iSCSI through a flash cache
 ///
@@ -33,7 +33,7 @@ use crate::settings::{ServeSettings, VOLUME_GROUP};
 #[derive(Debug, Args)]
 pub struct Serve {
     /// A configuration in TOML; docs/flashwise.toml shows every key [default: /etc/flashwise/flashwise.toml, unless flags describe a volume]
-    #[arg(value_name = "CONFIG", conflicts_with = VOLUME_GROUP)]
+    #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
     /// Read the configuration, say what is wrong with it or what it would serve, and end; no device is opened
     #[arg(long)]
@@ -49,7 +49,6 @@ pub struct Serve {
 /// One volume by flags, and where it is served. All are read like the keys of a configuration, and have their defaults.
 #[derive(Debug, Args)]
 #[command(mut_args(with_default))]
-#[group(id = VOLUME_GROUP, multiple = true)]
 pub struct VolumeFlags {
     /// The slow storage: a regular file or a block device
     #[arg(long, value_name = "FILE")]
@@ -152,10 +151,13 @@ fn default_of(flag: &str) -> Option<&'static str> {
 }
 
 impl VolumeFlags {
-    /// Whether any flag is given, so that no file is read.
-    fn is_given(&self) -> bool {
+    /// The first flag that is given, if any is, so that no file is read.
+    fn first_given(&self) -> Option<String> {
         let Flags { listen, server, api, volume } = self.flags();
-        !(listen.is_empty() && server.is_empty() && api.is_empty() && volume.is_empty())
+        let of_api = api.first().map(|(key, _)| if *key == "listen" { "api".to_owned() } else { format!("api-{key}") });
+        let others = volume.first().or(server.first()).map(|(key, _)| (*key).to_owned());
+        let first = others.or_else(|| listen.first().map(|_| "listen".to_owned())).or(of_api)?;
+        Some(format!("--{first}"))
     }
 
     fn flags(&self) -> Flags {
@@ -259,14 +261,23 @@ impl Serve {
     }
 
     fn config(&self) -> anyhow::Result<ServerConfig> {
+        let flag = self.volume.first_given();
         let mut config = match &self.config {
-            Some(path) => ServerConfig::read(path)?,
-            None if self.volume.backend.is_none() && self.volume.flash.is_none() && self.volume.is_given() => {
+            Some(path) => match flag {
+                None => ServerConfig::read(path)?,
+                Some(flag) => {
+                    let path = path.display();
+                    let what =
+                        format!("{flag}: found the configuration {path} as well, expected a volume by flags or a file");
+                    return Err(Misuse(what).into());
+                }
+            },
+            None if self.volume.backend.is_none() && self.volume.flash.is_none() && flag.is_some() => {
                 let what =
                     "expected a configuration file, or --backend, --flash and --listen; see flashwise serve --help";
                 return Err(Misuse(what.to_owned()).into());
             }
-            None if !self.volume.is_given() => {
+            None if flag.is_none() => {
                 let path = Path::new(DEFAULT_CONFIG);
                 if !path.exists() {
                     let what = format!(

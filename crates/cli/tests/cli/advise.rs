@@ -62,6 +62,12 @@ fn the_configuration_is_one_that_serve_takes_and_the_job_one_that_simulate_runs(
         "<title>mixed-use 800 GB with 256 MiB of RAM for 193.25 USD: 3.827 ms, years: 7.38, hits: 33.14%; ";
     assert_eq!(page.matches(recommended).count(), 4, "{page}");
     assert!(page.contains("<title>The storage alone, without a cache, for ") && !page.contains("<title>meets"));
+    // Each picture has its target as a line, the first what is bought by its cost.
+    for (part, times) in
+        [("<title>The target: 6 ms</title>", 2), ("<title>The target: 3 years</title>", 2), (">193.25 USD</text>", 2)]
+    {
+        assert_eq!(page.matches(part).count(), times, "{part}");
+    }
 }
 
 /// What one pays is what the catalogue says: 480 GB at 0.16 and a quarter of a GiB of RAM at 5.

@@ -113,9 +113,15 @@ fn every_request_to_a_device_is_found_and_nothing_else() {
 #[test]
 fn what_is_no_device_or_would_record_itself_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let err = fail(folder.path(), &["capture", "/dev/null"], 1);
+    let err = fail(folder.path(), &["capture", "/dev/null"], 2);
     assert_eq!(err, "flashwise: /dev/null: found no block device, expected one such as /dev/sdb\n");
+    let err = fail(folder.path(), &["capture", "/dev/nowhere"], 2);
+    let expected =
+        "flashwise: /dev/nowhere: No such file or directory (os error 2); expected a block device such as /dev/sdb\n";
+    assert_eq!(err, expected);
     let device = Loop::new(&folder);
+    let err = fail(folder.path(), &["capture", &device.0, "--out", "nowhere/capture.csv"], 2);
+    assert!(err.starts_with("flashwise: cannot record to nowhere/capture.csv: "), "{err}");
     let err = fail(folder.path(), &["capture", &device.0, "--size-max", "1KiB"], 2);
     assert_eq!(err, "flashwise: --size-max: found 1KiB, expected at least 1MiB\n");
     // A file system on the device, for the recording.
@@ -125,7 +131,7 @@ fn what_is_no_device_or_would_record_itself_is_refused() {
     assert_eq!(code, 0, "{err}");
     let (_, err, code) = parts(Command::new("mount").arg(&device.0).arg(&mount).output().unwrap());
     assert_eq!(code, 0, "{err}");
-    let err = fail(folder.path(), &["capture", &device.0, "--out", "mounted/capture.csv"], 1);
+    let err = fail(folder.path(), &["capture", &device.0, "--out", "mounted/capture.csv"], 2);
     let (_, told, code) = parts(Command::new("umount").arg(&mount).output().unwrap());
     assert_eq!(code, 0, "{told}");
     assert!(err.contains("itself, expected one elsewhere: the recording would record itself"), "{err}");

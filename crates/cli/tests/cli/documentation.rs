@@ -112,7 +112,7 @@ fn code_spans(markdown: &str) -> Vec<&str> {
 }
 
 /// The targets of a document's links to files, without their anchors.
-fn linked_files(markdown: &str) -> impl Iterator<Item = &str> {
+pub fn linked_files(markdown: &str) -> impl Iterator<Item = &str> {
     let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     let files = targets.map(|target| target.split('#').next().unwrap());
     files.filter(|file| !file.is_empty() && !file.contains("://"))

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{parts, project, run, succeed};
+use crate::documentation::linked_files;
 
 /// Runs one of the packaging scripts at a fixed time; returns what it printed.
 fn script(name: &str, arguments: &[&str]) -> String {
@@ -50,6 +51,8 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
         "README.md",
         "LICENSE-MIT",
         "traces/netsfs.csv.zst",
+        "packaging/monitoring/alerts.yml",
+        "packaging/monitoring/dashboard.json",
     ] {
         assert!(listing.lines().any(|line| line == format!("{inside}/{file}")), "{file} in {listing}");
     }
@@ -67,6 +70,20 @@ fn tarball_and_deb_hold_what_they_should_and_are_the_same_each_time() {
         "etc/flashwise",
     ] {
         assert!(root.join(file).exists(), "{file}");
+    }
+    // Documents lead to what is there, in both.
+    tool("tar", &["-xzf", text(&folder.join(&tarball)), "-C", text(&root)]);
+    for documents in [root.join(inside), root.join("usr/share/doc/flashwise")] {
+        let mut links = 0;
+        for name in ["README.md", "docs/install.md", "docs/runbook.md", "docs/serve.md"] {
+            let path = documents.join(name);
+            let markdown = std::fs::read_to_string(&path).unwrap();
+            for target in linked_files(&markdown) {
+                links += 1;
+                assert!(path.parent().unwrap().join(target).exists(), "{}: {target}", path.display());
+            }
+        }
+        assert!(links >= 40, "only {links} links were found");
     }
     let owners = tool("dpkg-deb", &["--contents", text(&folder.join(&deb))]);
     assert!(owners.lines().all(|line| line.contains(" root/root ")), "{owners}");

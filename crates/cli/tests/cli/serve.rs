@@ -261,6 +261,46 @@ fn what_a_server_refuses_for_good_ends_with_2_and_names_the_volume() {
 }
 
 #[test]
+fn each_thing_that_is_wrong_with_a_configuration_is_a_message() {
+    let folder = folder();
+    let path = folder.path();
+    let text = "listen = 'nbd://localhost'\nlog-levle = 'info'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'\npolicy = 'lark'\n";
+    std::fs::write(path.join("wrong.toml"), text).unwrap();
+    for more in [&[][..], &["--log-format", "json"]] {
+        let err = fail(path, &[&["serve", "--check-config", "wrong.toml"], more].concat(), 2);
+        let lines: Vec<&str> = err.lines().collect();
+        assert!(lines.len() == 2 && lines[0].contains("wrong.toml:2: log-levle: unknown key"), "{err}");
+        assert!(lines[1].contains("wrong.toml:6: [[volume]] 'a' policy: unknown policy 'lark'"), "{err}");
+        let is_json = |line: &&str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+        assert_eq!(lines.iter().all(is_json), !more.is_empty());
+    }
+}
+
+/// A flag beside a file was taken for nothing.
+#[test]
+fn a_volume_is_of_flags_or_of_a_file() {
+    let folder = folder();
+    let path = folder.path();
+    let text = "listen = 'nbd://localhost'\n[[volume]]\nname = 'a'\nbackend = 'disk.img'\n";
+    std::fs::write(path.join("flashwise.toml"), text).unwrap();
+    succeed(path, &["serve", "--check-config", "flashwise.toml"]);
+    for (flag, value) in [
+        ("--backend", "disk.img"),
+        ("--flash", "cache.img"),
+        ("--ram", "1MiB"),
+        ("--name", "b"),
+        ("--record", "r.csv"),
+        ("--listen", "nbd://127.0.0.1:1"),
+        ("--api", "off"),
+        ("--api-token-file", "token"),
+    ] {
+        let err = fail(path, &["serve", "--check-config", "flashwise.toml", flag, value], 2);
+        let expected = "found the configuration flashwise.toml as well, expected a volume by flags or a file\n";
+        assert_eq!(err, format!("flashwise: {flag}: {expected}"));
+    }
+}
+
+#[test]
 fn failures_end_with_1() {
     let folder = folder();
     let path = folder.path();

@@ -1,7 +1,7 @@
 //! Signals to a server with data that is nowhere but in its cache: it reloads, goes on, or ends in order; none kills it by accident.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -220,4 +220,23 @@ fn sighup_reloads_what_flags_name() {
     fail(path, &["status", "--api", "unix:api.sock", "--token-file", "first"], 1);
     succeed(path, &["status", "--api", "unix:api.sock", "--token-file", "token"]);
     server.end();
+}
+
+#[test]
+fn a_demo_that_is_ended_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = flashwise(folder.path(), &["demo", "--requests", "1000000000"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(demo.stdout.take().unwrap());
+    let mut told = String::new();
+    out.read_line(&mut told).unwrap();
+    assert!(told.starts_with("A volume of 256 MiB") && std::fs::read_dir(&folder).unwrap().count() == 1, "{told}");
+    assert!(Command::new("kill").args(["-TERM", &demo.id().to_string()]).status().unwrap().success());
+    out.read_to_string(&mut told).unwrap();
+    assert!(demo.wait().unwrap().success() && told.contains("Everything is gone again"), "{told}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }

@@ -1,7 +1,7 @@
 //! `flashwise simulate` as its users see it.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::{TABLE_I, fail, flashwise, parts, run, succeed, table_i as folder};
 use serde_json::Value;
@@ -163,6 +163,42 @@ fn messages_are_json_where_that_is_asked_for_those_about_the_command_line_too() 
             assert_eq!(message["level"], "ERROR");
             assert!(message["message"].as_str().unwrap().contains("lrru"), "{err}");
         }
+    }
+    // Where a command is missing, the help of the others is not the message.
+    let err = fail(folder.path(), &["--log-format", "json", "trace"], 2);
+    let message: Value = serde_json::from_str(&err).unwrap();
+    assert_eq!(message["message"], "found no command, expected flashwise trace [OPTIONS] <COMMAND>");
+}
+
+/// A folder for 64 KiB, as root sees it in a namespace of its own: what is run there finds no room.
+#[cfg(feature = "device-tests")]
+#[test]
+fn what_was_found_is_told_where_a_file_cannot_be_written() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("full")).unwrap();
+    let script = "mount -t tmpfs -o size=64k tmpfs full && \"$0\" \"$@\"; code=$?; ls -A full; exit $code";
+    let none: Vec<String> = Vec::new();
+    let settings = ["--policy", "lru", "--admission", "none", "--write-mode", "write-back", "--over-provision", "10%"];
+    for (arguments, told) in [
+        (
+            &["simulate", "traces/netsfs.csv.zst", "--policy", "lru,larc", "--size", "10%", "--html", "full/r.html"][..],
+            "11.85%",
+        ),
+        (&["curve", "traces/netsfs.csv.zst", "--size", "10%", "--html", "full/c.html"], "11.85%"),
+        (
+            &["advise", "traces/netsfs.csv.zst", "--latency", "10ms", "--years", "0", "--html", "full/a.html"],
+            "Buy read-intensive",
+        ),
+        (&["man", "full/pages"], "pages"),
+    ] {
+        let settings = if arguments[0] == "advise" { &settings[..] } else { &[] };
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_flashwise")]).args(arguments).args(settings);
+        let (out, err, code) = parts(shell.current_dir(folder.path()).output().unwrap());
+        assert!(code == 1 && err.contains("No space left on device"), "{arguments:?}: {code} {err}");
+        assert!(out.contains(told), "{arguments:?}: {out}");
+        let left: Vec<&str> = out.lines().filter(|line| line.ends_with(".html")).collect();
+        assert_eq!(left, none, "{arguments:?}");
     }
 }
 

@@ -15,35 +15,35 @@ use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::pool::PoolConfig;
 use flashwise_engine::volume::{VolumeConfig, check_exports};
 
-pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), ConfigError> {
+/// All that is wrong between the keys; of each volume and pool what is found first.
+pub(super) fn check(config: &ServerConfig, origin: &Origin<'_>) -> Vec<ConfigError> {
+    let mut wrong = Vec::new();
     if config.listen.is_empty() {
         let expected =
             "a URI such as nbd+unix:///?socket=/run/flashwise.sock, nbd://localhost:10809 or iscsi://127.0.0.1:3260";
-        return Err(origin.missing(Section::Server, "listen", expected));
+        wrong.push(origin.missing(Section::Server, "listen", expected));
     }
-    for uri in &config.listen {
-        check_listen(uri, config).map_err(|problem| origin.refuse(Section::Server, "listen", problem))?;
-    }
-    if let Some(address) = config.api.address() {
-        check_api(address).map_err(|problem| origin.refuse(Section::Api, "listen", problem))?;
-    }
+    let of_listen = config.listen.iter().filter_map(|uri| check_listen(uri, config).err());
+    wrong.extend(of_listen.map(|problem| origin.refuse(Section::Server, "listen", problem)));
+    let of_api = config.api.address().and_then(|address| check_api(address).err());
+    wrong.extend(of_api.map(|problem| origin.refuse(Section::Api, "listen", problem)));
     if config.api.read_token_file.is_some() && config.api.token_file.is_none() {
-        return Err(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
+        wrong.push(origin.missing(Section::Api, "token-file", "the token of those who may change something"));
     }
-    check_tls(config, origin)?;
-    check_iscsi(config, origin)?;
+    wrong.extend(check_tls(config, origin).err());
+    wrong.extend(check_iscsi(config, origin).err());
     if config.volumes.is_empty() && config.pools.is_empty() {
-        return Err(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]] or [[pool]]"));
+        wrong.push(origin.missing(Section::Server, "[[volume]]", "at least one table [[volume]] or [[pool]]"));
     }
     for (number, volume) in config.volumes.iter().enumerate() {
-        check_volume(number, volume, origin)?;
-        check_names(number, config, origin)?;
-        check_rules(number, volume, origin)?;
+        let checked = check_volume(number, volume, origin)
+            .and_then(|()| check_names(number, config, origin))
+            .and_then(|()| check_rules(number, volume, origin));
+        wrong.extend(checked.err());
     }
-    for (number, pool) in config.pools.iter().enumerate() {
-        check_pool(number, pool, config, origin)?;
-    }
-    Ok(())
+    let of_pools = config.pools.iter().enumerate();
+    wrong.extend(of_pools.filter_map(|(number, pool)| check_pool(number, pool, config, origin).err()));
+    wrong
 }
 
 fn check_api(address: &str) -> Result<(), String> {

@@ -159,6 +159,19 @@ pub enum ConfigError {
     Missing { place: Place, expected: &'static str },
     #[error("{place}: {problem}")]
     Value { place: Place, problem: Problem },
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<ConfigError>),
+}
+
+impl ConfigError {
+    /// Refuses where something is wrong.
+    fn refuse_if_any(mut wrong: Vec<ConfigError>) -> Result<(), ConfigError> {
+        match wrong.len() {
+            0 => Ok(()),
+            1 => Err(wrong.remove(0)),
+            _ => Err(ConfigError::Several(wrong)),
+        }
+    }
 }
 
 fn suggestion(near: &Option<&'static str>) -> String {
@@ -262,8 +275,8 @@ impl Origin<'_> {
         ConfigError::Missing { place: self.place(section, key), expected }
     }
 
-    /// Sets the defaults of `keys`, then what the table gives.
-    fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T) -> Result<(), ConfigError> {
+    /// Sets the defaults of `keys`, then what the table gives; what is wrong in it is added to `wrong`.
+    fn apply<T>(&self, section: Section, keys: &[Key<T>], target: &mut T, wrong: &mut Vec<ConfigError>) {
         for key in keys {
             if let Some(default) = &key.default {
                 let result = key.set(target, &Value::Plain(default.to_string()));
@@ -274,11 +287,11 @@ impl Origin<'_> {
             let Some(known) = keys.iter().find(|known| known.name == key) else {
                 let expected: Vec<_> = keys.iter().map(|key| key.name).collect();
                 let near = nearest(key, &expected);
-                return Err(ConfigError::UnknownKey { place: self.place(section, key), near, expected });
+                wrong.push(ConfigError::UnknownKey { place: self.place(section, key), near, expected });
+                continue;
             };
-            known.set(target, value).map_err(|problem| self.refuse(section, key, problem))?;
+            wrong.extend(known.set(target, value).err().map(|problem| self.refuse(section, key, problem)));
         }
-        Ok(())
     }
 }
 
@@ -326,14 +339,15 @@ impl ServerConfig {
             pools: Vec::new(),
             given: origin.tables.clone(),
         };
-        origin.apply(Section::Server, SERVER_KEYS, &mut config)?;
-        origin.apply(Section::Api, API_KEYS, &mut config)?;
-        origin.apply(Section::Tls, TLS_KEYS, &mut config)?;
-        origin.apply(Section::Limits, LIMITS_KEYS, &mut config)?;
-        origin.apply(Section::Iscsi, ISCSI_KEYS, &mut config)?;
+        let mut wrong = Vec::new();
+        origin.apply(Section::Server, SERVER_KEYS, &mut config, &mut wrong);
+        origin.apply(Section::Api, API_KEYS, &mut config, &mut wrong);
+        origin.apply(Section::Tls, TLS_KEYS, &mut config, &mut wrong);
+        origin.apply(Section::Limits, LIMITS_KEYS, &mut config, &mut wrong);
+        origin.apply(Section::Iscsi, ISCSI_KEYS, &mut config, &mut wrong);
         for number in 0..origin.tables.volumes.len() {
             let mut volume = VolumeConfig::of("", Path::new(""), Path::new(""));
-            origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume)?;
+            origin.apply(Section::Volume(number), &VOLUME_KEYS, &mut volume, &mut wrong);
             // WLFC has RAM only where that is given.
             if origin.tables.entries(Section::Volume(number)).iter().any(|entry| entry.key == "ram") {
                 volume.buckets.ram_bytes = volume.cache.ram_bytes();
@@ -344,11 +358,13 @@ impl ServerConfig {
         for number in 0..origin.tables.pools.len() {
             let cache = VolumeConfig::of("", Path::new(""), Path::new(""));
             let mut pool = PoolConfig { disks: Vec::new(), degraded: false, cache };
-            origin.apply(Section::Pool(number), &POOL_KEYS, &mut pool)?;
+            origin.apply(Section::Pool(number), &POOL_KEYS, &mut pool, &mut wrong);
             pool.cache.state_directory.clone_from(&config.state_directory);
             config.pools.push(pool);
         }
-        consistency::check(&config, origin)?;
+        // What must hold between keys is looked at once each is right by itself.
+        ConfigError::refuse_if_any(wrong)?;
+        ConfigError::refuse_if_any(consistency::check(&config, origin))?;
         Ok(config)
     }
 }

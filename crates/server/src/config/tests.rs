@@ -212,6 +212,28 @@ fn a_refusal_names_file_line_key_found_and_expected() {
     insta::assert_snapshot!(errors.join("\n"));
 }
 
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let text = "listn = 'nbd://localhost'\n[limits]\nmemory-max = 'much'\n[[volume]]\nname = 'a'\nsise = '1GiB'\nram = '10MB'\n";
+    let Err(ConfigError::Several(errors)) = ServerConfig::parse(Path::new("flashwise.toml"), text) else {
+        panic!("refused for one thing alone, or not at all")
+    };
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let begins = [
+        "flashwise.toml:1: listn: unknown key (did you mean 'listen'?)",
+        "flashwise.toml:3: [limits] memory-max: found 'much'",
+        "flashwise.toml:6: [[volume]] 'a' sise: unknown key (did you mean 'size'?)",
+        "flashwise.toml:7: [[volume]] 'a' ram: found '10MB', expected a multiple of 4KiB",
+    ];
+    for (error, begins) in errors.iter().zip(begins) {
+        assert!(error.starts_with(begins), "{error}");
+    }
+    assert_eq!(errors.len(), begins.len(), "{errors:#?}");
+    // What must hold between keys too: of each volume what is found first.
+    let between = refusal(&format!("[[volume]]\nname = 'b'\n[[volume]]\nname = 'c'\n[api]\nlisten = 'a'\n"));
+    assert_eq!(between.matches("; flashwise.toml").count(), 3, "{between}");
+}
+
 /// Any text is read or refused, and never a panic: here, the example with each line cut or bent.
 #[test]
 fn a_damaged_configuration_is_refused_and_does_not_panic() {

@@ -1,0 +1,61 @@
+//! Commands that this program was built without: who asks for one is told why it is not there.
+
+use clap::error::{ContextKind, ContextValue, Error};
+
+/// A feature that can be left out, whether it was not, and its commands.
+const FEATURES: [(&str, bool, &[&str]); 2] = [
+    (
+        "serve",
+        cfg!(feature = "serve"),
+        &["serve", "status", "flush", "set", "disks", "pool", "disk", "detach", "check", "wipe", "demo", "capture"],
+    ),
+    ("parquet", cfg!(feature = "parquet"), &["sweep"]),
+];
+
+/// What is wrong with a command line whose command was left out.
+pub fn explain(error: &Error) -> Option<String> {
+    let ContextValue::String(command) = error.get(ContextKind::InvalidSubcommand)? else { return None };
+    let is_left_out = |(_, built, commands): &&(&str, bool, &[&str])| !built && commands.contains(&command.as_str());
+    let (feature, ..) = FEATURES.iter().find(is_left_out)?;
+    Some(format!(
+        "{command}: this flashwise was built without it, expected one built with the feature {feature}, as by `cargo install --path crates/cli`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn commands_of_features_are_there_or_are_explained() {
+        let command = crate::Arguments::command();
+        for (feature, built, commands) in FEATURES {
+            for name in commands {
+                assert_eq!(command.find_subcommand(name).is_some(), built, "{name}");
+                let Err(error) = crate::Arguments::command().try_get_matches_from(["flashwise", "trace", *name]) else {
+                    panic!("trace {name}")
+                };
+                assert_eq!(explain(&error).is_some(), !built, "{feature}");
+            }
+        }
+    }
+
+    /// What is no command in any program.
+    #[test]
+    fn an_unknown_command_is_not_explained() {
+        let error = crate::Arguments::command().try_get_matches_from(["flashwise", "nothing"]).unwrap_err();
+        assert_eq!(explain(&error), None);
+    }
+
+    #[cfg(feature = "serve")]
+    #[test]
+    fn every_command_of_a_live_cache_is_known_here() {
+        use clap::Subcommand;
+
+        let live = crate::live::Live::augment_subcommands(clap::Command::new("live"));
+        let names: Vec<&str> = live.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, FEATURES[0].2);
+    }
+}
