@@ -20,7 +20,6 @@ use flashwise_core::quantity::Share;
 
 use self::hot::{Hot, HotNotes};
 use crate::error::TraceError;
-use crate::normalised::trace::Trace;
 
 /// Bytes of a group, where blocks are kept or left out together.
 const GROUP_BYTES: u64 = 64 << 10;
@@ -29,7 +28,7 @@ pub const CLASSES: usize = 64;
 /// Accesses of the whole trace from one mark to the next.
 const MARK_ACCESSES: u64 = 1 << 14;
 /// Accesses that are looked at to find hot blocks.
-const LOOK_ACCESSES: usize = 1 << 18;
+pub(crate) const LOOK_ACCESSES: usize = 1 << 18;
 
 /// Which blocks a sample has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -307,15 +306,8 @@ impl SampleNotes {
         }
     }
 
-    /// Takes for hot what is hot in parts of `trace`, all over it.
-    pub fn look_at(&mut self, trace: &Trace) {
-        let batches = trace.batches().len();
-        let mean = trace.len().div_ceil(batches.max(1)).max(1);
-        let every = batches.div_ceil((4 * LOOK_ACCESSES / mean).max(1)).max(1);
-        let of_batches = trace.batches().step_by(every);
-        let mut seen: Vec<u64> = of_batches
-            .flat_map(|columns| columns.block.iter().map(|&block| block as u64).collect::<Vec<_>>())
-            .collect();
+    /// Takes for hot what is hot among `seen`, the blocks of accesses all over the trace.
+    pub fn look_at(&mut self, mut seen: Vec<u64>) {
         self.hot.seek(&mut seen);
     }
 
@@ -375,12 +367,16 @@ impl SampleNotes {
         TraceError::EmptySample { path, accesses: self.now.accesses, rate }
     }
 
-    /// What is known of the whole trace besides `sample`, which has its sampled accesses.
-    pub fn finish(mut self, sample: &Trace, unique_blocks: Option<u64>) -> Sample {
+    /// What is known of the whole trace besides its sampled accesses, which are to these blocks, numbered as their addresses are.
+    pub fn finish(
+        mut self,
+        addresses: &[u64],
+        accesses: impl Iterator<Item = u32>,
+        unique_blocks: Option<u64>,
+    ) -> Sample {
         if self.marks.last().map_or(0, |mark| mark.accesses) != self.now.accesses {
             self.mark();
         }
-        let addresses = sample.addresses();
         let mut groups: Vec<u64> = addresses.iter().map(|&address| self.filter.group(address)).collect();
         groups.sort_unstable();
         let lengths: Vec<u64> = groups.chunk_by(|a, b| a == b).map(|group| group.len() as u64).collect();
@@ -392,7 +388,7 @@ impl SampleNotes {
             classes: addresses.iter().map(|&address| self.filter.class(address)).collect(),
             groups: lengths.len() as u64,
             group_blocks: (squares as f64 / addresses.len().max(1) as f64).max(1.0),
-            hot: self.hot.finish(sample.accesses().map(|(block, _)| block), addresses.len()),
+            hot: self.hot.finish(accesses, addresses.len()),
         }
     }
 }

@@ -54,9 +54,9 @@ pub enum PoolError {
     )]
     Diverged { path: String, pool: String },
     #[error(
-        "pool '{pool}': {source}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
+        "pool '{pool}': {error}; if the disk is gone, start without it by degraded = true: what was there then answers with an error"
     )]
-    Gone { pool: String, source: io::Error },
+    Gone { pool: String, error: io::Error },
     #[error("pool '{pool}': no disk has a whole map; what its disks hold cannot be told")]
     NoMap { pool: String },
     #[error("pool '{pool}': its map is damaged: {misfit}")]

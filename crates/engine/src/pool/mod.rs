@@ -231,7 +231,7 @@ fn open_those_there(config: &PoolConfig, notes: &mut Vec<String>) -> Result<Vec<
         match open_disk(path, config.cache.direct_io) {
             Ok(disk) => disks.push(disk),
             Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(PoolError::Open { source }),
-            Err(source) if !config.degraded => return Err(PoolError::Gone { pool: pool.clone(), source }),
+            Err(source) if !config.degraded => return Err(PoolError::Gone { pool: pool.clone(), error: source }),
             Err(source) => {
                 notes.push(format!("pool {pool}: {source}"));
                 gone.get_or_insert(source);

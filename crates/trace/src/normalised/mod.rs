@@ -462,7 +462,7 @@ impl Normaliser<Vec<u8>> {
             return Err(notes.nothing(path));
         }
         let trace = Trace::of_bytes(&path, self.finish()?)?;
-        let sample = notes.finish(&trace, None);
+        let sample = notes.finish(trace.addresses(), trace.accesses().map(|(block, _)| block), None);
         Ok(trace.into_sample(sample))
     }
 }

@@ -14,7 +14,7 @@ use crate::normalised::writer::Rows;
 use crate::normalised::{Normaliser, Settings};
 use crate::progress::Progress;
 use crate::requests::Requests;
-use crate::sampling::{SampleNotes, Sampling};
+use crate::sampling::{LOOK_ACCESSES, SampleNotes, Sampling};
 use crate::tools::concat::join;
 
 /// Accesses that are filtered at a time.
@@ -66,7 +66,7 @@ pub fn open_joined(
 /// A sample of no accesses.
 pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
     let mut notes = SampleNotes::new(sampling, trace.block_size_bytes());
-    notes.look_at(trace);
+    notes.look_at(parts_of(trace));
     let kept = Kept::new(trace, sampling);
     let wanted = kept.with(notes.hot.blocks());
     let all_kept = notes.hot.is_empty();
@@ -113,8 +113,18 @@ pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<
     let (block_size_bytes, description) = (trace.block_size_bytes(), trace.description().clone());
     let addresses = ScalarBuffer::from(renumbered.addresses);
     let sampled = Trace::of_file(trace.name(), TraceFile { batches, addresses, block_size_bytes, description });
-    let sample = notes.finish(&sampled, Some(trace.unique_blocks() as u64));
+    let accesses = sampled.accesses().map(|(block, _)| block);
+    let sample = notes.finish(sampled.addresses(), accesses, Some(trace.unique_blocks() as u64));
     Ok(sampled.into_sample(sample))
+}
+
+/// The blocks of some accesses all over `trace`.
+fn parts_of(trace: &Trace) -> Vec<u64> {
+    let batches = trace.batches().len();
+    let mean = trace.len().div_ceil(batches.max(1)).max(1);
+    let every = batches.div_ceil((4 * LOOK_ACCESSES / mean).max(1)).max(1);
+    let of_batch = |columns: &[i32]| columns.iter().map(|&block| block as u64).collect::<Vec<_>>();
+    trace.batches().step_by(every).flat_map(|columns| of_batch(&columns.block)).collect()
 }
 
 /// Which blocks of a normalised trace a sample has: a bit for each id.
