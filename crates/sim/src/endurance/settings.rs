@@ -325,7 +325,7 @@ mod tests {
         ]
         .map(Result::unwrap_err);
         let expected = [
-            "erase unit: found 6000B, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
+            "erase unit: found 6KB, expected a multiple of the trace's blocks of 4KiB, below 2^24 of them",
             "size '10%' is 60KiB of flash, expected at least one erase unit, 64KiB: make the cache larger or erase units smaller",
             "size '10%': over-provisioning of 7",
             "size '10%': DRAM of 40KiB has no room for a write buffer of one erase unit of 64KiB: expected erase units of at most 40KiB, more \
