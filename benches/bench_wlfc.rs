@@ -74,6 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { scale, ranges, shown, mixed_ranges, traces, svg } = Arguments::parse();
     let plan = || Plan { scale, runs: Vec::new() };
     let paper = BucketSettings::paper();
+    let evict = BucketSettings { refresh: Refresh::Evict, ..paper.clone() };
     let random = |kib: u64, range: ByteSize| {
         let (range_bytes, total_bytes) = (range.bytes() / scale, TOTAL_BYTES / scale);
         Workload::Random(RandomWrites { request_bytes: kib << 10, range_bytes, total_bytes })
@@ -95,7 +96,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut workloads = plan();
     for row in TABLE_1 {
         workloads.add(mixed(row), &System::ALL, "", &paper);
-        let evict = BucketSettings { refresh: Refresh::Evict, ..paper.clone() };
         workloads.add(mixed(row), &System::ALL, "refresh=evict", &evict);
     }
     workloads.print("Mixed workloads (Table I, Figures 7 and 8)", mixed_table, None)?;
@@ -105,7 +105,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for range in &mixed_ranges {
             let row = Mixed { range_gib: range.bytes() as f64 / f64::from(1 << 30), ..row };
             narrow.add(mixed(row), &System::ALL, &range.to_string(), &paper);
-            let evict = BucketSettings { refresh: Refresh::Evict, ..paper.clone() };
             narrow.add(mixed(row), &System::ALL, &format!("{range}, refresh=evict"), &evict);
         }
     }

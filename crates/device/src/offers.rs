@@ -1,6 +1,7 @@
 //! Catalogues of what can be bought: cache devices in the sizes that are sold, with prices, endurance and latencies, the storage that they stand in
 //! front of, and RAM. Devices are described in the keys of every other file of devices; prices are whoever's who buys.
 
+use flashwise_core::format::BLOCK_BYTES;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::tiers::{Tier, YEAR_DAYS};
 
@@ -21,8 +22,6 @@ const OFFER_KEYS: [&str; 5] = ["name", "price", "price-per-gb", "drive-writes-pe
 pub const WARRANTY_YEARS: f64 = 5.0;
 /// The most devices that are bought as one cache.
 const DEVICES_MAX: u32 = 64;
-/// What a cache divides its RAM into.
-const RAM_UNIT_BYTES: u64 = 4096;
 /// The most sizes, numbers or offers of a list.
 const LIST_MAX: usize = 100;
 
@@ -138,7 +137,7 @@ fn ram(keys: &Keys) -> Result<(f64, Vec<u64>), ArrayError> {
     let expected = "multiples of 4KiB such as \"256MiB,1GiB\", in ascending order";
     let listed = keys.text("sizes")?.ok_or_else(|| keys.missing("sizes", expected))?;
     let sizes: Option<Vec<u64>> = listed.split(',').map(|size| size.trim().parse().ok().map(ByteSize::bytes)).collect();
-    let are_whole = |sizes: &Vec<u64>| sizes.iter().all(|bytes| bytes.is_multiple_of(RAM_UNIT_BYTES));
+    let are_whole = |sizes: &Vec<u64>| sizes.iter().all(|bytes| bytes.is_multiple_of(BLOCK_BYTES as u64));
     let sizes = sizes.filter(|sizes| sizes.is_sorted_by(|one, next| one < next) && sizes.len() <= LIST_MAX);
     let sizes = sizes.filter(are_whole);
     let sizes = sizes.ok_or_else(|| keys.refused("sizes", expected))?;

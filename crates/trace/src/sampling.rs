@@ -306,11 +306,6 @@ impl SampleNotes {
         }
     }
 
-    /// Takes for hot what is hot among `seen`, the blocks of accesses all over the trace.
-    pub fn look_at(&mut self, mut seen: Vec<u64>) {
-        self.hot.seek(&mut seen);
-    }
-
     /// A request for the blocks from `first` to `last` comes, of a trace that is read once. Returns whether now is known what is hot in the beginning:
     /// then what came so far can be noted, and what comes from now on, at once.
     #[inline]

@@ -1,8 +1,8 @@
 //! Runs over samples of traces: a cache that is as much smaller as the sample, and what it says of the whole trace.
 //!
-//! Each job runs three times, and LRU beside it where the trace has hot blocks, in a cache of the size that the sample asks for, and in a smaller and a larger one by as much as that size may
+//! Each job runs three times, in a cache of the size that the sample asks for, and in a smaller and a larger one by as much as that size may
 //! be off: the sampled blocks that fit stand for more or fewer blocks of the whole trace, by chance. Their difference is the one part of the
-//! error, what the [`Regression`] over classes leaves over the other.
+//! error, what the [`Regression`] over classes leaves over the other. Where the trace has hot blocks, LRU runs beside it.
 
 mod accuracy;
 mod estimate;

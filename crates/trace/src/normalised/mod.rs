@@ -309,8 +309,8 @@ impl<W: Write> Normaliser<W> {
 
     /// Adds of what waits what is in the sample.
     fn sample_waiting(&mut self) -> Result<(), TraceError> {
-        let waiting = self.waiting.take().into_iter().flatten();
-        waiting.into_iter().try_for_each(|(first, last, row)| self.sample(first, last, row))
+        let mut waiting = self.waiting.take().into_iter().flatten();
+        waiting.try_for_each(|(first, last, row)| self.sample(first, last, row))
     }
 
     /// Adds the accesses to the blocks from `first` to `last` that are in the sample, and takes notes of all.

@@ -66,7 +66,7 @@ pub fn open_joined(
 /// A sample of no accesses.
 pub fn of(trace: &Trace, sampling: Sampling, progress: &dyn Progress) -> Result<Trace, TraceError> {
     let mut notes = SampleNotes::new(sampling, trace.block_size_bytes());
-    notes.look_at(parts_of(trace));
+    notes.hot.seek(&mut parts_of(trace));
     let kept = Kept::new(trace, sampling);
     let wanted = kept.with(notes.hot.blocks());
     let all_kept = notes.hot.is_empty();
