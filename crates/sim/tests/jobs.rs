@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 
 /// Words with values that are allowed, of all stages; the first value of each is the default of some layout.
-const WORDS: [(&str, &[&str]); 37] = [
+const WORDS: [(&str, &[&str]); 38] = [
     ("policy", &["lru", "larc:fill=ghost", "fif", "m+", "c:buffers=2", "h_t:share=50%", "ripq+:sections=2"]),
     ("warmup", &["0", "10%", "33.3%", "17"]),
     ("epoch", &["1000", "1"]),
@@ -40,6 +40,7 @@ const WORDS: [(&str, &[&str]); 37] = [
     ("journal-logs", &["1", "100"]),
     ("write-mode", &["write-back", "write-around"]),
     ("copy-forward", &["used", "young:30%", "none"]),
+    ("write-buffer-half-life", &["8", "0"]),
     ("dirty-high", &["50%", "30%"]),
     ("dirty-low", &["40%", "10%"]),
     ("dirty-age", &["15min", "1s"]),

@@ -2,7 +2,7 @@
 //!
 //! The head of each file is the command that made it, by the program before that change (those of the log with its rule for units with much that was used). Columns may be added; what is there keeps its value,
 //! but for the figures in [`MEANINGS`], which mean something else since. Commands name what they ran by other words where those changed: a budget as
-//! a share of C's erasures, and `--ram` so that the read cache is as large as it was when every policy left room in RAM for C's write buffer.
+//! a share of C's erasures, `--write-buffer-half-life 0` since frequencies age, and `--ram` so that the read cache is as large as it was when every policy left room in RAM for C's write buffer.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -140,6 +140,9 @@ pub struct Config {
     pub read_buffer_blocks: u32,
     /// Blocks of the write buffer in RAM, 0 for none.
     pub write_buffer_blocks: u32,
+    /// Frequencies in the write buffer count half each time that this many times as many blocks were written as it holds; 0 for never, as in
+    /// the paper.
+    pub write_buffer_half_life: u32,
     /// Share of the log's data pages that the policy may not fill, so that units with few live blocks can be found.
     pub over_provision: f64,
     /// What is copied forward of a unit that is to be reset.

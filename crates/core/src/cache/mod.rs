@@ -220,7 +220,7 @@ impl LogCache {
             log,
             read_buffer: ReadBuffer::new(config.read_buffer_blocks as usize),
             pin: 0,
-            write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize),
+            write_buffer: WriteBuffer::new(config.write_buffer_blocks as usize, config.write_buffer_half_life),
             streams: Streams::new(config.sequential_blocks.into(), STREAMS_DEFAULT),
             frames: Frames::new(0, working),
             frame_request_blocks: vec![0; working as usize],

@@ -156,6 +156,7 @@ impl Config {
             mode: Mode::WriteBack,
             read_buffer_blocks: 0,
             write_buffer_blocks: 0,
+            write_buffer_half_life: 0,
             over_provision: 0.0,
             copy_forward: CopyForward::default(),
             dirty_high: 0.0,

@@ -1,7 +1,7 @@
 //! The table: a row for each setting.
 
 use super::setting::{Live, Place, Setting, SettingError};
-use super::value::{Value, clients, copy_forward, duration, mode, online_policy, rule, rules, share, size};
+use super::value::{Value, clients, copy_forward, count, duration, mode, online_policy, rule, rules, share, size};
 use crate::format::{BLOCK_BYTES, Geometry};
 use crate::options::{Kind, Parameter, nearest};
 
@@ -59,6 +59,19 @@ pub static SETTINGS: &[Setting] = &[
             config.write_buffer_blocks = (f64::from(blocks) * value.share()) as u32;
             config.read_buffer_blocks = blocks - config.write_buffer_blocks;
         }),
+    },
+    Setting {
+        parameter: Parameter {
+            name: "write-buffer-half-life",
+            kind: Kind::Count(0, 1_000_000),
+            default: "8",
+            meaning: "What was written least often leaves the write buffer first; earlier writes count half each time that this \
+                      many times as many blocks were written as it holds; 0 for never, as in the paper on NCache",
+        },
+        values: "TIMES",
+        live: Live::Never,
+        read: count,
+        place: Place::Config(|config, value| config.write_buffer_half_life = value.count() as u32),
     },
     Setting {
         parameter: Parameter {

@@ -65,6 +65,7 @@ fn every_setting_arrives_where_it_belongs() {
     let config = config(&[
         ("ram", "1MiB"),
         ("write-buffer-share", "25%"),
+        ("write-buffer-half-life", "3"),
         ("policy", "mq:m=4"),
         ("admission", "size:max=8KiB"),
         ("write-mode", "write-around"),
@@ -77,6 +78,7 @@ fn every_setting_arrives_where_it_belongs() {
         ("sequential-bypass", "1MiB"),
     ]);
     assert_eq!((config.read_buffer_blocks, config.write_buffer_blocks), (192, 64));
+    assert_eq!(config.write_buffer_half_life, 3);
     let admission = config.admission.unwrap();
     assert_eq!(
         (config.policy.to_string(), admission.rule.to_string()),

@@ -60,6 +60,8 @@ impl<'a> Given<'a> {
 pub enum Value {
     /// From 0 to 1.
     Share(f64),
+    /// A whole number.
+    Count(u64),
     /// A size in bytes.
     Bytes(u64),
     /// A duration in microseconds.
@@ -94,6 +96,7 @@ macro_rules! takes {
 
 takes! {
     share, Share, f64;
+    count, Count, u64;
     bytes, Bytes, u64;
     us, Us, u64;
     mode, Mode, Mode;
@@ -109,6 +112,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Share(share) => Share::new(*share).unwrap_or(Share::WHOLE).fmt(f),
+            Value::Count(count) => count.fmt(f),
             Value::Bytes(bytes) => ByteSize::new(*bytes).fmt(f),
             Value::Us(us) => Duration::from_us(*us).fmt(f),
             Value::Mode(mode) => f.write_str(mode.name()),
@@ -136,6 +140,13 @@ pub(super) fn share(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     let share = given.quantity(kind)?.parse().map(Share::of_one);
     match (share, kind) {
         (Ok(share), Kind::Share(most)) if share <= most => Ok(Value::Share(share)),
+        _ => given.refuse(kind),
+    }
+}
+
+pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
+    match (given.quantity(kind)?.parse(), kind) {
+        (Ok(count), Kind::Count(least, most)) if (least..=most).contains(&count) => Ok(Value::Count(count)),
         _ => given.refuse(kind),
     }
 }
