@@ -40,7 +40,7 @@ const WORDS: [(&str, &[&str]); 38] = [
     ("journal-logs", &["1", "100"]),
     ("write-mode", &["write-back", "write-around"]),
     ("copy-forward", &["used", "young:30%", "none"]),
-    ("write-buffer-half-life", &["8", "0"]),
+    ("write-buffer-half-life", &["16", "0"]),
     ("dirty-high", &["50%", "30%"]),
     ("dirty-low", &["40%", "10%"]),
     ("dirty-age", &["15min", "1s"]),

@@ -284,7 +284,7 @@ fn stating_a_default_changes_nothing() {
         ["--commit-age", "5s"],
         ["--sequential-bypass", "4MiB"],
         ["--write-buffer-share", "50%"],
-        ["--write-buffer-half-life", "8"],
+        ["--write-buffer-half-life", "16"],
         ["--admission", "none"],
     ];
     for stated in stated {

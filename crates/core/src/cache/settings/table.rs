@@ -64,7 +64,7 @@ pub static SETTINGS: &[Setting] = &[
         parameter: Parameter {
             name: "write-buffer-half-life",
             kind: Kind::Count(0, 1_000_000),
-            default: "8",
+            default: "16",
             meaning: "What was written least often leaves the write buffer first; earlier writes count half each time that this \
                       many times as many blocks were written as it holds; 0 for never, as in the paper on NCache",
         },
