@@ -207,9 +207,7 @@ impl Shared {
         let Files { segment, bytes, is_full, error } = self.files().clone();
         let full = || {
             let most = ByteSize::new(self.limits.total_bytes_max);
-            format!(
-                "its segments have reached record-size-max (of a capture, --size-max), {most}; move some away, or set a larger one"
-            )
+            format!("its segments have reached record-size-max, {most}; move some away, or set a larger one")
         };
         let state = match (&error, is_full) {
             (Some(_), _) => RecordingState::Failed,

@@ -68,7 +68,7 @@ impl VolumeState {
 pub struct VolumeStatus {
     /// The volume's name: its NBD export.
     pub name: String,
-    /// Size in bytes.
+    /// Size in bytes; of the cache of a pool, what its disks have for data.
     pub size_bytes: u64,
     /// Where the slow storage is.
     pub backend: String,

@@ -143,7 +143,7 @@ fn segments_rotate_and_at_the_limit_recording_stops_and_goes_on_once_there_is_ro
     }
     let status = recorder.status();
     assert_eq!(status.state, RecordingState::Full);
-    let error = "its segments have reached record-size-max (of a capture, --size-max), 2MiB; move some away, or set a larger one";
+    let error = "its segments have reached record-size-max, 2MiB; move some away, or set a larger one";
     assert_eq!(status.error.as_deref(), Some(error));
     assert!(status.size_bytes <= 2 * MIB && status.size_bytes > MIB, "{status:?}");
     assert!(!read_segment(&path, 3).is_empty() && read_segment(&path, 4).is_empty());

@@ -58,6 +58,11 @@ impl ServedPools {
         ServedPools { pools, exports, assignments, changing: Mutex::new(()) }
     }
 
+    /// Bytes for data on all disks of the pool of this name, if there is one.
+    pub fn size_bytes(&self, name: &str) -> Option<u64> {
+        self.pools.iter().find(|pool| pool.name() == name).map(|pool| pool.size_bytes())
+    }
+
     fn find(&self, name: &str) -> Result<&Pool, ManageError> {
         let there = || self.pools.iter().map(|pool| pool.name()).collect::<Vec<_>>().join(", ");
         let found = self.pools.iter().find(|pool| pool.name() == name);

@@ -162,6 +162,11 @@ pub struct MapRun {
 }
 
 impl Pool {
+    /// Bytes for data on all disks.
+    pub fn size_bytes(&self) -> u64 {
+        u64::from(self.shared.state().metadata.map.space.count().chunks) * CHUNK_BYTES
+    }
+
     /// What there is to know of it.
     pub fn status(&self) -> PoolStatus {
         let lacks_disks = !self.shared.state().metadata.missing().is_empty();
