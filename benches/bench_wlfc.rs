@@ -24,7 +24,7 @@ struct Arguments {
     #[arg(long, default_value = "256MiB")]
     shown: ByteSize,
     /// What mixed workloads are to besides, since the table tells no range either.
-    #[arg(long, value_delimiter = ',', default_values = ["128MiB", "256MiB", "384MiB", "512MiB", "1GiB"])]
+    #[arg(long, value_delimiter = ',', default_values = ["128MiB", "256MiB", "384MiB", "512MiB", "544MiB", "1GiB"])]
     mixed_ranges: Vec<ByteSize>,
     /// Traces to run besides.
     #[arg(long, value_delimiter = ',')]

@@ -16,7 +16,7 @@ command -v tgtd >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y 
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 theirs=''
 # tgtd does not end while it has targets.
-trap '[ -z "$theirs" ] || kill -KILL "$theirs"; kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap '[ -z "$theirs" ] || kill -KILL "$theirs"; kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 # Ours: all of it in RAM, as tgt has all of its file in the page cache.
 truncate -s 64M "$work/ours.img" "$work/theirs.img"

@@ -12,7 +12,7 @@ program=${FLASHWISE:-target/dist/flashwise}
 load=target/dist/examples/nbd_load
 # On a disk: a file system in memory knows no way past the page cache.
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
-trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 declare -A pids uris results
 begin() { # name, command: started, filled, and read until what fits RAM is there

@@ -79,6 +79,9 @@ def table():
         if not line.startswith("done "):
             continue
         _, cache, workload, *numbers = line.split()
+        if workload not in WORKLOADS:
+            # Recorded requests have a table of their own, beside the model.
+            continue
         user_read, user_written, hits, reads, *disks = map(int, numbers)
         # Sectors read and written, writes and flushes of the flash and of the backend: before, after, and when all was written back.
         before, after, drained = disks[0:8], disks[8:16], disks[16:24]
