@@ -26,7 +26,7 @@ pub struct ServedPools {
 
 fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
-    match error {
+    match error.cause() {
         PoolError::Name { .. } | PoolError::Size { .. } => ManageError::Invalid(what),
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),

@@ -36,16 +36,14 @@ pub(super) fn start(shared: Arc<Shared>, jobs: Receiver<Job>) -> io::Result<Join
                 tracing::error!(pool = shared.name, %error, "changes of the map are not durable");
             }
             // Errors are told to each; the operator's change has it whole.
-            let told = result.as_ref().err().map(|error| (Error::from_pool(error), error.to_string()));
+            let failed = result.err().map(Arc::new);
             for job in batch {
-                match (job, &told) {
+                match (job, &failed) {
                     (Job::Flush(done), None) => done(Ok(Vec::new())),
-                    (Job::Flush(done), Some((error, _))) => done(Err(*error)),
-                    (Job::Again(again), told) => again(told.is_none()),
+                    (Job::Flush(done), Some(error)) => done(Err(Error::from_pool(error))),
+                    (Job::Again(again), failed) => again(failed.is_none()),
                     (Job::Changed(done), None) => done(Ok(())),
-                    (Job::Changed(done), Some((_, what))) => {
-                        done(Err(PoolError::Refused { pool: shared.name.clone(), what: what.clone() }));
-                    }
+                    (Job::Changed(done), Some(error)) => done(Err(PoolError::Together(error.clone()))),
                 }
             }
         }

@@ -82,12 +82,20 @@ pub enum PoolError {
     NotFree { path: String, what: String, can_be_wiped: bool },
     #[error("pool '{pool}': {what}")]
     Refused { pool: String, what: String },
+    /// What changes that were written down together came to.
+    #[error(transparent)]
+    Together(Arc<PoolError>),
 }
 
 impl PoolError {
+    /// What went wrong, of one change or of several together.
+    pub fn cause(&self) -> &PoolError {
+        if let PoolError::Together(error) = self { error.cause() } else { self }
+    }
+
     /// Whether trying again cannot mend it.
     pub fn is_permanent(&self) -> bool {
-        match self {
+        match self.cause() {
             PoolError::Open { source } => {
                 matches!(
                     source.kind(),

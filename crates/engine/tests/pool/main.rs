@@ -14,7 +14,7 @@ use flashwise_engine::disk::Disk;
 use flashwise_engine::disk::memory::MemoryDisk;
 use flashwise_engine::pool::map::Entry;
 use flashwise_engine::pool::record::{Change, Run, Shape};
-use flashwise_engine::pool::{CHUNK_BYTES, Metadata, PoolError};
+use flashwise_engine::pool::{CHUNK_BYTES, Metadata, Pool, PoolError};
 use recorded::{CRASHES, Crash, Log, RecordedDisk, after, after_syncs};
 use uuid::Uuid;
 
@@ -306,33 +306,35 @@ fn a_map_that_does_not_fit_is_refused_and_what_was_before_stays() {
     assert_eq!(seen(&open(&[disk], false).unwrap()), before);
 }
 
+/// It takes no writes while that is said.
+struct Failing(MemoryDisk, Mutex<bool>);
+impl Disk for Failing {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_at(buffer, offset)
+    }
+    fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
+        if *self.1.lock().unwrap() {
+            return Err(std::io::Error::other("broken"));
+        }
+        self.0.write_at(buffer, offset)
+    }
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn zero(&self, _: u64, _: u64, _: bool) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn discard(&self, _: u64, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A disk that fails to take changes is left behind; the others go on, and it is brought up to date at the next start.
 #[test]
 fn a_disk_that_fails_does_not_stop_the_others() {
-    struct Failing(MemoryDisk, Mutex<bool>);
-    impl Disk for Failing {
-        fn size(&self) -> u64 {
-            self.0.size()
-        }
-        fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-            self.0.read_at(buffer, offset)
-        }
-        fn write_at(&self, buffer: &[u8], offset: u64) -> std::io::Result<()> {
-            if *self.1.lock().unwrap() {
-                return Err(std::io::Error::other("broken"));
-            }
-            self.0.write_at(buffer, offset)
-        }
-        fn sync(&self) -> std::io::Result<()> {
-            Ok(())
-        }
-        fn zero(&self, _: u64, _: u64, _: bool) -> std::io::Result<()> {
-            Ok(())
-        }
-        fn discard(&self, _: u64, _: u64) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
     let failing = Arc::new(Failing(MemoryDisk::new(2 * MIB), Mutex::new(false)));
     let good = Arc::new(MemoryDisk::new(2 * MIB)) as Arc<dyn Disk>;
     let disks = [failing.clone() as Arc<dyn Disk>, good];
@@ -349,4 +351,19 @@ fn a_disk_that_fails_does_not_stop_the_others() {
     *failing.1.lock().unwrap() = true;
     let error = metadata.commit(&[Change::Cache(vec![1])]).unwrap_err().to_string();
     assert!(error.contains("no disk takes changes"), "{error}");
+}
+
+/// The operator's change is told what failed, of the pool that is named once.
+#[test]
+fn what_no_disk_takes_names_the_pool_once() {
+    let failing = Arc::new(Failing(MemoryDisk::new(2 * MIB), Mutex::new(false)));
+    let disks = vec![failing.clone() as Arc<dyn Disk>];
+    drop(Metadata::create("tank", disks.clone()).unwrap());
+    let tank = live::Tank::new(false);
+    let (pool, _) = Pool::open_on(tank.config.clone(), disks, &|_, _| ()).unwrap();
+    *failing.1.lock().unwrap() = true;
+    let error = pool.create_logical(&live::new("a", MIB as u64)).err().unwrap();
+    assert!(matches!(error.cause(), PoolError::NotWritten { .. }) && !error.is_permanent());
+    let what = "pool 'tank': no disk takes changes of the map any more: ";
+    assert!(error.to_string().starts_with(what) && error.to_string().matches("tank").count() == 1, "{error}");
 }
