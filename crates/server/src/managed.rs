@@ -75,8 +75,8 @@ impl Volumes {
 
     fn status_of(&self, volume: &Volume) -> VolumeStatus {
         let mut status = volume.status();
-        if let Some(size_bytes) = self.pools.size_bytes(&status.name) {
-            status.size_bytes = size_bytes;
+        if let Some(pool) = self.pools.get(&status.name) {
+            status.size_bytes = pool.size_bytes();
         }
         let changed = self.changed();
         let names = changed.get(&status.name).into_iter().flat_map(Settings::names);

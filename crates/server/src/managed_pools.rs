@@ -58,17 +58,14 @@ impl ServedPools {
         ServedPools { pools, exports, assignments, changing: Mutex::new(()) }
     }
 
-    /// Bytes for data on all disks of the pool of this name, if there is one.
-    pub fn size_bytes(&self, name: &str) -> Option<u64> {
-        self.pools.iter().find(|pool| pool.name() == name).map(|pool| pool.size_bytes())
+    /// The pool of this name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| pool.name() == name).map(|pool| &**pool)
     }
 
     fn find(&self, name: &str) -> Result<&Pool, ManageError> {
         let there = || self.pools.iter().map(|pool| pool.name()).collect::<Vec<_>>().join(", ");
-        let found = self.pools.iter().find(|pool| pool.name() == name);
-        found
-            .map(|pool| &**pool)
-            .ok_or_else(|| ManageError::NotFound(format!("no pool '{name}', expected one of: {}", there())))
+        self.get(name).ok_or_else(|| ManageError::NotFound(format!("no pool '{name}', expected one of: {}", there())))
     }
 
     fn find_disk(&self, pool: &str, name: &str) -> Result<&Pool, ManageError> {

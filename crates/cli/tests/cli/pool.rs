@@ -91,6 +91,8 @@ fn logical_disks_are_made_served_over_both_protocols_and_whole_after_a_kill() {
             (pool["state"].as_str(), pool["logical_disks"][1]["size_bytes"].as_u64()),
             (Some("ok"), Some(9 * MIB))
         );
+        let server_status: Value = serde_json::from_str(&ask(path, &["status", "--json"])).unwrap();
+        assert_eq!(server_status["volumes"][0]["size_bytes"], pool["size_bytes"], "its cache is as large as its disks");
         let map: Value = serde_json::from_str(&ask(path, &["disk", "map", "mail", "--json"])).unwrap();
         let length: u64 = map.as_array().unwrap().iter().map(|run| run["length_bytes"].as_u64().unwrap()).sum();
         assert_eq!(length, 4 * MIB, "{map}");
