@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashwise_engine::inventory::{DiskInfo, Places, Role, examine, scan};
+use flashwise_engine::disk::file::{FileDisk, Options};
+use flashwise_engine::inventory::{DiskInfo, Holder, Places, Role, examine, holder, scan};
+use flashwise_engine::pool::prepare;
 
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -75,4 +77,36 @@ fn the_formats_that_tools_make_are_known() {
         let kinds: Vec<_> = disk.signatures.iter().map(|signature| signature.kind.as_str()).collect();
         assert_eq!((kinds, disk.role), (vec![kind], Role::Foreign));
     }
+}
+
+/// A loop device and the file behind it are one disk.
+#[test]
+fn what_uses_a_loop_device_uses_the_file_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, vec![0; 16 << 20]).unwrap();
+    let device = Loop::new(&file);
+    // The file is what the device is made of, whether that is mounted or not.
+    let disk = examine(&Places::default(), &file).unwrap();
+    assert_eq!((disk.role, disk.can_be_wiped), (Role::System, false));
+    let expected = format!("it is a part of {}", device.0.trim_start_matches("/dev/"));
+    assert_eq!(disk.refused.as_deref(), Some(expected.as_str()));
+    let refused = prepare::create("tank", &[file.clone(), device.0.clone().into()], &[]).err().unwrap().to_string();
+    assert!(refused.contains(&expected), "{refused}");
+    // Who has one of them keeps others from the other.
+    let (of_file, of_device) = (file.as_path(), Path::new(&device.0));
+    for (used, other) in [(of_file, of_device), (of_device, of_file)] {
+        let open = FileDisk::open(used, Options::default()).unwrap();
+        let error = FileDisk::open(other, Options::default()).unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        assert_eq!(holder(&Places::default(), other), Some(Holder::Ourselves));
+        let refused = prepare::check(of_device, true).unwrap_err().to_string();
+        assert_eq!(refused, format!("{}: it is in use by this server", device.0));
+        drop(open);
+        assert_eq!(holder(&Places::default(), other), None);
+    }
+    let again = Loop::new(&file);
+    let open = FileDisk::open(of_device, Options::default()).unwrap();
+    assert!(FileDisk::open(Path::new(&again.0), Options::default()).is_err(), "two loop devices on one file");
+    drop(open);
 }

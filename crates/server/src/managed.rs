@@ -11,6 +11,7 @@ use flashwise_core::options::{Kind, Parameter};
 use crate::manage::{Clients, DetachProgress, DetachState, ManageError, Managed, Pools, SettingStatus};
 use crate::managed_clients::ServedClients;
 use crate::managed_pools::ServedPools;
+use flashwise_engine::pool::Pool;
 use flashwise_engine::record::Recorder;
 use flashwise_engine::status::{ServerStatus, VolumeStatus};
 use flashwise_engine::volume::{Volume, check_exports};
@@ -130,6 +131,23 @@ impl Managed for Volumes {
         self.find(name)?.what_if().ok_or_else(none)
     }
 
+    fn check_detach(&self, name: &str) -> Result<(), ManageError> {
+        let status = self.find(name)?.status();
+        if status.flash.is_empty() {
+            return Err(ManageError::Conflict(format!("volume '{name}' has no flash: there is nothing to detach")));
+        }
+        let is_dirty = status.dirty_bytes > 0 || status.buffered_blocks > 0;
+        let missing = self.pools.get(name).filter(|_| is_dirty).map(Pool::missing_disks).unwrap_or_default();
+        if !missing.is_empty() {
+            let what = format!(
+                "pool '{name}' misses {}, and what is dirty may have to be written there: start with it, or give it up",
+                missing.join(" and ")
+            );
+            return Err(ManageError::Conflict(what));
+        }
+        Ok(())
+    }
+
     fn detach(&self, name: &str) -> Result<(), ManageError> {
         let volume = self.find(name)?.clone();
         let mut detaching = self.detaching();
@@ -157,7 +175,9 @@ impl Managed for Volumes {
         let state = self.detaching().get(name).cloned();
         let dirty_blocks = status.dirty_blocks + status.buffered_blocks;
         let Some(state) = state else {
-            return Ok(DetachProgress { state: DetachState::Attached, dirty_blocks, destaged_blocks: 0 });
+            let is_attached = !status.flash.is_empty();
+            let state = if is_attached { DetachState::Attached } else { DetachState::Detached };
+            return Ok(DetachProgress { state, dirty_blocks, destaged_blocks: 0 });
         };
         let running = state.running.load(Ordering::Acquire);
         let failed = state.error.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,12 +1,13 @@
 //! What the management API manages: the pools of a server, whose logical disks are its exports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
-use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, present, scan};
+use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, holder, present, scan};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
@@ -27,7 +28,12 @@ pub struct ServedPools {
 fn error(error: PoolError) -> ManageError {
     let what = error.to_string();
     match error.cause() {
-        PoolError::Name { .. } | PoolError::Size { .. } => ManageError::Invalid(what),
+        PoolError::Name { .. } | PoolError::Size { .. } | PoolError::Pinned { .. } => ManageError::Invalid(what),
+        // What was named is not there, or is nothing that could be a disk.
+        PoolError::Open { source } if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => {
+            ManageError::Invalid(what)
+        }
+        PoolError::NoDisk { .. } => ManageError::NotFound(what),
         PoolError::Open { .. } | PoolError::Disk { .. } | PoolError::NotWritten { .. } => ManageError::Failed(what),
         _ => ManageError::Conflict(what),
     }
@@ -139,6 +145,12 @@ impl Pools for ServedPools {
         });
         let files: BTreeSet<PathBuf> = of_pools.filter(|path| path.is_file()).collect();
         disks.extend(files.iter().filter_map(|path| examine(&Places::default(), path).ok()));
+        for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {
+            if let Some(holder) = holder(&Places::default(), Path::new(&disk.path)) {
+                disk.can_be_wiped = false;
+                disk.refused = Some(format!("it is in use by {holder}"));
+            }
+        }
         Ok(disks)
     }
 
@@ -199,6 +211,8 @@ impl Pools for ServedPools {
 
     fn wipeable(&self, path: &str) -> Result<DiskInfo, ManageError> {
         let info = prepare::check(Path::new(path), true).map_err(error)?;
+        // What is no disk is not taken for one.
+        prepare::check_size(&info).map_err(error)?;
         match info.refused {
             Some(_) => Ok(info),
             None => Err(ManageError::Conflict(format!("{path} is blank: there is nothing to wipe"))),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::{ServerConfig, TlsMode};
-use crate::front::iscsi::chap::SECRET_BYTES_MIN;
+use crate::front::iscsi::chap::read_secret;
 use crate::front::{self, Credentials, Endpoint, ListenError, StartError, Tls, TlsError, TlsFiles, Uri, UriError};
 use crate::manage::{self, Address, AddressError, Api, ApiError, Tokens};
 use crate::managed::{Load, Volumes};
@@ -292,16 +292,10 @@ pub(crate) fn tls_files(config: &ServerConfig) -> Option<TlsFiles> {
 /// Who may come over iSCSI, with the secrets.
 fn iscsi(config: &ServerConfig) -> Result<front::Iscsi, ServerError> {
     let iscsi = &config.iscsi;
-    let credentials = |name: &Option<String>, path: &Option<PathBuf>| {
+    let credentials = |name: &Option<String>, path: &Option<PathBuf>| -> Result<_, ServerError> {
         let (Some(name), Some(path)) = (name, path) else { return Ok(None) };
         let refuse = |error| ServerError::Secret { path: path.clone(), error };
-        let text = std::fs::read_to_string(path).map_err(refuse)?;
-        let secret = text.trim().as_bytes().to_vec();
-        if secret.len() < SECRET_BYTES_MIN {
-            let found = format!("found {} bytes, expected at least {SECRET_BYTES_MIN}", secret.len());
-            return Err(refuse(io::Error::new(io::ErrorKind::InvalidData, found)));
-        }
-        Ok(Some(Credentials { name: name.clone(), secret }))
+        Ok(Some(Credentials { name: name.clone(), secret: read_secret(path).map_err(refuse)? }))
     };
     let assigned = iscsi.assignments.clone();
     let is_served = config.listen.iter().any(|uri| uri.parse().is_ok_and(|uri: Uri| uri.endpoint.protocol.guarded));

@@ -351,7 +351,10 @@ impl Grow {
         let (client, pool) = self.of.find()?;
         let change = json!({ "size_bytes": self.size.bytes() });
         client.send("PATCH", &path(&pool, &["logical-disks", &self.name]), &change)?;
-        println!("Logical disk {} has {}; clients see that when they open it anew.", self.name, self.size);
+        println!(
+            "Logical disk {} has {}; clients see that at once over iSCSI, and over NBD when they open it anew.",
+            self.name, self.size
+        );
         Ok(())
     }
 }

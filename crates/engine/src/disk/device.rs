@@ -25,6 +25,15 @@ fn whole_disk(sysfs: &Path) -> PathBuf {
     is_partition.then(parent).flatten().unwrap_or_else(|| sysfs.to_owned())
 }
 
+/// The file behind a loop device or the loop device that a partition is on, and whether it is the device's alone, from end to end.
+pub fn behind_loop(sysfs: &Path) -> Option<(PathBuf, bool)> {
+    let whole = whole_disk(sysfs);
+    let file = attribute(&whole, "loop/backing_file")?;
+    let is_zero = |name| attribute(&whole, name).is_none_or(|text| text == "0");
+    let is_all = is_zero("loop/offset") && is_zero("loop/sizelimit") && whole == sysfs;
+    Some((file.into(), is_all))
+}
+
 /// Whether a device can be written in order only.
 pub fn is_zoned(sysfs: &Path) -> bool {
     attribute(&whole_disk(sysfs), "queue/zoned").is_some_and(|zoned| zoned == "host-managed")
@@ -102,6 +111,16 @@ pub(crate) mod tests {
             std::fs::write(path, format!("{value}\n")).unwrap();
         }
         directory
+    }
+
+    #[test]
+    fn a_loop_device_is_the_file_behind_it_or_a_part_of_that() {
+        let whole = sysfs(&[("loop/backing_file", "/a b"), ("loop/offset", "0"), ("loop/sizelimit", "0")]);
+        assert_eq!(behind_loop(whole.path()), Some(("/a b".into(), true)));
+        let part = sysfs(&[("loop/backing_file", "/a"), ("loop/offset", "4096"), ("p1/partition", "1")]);
+        assert_eq!(behind_loop(part.path()), Some(("/a".into(), false)));
+        assert_eq!(behind_loop(&part.path().join("p1")), Some(("/a".into(), false)));
+        assert_eq!(behind_loop(sysfs(&[("size", "8")]).path()), None);
     }
 
     #[test]

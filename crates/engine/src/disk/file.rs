@@ -47,10 +47,12 @@ pub enum Allocation {
 /// A regular file or a block device, locked against other users for as long as it is open.
 ///
 /// The lock is flock(2): exclusive, or shared by read-only users. A block device is opened with `O_EXCL` besides, which keeps
-/// out file systems, device mappers and, read-only or not, every second user.
+/// out file systems, device mappers and, read-only or not, every second user. Of a loop device the file behind it is locked as well.
 #[derive(Debug)]
 pub struct FileDisk {
     file: File,
+    /// Locked, not used.
+    _behind: Option<File>,
     path: PathBuf,
     size: AtomicU64,
     is_device: bool,
@@ -124,9 +126,17 @@ impl FileDisk {
             device::check_zones(&device::sysfs(metadata.rdev())).map_err(unusable)?;
         }
         lock(&file, path, options.read_only)?;
+        let behind = if is_device { device::behind_loop(&device::sysfs(metadata.rdev())) } else { None };
+        // One that cannot be opened is of another root, or was removed: nobody else finds it by its name either.
+        let behind = behind.and_then(|(behind, is_whole)| Some((File::open(behind).ok()?, is_whole)));
+        if let Some((behind, is_whole)) = &behind {
+            // Loop devices on parts of a file share it.
+            lock(behind, path, options.read_only || !is_whole)?;
+        }
         let size = size(&file, path, &metadata)?;
         let mut disk = Self {
             file,
+            _behind: behind.map(|(behind, _)| behind),
             path: path.to_owned(),
             size: AtomicU64::new(size),
             is_device,

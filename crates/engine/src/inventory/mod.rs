@@ -6,8 +6,10 @@
 //! | --- | --- |
 //! | `signature.rs` | what a disk holds, by magic numbers |
 //! | `mounts.rs` | what is mounted and swapped to |
+//! | `locks.rs` | what programs have locked |
 //! | `wear.rs` | wear and temperature |
 
+mod locks;
 mod mounts;
 mod signature;
 mod wear;
@@ -21,7 +23,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::locks::{Holder, holder};
 use self::mounts::Mounts;
+pub(crate) use self::mounts::same;
 use self::signature::{CACHE, Ends, POOL};
 pub use self::signature::{POOL_MAGIC, Signature};
 use self::wear::{Condition, condition};
@@ -103,7 +107,7 @@ pub struct DiskInfo {
     pub removable: bool,
     /// Where it is mounted, `[SWAP]` where it is swapped to.
     pub mounts: Vec<String>,
-    /// Devices that are made of it: RAID, device mapper.
+    /// Devices that are made of it: RAID, device mapper; of a file loop devices.
     pub holders: Vec<String>,
     /// Its parts, in order of their numbers.
     pub partitions: Vec<Partition>,
@@ -193,6 +197,7 @@ pub fn examine(places: &Places, path: &Path) -> io::Result<DiskInfo> {
         let mut disk = DiskInfo { path: path_shown, is_file: true, size_bytes, read_only, ..DiskInfo::default() };
         disk.zoned = "none".to_owned();
         disk.mounts = mounts.of(&std::path::absolute(path).map_err(named)?, None);
+        disk.holders = loops_on(places, path);
         judge(&mut disk, ends(path, size_bytes).as_ref());
         return Ok(disk);
     }
@@ -281,6 +286,15 @@ fn bus_address(folder: &Path) -> Option<String> {
         let target = device.canonicalize().ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     })
+}
+
+/// The loop devices that a file is behind.
+fn loops_on(places: &Places, path: &Path) -> Vec<String> {
+    let is_it = |name: &String| {
+        let behind = attribute(&places.sys.join("block").join(name), "loop/backing_file");
+        behind.is_some_and(|behind| same(Path::new(&behind), path))
+    };
+    inside_of(&places.sys.join("block")).into_iter().filter(is_it).collect()
 }
 
 fn inside_of(folder: &Path) -> Vec<String> {

@@ -43,7 +43,7 @@ impl Mounts {
 }
 
 /// Whether two paths name one file or device.
-fn same(one: &Path, other: &Path) -> bool {
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
     if !one.is_absolute() {
         return false;
     }

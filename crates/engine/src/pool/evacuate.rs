@@ -58,7 +58,7 @@ impl Pool {
     pub(super) fn check_removal(&self, state: &State, id: u32) -> Result<(Member, u64), PoolError> {
         let map = &state.metadata.map;
         let Some(member) = map.disks.get(&id).cloned() else {
-            return Err(self.refuse(format!("it has no disk {id}")));
+            return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
         };
         if map.disks.len() == 1 {
             return Err(self.refuse("it has one disk, which cannot be taken out".to_owned()));

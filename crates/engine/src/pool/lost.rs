@@ -17,7 +17,7 @@ impl Pool {
     /// Refuses to give up a disk that is there; else what the pool knows of it.
     pub(super) fn check_giving_up(&self, state: &State, id: u32) -> Result<Member, PoolError> {
         let Some(member) = state.metadata.map.disks.get(&id).cloned() else {
-            return Err(self.refuse(format!("it has no disk {id}")));
+            return Err(PoolError::NoDisk { pool: self.name().to_owned(), number: id });
         };
         if !state.metadata.missing().contains(&id) {
             let path = &member.path;

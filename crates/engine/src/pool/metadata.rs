@@ -39,6 +39,8 @@ pub enum PoolError {
         "{first} and {second} are the same disk {disk} of the pool, or one is a copy of the other; give one of them"
     )]
     Duplicate { first: String, second: String, disk: Uuid },
+    #[error("{first} and {second} are one disk; give it once")]
+    Twice { first: String, second: String },
     #[error("{path} has {found} bytes, its label says {expected}; it was cut short")]
     CutShort { path: String, found: u64, expected: u64 },
     #[error(
@@ -63,10 +65,16 @@ pub enum PoolError {
     Damaged { pool: String, misfit: Misfit },
     #[error("{path} has {found} bytes; a disk of a pool needs at least 1 MiB")]
     TooSmall { path: String, found: u64 },
-    #[error("found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.'")]
+    #[error(
+        "found '{name}' as a name, expected 1 to {NAME_BYTES_MAX} lower-case letters, digits, '-' and '.', not of dots alone"
+    )]
     Name { name: String },
     #[error("found a size of {found} bytes, expected a multiple of 4096 up to {LOGICAL_BYTES_MAX}")]
     Size { found: u64 },
+    #[error("found {found} bytes of RAM to keep, expected a multiple of 4096")]
+    Pinned { found: u64 },
+    #[error("pool '{pool}': it has no disk {number}")]
+    NoDisk { pool: String, number: u32 },
     #[error("the pool would have more than 16 TiB, which its cache cannot address")]
     TooLarge,
     #[error("pool '{pool}': the map does not fit its area on {path}; use fewer and larger pieces, or add larger disks")]
@@ -77,7 +85,7 @@ pub enum PoolError {
     NoSpace { pool: String, wanted: u64, free: u64 },
     #[error(
         "{path}: {what}{}",
-        if *.can_be_wiped { "; to use it all the same and lose that, name it to be wiped" } else { "" }
+        if *.can_be_wiped { "; to use it all the same and lose that, name it once more as the one to wipe (--wipe)" } else { "" }
     )]
     NotFree { path: String, what: String, can_be_wiped: bool },
     #[error("pool '{pool}': {what}")]
@@ -136,7 +144,8 @@ pub struct Metadata {
 /// A name that an export can have over every protocol, and a file besides.
 pub fn check_name(name: &str) -> Result<(), PoolError> {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) && name.bytes().any(|byte| byte != b'.')
+    {
         return Ok(());
     }
     Err(PoolError::Name { name: name.to_owned() })

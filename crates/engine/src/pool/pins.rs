@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use flashwise_core::quantity::ByteSize;
 use flashwise_core::ram::read_buffer::PINS_MAX;
 
+use super::plan::pinned;
 use super::record::Shape;
 use super::{LogicalDisk, Pool, PoolError, Shared};
 
@@ -27,7 +28,7 @@ impl Pool {
         Ok(match (bytes == before, bytes) {
             (true, _) => format!("RAM that is kept for {name} stays {size}."),
             (false, 0) => format!("No RAM is kept for {name} from then on."),
-            (false, _) => format!("{size} of the pool's RAM are kept for what was read of {name} last."),
+            (false, _) => pinned(name, bytes),
         })
     }
 
@@ -37,7 +38,7 @@ impl Pool {
             return Ok(());
         }
         if !bytes.is_multiple_of(4096) {
-            return Err(self.refuse(format!("found {bytes} bytes of RAM to keep, expected a multiple of 4096")));
+            return Err(PoolError::Pinned { found: bytes });
         }
         let all = self.logical_disks();
         let others = || all.values().filter(|other| disk.is_none_or(|disk| disk.id != other.id));

@@ -31,6 +31,11 @@ fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// That RAM is kept for a logical disk, in a sentence.
+pub(super) fn pinned(name: &str, bytes: u64) -> String {
+    format!("{} of the pool's RAM are kept for what was read of {name} last.", size(bytes))
+}
+
 /// What is lost with what a disk holds, in a sentence.
 pub fn lost(disk: &DiskInfo) -> String {
     let holds = disk.refused.as_deref().unwrap_or("it is blank");
@@ -77,6 +82,7 @@ impl Pool {
     /// What [`create_logical`](Self::create_logical) would do.
     pub fn plan_create(&self, new: &NewLogical) -> Result<Plan, PoolError> {
         self.check_new(new)?;
+        self.check_pin(None, new.pinned_ram_bytes)?;
         let (takes, more) = self.takes(new.thick, chunks_of(new.size_bytes))?;
         let place = if new.striped { "on different disks" } else { "on one disk, then on the next" };
         let cache = match (new.cached, new.mode) {
@@ -90,6 +96,9 @@ impl Pool {
             format!("Its chunks lie {place}."),
             cache,
         ];
+        if new.pinned_ram_bytes > 0 {
+            does.push(pinned(&new.name, new.pinned_ram_bytes));
+        }
         does.extend(self.fills(more, self.provisioned_bytes() + new.size_bytes));
         Ok(Plan { does, ..Plan::default() })
     }
@@ -102,7 +111,10 @@ impl Pool {
         let (takes, more) = self.takes(disk.thick, chunks_of(size_bytes) - chunks_of(before))?;
         let clients = match disk.clients() {
             0 => "No client has it open.".to_owned(),
-            many => format!("{} that have it open see that when they open it anew.", counted(many, "client")),
+            many => format!(
+                "{} that have it open see that at once over iSCSI, and over NBD when they open it anew.",
+                counted(many, "client")
+            ),
         };
         let grows = format!("{name} grows from {} to {}.", size(before), size(size_bytes));
         let mut does = vec![
@@ -188,12 +200,21 @@ impl Pool {
         let mut does = vec![format!("{} does not come back: it is refused from then on.", member.path)];
         let chunks = member.base..member.base + member.chunks;
         for (name, disk) in self.logical_disks() {
-            let written = |chunk: u32| chunks.contains(&chunk);
+            let was_there = |chunk: u32| chunks.contains(&chunk);
             let lost =
-                disk.logical.entries().iter().filter_map(|entry| entry.written()).filter(|at| written(*at)).count();
+                disk.logical.entries().iter().filter_map(|entry| entry.written()).filter(|at| was_there(*at)).count();
             if lost > 0 {
                 let bytes = size(lost as u64 * CHUNK_BYTES);
                 does.push(format!("{bytes} of {name} are lost and answer with an error until they are written anew."));
+            }
+            let taken =
+                disk.logical.entries().iter().filter_map(|entry| entry.chunk()).filter(|at| was_there(*at)).count();
+            if disk.thick && taken > lost {
+                let bytes = size((taken - lost) as u64 * CHUNK_BYTES);
+                does.push(format!(
+                    "{bytes} of {name}, which is thick, were not written yet: they have no space of their own from then on, and take it as they \
+                     are written."
+                ));
             }
         }
         Ok(Plan { does, destroys: true, word: Some(member.path) })

@@ -11,9 +11,11 @@ use super::label::Label;
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
-use crate::inventory::{DiskInfo, Places, examine};
+use crate::inventory::{DiskInfo, Places, examine, holder, same};
 use crate::memory::Memory;
 
+/// A smaller disk would be hardly more than its label and its map.
+const DISK_BYTES_MIN: u64 = 1 << 20;
 /// Bytes that wiping clears at the beginning; formats keep their magic numbers there.
 const WIPED_HEAD_BYTES: u64 = 1 << 20;
 /// And at the end.
@@ -21,6 +23,17 @@ const WIPED_TAIL_BYTES: u64 = 128 << 10;
 
 /// Looks at a disk, and refuses it if it cannot be a part of a pool. `wipe`: whether what it holds may be lost.
 pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
+    let info = check_contents(path, wipe)?;
+    match holder(&Places::default(), path) {
+        Some(holder) => {
+            let what = format!("it is in use by {holder}");
+            Err(PoolError::NotFree { path: info.path, what, can_be_wiped: false })
+        }
+        None => Ok(info),
+    }
+}
+
+fn check_contents(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     let info = examine(&Places::default(), path).map_err(|source| PoolError::Open { source })?;
     match &info.refused {
         Some(_) if wipe && info.can_be_wiped => Ok(info),
@@ -32,8 +45,17 @@ pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     }
 }
 
+/// Refuses what is too small for a disk.
+pub fn check_size(disk: &DiskInfo) -> Result<(), PoolError> {
+    if disk.size_bytes < DISK_BYTES_MIN {
+        return Err(PoolError::TooSmall { path: disk.path.clone(), found: disk.size_bytes });
+    }
+    Ok(())
+}
+
 /// Bytes that a pool of this name has room for on a disk; one that is too small is refused.
 pub fn room(disk: &DiskInfo, pool: &str) -> Result<u64, PoolError> {
+    check_size(disk)?;
     match Label::new(Uuid::nil(), pool, Uuid::nil(), disk.size_bytes) {
         Some(label) => Ok(u64::from(label.chunks - label.first_chunk()) * CHUNK_BYTES),
         None => Err(PoolError::TooSmall { path: disk.path.clone(), found: disk.size_bytes }),
@@ -42,12 +64,12 @@ pub fn room(disk: &DiskInfo, pool: &str) -> Result<u64, PoolError> {
 
 /// Opens a disk that [`check`] has nothing against, and wipes it if it holds something.
 pub fn prepare(path: &Path, wipe: bool, direct_io: bool) -> Result<Arc<dyn Disk>, PoolError> {
-    check(path, wipe)?;
+    check_size(&check(path, wipe)?)?;
     let page_cache = if direct_io { PageCache::AvoidIfPossible } else { PageCache::Use };
     let disk = FileDisk::open(path, Options { read_only: false, page_cache });
     let disk = disk.map_err(|source| PoolError::Open { source })?;
     // Now that no one else can, once more.
-    if check(path, wipe)?.refused.is_some() {
+    if check_contents(path, wipe)?.refused.is_some() {
         clear(&disk).map_err(|error| PoolError::Disk { path: path.display().to_string(), error })?;
     }
     Ok(Arc::new(disk))
@@ -72,6 +94,13 @@ fn clear(disk: &dyn Disk) -> io::Result<()> {
 /// Makes a pool of disks; those in `wipe` may hold something.
 pub fn create(name: &str, paths: &[PathBuf], wipe: &[PathBuf]) -> Result<Metadata, PoolError> {
     super::metadata::check_name(name)?;
+    let files: Vec<_> = paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
+    for (at, second) in files.iter().enumerate() {
+        if let Some(first) = files[..at].iter().position(|first| same(first, second)) {
+            let [first, second] = [first, at].map(|at| paths[at].display().to_string());
+            return Err(PoolError::Twice { first, second });
+        }
+    }
     // Nothing is wiped before all are known to do.
     for path in paths {
         let info = check(path, wipe.contains(path))?;

@@ -162,6 +162,13 @@ pub struct MapRun {
 }
 
 impl Pool {
+    /// Where the disks were last that are missing.
+    pub fn missing_disks(&self) -> Vec<String> {
+        let state = self.shared.state();
+        let map = &state.metadata.map;
+        state.metadata.missing().into_iter().filter_map(|id| Some(map.disks.get(&id)?.path.clone())).collect()
+    }
+
     /// Bytes for data on all disks.
     pub fn size_bytes(&self) -> u64 {
         u64::from(self.shared.state().metadata.map.space.count().chunks) * CHUNK_BYTES

@@ -6,7 +6,7 @@ use flashwise_core::cache::Mode;
 use flashwise_engine::export::{Error, Export, Operation};
 use flashwise_engine::pool::plan::Plan;
 use flashwise_engine::pool::status::{PoolDiskState, PoolState};
-use flashwise_engine::pool::{CHUNK_BYTES, NewLogical, Pool, PoolConfig};
+use flashwise_engine::pool::{CHUNK_BYTES, NewLogical, Pool, PoolConfig, prepare};
 
 use super::live::{Tank, ask, flush, new, read, write};
 
@@ -149,7 +149,10 @@ fn a_missing_disk_is_given_up_by_its_path_and_what_was_there_is_lost_until_it_is
         let bytes = lost.len() as u64 * 64;
         let expected = format!("{bytes}KiB of a are lost and answer with an error until they are written anew.");
         assert!(plan.destroys && plan.word == Some(path.clone()) && plan.does.contains(&expected), "{plan:?}");
-        assert_eq!(plan.does.len(), 2, "nothing was written to the thick one: {plan:?}");
+        let unwritten = disks_of(&pool, "thick").into_iter().filter(|(_, disk)| *disk == 2).count() * 64;
+        let expected =
+            format!("{unwritten}KiB of thick, which is thick, were not written yet: they have no space of their own");
+        assert!(unwritten > 0 && plan.does.len() == 3 && plan.does[2].starts_with(&expected), "{plan:?}");
         pool.give_up_disk(2, &path).unwrap();
         let check = |pool: &Pool, lost: &[u64]| {
             let status = pool.status();
@@ -251,9 +254,20 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     assert!(pool.logical("a").is_err() && !plan.destroys && plan.word.is_none());
     let plan = pool.plan_create(&new("a", 64 * MIB)).unwrap();
     says(&plan, "Logical disks have 64MiB together then, and the pool 2");
-    let huge = NewLogical { thick: true, ..new("a", 64 * MIB) };
-    let [plan, done] = [pool.plan_create(&huge).err(), pool.create_logical(&huge).err()];
-    assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
+    let pinned = |bytes| NewLogical { pinned_ram_bytes: bytes, ..new("a", MIB) };
+    says(&pool.plan_create(&pinned(8192)).unwrap(), "8KiB of the pool's RAM are kept for what was read of a last.");
+    let refused = [
+        NewLogical { thick: true, ..new("a", 64 * MIB) },
+        pinned(5000),
+        pinned(1 << 40),
+        new("..", MIB),
+        new(".", MIB),
+        new("a", 5000),
+    ];
+    for new in refused {
+        let [plan, done] = [pool.plan_create(&new).err(), pool.create_logical(&new).err()];
+        assert_eq!(plan.unwrap().to_string(), done.unwrap().to_string());
+    }
 
     let disk = pool.create_logical(&new("a", MIB)).unwrap();
     write(&disk, 0, 2 * CHUNK, 1).unwrap();
@@ -271,6 +285,22 @@ fn every_change_says_before_what_it_would_do_and_refuses_what_would_be_refused()
     says(&pool.plan_remove(1).unwrap(), "128KiB move from");
     assert_eq!(pool.status().disks[0].state, PoolDiskState::Ok);
     assert!(pool.plan_remove(7).unwrap_err().to_string().contains("it has no disk 7"));
+    // Its own disks are in use, whether they are to be wiped or not.
+    for (disk, wipe) in
+        tank.config.disks.iter().chain([&tank.config.cache.flash]).flat_map(|disk| [(disk, false), (disk, true)])
+    {
+        let refused = pool.plan_add(disk, wipe).unwrap_err().to_string();
+        let is_in_use = refused == format!("{}: it is in use by this server", disk.display());
+        assert!(is_in_use || !disk.exists() || !wipe, "{refused}");
+    }
+    let small = tank.config.cache.state_directory.join("small.img");
+    std::fs::write(&small, vec![0; 512 << 10]).unwrap();
+    let [plan, done] = [pool.plan_add(&small, false).err(), pool.add_disk(&small, false).err()];
+    assert_eq!(
+        plan.unwrap().to_string(),
+        format!("{} has 524288 bytes; a disk of a pool needs at least 1 MiB", small.display())
+    );
+    assert!(done.unwrap().to_string().ends_with("needs at least 1 MiB"));
     let path = tank.config.cache.state_directory.join("new.img");
     std::fs::write(&path, vec![1; 2 * MIB as usize]).unwrap();
     let error = pool.plan_add(&path, false).unwrap_err().to_string();
@@ -361,4 +391,20 @@ fn without_flash_what_is_written_waits_in_ram_until_it_is_flushed() {
     pool.close().unwrap();
     drop((disk, pool));
     assert_eq!(read(&tank.open().logical("a").unwrap(), 0, CHUNK), vec![4; CHUNK as usize]);
+}
+
+#[test]
+fn a_disk_is_given_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, other, link] = ["one", "other", "link"].map(|name| folder.path().join(name));
+    for path in [&one, &other] {
+        std::fs::File::create(path).unwrap().set_len(8 * MIB).unwrap();
+    }
+    std::fs::hard_link(&one, &link).unwrap();
+    for again in [one.clone(), link, folder.path().join(".").join("one")] {
+        let error = prepare::create("tank", &[one.clone(), other.clone(), again.clone()], &[]).err().unwrap();
+        let expected = format!("{} and {} are one disk; give it once", one.display(), again.display());
+        assert_eq!(error.to_string(), expected);
+    }
+    prepare::create("tank", &[one, other], &[]).unwrap();
 }

@@ -12,6 +12,7 @@ use super::consistency::check_flash_size;
 use super::keys::VOLUME_BYTES_MAX;
 use super::value::Problem;
 use super::{ConfigError, Origin, Section, ServerConfig, TlsMode};
+use crate::front::iscsi::chap::read_secret;
 use flashwise_engine::disk::device;
 use flashwise_engine::disk::zoned::may_have_zones;
 use flashwise_engine::record::segments::Names;
@@ -125,13 +126,25 @@ fn check_readable(config: &ServerConfig, origin: &Origin<'_>) -> Result<(), Conf
     let mut files = vec![
         (Section::Api, "token-file", &config.api.token_file),
         (Section::Api, "read-token-file", &config.api.read_token_file),
-        (Section::Iscsi, "chap-secret-file", &config.iscsi.chap_secret_file),
-        (Section::Iscsi, "mutual-chap-secret-file", &config.iscsi.mutual_chap_secret_file),
     ];
     if tls.mode != TlsMode::Off {
         files.push((Section::Tls, "certificate", &tls.certificate));
         files.push((Section::Tls, "key", &tls.key));
         files.push((Section::Tls, "client-authorities", &tls.client_authorities));
+    }
+    let secrets = [
+        ("chap-secret-file", &config.iscsi.chap_secret_file),
+        ("mutual-chap-secret-file", &config.iscsi.mutual_chap_secret_file),
+    ];
+    let mut read = Vec::new();
+    for (key, path) in secrets {
+        let Some(path) = path else { continue };
+        let refuse = |what: String| origin.refuse(Section::Iscsi, key, format!("{}: {what}", path.display()));
+        let secret = read_secret(path).map_err(|error| refuse(error.to_string()))?;
+        if read.contains(&secret) {
+            return Err(refuse("found the secret of initiators, expected another one (RFC 7143)".to_owned()));
+        }
+        read.push(secret);
     }
     for (section, key, path) in files {
         let Some(path) = path else { continue };

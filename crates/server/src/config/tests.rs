@@ -443,3 +443,44 @@ fn a_server_that_was_built_without_http_has_no_api() {
         "flashwise.toml:7: listen: found '127.0.0.1:9470', expected off: this server was built without the feature http"
     );
 }
+
+#[test]
+fn secrets_of_chap_are_looked_at_before_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, contents: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, contents).unwrap();
+        path.display().to_string()
+    };
+    let (backend, config) = (file("disk.img", &"0".repeat(1 << 20)), folder.path().join("flashwise.toml"));
+    let volume = format!("[[volume]]\nname = 'a'\nbackend = '{backend}'\n");
+    let (one, same, other) =
+        (file("one", "0123456789ab\n"), file("same", " 0123456789ab"), file("other", "ba9876543210"));
+    let (short, empty) = (file("short", "01234\n"), file("empty", ""));
+    let read = |secret: &str, mutual: &str| {
+        let iscsi = format!(
+            "chap-name = 'me'\nchap-secret-file = '{secret}'\nmutual-chap-name = 'it'\nmutual-chap-secret-file = '{mutual}'\n"
+        );
+        let listen = format!("listen = 'iscsi://localhost'\nstate-directory = '{}'\n", folder.path().display());
+        std::fs::write(&config, format!("{listen}[iscsi]\n{iscsi}{volume}")).unwrap();
+        ServerConfig::read(&config).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(read(&one, &other), Ok(()));
+    for (secret, mutual, expected) in [
+        (&short, &other, "[iscsi] chap-secret-file: FOLDER/short: found 5 bytes, expected at least 12"),
+        (&one, &empty, "[iscsi] mutual-chap-secret-file: FOLDER/empty: found 0 bytes, expected at least 12"),
+        (
+            &one,
+            &same,
+            "[iscsi] mutual-chap-secret-file: FOLDER/same: found the secret of initiators, expected another one (RFC 7143)",
+        ),
+        (
+            &one,
+            &"nowhere".to_owned(),
+            "[iscsi] mutual-chap-secret-file: nowhere: No such file or directory (os error 2)",
+        ),
+    ] {
+        let error = read(secret, mutual).unwrap_err().replace(folder.path().to_str().unwrap(), "FOLDER");
+        assert!(error.ends_with(expected), "{error}");
+    }
+}

@@ -96,6 +96,9 @@ pub trait Managed: Send + Sync + 'static {
     /// What another policy or size would do for a volume.
     fn what_if(&self, name: &str) -> Result<WhatIfStatus, ManageError>;
 
+    /// Refuses to detach a volume where that is known to fail, or to do nothing.
+    fn check_detach(&self, name: &str) -> Result<(), ManageError>;
+
     /// Starts to detach a volume and returns at once.
     fn detach(&self, name: &str) -> Result<(), ManageError>;
 

@@ -325,21 +325,24 @@ async fn flush(State(server): Server, name: Name) -> Answer<StatusCode> {
         (status = 202, description = "It began", body = DetachProgress),
         (status = 404, description = "There is no such volume", body = ErrorBody),
         (status = 409, description = "It cannot be done now", body = ErrorBody),
+        (status = 412, description = "Its settings were changed meanwhile", body = ErrorBody),
     )
 )]
-async fn detach(Asked { server, live, dry, .. }: Asked, name: Name) -> Answer<Response> {
+async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name) -> Answer<Response> {
     let name = named(name)?;
-    if dry {
-        let plan = blocking(server, move |server| Ok(plan::of_detach(&server.volume(&name)?))).await?;
-        return Ok(Json(plan).into_response());
-    }
     let work = move |server: &dyn Managed| {
+        let _one = changing.lock();
+        let volume = server.volume(&name)?;
+        tag::check(wanted.as_deref(), &tag::of_settings(&server.settings(&name)?))?;
+        server.check_detach(&name)?;
+        if dry {
+            return Ok(Json(plan::of_detach(&volume)).into_response());
+        }
         server.detach(&name)?;
         live.happened(Some(&name), "Somebody asked to detach the flash");
-        server.detach_progress(&name)
+        Ok((StatusCode::ACCEPTED, Json(server.detach_progress(&name)?)).into_response())
     };
-    let progress = blocking(server, work).await?;
-    Ok((StatusCode::ACCEPTED, Json(progress)).into_response())
+    blocking(server, work).await
 }
 
 /// How far detaching a volume is.

@@ -139,6 +139,10 @@ impl Managed for Fake {
         Ok(WhatIfStatus { sampled_share: 0.1, estimates: vec![estimate], ..WhatIfStatus::default() })
     }
 
+    fn check_detach(&self, name: &str) -> Result<(), ManageError> {
+        self.volume(name).map(drop)
+    }
+
     fn detach(&self, name: &str) -> Result<(), ManageError> {
         self.volume(name)?;
         if std::mem::replace(&mut self.state().detaching, true) {

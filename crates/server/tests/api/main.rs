@@ -453,6 +453,15 @@ fn a_change_of_what_was_changed_meanwhile_is_refused() {
     let changed = change(&tag, "/v1/volumes/one");
     assert_eq!((changed.status, changed.header("etag").is_some()), (200, true));
     assert_eq!(fake.changes().names().collect::<Vec<_>>(), ["policy"]);
+    let detach = |query: &str| {
+        request(
+            &api,
+            &format!("POST /v1/volumes/one/detach{query} HTTP/1.1\r\nHost: localhost\r\nIf-Match: \"other\"\r\n\r\n"),
+        )
+    };
+    assert_eq!(error_of(&detach("?dry-run=true")), (412, error.clone()));
+    assert_eq!(error_of(&detach("")), (412, error));
+    assert_eq!(json_of(&ask(&api, "GET", "/v1/volumes/one/detach", ""))["state"], "attached");
 }
 
 #[test]

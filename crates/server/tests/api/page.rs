@@ -75,20 +75,29 @@ fn another_token_signs_everybody_out() {
 
 /// Events of a stream until this many of `status` were seen: their names and data.
 fn events(api: &flashwise_server::manage::Api, statuses: usize) -> Vec<(String, Value)> {
+    events_after(api, statuses, "")
+}
+
+/// As [`events`], asked for with this header.
+fn events_after(api: &flashwise_server::manage::Api, statuses: usize, header: &str) -> Vec<(String, Value)> {
     let mut stream = TcpStream::connect(api.address().to_string()).unwrap();
-    stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let (mut name, mut found) = (String::new(), Vec::new());
+    stream.write_all(format!("GET /v1/events HTTP/1.1\r\nHost: localhost\r\n{header}\r\n").as_bytes()).unwrap();
+    let (mut name, mut found, mut ids) = (String::new(), Vec::new(), Vec::new());
     for line in BufReader::new(stream).lines() {
         let line = line.unwrap();
         if let Some(event) = line.strip_prefix("event: ") {
             name = event.to_owned();
         } else if let Some(data) = line.strip_prefix("data: ") {
-            found.push((name.clone(), serde_json::from_str(data).unwrap()));
+            found.push((name.clone(), serde_json::from_str::<Value>(data).unwrap()));
+        } else if let Some(id) = line.strip_prefix("id: ") {
+            ids.push(id.to_owned());
         }
         if found.iter().filter(|(name, _)| name == "status").count() == statuses && line.is_empty() {
             break;
         }
     }
+    let numbers = found.iter().filter(|(name, _)| name == "happened").map(|(_, event)| event["number"].to_string());
+    assert_eq!(ids, numbers.collect::<Vec<_>>(), "what happened has its number as its id");
     found
 }
 
@@ -103,6 +112,12 @@ fn who_follows_sees_the_status_each_second_and_what_happened() {
     let happened: Vec<_> = seen.iter().filter(|(name, _)| name == "happened").map(|(_, event)| event).collect();
     assert_eq!(happened[0]["text"], "Settings were changed: policy = lru");
     assert_eq!((&happened[1]["volume"], &happened[1]["number"]), (&json!("one"), &json!(2)));
+    // Who comes again is told what is new, and of a server that was started anew all.
+    for (header, told) in [("1", vec![2]), ("2", vec![]), ("0", vec![1, 2]), ("999", vec![1, 2]), ("abc", vec![1, 2])] {
+        let seen = events_after(&api, 2, &format!("Last-Event-ID: {header}\r\n"));
+        let numbers: Vec<_> = seen.iter().filter_map(|(_, event)| event["number"].as_u64()).collect();
+        assert_eq!(numbers, told, "{header}");
+    }
     // Those who follow do not hold up the end.
     let mut follower = TcpStream::connect(api.address().to_string()).unwrap();
     follower.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();

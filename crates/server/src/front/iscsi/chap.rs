@@ -1,5 +1,8 @@
 //! CHAP: each side proves that it knows a secret. Source: RFC 1994; RFC 7143, section 12.1.3.
 
+use std::io;
+use std::path::Path;
+
 use md5::{Digest, Md5};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -8,7 +11,17 @@ use super::text::{binary, hex, number, put};
 use crate::front::options::Credentials;
 
 /// Shortest secret that is taken, in bytes. RFC 7143 demands 96 bits.
-pub const SECRET_BYTES_MIN: usize = 12;
+const SECRET_BYTES_MIN: usize = 12;
+/// Reads a secret: what a file holds but for white space around it. One that is too short is an error.
+pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+    let secret = std::fs::read_to_string(path)?.trim().as_bytes().to_vec();
+    if secret.len() < SECRET_BYTES_MIN {
+        let found = format!("found {} bytes, expected at least {SECRET_BYTES_MIN}", secret.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, found));
+    }
+    Ok(secret)
+}
+
 /// Bytes of a challenge of this server.
 const CHALLENGE_BYTES: usize = 16;
 const CHALLENGE_BYTES_MAX: usize = 1024;

@@ -139,7 +139,7 @@ pub async fn history(
 }
 
 /// Follows the server: an event `status` each second, which is that of `/v1/status`, and an event `happened` for each thing that happens,
-/// beginning with those of late.
+/// beginning with those of late, or with what came after the number in `Last-Event-ID`. The id of an event is its number.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -148,7 +148,10 @@ pub async fn history(
         (status = 503, description = "Too many follow the server", body = ErrorBody),
     )
 )]
-pub async fn events(State(page): State<Page>) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
+pub async fn events(
+    State(page): State<Page>,
+    headers: HeaderMap,
+) -> Answer<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>> {
     let permit = Arc::clone(&page.followers).try_acquire_owned().map_err(|_| {
         let error = format!("{FOLLOWERS_MAX} clients follow the server already, which is the most");
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, error)
@@ -156,8 +159,8 @@ pub async fn events(State(page): State<Page>) -> Answer<Sse<impl Stream<Item = R
     let follower = Follower {
         status: page.live.watch(),
         stopping: page.stopping,
+        told: page.live.number_told(told_before(&headers)),
         live: page.live,
-        told: 0,
         waiting: Vec::new(),
         _permit: permit,
     };
@@ -181,7 +184,7 @@ impl Follower {
     async fn next(mut self) -> Option<(Result<sse::Event, Infallible>, Follower)> {
         if let Some(event) = self.waiting.pop() {
             self.told = event.number;
-            return Some((Ok(written("happened", &event)), self));
+            return Some((Ok(written("happened", &event).id(event.number.to_string())), self));
         }
         tokio::select! {
             changed = self.status.changed() => changed.ok()?,
@@ -192,6 +195,12 @@ impl Follower {
         let status = Arc::clone(&self.status.borrow_and_update());
         Some((Ok(written("status", &*status)), self))
     }
+}
+
+/// The number of the last event that somebody who comes again was told of; 0 where there is none.
+fn told_before(headers: &HeaderMap) -> u64 {
+    let text = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn written(name: &str, value: &impl Serialize) -> sse::Event {
