@@ -26,6 +26,7 @@ use crate::fit;
 use crate::input::InputOptions;
 use crate::list::{List, distinct};
 use crate::progress::Bar;
+use crate::replace::Replace;
 use crate::simulate::{command, misuse, parse_warmup};
 use crate::table;
 
@@ -77,6 +78,8 @@ pub struct Advise {
     /// The flash, as --write-config is to name it
     #[arg(long, value_name = "PATH", requires = "write_config")]
     flash: Option<String>,
+    #[command(flatten)]
+    replace: Replace,
     /// Write a page with the advice: one HTML file that needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -150,6 +153,9 @@ impl Advise {
         }
         for path in outputs {
             check_writable(path, &inputs)?;
+        }
+        if let Some(path) = &self.write_config {
+            self.replace.check(path, &inputs)?;
         }
         let catalogue = match &self.devices {
             Some(path) => Catalogue::read(&path.to_string_lossy())?,

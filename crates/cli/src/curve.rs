@@ -167,6 +167,16 @@ impl Curve {
             "\nhits: share of block accesses{error}; knee: up to there a block of cache brings at least twice the hits of one beyond."
         );
         writeln!(out, "{}", fit::sentences(&notes, 0, fit::width()))?;
+        // Of each policy at the smallest size.
+        let mut told: Vec<&str> = Vec::new();
+        for point in points {
+            let Some(caveat) = &point.sample_caveat else { continue };
+            if !told.contains(&&point.policy[..]) {
+                told.push(&point.policy);
+                let line = format!("\n{}, size {}: {caveat}.", point.policy, point.size);
+                writeln!(out, "{}", fit::sentences(&line, 0, fit::width()))?;
+            }
+        }
         Ok(())
     }
 }

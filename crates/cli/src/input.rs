@@ -21,7 +21,7 @@ use flashwise_trace::tools::pass::{About, pass};
 use flashwise_trace::tools::{sample, volumes};
 
 use crate::help;
-use crate::log::warning;
+use crate::log::{detail, warning};
 use crate::progress::Bar;
 
 /// How to read traces.
@@ -169,6 +169,7 @@ fn warn_of_trace(trace: &Trace) {
 
 /// Says on standard error what is wrong with the trace called `name`, if anything is: malformed records, and times that are no clock.
 fn warn_of(name: &str, about: &Description, times: &Times) {
+    detail!("{name}: read as {}, {}", about.format, human::counted(about.requests, "request"));
     warn(name, about);
     if let Some(refusal) = times.refusal(about.requests) {
         warning!("{name}: nothing is said per day or per year, since its times are no clock: {refusal}");

@@ -143,4 +143,9 @@ macro_rules! warning {
     ($($text:tt)*) => { $crate::log::tell(tracing::Level::WARN, &format!($($text)*)) };
 }
 
-pub(crate) use {note, warning};
+/// Tells who asked for more how a result came about.
+macro_rules! detail {
+    ($($text:tt)*) => { $crate::log::tell(tracing::Level::DEBUG, &format!($($text)*)) };
+}
+
+pub(crate) use {detail, note, warning};

@@ -25,6 +25,7 @@ mod man;
 mod pareto;
 mod policies;
 mod progress;
+mod replace;
 mod sample;
 mod settings;
 mod simulate;

@@ -26,6 +26,7 @@ use crate::failure::Misuse;
 use crate::help::{self, Topic};
 use crate::input::{InputOptions, reading};
 use crate::list::List;
+use crate::log::detail;
 use crate::progress::Bar;
 use crate::sample::SampleOptions;
 use crate::table;
@@ -191,10 +192,13 @@ impl Simulate {
             let (opened, requests) = self.open(&jobs[0].reads().map_err(misuse)?)?;
             let runs = Runs::new(&opened, requests.into(), jobs).map_err(misuse)?;
             let bar = Bar::accesses(format!("{} runs", runs.count()), runs.accesses());
+            let (runs_count, began) = (runs.count(), std::time::Instant::now());
             rows.resize(opened.len(), Vec::new());
             for (rows, more) in rows.iter_mut().zip(runs.run(&bar).map_err(misuse)?) {
                 rows.extend(more);
             }
+            let runs = human::counted(runs_count as u64, "run");
+            detail!("{runs} took {:.2} s on {} threads", began.elapsed().as_secs_f64(), rayon::current_num_threads());
             traces = opened;
         }
         Ok(Done { jobs, before, asked, traces, rows })

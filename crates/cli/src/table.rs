@@ -70,7 +70,7 @@ pub fn results(rows: &[ResultRow]) -> String {
     let another = |pair: &[ResultRow]| pair[0].trace != pair[1].trace || pair[0].policy != pair[1].policy;
     let begins = rows.windows(2).enumerate().filter(|(_, pair)| another(pair)).map(|(before, _)| before + 1).collect();
     let figures = Figures { header, names: text_columns, notes, rows: lines, begins };
-    figures.print(more, fit::width()) + &too_small(rows) + &overloaded(rows) + &caveats_of(rows)
+    figures.print(more, fit::width()) + &sample_caveats(rows) + &overloaded(rows) + &caveats_of(rows)
 }
 
 /// A line per row, the first `names` of whose cells are names; where that is wider than the terminal, figures go down the screen.
@@ -116,10 +116,11 @@ fn shown(about: &About, head: Head, cell: &Cell, row: &ResultRow) -> String {
 const LARC_FILLS: &str =
     "larc fills an empty cache with whatever is missed, and a scan stays there: larc:fill=ghost is Algorithm 1";
 
-/// What limits the sample of a trace, at the smallest cache.
-fn too_small(rows: &[ResultRow]) -> String {
+/// What limits the samples of traces: that they are too small, at the smallest cache, and all else once.
+fn sample_caveats(rows: &[ResultRow]) -> String {
+    let sampled = || rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?)));
     let mut smallest: Vec<(&ResultRow, &SampleFigures)> = Vec::new();
-    for (row, sample) in rows.iter().filter_map(|row| Some((row, row.sample.as_ref()?))) {
+    for (row, sample) in sampled().filter(|(_, sample)| sample.is_small()) {
         match smallest.iter_mut().find(|(found, _)| found.trace == row.trace) {
             Some((_, found)) if found.sample_capacity_groups <= sample.sample_capacity_groups => {}
             Some(found) => *found = (row, sample),
@@ -130,7 +131,12 @@ fn too_small(rows: &[ResultRow]) -> String {
         let caveat = sample.sample_caveat.as_ref()?;
         Some(format!("\n\n{}, size {}: {caveat}.", row.trace, row.size))
     };
-    smallest.iter().filter_map(line).collect()
+    let mut others: Vec<String> = Vec::new();
+    for (row, sample) in sampled().filter(|(_, sample)| !sample.is_small()) {
+        let other = sample.sample_caveat.as_ref().map(|caveat| format!("\n\n{}: {caveat}.", row.trace));
+        others.extend(other.filter(|other| !others.contains(other)));
+    }
+    smallest.iter().filter_map(line).chain(others).collect()
 }
 
 /// A little more than 1: what is asked for at the end is done after it.

@@ -7,7 +7,6 @@ mod export;
 mod formats;
 mod generate;
 mod info;
-mod replace;
 mod reuse;
 
 use clap::Subcommand;

@@ -185,6 +185,12 @@ impl Guest {
         Guest { client, caching: AtomicU8::new(caching.number()) }
     }
 
+    /// Tells the log what became of it.
+    pub fn tell(&self, what: &str) {
+        let Client { export, protocol, address, initiator, .. } = &self.client;
+        tracing::debug!(export, protocol, ?address, ?initiator, "{what}");
+    }
+
     /// What is known of it.
     pub fn client(&self) -> &Client {
         &self.client
@@ -198,6 +204,12 @@ impl Guest {
     /// Changes that, for requests that come from now on.
     pub fn set_caching(&self, caching: Caching) {
         self.caching.store(caching.number(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.tell("a client has gone");
     }
 }
 

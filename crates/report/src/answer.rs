@@ -291,10 +291,17 @@ impl<'a> Reading<'a> {
             ((size, row), Some((next, more))) => {
                 let gain = more.hit_ratio - row.hit_ratio;
                 let added = next.bytes - size.bytes;
-                let of_each = (gain / added as f64) / (row.hit_ratio / size.bytes as f64);
+                let (before, from) = at.checked_sub(1).map_or((0.0, 0), |at| (best[at].1.hit_ratio, best[at].0.bytes));
+                let step = (row.hit_ratio - before) / (size.bytes - from).max(1) as f64;
+                let of_each = (gain / added as f64) / step;
+                let bends = if of_each <= 1.0 {
+                    "The curve bends there"
+                } else {
+                    "Beyond that, flash brings less a byte than a cache of every block does on average"
+                };
                 let (points, of_each) = (about_points(gain.max(0.0)), about_percent(of_each.max(0.0)));
                 format!(
-                    "The curve bends there: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a byte",
+                    "{bends}: the next {}, to {}, would serve another {points} percentage points, {of_each} as much a byte as the step before",
                     bytes(added),
                     bytes(next.bytes)
                 )

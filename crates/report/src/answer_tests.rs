@@ -85,7 +85,7 @@ const ROWS: [(&str, u64, u64, u64); 8] = [
     ("min", 512, 345, 655),
 ];
 
-/// The next 2 MiB serve 40 more of 1000 where the first 2 MiB serve 300: 13.3 %. 800 blocks a day are 3.12 MiB, and 1,380 TB last for ever.
+/// The next 2 MiB serve 40 more of 1000 where the second MiB serves another 140: 14.3 % a byte. 800 blocks a day are 3.12 MiB, and 1,380 TB last for ever.
 #[test]
 fn it_says_what_to_buy_why_and_what_that_costs() {
     let [what, why, cost] = &say(400, &ROWS)[..] else { panic!("three sentences") };
@@ -94,7 +94,7 @@ fn it_says_what_to_buy_why_and_what_that_costs() {
         "Buy 2 MiB (512 blocks) of flash and run arc: it serves 30% of the accesses, where lru serves 20% and the best possible \
          34.5%; it leads at all 3 sizes."
     );
-    let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 13.3% as much a byte.";
+    let curve = "The curve bends there: the next 2 MiB, to 4 MiB, would serve another 4 percentage points, 14.3% as much a byte as the step before.";
     assert_eq!(why, curve);
     assert_eq!(
         cost,

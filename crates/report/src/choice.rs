@@ -1,8 +1,9 @@
 //! What is recommended of the rows of a trace: a size and a policy.
 //!
-//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight line from nothing to the
-//! largest size (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). Up to there flash buys more hits
-//! a byte than on average, and less beyond.
+//! The size is the knee of the curve of the most hits at each size: the point that lies furthest above the straight line from nothing to a
+//! cache that holds every block (Satopaa, Albrecht, Irwin, Raghavan: Finding a "Kneedle" in a haystack. SIMPLEX 2011). Beyond it, each
+//! larger size that was simulated buys fewer hits a byte than that cache does on average. The line does not end at the largest size that was
+//! simulated, so that a larger one besides moves the knee only where it is one itself.
 //!
 //! The policy is one of those that hit as good as most there, because small differences tell nothing of the next week: the one that
 //! leads at most sizes, unless another writes clearly less to flash.
@@ -44,9 +45,11 @@ pub fn best_of_each_size<'a>(grid: &Grid<'a>) -> Vec<(GridSize<'a>, &'a ResultRo
     grid.sizes.iter().filter_map(best).collect()
 }
 
-/// The position of the knee among points of a size and its hits, the smallest size first; none without points.
-pub fn knee(points: &[(u64, u64)]) -> Option<usize> {
-    let (largest, most) = (points.last()?.0.max(1) as f64, points.iter().map(|point| point.1).max()?.max(1) as f64);
+/// The position of the knee among points of a size and its hits, the smallest size first; none without points. `all`: the size that holds every
+/// block, and its hits, if they are known.
+pub fn knee(points: &[(u64, u64)], all: (u64, u64)) -> Option<usize> {
+    let largest = points.last()?.0.max(all.0).max(1) as f64;
+    let most = points.iter().map(|point| point.1).max()?.max(all.1).max(1) as f64;
     let above = |&(size, hits): &(u64, u64)| hits as f64 / most - size as f64 / largest;
     let mut found = 0;
     for at in 1..points.len() {
@@ -61,7 +64,10 @@ impl<'a> Choice<'a> {
     /// What is recommended of the rows of a grid; none if nothing was counted.
     pub fn of(grid: &Grid<'a>) -> Option<Choice<'a>> {
         let best = best_of_each_size(grid);
-        let (size, most) = best[knee(&best.iter().map(|(size, row)| (size.blocks, row.hits)).collect::<Vec<_>>())?];
+        let points: Vec<_> = best.iter().map(|(size, row)| (size.blocks, row.hits)).collect();
+        let any = best.first()?.1;
+        let all = (any.unique_blocks, any.accesses.saturating_sub(any.unique_blocks));
+        let (size, most) = best[knee(&points, all)?];
         if most.accesses == 0 {
             return None;
         }
@@ -127,10 +133,20 @@ mod tests {
     /// Above the line from (0, 0) to (50, 42): 0.05, 0.11, 0.29, 0.37, 0.35 and 0. The hits are those of the bundled trace in percent.
     #[test]
     fn the_knee_is_furthest_above_the_straight_line() {
-        assert_eq!(knee(&[(1, 286), (2, 640), (5, 1635), (10, 2412), (20, 3142), (50, 4190)]), Some(3));
+        let knee_of = |points: &[(u64, u64)]| knee(points, (0, 0));
+        assert_eq!(knee_of(&[(1, 286), (2, 640), (5, 1635), (10, 2412), (20, 3142), (50, 4190)]), Some(3));
         // Whether each step brings more, or all bring the same.
-        assert_eq!((knee(&[(1, 1), (2, 10), (3, 30)]), knee(&[(1, 10), (2, 20), (3, 30)])), (Some(2), Some(0)));
-        assert_eq!((knee(&[]), knee(&[(5, 0)]), knee(&[(1, 0), (5, 0)])), (None, Some(0), Some(0)));
+        assert_eq!((knee_of(&[(1, 1), (2, 10), (3, 30)]), knee_of(&[(1, 10), (2, 20), (3, 30)])), (Some(2), Some(0)));
+        assert_eq!((knee_of(&[]), knee_of(&[(5, 0)]), knee_of(&[(1, 0), (5, 0)])), (None, Some(0), Some(0)));
+    }
+
+    /// Above the line from (0, 0) to (100, 60), which is all: 0.15, 0.2, 0.17, 0.13 and 0.
+    #[test]
+    fn a_larger_size_besides_does_not_move_the_knee() {
+        let points = [(10, 15), (20, 24), (50, 40), (80, 56), (100, 60)];
+        for simulated in 2..=points.len() {
+            assert_eq!(knee(&points[..simulated], (100, 60)), Some(1), "{simulated}");
+        }
     }
 
     /// The most hits of all are those of a cache of half of the blocks, where LRU is within 0.1 points; another policy leads at three of six sizes.

@@ -42,7 +42,7 @@ pub fn run(
 ) -> Result<Checks, ExperimentError> {
     let lru = Spec::parse("lru").expect("LRU is a policy");
     let rules = RULES.iter().flat_map(|rule| TraceRule::parse_list(rule).expect("a rule of this list is one"));
-    let behind = rules.map(|rule| (policy, Some(rule.of(trace))));
+    let behind = rules.map(|rule| (policy, Some(rule.timed(trace))));
     let case = |(policy, admission): (&Spec, _)| Case {
         trace: 0,
         algorithm: Algorithm::parse(&policy.to_string()).expect("a policy is an algorithm"),

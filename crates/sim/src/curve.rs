@@ -55,6 +55,9 @@ figures! {
         hit_ratio_high: Option<f64>, "share";
         /// 1 where the curve bends: up to this size a block of cache brings at least twice the hits of one beyond.
         knee: u64, "";
+        /// That the sample is too small for the size, or what else its figures may be off by.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sample_caveat: Option<String>, "";
     }
 }
 
@@ -101,6 +104,7 @@ impl CurvePoint {
             hit_ratio_low: sample.map(|sample| sample.hit_ratio_low),
             hit_ratio_high: sample.map(|sample| sample.hit_ratio_high),
             knee: 0,
+            sample_caveat: sample.and_then(|sample| sample.sample_caveat.clone()),
         }
     }
 }

@@ -190,7 +190,10 @@ fn what_is_no_job_is_refused_by_its_name() {
         (text("policy=lru size=1% admission=size:max=4KiB..8KiB:x2"), "admission: found 2 rules, expected one"),
         (text("policy=lru size=1% epoch=0"), "epoch: found '0', expected a whole number of at least 1"),
         (text("policy=lru size=1% layout=shelves"), "layout: found 'shelves', expected none, in-place, log"),
-        (text("policy=lru size=1% layout=log ram=6KiB"), "--ram: found '6KiB', expected a multiple of 4KiB"),
+        (
+            text("policy=lru size=1% layout=log ram=6KiB"),
+            "--ram: found '6KiB', expected a multiple of 4KiB, such as 4KiB",
+        ),
         (text("policy=m+ size=1% write-mode=write-back"), "--write-mode is of --layout log"),
         (
             text("policy=fif size=1% layout=in-place"),

@@ -54,7 +54,8 @@ pub fn parse(
             }
         }
         drop(batches);
-        reader.join().expect("reading does not panic")
+        // What unwinds has a reason of its own, as that a caller's progress ends the work.
+        reader.join().unwrap_or_else(|unwound| std::panic::resume_unwind(unwound))
     })
 }
 

@@ -322,3 +322,23 @@ fn a_normalised_trace_of_the_version_before_is_read() {
         "{error}"
     );
 }
+
+/// Who watches may end the work by unwinding: what comes out is theirs, wherever the trace was read.
+#[test]
+fn who_does_not_want_the_work_any_more_unwinds_out_of_it() {
+    struct Unwilling;
+    impl flashwise_trace::progress::Progress for Unwilling {
+        fn advance(&self, amount: u64) {
+            if amount > 0 {
+                std::panic::resume_unwind(Box::new("enough"));
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    let line = |number| format!("{},h,0,Read,{},4096,0\n", 128_166_372_003_061_629_u64 + number, number % 1000 * 4096);
+    std::fs::write(&path, (0..100_000).map(line).collect::<String>()).unwrap();
+    let open = || normalised::open(&path, &Settings::default(), &Unwilling).map(drop);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)).unwrap_err();
+    assert_eq!(unwound.downcast_ref::<&str>(), Some(&"enough"));
+}

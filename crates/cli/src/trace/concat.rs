@@ -6,8 +6,8 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_duration};
 use flashwise_trace::output::name_of;
 
-use super::replace::Replace;
 use crate::input::{InputOptions, reading, warn};
+use crate::replace::Replace;
 
 /// Join traces one after another into a normalised trace
 ///

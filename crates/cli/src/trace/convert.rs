@@ -7,9 +7,9 @@ use clap::Args;
 use flashwise_trace::human;
 use flashwise_trace::output::name_of;
 
-use super::replace::Replace;
 use crate::input::{InputOptions, reading, warn};
 use crate::log;
+use crate::replace::Replace;
 
 /// Convert a trace to a normalised one, an Arrow IPC file
 ///

@@ -7,8 +7,8 @@ use clap::Args;
 use flashwise_trace::duration::{RangeError, parse_counts, parse_durations};
 use flashwise_trace::output::name_of;
 
-use super::replace::Replace;
 use crate::input::{InputOptions, reading, warn};
+use crate::replace::Replace;
 
 /// Cut a part out of a trace: the requests of a range, of a time, of some volumes
 ///

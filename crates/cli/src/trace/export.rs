@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::replace::Replace;
 use crate::input::{InputOptions, reading};
+use crate::replace::Replace;
 
 /// Write the requests of a trace as CSV
 ///

@@ -12,9 +12,9 @@ use flashwise_trace::tools::generate::{
 };
 use flashwise_trace::tools::like::{SERVERS, Server, Week};
 
-use super::replace::Replace;
 use crate::input::parse_block_size_argument;
 use crate::progress::Bar;
+use crate::replace::Replace;
 
 /// Generate a trace, always the same one for the same options
 #[derive(Debug, Args)]

@@ -121,3 +121,32 @@ fn what_cannot_be_asked_is_refused() {
     let same = ask(&["--latency", "10ms", "--years", "0", "--devices", &catalogue]);
     assert_eq!(same["cache"]["cost"].as_f64().unwrap(), 78.05);
 }
+
+#[test]
+fn a_configuration_is_not_replaced_unasked() {
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("flashwise.toml");
+    let [config_name, backend] = [config.to_str().unwrap(), "/dev/sdz"];
+    std::fs::write(&config, "# mine\n").unwrap();
+    let write = ["advise", TRACE, "--latency", "6ms", "--write-config", config_name, "--backend", backend];
+    let more = [&write[..], &["--flash", "/dev/sdy"], &WAY].concat();
+    let error = fail(&project(), &more, 2);
+    assert!(error.contains("found a file, expected none, or --force to replace it"), "{error}");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
+    succeed(&project(), &[&more[..], &["--force"]].concat());
+    assert!(std::fs::read_to_string(&config).unwrap().contains("write-mode = \"write-back\""));
+}
+
+/// Nothing is only on flash where nothing is written: the mode that keeps nothing there alone is as good.
+#[test]
+fn what_is_only_read_is_not_written_back() {
+    let folder = TempDir::new().unwrap();
+    let generate = ["trace", "generate", "--read-share", "1", "--blocks", "5000", "--accesses", "20000", "reads.arrow"];
+    succeed(folder.path(), &generate);
+    let advise = ["advise", "reads.arrow", "--latency", "5ms", "--policy", "lru", "--admission", "none", "--json"];
+    let advice: Value = serde_json::from_str(&succeed(folder.path(), &advise)).unwrap();
+    assert_eq!((&advice["verdict"], &advice["cache"]["write_mode"]), (&"buy".into(), &"write-through".into()));
+    let alternatives = advice["alternatives"].as_array().unwrap();
+    assert!(alternatives.iter().all(|other| other["kind"] != "safer"), "{alternatives:?}");
+    assert!(!advice["cautions"].to_string().contains("on this flash alone"), "{}", advice["cautions"]);
+}

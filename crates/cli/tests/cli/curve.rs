@@ -157,3 +157,24 @@ fn a_page_of_curves_has_its_charts_and_says_what_they_mean() {
     }
     assert!(!html.contains("http://") || html.matches("http://").count() == html.matches("http://www.w3.org").count());
 }
+
+/// What a sample cannot tell is said by the curve as by the simulation, and of policies that do not become smaller with it at any size.
+#[test]
+fn a_sample_says_what_it_cannot_tell() {
+    let small = ["curve", TRACE, "--policy", "lru", "--size", "10%", "--sample", "0.1%"];
+    let out = succeed(&project(), &small);
+    assert!(
+        out.contains("lru, size 10%: the sample is small: ") && out.contains("fill the cache, expected --sample"),
+        "{out}"
+    );
+    assert!(succeed(&project(), &[&small[..], &["--csv"]].concat()).contains(",sample_caveat\n"));
+    let both = ["--policy", "lru,lecar", "--size", "20%", "--sample", "20%"];
+    let said = "what lecar learns from does not become smaller with a sample";
+    for command in ["curve", "simulate"] {
+        let out = succeed(&project(), &[&[command, TRACE], &both[..]].concat());
+        assert!(out.replace('\n', " ").contains(said) && !out.contains("the sample is small"), "{command}: {out}");
+    }
+    for row in rows(&[&["simulate", TRACE, "--json"], &both[..]].concat()) {
+        assert_eq!(row["sample_caveat"].is_string(), row["policy"] == "lecar", "{row}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::common::{TABLE_I, fail, flashwise, parts, run, succeed, table_i as folder};
+use crate::common::{TABLE_I, fail, flashwise, parts, project, run, succeed, table_i as folder};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -486,4 +486,47 @@ fn processes_are_kept_out_of_the_whole_cache_by_pid_and_name() {
     assert!(found.contains("fiu.arrow: a normalised trace: found a filter by process"), "{found}");
     let found = refused(&["fiu", "--size", "22MiB", "--deny-clients", "uid:1000"]);
     assert!(found.contains("found 'uid:1000', expected pid:N or program:NAME"), "{found}");
+}
+
+/// What a report recommends is what a server takes: a timeframe is a time there, and no share of a trace.
+#[test]
+fn the_rule_that_a_report_recommends_is_one_that_serve_takes() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let html = path("report.html");
+    succeed(
+        &project(),
+        &["simulate", "traces/netsfs.csv.zst", "--policy", "lirs,lru", "--size", "10%", "--html", &html],
+    );
+    let page = std::fs::read_to_string(&html).unwrap();
+    let (_, after) = page.split_once(" and run lirs behind ").expect("a rule is recommended");
+    let (rule, _) = after.split_once(": it serves ").unwrap();
+    assert!(rule.starts_with("adaptive:kind=hotness,writes=admit,timeframe=") && !rule.contains('%'), "{rule}");
+    let config = path("flashwise.toml");
+    std::fs::File::create(path("disk.img")).unwrap().set_len(1 << 30).unwrap();
+    let text = format!(
+        "listen = 'nbd+unix:///?socket={}'\n[api]\nlisten = 'off'\n[[volume]]\nname = 'disk'\nbackend = '{}'\nflash = '{}'\n\
+         flash-size = '64MiB'\npolicy = 'lirs'\nadmission = '{rule}'\n",
+        path("nbd.sock"),
+        path("disk.img"),
+        path("cache.img")
+    );
+    std::fs::write(&config, text).unwrap();
+    succeed(&project(), &["serve", "--check-config", &config]);
+}
+
+#[test]
+fn who_asks_for_more_is_told_how_the_result_came_about() {
+    let told = |more: &[&str]| {
+        let (_, err, code) = run(
+            &project(),
+            &[&["simulate", "traces/netsfs.csv.zst", "--policy", "lru", "--size", "10%"], more].concat(),
+        );
+        assert_eq!(code, 0, "{err}");
+        err
+    };
+    assert_eq!((told(&[]), told(&["-q"])), (String::new(), String::new()));
+    let err = told(&["-v"]);
+    assert!(err.contains("flashwise: traces/netsfs.csv.zst: read as msr, 232,202 requests\n"), "{err}");
+    assert!(err.contains("flashwise: 1 run took "), "{err}");
 }

@@ -9,7 +9,7 @@ mod value;
 
 pub use setting::{Devices, Live, Setting, SettingError};
 pub use table::SETTINGS;
-pub use value::{Given, Value};
+pub use value::{Given, Value, multiple_of_block};
 
 use setting::Place;
 

@@ -34,6 +34,7 @@ impl Guests {
         let mut inner = self.inner();
         let caching = inner.filter.caching(&client);
         let guest = Arc::new(Guest::new(client, caching));
+        guest.tell("a client came");
         inner.present.push(Arc::downgrade(&guest));
         guest
     }

@@ -223,7 +223,7 @@ fn all_that_is_wrong_is_told_at_once() {
         "flashwise.toml:1: listn: unknown key (did you mean 'listen'?)",
         "flashwise.toml:3: [limits] memory-max: found 'much'",
         "flashwise.toml:6: [[volume]] 'a' sise: unknown key (did you mean 'size'?)",
-        "flashwise.toml:7: [[volume]] 'a' ram: found '10MB', expected a multiple of 4KiB",
+        "flashwise.toml:7: [[volume]] 'a' ram: found '10MB', expected a multiple of 4KiB, such as 9764KiB",
     ];
     for (error, begins) in errors.iter().zip(begins) {
         assert!(error.starts_with(begins), "{error}");

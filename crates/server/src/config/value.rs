@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use flashwise_core::cache::settings::Given;
+use flashwise_core::cache::settings::{Given, multiple_of_block};
 use flashwise_core::options::word;
 use flashwise_core::quantity::{ByteSize, Duration, QuantityError, Share};
 use flashwise_core::tiers::Tier;
@@ -107,7 +107,7 @@ impl Value {
             return self.refuse(&format!("a size from {} to {}", shown(min), shown(max)));
         }
         if !bytes.is_multiple_of(4096) {
-            return self.refuse("a multiple of 4KiB");
+            return self.refuse(&multiple_of_block(bytes));
         }
         Ok(bytes)
     }
@@ -205,7 +205,10 @@ mod tests {
     fn sizes_are_multiples_of_a_block_within_bounds() {
         assert_eq!(text("1GiB").size(0, u64::MAX), Ok(1 << 30));
         assert_eq!(number("8192").size(4096, 8192), Ok(8192));
-        assert_eq!(text("6KiB").size(0, u64::MAX).unwrap_err(), "found '6KiB', expected a multiple of 4KiB");
+        assert_eq!(
+            text("6KiB").size(0, u64::MAX).unwrap_err(),
+            "found '6KiB', expected a multiple of 4KiB, such as 4KiB"
+        );
         let error = text("1MiB").size(4096, 8192).unwrap_err();
         assert_eq!(error, "found '1MiB', expected a size from 4KiB to 8KiB");
         let error = text("1PB").size(0, u64::MAX).unwrap_err();

@@ -439,10 +439,13 @@ async fn wrong_method(request: Request) -> Failure {
 }
 
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    match guard.check(request.method(), request.uri(), request.headers()) {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = match guard.check(&method, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => Failure::new(refusal.status, refusal.error).into_response(),
-    }
+    };
+    tracing::debug!(%method, path, status = response.status().as_u16(), "the API was asked");
+    response
 }
 
 /// All routes.

@@ -76,6 +76,7 @@ fn all_flash(search: &Search) -> Option<Without> {
 
 /// The advice that follows from a search that found a cache, or none.
 pub(super) fn of(mut search: Search, found: Option<usize>) -> Result<Advice, AdviseError> {
+    let found = found.map(|found| safest(&mut search, found)).transpose()?;
     let no_cache = no_cache(&search);
     let all_flash = all_flash(&search);
     let is_enough = search.targets().missed_by(no_cache.latency_mean_us, None) <= 1.0;
@@ -135,6 +136,8 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
         .filter(|&purchase| price(search, purchase) > own.price && price(search, purchase) <= DEARER_MAX * own.price)
         .collect();
     dearer.dedup_by_key(|purchase| price(search, *purchase));
+    // Nothing is faster than no time at all.
+    dearer.retain(|_| own.latency_mean_us > 0.0);
     for purchase in dearer {
         let guesses = search.estimate(purchase)?;
         let fast =
@@ -170,6 +173,20 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
         told.push(Alternative { kind: "longer-lived", but: slower(cache, &own), cache: cache.clone() });
     }
     Ok(told)
+}
+
+/// The same purchase where nothing is only on flash, if that is as good in all that counts; else what was found.
+fn safest(search: &mut Search, found: usize) -> Result<usize, AdviseError> {
+    let own = search.found[found].clone();
+    if own.cache.write_mode != "write-back" {
+        return Ok(found);
+    }
+    let Some(cache) = safer(search, &own)? else { return Ok(found) };
+    let is_as_good = cache.meets == own.cache.meets
+        && cache.cost <= own.cache.cost
+        && cache.latency_mean_us <= own.cache.latency_mean_us;
+    let position = || search.found.iter().position(|other| other.cache == cache);
+    Ok(is_as_good.then(position).flatten().unwrap_or(found))
 }
 
 /// The same purchase where nothing is only on flash.

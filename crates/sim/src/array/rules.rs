@@ -58,6 +58,19 @@ impl TraceRule {
         spec.expect("a rule that was read stays one with another timeframe").called(&text)
     }
 
+    /// The rule for `trace`, called as a cache that runs without a trace takes it: its timeframe is a time.
+    pub fn timed(&self, trace: &Trace) -> Spec {
+        let Some(share) = self.timeframe else { return self.spec.clone() };
+        let length_us = share * trace.times().duration_us() as f64;
+        // Whole seconds, where there are some, are what people write.
+        let length_us = if length_us < 1e6 { length_us } else { (length_us / 1e6).round() * 1e6 } as u64;
+        let length = Duration::from_us(length_us.clamp(TIMEFRAME_US.0, TIMEFRAME_US.1));
+        let text = self.spec.to_string();
+        let (timeframe, _) = timeframe_percent(&text).expect("a rule with a share has it in its name");
+        let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length}"), 1));
+        spec.expect("a rule that was read stays one with another timeframe")
+    }
+
     /// The rule with whatever timeframe.
     pub fn spec(&self) -> &Spec {
         &self.spec

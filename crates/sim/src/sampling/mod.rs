@@ -75,7 +75,7 @@ pub fn run(
     let counters = regression.estimate(&classes.total());
     let figures =
         SampleFigures::new(sample, trace.block_size_bytes(), blocks, &regression, of_size, counters.hit_ratio());
-    Sampled { counters, epochs, regression, figures }
+    Sampled { counters, epochs, regression, figures: figures.of_policy(policy.info().name) }
 }
 
 /// Half of what the hit ratio changes by from a size that is smaller by `error`, a share of it, to one that is larger by as much.

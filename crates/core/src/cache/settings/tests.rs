@@ -128,7 +128,7 @@ fn a_refusal_names_the_setting_what_was_found_and_what_was_expected() {
     let expected = [
         "erase-unit: found '3MiB', expected a power of two from 64KiB to 256MiB",
         "erase-unit: found '32KiB', expected a power of two from 64KiB to 256MiB",
-        "ram: found '6KiB', expected a multiple of 4KiB",
+        "ram: found '6KiB', expected a multiple of 4KiB, such as 4KiB",
         "ram: found '9TiB', expected a size in bytes from 0B to 8TiB",
         "over-provision: found '95%', expected a share from 0% to 90%, such as 30% or 0.3",
         "dirty-high: found '130%', expected a share from 0% to 100%, such as 30% or 0.3",

@@ -151,6 +151,12 @@ pub(super) fn count(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     }
 }
 
+/// What is expected in place of a size of this many bytes, which is not one of whole blocks, in words.
+pub fn multiple_of_block(bytes: u64) -> String {
+    let block = BLOCK_BYTES as u64;
+    format!("a multiple of 4KiB, such as {}", ByteSize::new((bytes / block * block).max(block)))
+}
+
 /// Sizes are of whole blocks.
 pub(super) fn size(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     let bytes = given.quantity(kind)?.parse().map(ByteSize::bytes).map_err(words)?;
@@ -161,7 +167,7 @@ pub(super) fn size(given: &Given<'_>, kind: Kind) -> Result<Value, String> {
     };
     match fits {
         true if bytes.is_multiple_of(BLOCK_BYTES as u64) => Ok(Value::Bytes(bytes)),
-        true => given.refuse("a multiple of 4KiB"),
+        true => given.refuse(multiple_of_block(bytes)),
         false => given.refuse(kind),
     }
 }

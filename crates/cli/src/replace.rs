@@ -1,4 +1,4 @@
-//! Whether a trace may be written where a file is already.
+//! Whether something may be written where a file is already.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use flashwise_trace::output::{check_writable, name_of};
 
 use crate::failure::Misuse;
 
-/// What commands that write a trace share.
+/// What commands share that write what is not easily made again.
 #[derive(Debug, Args)]
 pub struct Replace {
     /// Replace the file if it is there, without asking
