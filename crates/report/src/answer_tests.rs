@@ -177,7 +177,10 @@ fn a_rule_that_keeps_the_hits_and_saves_writes_is_recommended_and_another_is_tol
         answer_of(info(400), rows, Some(checks(20, hits, writes))).sentences[..2].join(" ")
     };
     assert!(said(297, 400).contains("run arc behind reject-x: it serves"), "{}", said(297, 400));
-    assert!(said(297, 400).ends_with("13.3% as much a byte, and the rule saves 50% of the flash writes."));
+    assert!(
+        said(297, 400)
+            .ends_with("14.3% as much a byte as the step before, and the rule saves 50% of the flash writes.")
+    );
     for (hits, writes) in [(296, 400), (300, 721)] {
         assert!(said(hits, writes).contains("run arc: it serves"), "{}", said(hits, writes));
     }

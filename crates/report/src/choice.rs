@@ -45,6 +45,14 @@ pub fn best_of_each_size<'a>(grid: &Grid<'a>) -> Vec<(GridSize<'a>, &'a ResultRo
     grid.sizes.iter().filter_map(best).collect()
 }
 
+/// The size that holds every block, and its hits, as far as a row tells; zeroes where it does not.
+fn whole(row: &ResultRow) -> (u64, u64) {
+    match row.unique_blocks {
+        0 => (0, 0),
+        blocks => (blocks, row.accesses.saturating_sub(blocks)),
+    }
+}
+
 /// The position of the knee among points of a size and its hits, the smallest size first; none without points. `all`: the size that holds every
 /// block, and its hits, if they are known.
 pub fn knee(points: &[(u64, u64)], all: (u64, u64)) -> Option<usize> {
@@ -65,9 +73,7 @@ impl<'a> Choice<'a> {
     pub fn of(grid: &Grid<'a>) -> Option<Choice<'a>> {
         let best = best_of_each_size(grid);
         let points: Vec<_> = best.iter().map(|(size, row)| (size.blocks, row.hits)).collect();
-        let any = best.first()?.1;
-        let all = (any.unique_blocks, any.accesses.saturating_sub(any.unique_blocks));
-        let (size, most) = best[knee(&points, all)?];
+        let (size, most) = best[knee(&points, whole(best.first()?.1))?];
         if most.accesses == 0 {
             return None;
         }
