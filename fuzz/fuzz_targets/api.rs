@@ -32,6 +32,10 @@ impl Managed for Fake {
         self.volume(name).map(|_| WhatIfStatus::default())
     }
 
+    fn check_detach(&self, name: &str) -> Result<(), ManageError> {
+        self.volume(name).map(drop)
+    }
+
     fn detach(&self, name: &str) -> Result<(), ManageError> {
         self.volume(name).map(drop)
     }
