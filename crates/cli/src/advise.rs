@@ -142,8 +142,7 @@ impl Advise {
         }
         let path = self.trace.as_ref().expect("it is required without --print-catalogue");
         let inputs: Vec<PathBuf> = std::iter::once(path).chain(&self.devices).cloned().collect();
-        let outputs: Vec<&PathBuf> = self.html.iter().chain(&self.write_config).collect();
-        if outputs.iter().any(|path| path.as_path() == Path::new("-")) {
+        if self.html.iter().chain(&self.write_config).any(|path| path == Path::new("-")) {
             return Err(
                 Misuse("--html and --write-config take a file, standard output shows the advice".to_owned()).into()
             );
@@ -151,7 +150,7 @@ impl Advise {
         if self.html.is_some() && self.html == self.write_config {
             return Err(Misuse("--html and --write-config name the same file".to_owned()).into());
         }
-        for path in outputs {
+        if let Some(path) = &self.html {
             check_writable(path, &inputs)?;
         }
         if let Some(path) = &self.write_config {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use flashwise_engine::disk::file::{FileDisk, Options};
-use flashwise_engine::inventory::{DiskInfo, Holder, Places, Role, examine, holder, scan};
+use flashwise_engine::inventory::{DiskInfo, Holder, Locks, Places, Role, examine, scan};
 use flashwise_engine::pool::prepare;
 
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -99,11 +99,11 @@ fn what_uses_a_loop_device_uses_the_file_behind_it() {
         let open = FileDisk::open(used, Options::default()).unwrap();
         let error = FileDisk::open(other, Options::default()).unwrap_err().to_string();
         assert!(error.contains("in use by another process"), "{error}");
-        assert_eq!(holder(&Places::default(), other), Some(Holder::Ourselves));
+        assert_eq!(Locks::read(&Places::default()).holder(other), Some(Holder::Ourselves));
         let refused = prepare::check(of_device, true).unwrap_err().to_string();
         assert_eq!(refused, format!("{}: it is in use by this server", device.0));
         drop(open);
-        assert_eq!(holder(&Places::default(), other), None);
+        assert_eq!(Locks::read(&Places::default()).holder(other), None);
     }
     let again = Loop::new(&file);
     let open = FileDisk::open(of_device, Options::default()).unwrap();

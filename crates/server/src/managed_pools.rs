@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwise_core::cache::Mode;
 use flashwise_engine::export::Exports;
-use flashwise_engine::inventory::{DiskInfo, Places, Presence, examine, holder, present, scan};
+use flashwise_engine::inventory::{DiskInfo, Locks, Places, Presence, examine, present, scan};
 use flashwise_engine::pool::status::{MapRun, PoolStatus};
 use flashwise_engine::pool::{NewLogical, Pool, PoolError, prepare};
 
@@ -145,10 +145,11 @@ impl Pools for ServedPools {
         });
         let files: BTreeSet<PathBuf> = of_pools.filter(|path| path.is_file()).collect();
         disks.extend(files.iter().filter_map(|path| examine(&Places::default(), path).ok()));
+        let locks = Locks::read(&Places::default());
         for disk in disks.iter_mut().filter(|disk| disk.can_be_wiped) {
-            if let Some(holder) = holder(&Places::default(), Path::new(&disk.path)) {
+            if let Some(holder) = locks.holder(Path::new(&disk.path)) {
                 disk.can_be_wiped = false;
-                disk.refused = Some(format!("it is in use by {holder}"));
+                disk.refused = Some(holder.to_string());
             }
         }
         Ok(disks)

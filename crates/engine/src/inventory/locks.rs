@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Places;
 use crate::disk::device::{behind_loop, sysfs};
 
-/// A program that has a disk locked.
+/// A program that has a disk locked; shown as why the disk cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// This process.
@@ -18,23 +18,34 @@ pub enum Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Holder::Ourselves => f.write_str("this server"),
-            Holder::Process(0) => f.write_str("another process"),
-            Holder::Process(number) => write!(f, "process {number}"),
+            Holder::Ourselves => f.write_str("it is in use by this server"),
+            Holder::Process(0) => f.write_str("it is in use by another process"),
+            Holder::Process(number) => write!(f, "it is in use by process {number}"),
         }
     }
 }
 
-/// Who has a file, a block device, or the file behind a loop device locked. Nothing is locked to find that out, and what file systems do not
-/// tell by the number of their device (btrfs) is not found.
-pub fn holder(places: &Places, path: &Path) -> Option<Holder> {
-    let metadata = std::fs::metadata(path).ok()?;
-    let behind = behind_loop(&sysfs(metadata.rdev())).filter(|_| metadata.rdev() != 0);
-    let behind = behind.and_then(|(behind, _)| std::fs::metadata(behind).ok());
-    let text = std::fs::read_to_string(places.proc.join("locks")).ok()?;
-    let files: Vec<String> = [Some(metadata), behind].into_iter().flatten().map(|file| number(&file)).collect();
-    let process = text.lines().find_map(|line| locked(line).filter(|(_, file)| files.iter().any(|it| it == file)))?.0;
-    Some(if process == std::process::id() { Holder::Ourselves } else { Holder::Process(process) })
+/// What programs have locked.
+#[derive(Clone, Debug)]
+pub struct Locks(String);
+
+impl Locks {
+    /// Reads the file below `places.proc`; one that is missing names nothing. Nothing is locked.
+    pub fn read(places: &Places) -> Locks {
+        Locks(std::fs::read_to_string(places.proc.join("locks")).unwrap_or_default())
+    }
+
+    /// Who has a file, a block device, or the file behind a loop device locked. What file systems do not tell by the number of their device
+    /// (btrfs) is not found.
+    pub fn holder(&self, path: &Path) -> Option<Holder> {
+        let metadata = std::fs::metadata(path).ok()?;
+        let behind = behind_loop(&sysfs(metadata.rdev())).filter(|_| metadata.rdev() != 0);
+        let behind = behind.and_then(|(behind, _)| std::fs::metadata(behind).ok());
+        let files: Vec<String> = [Some(metadata), behind].into_iter().flatten().map(|file| number(&file)).collect();
+        let is_it = |(_, file): &(u32, &str)| files.iter().any(|it| it == file);
+        let (process, _) = self.0.lines().filter_map(locked).find(is_it)?;
+        Some(if process == std::process::id() { Holder::Ourselves } else { Holder::Process(process) })
+    }
 }
 
 /// As the kernel writes it: the device in hexadecimal, the inode in decimal.
@@ -71,8 +82,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let disk = FileDisk::create(&path, 8192, Allocation::Sparse, Options::default()).unwrap();
-        assert_eq!(holder(&Places::default(), &path), Some(Holder::Ourselves), "{}", disk.description());
+        assert_eq!(Locks::read(&Places::default()).holder(&path), Some(Holder::Ourselves), "{}", disk.description());
         drop(disk);
-        assert_eq!(holder(&Places::default(), &path), None);
+        assert_eq!(Locks::read(&Places::default()).holder(&path), None);
     }
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use self::locks::{Holder, holder};
+pub use self::locks::{Holder, Locks};
 use self::mounts::Mounts;
 pub(crate) use self::mounts::same;
 use self::signature::{CACHE, Ends, POOL};

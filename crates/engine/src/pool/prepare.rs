@@ -11,7 +11,7 @@ use super::label::Label;
 use super::metadata::{Metadata, PoolError};
 use crate::disk::Disk;
 use crate::disk::file::{FileDisk, Options, PageCache};
-use crate::inventory::{DiskInfo, Places, examine, holder, same};
+use crate::inventory::{DiskInfo, Locks, Places, examine, same};
 use crate::memory::Memory;
 
 /// A smaller disk would be hardly more than its label and its map.
@@ -24,11 +24,8 @@ const WIPED_TAIL_BYTES: u64 = 128 << 10;
 /// Looks at a disk, and refuses it if it cannot be a part of a pool. `wipe`: whether what it holds may be lost.
 pub fn check(path: &Path, wipe: bool) -> Result<DiskInfo, PoolError> {
     let info = check_contents(path, wipe)?;
-    match holder(&Places::default(), path) {
-        Some(holder) => {
-            let what = format!("it is in use by {holder}");
-            Err(PoolError::NotFree { path: info.path, what, can_be_wiped: false })
-        }
+    match Locks::read(&Places::default()).holder(path) {
+        Some(holder) => Err(PoolError::NotFree { path: info.path, what: holder.to_string(), can_be_wiped: false }),
         None => Ok(info),
     }
 }

@@ -332,11 +332,10 @@ async fn detach(Asked { server, live, changing, dry, wanted }: Asked, name: Name
     let name = named(name)?;
     let work = move |server: &dyn Managed| {
         let _one = changing.lock();
-        let volume = server.volume(&name)?;
         tag::check(wanted.as_deref(), &tag::of_settings(&server.settings(&name)?))?;
         server.check_detach(&name)?;
         if dry {
-            return Ok(Json(plan::of_detach(&volume)).into_response());
+            return Ok(Json(plan::of_detach(&server.volume(&name)?)).into_response());
         }
         server.detach(&name)?;
         live.happened(Some(&name), "Somebody asked to detach the flash");

@@ -134,10 +134,10 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
     }
     let mut dearer: Vec<usize> = (0..search.purchases.len())
         .filter(|&purchase| price(search, purchase) > own.price && price(search, purchase) <= DEARER_MAX * own.price)
+        // Nothing is faster than no time at all.
+        .filter(|_| own.latency_mean_us > 0.0)
         .collect();
     dearer.dedup_by_key(|purchase| price(search, *purchase));
-    // Nothing is faster than no time at all.
-    dearer.retain(|_| own.latency_mean_us > 0.0);
     for purchase in dearer {
         let guesses = search.estimate(purchase)?;
         let fast =
@@ -155,8 +155,9 @@ fn beside(search: &mut Search, found: usize) -> Result<Vec<Alternative>, AdviseE
         }
     }
     if own.write_mode == "write-back"
-        && let Some(cache) = safer(search, &answer)?
+        && let Some(at) = safer(search, &answer)?
     {
+        let cache = search.found[at].cache.clone();
         let but = if cache.meets == 1 { slower(&cache, &own) } else { misses(search, &cache) };
         told.push(Alternative { kind: "safer", but, cache });
     }
@@ -181,23 +182,20 @@ fn safest(search: &mut Search, found: usize) -> Result<usize, AdviseError> {
     if own.cache.write_mode != "write-back" {
         return Ok(found);
     }
-    let Some(cache) = safer(search, &own)? else { return Ok(found) };
-    let is_as_good = cache.meets == own.cache.meets
-        && cache.cost <= own.cache.cost
-        && cache.latency_mean_us <= own.cache.latency_mean_us;
-    let position = || search.found.iter().position(|other| other.cache == cache);
-    Ok(is_as_good.then(position).flatten().unwrap_or(found))
+    let Some(at) = safer(search, &own)? else { return Ok(found) };
+    let (cache, own) = (&search.found[at].cache, &own.cache);
+    let is_as_good = cache.meets == own.meets && cache.cost <= own.cost && cache.latency_mean_us <= own.latency_mean_us;
+    Ok(if is_as_good { at } else { found })
 }
 
 /// The same purchase where nothing is only on flash.
-fn safer(search: &mut Search, answer: &Found) -> Result<Option<AdvisedCache>, AdviseError> {
+fn safer(search: &mut Search, answer: &Found) -> Result<Option<usize>, AdviseError> {
     let guesses = search.estimate(answer.purchase)?;
     let through = guesses.iter().filter(|guess| search.ways[guess.way].mode == "write-through");
     let best = through.min_by(|one, other| one.missed_by.total_cmp(&other.missed_by)).copied();
     let Some(Guess { purchase, way, .. }) = best else { return Ok(None) };
     search.run_exactly(&[(purchase, way)])?;
-    let ran = search.found.iter().find(|found| (found.purchase, found.way) == (purchase, way));
-    Ok(ran.map(|found| found.cache.clone()))
+    Ok(search.found.iter().position(|found| (found.purchase, found.way) == (purchase, way)))
 }
 
 /// Of some purchases the cache that misses the targets least, by its run; of those that hardly miss them more, the cheapest.

@@ -48,23 +48,25 @@ impl TraceRule {
 
     /// The rule for `trace`, still called as the user wrote it.
     pub fn of(&self, trace: &Trace) -> Spec {
-        let text = self.spec.to_string();
-        let (Some(share), Some((timeframe, _))) = (self.timeframe, timeframe_percent(&text)) else {
-            return self.spec.clone();
-        };
-        let length_us = (share * trace.times().duration_us() as f64) as u64;
-        let length_us = length_us.clamp(TIMEFRAME_US.0, TIMEFRAME_US.1);
-        let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length_us}us"), 1));
-        spec.expect("a rule that was read stays one with another timeframe").called(&text)
+        let Some(length_us) = self.length_us(trace) else { return self.spec.clone() };
+        self.lasting(length_us).called(&self.spec.to_string())
     }
 
     /// The rule for `trace`, called as a cache that runs without a trace takes it: its timeframe is a time.
     pub fn timed(&self, trace: &Trace) -> Spec {
-        let Some(share) = self.timeframe else { return self.spec.clone() };
-        let length_us = share * trace.times().duration_us() as f64;
+        let Some(length_us) = self.length_us(trace) else { return self.spec.clone() };
         // Whole seconds, where there are some, are what people write.
-        let length_us = if length_us < 1e6 { length_us } else { (length_us / 1e6).round() * 1e6 } as u64;
-        let length = Duration::from_us(length_us.clamp(TIMEFRAME_US.0, TIMEFRAME_US.1));
+        self.lasting(if length_us < 1e6 { length_us } else { (length_us / 1e6).round() * 1e6 })
+    }
+
+    /// How long a timeframe is, if it is given as a share.
+    fn length_us(&self, trace: &Trace) -> Option<f64> {
+        Some(self.timeframe? * trace.times().duration_us() as f64)
+    }
+
+    /// The rule with a timeframe of this length in place of a share.
+    fn lasting(&self, length_us: f64) -> Spec {
+        let length = Duration::from_us((length_us as u64).clamp(TIMEFRAME_US.0, TIMEFRAME_US.1));
         let text = self.spec.to_string();
         let (timeframe, _) = timeframe_percent(&text).expect("a rule with a share has it in its name");
         let spec = Spec::parse(&text.replacen(timeframe, &format!("timeframe={length}"), 1));
